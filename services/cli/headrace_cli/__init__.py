@@ -1,0 +1,1 @@
+"""The command line: development stack, clients, operations."""

@@ -1,0 +1,1 @@
+"""The gateway: client protocols in, feeds and dialects out."""

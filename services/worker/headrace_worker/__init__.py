@@ -1,0 +1,1 @@
+"""The worker: runs agents, and the SDK that their authors import."""
