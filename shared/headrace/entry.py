@@ -1,0 +1,154 @@
+"""One stored message of a task's log: one or more events and the headers that describe them.
+
+The headers say in a few bytes what most readers ask of a log's tail (whose it is, how far it goes,
+in which state), so that no reader parses events to find out.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import orjson
+
+from headrace.errors import UndecodableMessage
+from headrace.events import Json
+from headrace.task import LEG_ENDED, TERMINAL
+
+CONTRACT_VERSION = "1"
+"""Version of the bus contract that this code writes and reads."""
+
+VERSION = "Headrace-Version"
+LOG = "Headrace-Log"
+GENERATION = "Headrace-Generation"
+WRITER = "Headrace-Writer"
+STATE = "Headrace-State"
+LEG = "Headrace-Leg"
+ATTEMPT = "Headrace-Attempt"
+OWNER = "Headrace-Owner"
+CHECKPOINT = "Headrace-Checkpoint"
+
+ANSWERED = "HEADRACE_ANSWERED"
+"""In place of a task state: the log ended with a bare Message and there is no task to list."""
+
+SEQUENCE = "Nats-Sequence"
+PREVIOUS = "Nats-Last-Sequence"
+TIME = "Nats-Time-Stamp"
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What the headers of an entry say."""
+
+    log: str
+    """The log id, minted with generation 1."""
+    generation: int
+    """Generation of the entry's first event."""
+    writer: str
+    """Who appended it: one id per attempt, per gateway request, or per sweep."""
+    state: str
+    """The task's state after the entry."""
+    leg: int
+    """Generation of the input that the entry belongs to."""
+    attempt: int = 0
+    """Attempt that wrote it, from 1; 0 for entries that are no worker's."""
+    owner: str | None = None
+    """On generation 1: the owner, as a subject token."""
+    checkpoint: str | None = None
+    """JSON of at most 8 KB that the agent saved with these events."""
+
+    def headers(self) -> dict[str, str]:
+        """Return the headers that `parse_stamp` reads back."""
+        headers = {
+            VERSION: CONTRACT_VERSION,
+            LOG: self.log,
+            GENERATION: str(self.generation),
+            WRITER: self.writer,
+            STATE: self.state,
+            LEG: str(self.leg),
+        }
+        if self.attempt:
+            headers[ATTEMPT] = str(self.attempt)
+        if self.owner is not None:
+            headers[OWNER] = self.owner
+        if self.checkpoint is not None:
+            headers[CHECKPOINT] = self.checkpoint
+        return headers
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A stored message that parsed: a stamp, its events, and where it lies in the stream."""
+
+    stamp: Stamp
+    lines: list[bytes]
+    """One A2A v1.0 ``StreamResponse`` in ProtoJSON per line, in order."""
+    events: list[Json]
+    """The same, parsed."""
+    sequence: int
+    """The message's sequence in its stream."""
+    time: str
+    """When NATS stored it, RFC 3339."""
+
+    @property
+    def generation(self) -> int:
+        """Generation of the first event."""
+        return self.stamp.generation
+
+    @property
+    def last_generation(self) -> int:
+        """Generation of the last event."""
+        return self.stamp.generation + len(self.lines) - 1
+
+    @property
+    def ends_leg(self) -> bool:
+        """Whether the leg is over after this entry."""
+        return self.stamp.state in LEG_ENDED or self.stamp.state == ANSWERED
+
+    @property
+    def ends_task(self) -> bool:
+        """Whether nothing can follow this entry."""
+        return self.stamp.state in TERMINAL or self.stamp.state == ANSWERED
+
+
+def parse_stamp(subject: str, headers: Mapping[str, str] | None) -> Stamp:
+    """Return what `headers` of a message on `subject` say.
+
+    Raises:
+        UndecodableMessage: a header is missing or malformed, or of another contract version.
+    """
+    if not headers or headers.get(VERSION) != CONTRACT_VERSION:
+        raise UndecodableMessage(subject, f"{VERSION} is not {CONTRACT_VERSION}")
+    try:
+        return Stamp(
+            log=headers[LOG],
+            generation=int(headers[GENERATION]),
+            writer=headers[WRITER],
+            state=headers[STATE],
+            leg=int(headers[LEG]),
+            attempt=int(headers.get(ATTEMPT, "0")),
+            owner=headers.get(OWNER),
+            checkpoint=headers.get(CHECKPOINT),
+        )
+    except (KeyError, ValueError) as error:
+        raise UndecodableMessage(subject, f"bad header: {error}") from None
+
+
+def parse_entry(
+    subject: str, headers: Mapping[str, str] | None, data: bytes, sequence: int, time: str
+) -> Entry:
+    """Return the entry that a stored message holds.
+
+    Every reader must agree on what is an entry and what is stepped over, so the body is parsed
+    here, once per message (about 0.4 µs an event), whether or not the reader wants it parsed.
+
+    Raises:
+        UndecodableMessage: the headers do not parse, or a line is no JSON object.
+    """
+    stamp = parse_stamp(subject, headers)
+    lines = data.split(b"\n")
+    try:
+        events = orjson.loads(b"[%b]" % b",".join(lines))
+    except orjson.JSONDecodeError as error:
+        raise UndecodableMessage(subject, f"the body is not JSON: {error}") from None
+    if len(events) != len(lines) or not all(type(event) is dict for event in events):
+        raise UndecodableMessage(subject, "the body is not one JSON object per line")
+    return Entry(stamp, lines, events, sequence, time)

@@ -1,0 +1,84 @@
+"""What can go wrong, as data: a code, a message, and whether trying again may help.
+
+Services translate these into each protocol's own error shape; nothing here knows HTTP.
+"""
+
+from typing import ClassVar
+
+
+class HeadraceError(Exception):
+    """The root of every error that Headrace raises on purpose."""
+
+    code: ClassVar[str] = "internal"
+    retryable: ClassVar[bool] = False
+
+
+class InvalidName(HeadraceError):
+    """A name does not fit where it is to stand; `field` and `rule` say which and why."""
+
+    code = "invalid_name"
+
+    def __init__(self, field: str, value: str, rule: str) -> None:
+        """Keep the field, the value as given and the rule that it breaks."""
+        super().__init__(f"{field} {value!r} {rule}")
+        self.field, self.value, self.rule = field, value, rule
+
+
+class UndecodableMessage(HeadraceError):
+    """A message on the bus is not what its subject promises; `reason` says how."""
+
+    code = "undecodable"
+
+    def __init__(self, subject: str, reason: str) -> None:
+        """Keep where the message was and why it can't be read."""
+        super().__init__(f"message on {subject}: {reason}")
+        self.subject, self.reason = subject, reason
+
+
+class Fenced(HeadraceError):
+    """Somebody else has appended to the log: this writer has lost the hold and must be mute."""
+
+    code = "fenced"
+
+
+class LogLost(HeadraceError):
+    """The log that this writer or reader relies on is gone (purged, trimmed, or another one)."""
+
+    code = "log_lost"
+
+
+class EventTooLarge(HeadraceError):
+    """One event exceeds what a bus message may carry; `size` and `limit` are in bytes."""
+
+    code = "event_too_large"
+
+    def __init__(self, size: int, limit: int) -> None:
+        """Keep both sizes, in bytes."""
+        super().__init__(f"an event of {size} bytes exceeds the limit of {limit}")
+        self.size, self.limit = size, limit
+
+
+class BusUnavailable(HeadraceError):
+    """NATS, or the stream's leader, does not answer now."""
+
+    code = "bus_unavailable"
+    retryable = True
+
+
+class LogFull(BusUnavailable):
+    """The stream is at its limit and refuses appends (discard: new)."""
+
+    code = "log_full"
+
+
+class StateUnavailable(HeadraceError):
+    """Task state does not answer now, or is still rebuilding its view."""
+
+    code = "state_unavailable"
+    retryable = True
+
+
+class TaskUnknown(HeadraceError):
+    """No such task, or not the caller's: the two must look the same (promise 6)."""
+
+    code = "task_unknown"

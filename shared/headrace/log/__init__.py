@@ -1,0 +1,8 @@
+"""The task log: append with its outcomes, follow it live, replay it."""
+
+from headrace.log.append import LogWriter
+from headrace.log.follow import Follower
+from headrace.log.read import find_generation, last_entry, replay
+from headrace.log.tailrule import TailRule
+
+__all__ = ["Follower", "LogWriter", "TailRule", "find_generation", "last_entry", "replay"]

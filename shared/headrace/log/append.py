@@ -1,0 +1,148 @@
+"""Appending to a log: compare-and-set, one message in flight, and what its outcome means.
+
+Everything but a clean ack is *unknown*: servers word refusals differently alone and in a cluster,
+and nats-py may still deliver a publish that already timed out. So an unknown outcome is resolved
+by reading what the leader has behind the expected sequence, and a retry is byte-identical.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import orjson
+
+from headrace.bus import Bus
+from headrace.entry import Entry, Stamp
+from headrace.errors import BusUnavailable, EventTooLarge, Fenced, LogFull, LogLost
+from headrace.events import Draft
+from headrace.log.read import last_stored, next_stored
+from headrace.task import TaskKey
+
+_log = logging.getLogger(__name__)
+
+EXPECTED = "Nats-Expected-Last-Subject-Sequence"
+ACK_TIMEOUT = 2.0
+"""Seconds to wait for an ack before the outcome counts as unknown."""
+
+HEADER_ROOM = 16 * 1024
+"""Bytes of a message kept free for headers (a checkpoint takes up to 8 KB)."""
+
+_FULL = frozenset({10077, 10047, 10023})
+_PAUSES = (0.0, 0.05, 0.2, 0.5, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """An append that is in the log."""
+
+    sequence: int
+    generation: int
+    """Generation of the last event appended."""
+
+
+class LogWriter:
+    """The one place from which a process appends to a task's log.
+
+    It knows the sequence and generation that the log ends with, and moves them with each append.
+    Not for concurrent use: one append in flight per task keeps their order.
+    """
+
+    def __init__(self, bus: Bus, key: TaskKey, *, sequence: int = 0, generation: int = 0) -> None:
+        """Write behind `sequence` and `generation`; 0 and 0 start a log."""
+        self._bus = bus
+        self._key = key
+        self._subject = bus.subjects.event(key)
+        self.sequence = sequence
+        self.generation = generation
+
+    @classmethod
+    def behind(cls, bus: Bus, key: TaskKey, last: Entry) -> "LogWriter":
+        """Return a writer that appends behind `last`."""
+        return cls(bus, key, sequence=last.sequence, generation=last.last_generation)
+
+    @property
+    def capacity(self) -> int:
+        """Bytes of events that one message takes."""
+        return self._bus.max_payload - HEADER_ROOM
+
+    async def append(
+        self, drafts: Sequence[Draft], stamp: Stamp, patience: float = 60.0
+    ) -> Appended:
+        """Append `drafts` as one message and return when they are stored.
+
+        `stamp.generation` must be the generation after the log's last.
+
+        Raises:
+            Fenced: somebody else appended first; this writer may never append again.
+            LogLost: the log it wrote behind is gone.
+            LogFull: the stream is at its limit.
+            EventTooLarge: the drafts exceed `capacity`.
+            BusUnavailable: still unknown after `patience` seconds; it may be stored or not.
+        """
+        payload = b"\n".join([d.line(stamp.generation + offset) for offset, d in enumerate(drafts)])
+        if len(payload) > self.capacity:
+            raise EventTooLarge(len(payload), self.capacity)
+        sequence = await self._store(payload, stamp, patience)
+        self.sequence, self.generation = sequence, stamp.generation + len(drafts) - 1
+        return Appended(sequence, self.generation)
+
+    async def _store(self, payload: bytes, stamp: Stamp, patience: float) -> int:
+        headers = stamp.headers()
+        deadline = asyncio.get_running_loop().time() + patience
+        tries = 0
+        while True:
+            headers[EXPECTED] = str(self.sequence)
+            sequence = await self._publish(payload, headers)
+            if sequence is None:
+                sequence = await self._resolve(stamp, deadline)
+            if sequence is not None:
+                return sequence
+            if asyncio.get_running_loop().time() > deadline:
+                raise BusUnavailable(f"no append to {self._subject} was acknowledged")
+            await asyncio.sleep(_PAUSES[min(tries, len(_PAUSES) - 1)])
+            tries += 1
+
+    async def _publish(self, payload: bytes, headers: dict[str, str]) -> int | None:
+        """Return the sequence of a clean ack; None: the outcome is unknown."""
+        try:
+            msg = await self._bus.request(self._subject, payload, ACK_TIMEOUT, headers)
+        except BusUnavailable as trouble:
+            _log.info("append to %s: %s", self._subject, trouble)
+            return None
+        ack = orjson.loads(msg.data)
+        error = ack.get("error")
+        if error is None:
+            return int(ack["seq"])
+        if error.get("err_code") in _FULL:
+            raise LogFull(f"{self._subject}: {error.get('description')}")
+        return None
+
+    async def _resolve(self, stamp: Stamp, deadline: float) -> int | None:
+        """Return the sequence if the append is stored after all; None: it is not, try again."""
+        patience = max(deadline - asyncio.get_running_loop().time(), 0.0)
+        while True:
+            found = await next_stored(self._bus, self._key, self.sequence, patience)
+            if found is None:
+                await self._check_not_lost(patience)
+                return None
+            if found.entry is not None:
+                break
+            # Not an entry, so nobody's append: the next one goes behind it.
+            self.sequence = found.sequence
+        if not _is_same(found.entry.stamp, stamp):
+            raise Fenced(f"{self._key.task}: {found.entry.stamp.writer} appended first")
+        # Readers may have missed the live copy while the outcome was in doubt.
+        await self._bus.connection.publish(self._bus.subjects.poke(self._key.task), b"")
+        return found.sequence
+
+    async def _check_not_lost(self, patience: float) -> None:
+        if self.sequence == 0:
+            return
+        last = await last_stored(self._bus, self._key, patience)
+        if last is None:
+            raise LogLost(f"the log of {self._key.task} was purged")
+
+
+def _is_same(found: Stamp, mine: Stamp) -> bool:
+    return (found.writer, found.generation, found.log) == (mine.writer, mine.generation, mine.log)

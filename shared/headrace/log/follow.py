@@ -1,0 +1,123 @@
+"""Following one log: each entry once, in order, from a point on, although live is only a hint."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+
+from headrace.bus import Bus
+from headrace.entry import Entry
+from headrace.errors import BusUnavailable, LogLost, UndecodableMessage
+from headrace.log.read import replay_stored
+from headrace.log.stored import Stored, from_message
+from headrace.log.tailrule import FIRST_CHECK, TailRule
+from headrace.task import TaskKey
+
+_log = logging.getLogger(__name__)
+
+_AFTER_TROUBLE = 0.5
+
+
+class Follower:
+    """Hands on every entry of a log after a given sequence, each exactly once and in order.
+
+    Live messages are handed on as they come. A gap, or a tail that the leader reports beyond what
+    came, is repaired by reading the log; what arrives meanwhile is read there too.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        rule: TailRule,
+        key: TaskKey,
+        deliver: Callable[[Entry], None],
+        lost: Callable[[LogLost], None],
+    ) -> None:
+        """Prepare to call `deliver` per entry; `lost`, once, if the log goes away."""
+        self.key = key
+        self.heard = 0.0
+        self.sequence = 0
+        self._bus, self._rule = bus, rule
+        self._deliver, self._lost = deliver, lost
+        self._wanted = 0
+        self._repair: asyncio.Task[None] | None = None
+        self._subscription: Subscription | None = None
+        self._loop = asyncio.get_running_loop()
+
+    async def subscribe(self) -> None:
+        """Subscribe to the live subject; nothing is delivered before `begin`."""
+        self.sequence = -1
+        self._subscription = await self._bus.connection.subscribe(
+            self._bus.subjects.live(self.key), cb=self._on_live
+        )
+
+    def begin(self, after: int, first_check: float = FIRST_CHECK) -> None:
+        """Deliver what lies behind stream sequence `after`; 0: from the start.
+
+        Call it after `subscribe`: `after` is where a read made since then ended, or 0 for a log
+        that the caller is about to start. Live messages that came in between are read again.
+        """
+        self.sequence = after
+        self._rule.watch(self, first_check)
+        self._read_up_to(self._wanted)
+
+    async def stop(self) -> None:
+        """Deliver nothing more and give everything back."""
+        self._rule.forget(self)
+        if self._repair is not None:
+            self._repair.cancel()
+        if self._subscription is not None and not self._bus.connection.is_closed:
+            await self._subscription.unsubscribe()
+
+    def tail_is(self, sequence: int) -> None:
+        """Be told the leader's last sequence of this log; 0: it is empty."""
+        if sequence == 0 and self.sequence > 0:
+            self._give_up(LogLost(f"the log of {self.key.task} is gone"))
+        elif sequence > self.sequence:
+            _log.debug("%s: live missed up to sequence %d", self.key.task, sequence)
+            self._read_up_to(sequence)
+
+    async def _on_live(self, msg: Msg) -> None:
+        try:
+            stored = from_message(msg)
+        except UndecodableMessage:
+            return
+        self.heard = self._loop.time()
+        if self._repair is None and stored.previous == self.sequence >= 0:
+            self._hand_on(stored)
+        elif stored.sequence > self.sequence:
+            self._read_up_to(stored.sequence)
+
+    def _hand_on(self, stored: Stored) -> None:
+        self.sequence = stored.sequence
+        if stored.entry is not None:
+            self._deliver(stored.entry)
+
+    def _read_up_to(self, sequence: int) -> None:
+        self._wanted = max(self._wanted, sequence)
+        if self._repair is None and self._wanted > self.sequence >= 0:
+            self._repair = self._loop.create_task(self._read_missed())
+
+    async def _read_missed(self) -> None:
+        try:
+            while self._wanted > self.sequence:
+                await self._read_once()
+        except LogLost as loss:
+            self._give_up(loss)
+        finally:
+            self._repair = None
+
+    async def _read_once(self) -> None:
+        try:
+            async for batch in replay_stored(self._bus, self.key, self.sequence, self._wanted):
+                for stored in batch:
+                    self._hand_on(stored)
+        except BusUnavailable as trouble:
+            _log.info("reading the log of %s: %s", self.key.task, trouble)
+            await asyncio.sleep(_AFTER_TROUBLE)
+
+    def _give_up(self, loss: LogLost) -> None:
+        self._rule.forget(self)
+        self._lost(loss)

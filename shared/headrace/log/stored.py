@@ -1,0 +1,62 @@
+"""Turning what JetStream hands out into entries: live copies, direct gets, leader gets."""
+
+from base64 import b64decode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+from headrace.entry import PREVIOUS, SEQUENCE, TIME, Entry, parse_entry
+from headrace.errors import UndecodableMessage
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A message on a log's subject, entry or not."""
+
+    sequence: int
+    previous: int
+    """Sequence of the message before it on the same subject; 0 for the first."""
+    entry: Entry | None
+    """None: it does not parse, and is stepped over."""
+
+
+def from_message(msg: Msg) -> Stored:
+    """Read a republished or directly got message.
+
+    Raises:
+        UndecodableMessage: it carries no sequence, so JetStream did not send it.
+    """
+    headers = msg.headers or {}
+    try:
+        sequence, previous = int(headers[SEQUENCE]), int(headers.get(PREVIOUS, "0"))
+    except (KeyError, ValueError):
+        raise UndecodableMessage(msg.subject, f"no {SEQUENCE}: not JetStream's") from None
+    return Stored(
+        sequence, previous, _entry(msg.subject, headers, msg.data, sequence, headers.get(TIME, ""))
+    )
+
+
+def from_leader(message: Mapping[str, Any]) -> Stored:
+    """Read the ``message`` of a STREAM.MSG.GET answer."""
+    headers = _headers(b64decode(message["hdrs"])) if message.get("hdrs") else {}
+    sequence = int(message["seq"])
+    data = b64decode(message.get("data") or "")
+    return Stored(
+        sequence, 0, _entry(message["subject"], headers, data, sequence, message.get("time", ""))
+    )
+
+
+def _entry(
+    subject: str, headers: Mapping[str, str], data: bytes, sequence: int, time: str
+) -> Entry | None:
+    try:
+        return parse_entry(subject, headers, data, sequence, time)
+    except UndecodableMessage:
+        return None
+
+
+def _headers(raw: bytes) -> dict[str, str]:
+    return Client._parse_header_lines(raw.partition(b"\r\n")[2])  # noqa: SLF001 - nats-py's one parser

@@ -1,0 +1,56 @@
+"""What every service is told by its environment: variables ``HEADRACE_*``, one class per service.
+
+A field's description stands under the field and is what the table in ``docs/`` is generated from.
+"""
+
+from pathlib import Path
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from headrace.subjects import Subjects
+
+
+class BusSettings(BaseSettings):
+    """Where the bus is and how its streams are kept; each service's settings extend this."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="HEADRACE_", use_attribute_docstrings=True, extra="ignore", frozen=True
+    )
+
+    nats_url: str = "nats://127.0.0.1:4222"
+    """NATS servers, comma-separated URLs."""
+
+    prefix: str = Field(default="headrace", pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$")
+    """First tokens of every subject."""
+
+    stream_prefix: str = Field(default="", pattern=r"^[A-Za-z0-9_-]*$")
+    """Put before every stream's and bucket's name, for several fleets on one NATS account."""
+
+    replicas: int = Field(default=1, ge=1, le=5)
+    """Copies of each stream; 3 on a cluster."""
+
+    event_streams: int = Field(default=1, ge=1, le=64)
+    """Number of event streams, 16 shards each. May grow; never shrinks."""
+
+    events_max_bytes: int = Field(default=-1, ge=-1)
+    """Size limit of each event stream, bytes; -1 is none. A full stream refuses new tasks (503)."""
+
+    startup_timeout: float = Field(default=60.0, gt=0)
+    """How long a service waits for NATS or Redis at start, seconds, before it exits non-zero."""
+
+    data_dir: Path = Path(".headrace")
+    """Folder for the development stack's data."""
+
+    log_level: str = "info"
+    """debug, info, warning or error."""
+
+    @property
+    def subjects(self) -> Subjects:
+        """The subjects under `prefix`."""
+        return Subjects(self.prefix)
+
+    @property
+    def nats_servers(self) -> list[str]:
+        """`nats_url`, split."""
+        return [url.strip() for url in self.nats_url.split(",") if url.strip()]

@@ -1,0 +1,157 @@
+"""Every stream and bucket of the bus contract, declared once, and made where it is missing.
+
+A stream that exists is left as its operator shaped it; only the number of replicas and the size
+limit, which are configuration, follow the settings.
+"""
+
+import logging
+from dataclasses import dataclass, replace
+
+from nats.js import JetStreamContext, api
+from nats.js.errors import BadRequestError, NotFoundError
+
+from headrace.settings import BusSettings
+from headrace.subjects import Subjects, stream_of_shard
+from headrace.task import SHARDS_PER_STREAM
+
+_log = logging.getLogger(__name__)
+
+DEAD_MAX_AGE = 30 * 24 * 3600.0
+"""How long a dead letter is kept, seconds."""
+
+_STREAM_NAME_IN_USE = 10058
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """The names of the streams and buckets of one fleet."""
+
+    prefix: str = ""
+
+    @property
+    def runs(self) -> str:
+        """The work queue of runs."""
+        return f"{self.prefix}RUNS"
+
+    @property
+    def dead(self) -> str:
+        """The dead letters."""
+        return f"{self.prefix}DEAD"
+
+    @property
+    def agents(self) -> str:
+        """The key-value bucket of cards and live instances."""
+        return f"{self.prefix}AGENTS"
+
+    def events(self, number: int) -> str:
+        """The `number`-th event stream, from 0."""
+        return f"{self.prefix}EVENTS" if number == 0 else f"{self.prefix}EVENTS_{number}"
+
+    def of_shard(self, shard: int) -> str:
+        """The event stream that holds `shard`."""
+        return self.events(stream_of_shard(shard))
+
+
+def declarations(settings: BusSettings) -> list[api.StreamConfig]:
+    """Return the configuration of every stream that `settings` ask for."""
+    streams, subjects = Streams(settings.stream_prefix), settings.subjects
+    events = [_events(settings, streams, subjects, k) for k in range(settings.event_streams)]
+    return [
+        *events,
+        _runs(settings, streams, subjects),
+        _dead(settings, streams, subjects),
+        _agents(settings, streams),
+    ]
+
+
+def _events(
+    settings: BusSettings, streams: Streams, subjects: Subjects, number: int
+) -> api.StreamConfig:
+    first = number * SHARDS_PER_STREAM
+    return api.StreamConfig(
+        name=streams.events(number),
+        subjects=[subjects.shard_events(s) for s in range(first, first + SHARDS_PER_STREAM)],
+        storage=api.StorageType.FILE,
+        num_replicas=settings.replicas,
+        max_bytes=settings.events_max_bytes,
+        # Old events must never give way: an emptied subject would accept a zombie's first append.
+        discard=api.DiscardPolicy.NEW,
+        allow_direct=True,
+        republish=api.RePublish(src=f"{subjects.prefix}.event.>", dest=f"{subjects.prefix}.live.>"),
+    )
+
+
+def _runs(settings: BusSettings, streams: Streams, subjects: Subjects) -> api.StreamConfig:
+    return api.StreamConfig(
+        name=streams.runs,
+        subjects=[subjects.runs()],
+        retention=api.RetentionPolicy.WORK_QUEUE,
+        storage=api.StorageType.FILE,
+        num_replicas=settings.replicas,
+        # One waiting copy per leg: a second one is refused with 10077.
+        max_msgs_per_subject=1,
+        discard=api.DiscardPolicy.NEW,
+        discard_new_per_subject=True,
+    )
+
+
+def _dead(settings: BusSettings, streams: Streams, subjects: Subjects) -> api.StreamConfig:
+    return api.StreamConfig(
+        name=streams.dead,
+        subjects=[subjects.dead_letters()],
+        storage=api.StorageType.FILE,
+        num_replicas=settings.replicas,
+        max_age=DEAD_MAX_AGE,
+        discard=api.DiscardPolicy.NEW,
+        allow_direct=True,
+    )
+
+
+def _agents(settings: BusSettings, streams: Streams) -> api.StreamConfig:
+    return api.StreamConfig(
+        name=f"KV_{streams.agents}",
+        subjects=[f"$KV.{streams.agents}.>"],
+        storage=api.StorageType.FILE,
+        num_replicas=settings.replicas,
+        max_msgs_per_subject=1,
+        discard=api.DiscardPolicy.NEW,
+        allow_direct=True,
+        allow_rollup_hdrs=True,
+        deny_delete=True,
+        # A live instance's key expires by itself (Nats-TTL) when its worker stops renewing it.
+        allow_msg_ttl=True,
+    )
+
+
+async def ensure_streams(js: JetStreamContext, settings: BusSettings) -> None:
+    """Make what is missing; bring replicas and size limit of what is there up to `settings`.
+
+    Raises:
+        nats.errors.Error: JetStream does not answer, or refuses a declaration.
+    """
+    for declared in declarations(settings):
+        await _ensure(js, declared)
+
+
+async def _ensure(js: JetStreamContext, declared: api.StreamConfig) -> None:
+    name = declared.name or ""
+    try:
+        found = (await js.stream_info(name)).config
+    except NotFoundError:
+        await _create(js, declared)
+        return
+    wanted = replace(found, num_replicas=declared.num_replicas, max_bytes=declared.max_bytes)
+    if wanted != found:
+        _log.info("stream %s: replicas and size limit follow the settings", name)
+        await js.update_stream(wanted)
+    if (found.discard, found.republish) != (declared.discard, declared.republish):
+        _log.warning("stream %s: discard or republish differ from the bus contract", name)
+
+
+async def _create(js: JetStreamContext, declared: api.StreamConfig) -> None:
+    try:
+        await js.add_stream(declared)
+    except BadRequestError as error:
+        # Another service of the fleet, starting beside this one, was first.
+        if error.err_code != _STREAM_NAME_IN_USE:
+            raise

@@ -1,0 +1,89 @@
+"""Every subject of the bus contract, declared once (DESIGN, "The bus contract")."""
+
+from dataclasses import dataclass
+
+from headrace.errors import UndecodableMessage
+from headrace.task import SHARDS_PER_STREAM, TaskKey
+
+_KEY_TOKENS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Subjects:
+    """The subjects under one prefix (default ``headrace``)."""
+
+    prefix: str = "headrace"
+
+    def run(self, key: TaskKey, leg: int) -> str:
+        """The one message that asks workers to do a leg."""
+        return f"{self.prefix}.run.{key.tenant}.{key.agent}.{key.task}.{leg}"
+
+    def runs_of_agent(self, agent: str, tenant: str = "*") -> str:
+        """All runs of one agent, for a consumer's filter."""
+        return f"{self.prefix}.run.{tenant}.{agent}.*.*"
+
+    def runs(self) -> str:
+        """All runs: the RUNS stream."""
+        return f"{self.prefix}.run.*.*.*.*"
+
+    def event(self, key: TaskKey) -> str:
+        """The task's log."""
+        return f"{self.prefix}.event.{key.shard}.{key.tenant}.{key.agent}.{key.task}"
+
+    def shard_events(self, shard: int) -> str:
+        """All logs of one shard."""
+        return f"{self.prefix}.event.{shard}.>"
+
+    def live(self, key: TaskKey) -> str:
+        """What JetStream republishes of the task's log."""
+        return f"{self.prefix}.live.{key.shard}.{key.tenant}.{key.agent}.{key.task}"
+
+    def control(self, key: TaskKey) -> str:
+        """The literal subject that the task's holder answers on."""
+        return f"{self.prefix}.control.{key.tenant}.{key.agent}.{key.task}"
+
+    def state(self, operation: str) -> str:
+        """A question to task state."""
+        return f"{self.prefix}.state.{operation}"
+
+    def dead(self, tenant: str, agent: str) -> str:
+        """Dead letters of one tenant's agent."""
+        return f"{self.prefix}.dead.{tenant}.{agent}"
+
+    def dead_letters(self) -> str:
+        """All dead letters: the DEAD stream."""
+        return f"{self.prefix}.dead.*.*"
+
+    def poke(self, task: str) -> str:
+        """Asks every reader of a log to look at its tail."""
+        return f"{self.prefix}.poke.{task}"
+
+    def key_of_event(self, subject: str) -> TaskKey:
+        """Return whose log `subject` (of `event` or `live`) is.
+
+        Raises:
+            UndecodableMessage: the subject is not of that form.
+        """
+        return self._key(subject, subject.removeprefix(f"{self.prefix}.").split(".")[2:])
+
+    def key_of_run(self, subject: str) -> tuple[TaskKey, int]:
+        """Return the task and the leg that the run on `subject` asks for.
+
+        Raises:
+            UndecodableMessage: the subject is not of that form.
+        """
+        *tokens, leg = subject.removeprefix(f"{self.prefix}.run.").split(".")
+        if not leg.isdecimal():
+            raise UndecodableMessage(subject, "its last token is not a generation")
+        return self._key(subject, tokens), int(leg)
+
+    @staticmethod
+    def _key(subject: str, tokens: list[str]) -> TaskKey:
+        if len(tokens) != _KEY_TOKENS:
+            raise UndecodableMessage(subject, "its tokens are not tenant, agent and task")
+        return TaskKey(*tokens)
+
+
+def stream_of_shard(shard: int) -> int:
+    """Return the number of the event stream that owns `shard`."""
+    return shard // SHARDS_PER_STREAM
