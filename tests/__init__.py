@@ -1,0 +1,1 @@
+"""What proves Headrace: from single functions to whole fleets of processes."""

@@ -1,0 +1,1 @@
+"""What the code may not become."""

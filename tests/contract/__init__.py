@@ -1,0 +1,1 @@
+"""The bus contract, on real servers."""

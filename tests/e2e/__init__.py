@@ -1,0 +1,1 @@
+"""Whole stacks, from outside, with the clients that people use."""

@@ -1,0 +1,1 @@
+"""One idea at a time, with fakes where a server would be."""
