@@ -100,16 +100,16 @@ clean: ## Remove .venv, data, caches and everything built
 # Every package named in requirements*.txt is checked against its hash; nothing else is fetched.
 
 .venv/bin/python:
-	python=$$($(FIND_PYTHON)); "$$python" -m venv .venv
+	@python=$$($(FIND_PYTHON)); "$$python" -m venv .venv
 
 $(RUNTIME): requirements.txt pyproject.toml | .venv/bin/python
 	@echo "make: installing requirements.txt into .venv" >&2
-	$(PIP_INSTALL) --require-hashes --requirement requirements.txt
-	$(INSTALL_PROJECT)
+	@$(PIP_INSTALL) --require-hashes --requirement requirements.txt
+	@$(INSTALL_PROJECT)
 	@touch $@
 
 $(DEVELOPMENT): requirements-dev.txt pyproject.toml | .venv/bin/python
 	@echo "make: installing requirements-dev.txt into .venv" >&2
-	$(PIP_INSTALL) --require-hashes --requirement requirements-dev.txt
-	$(INSTALL_PROJECT)
-	@touch $@
+	@$(PIP_INSTALL) --require-hashes --requirement requirements-dev.txt
+	@$(INSTALL_PROJECT)
+	@touch $@ $(RUNTIME)  # a superset, at the same versions
