@@ -1,0 +1,157 @@
+"""What travels on the bus besides events: runs, control, questions to task state, dead letters.
+
+Bodies are JSON; each model is validated once per request, never per token.
+"""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from headrace.errors import UndecodableMessage
+
+
+class BusMessage(BaseModel):
+    """A body on the bus: camelCase nowhere, unknown fields ignored so that versions can mix."""
+
+    model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True, frozen=True)
+
+    def encode(self) -> bytes:
+        """Return the JSON body, unset fields left out."""
+        return self.model_dump_json(exclude_none=True).encode()
+
+    @classmethod
+    def decode(cls, subject: str, data: bytes) -> Self:
+        """Read a body.
+
+        Raises:
+            UndecodableMessage: it is not JSON of this shape; the reason names the field.
+        """
+        try:
+            return cls.model_validate_json(data)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            where = ".".join(map(str, first["loc"])) or "body"
+            raise UndecodableMessage(subject, f"{where}: {first['msg']}") from None
+
+
+class Run(BusMessage):
+    """The message that asks workers to do a leg; tenant, agent, task and leg are its subject's."""
+
+    log: str
+    """Log id of the task: a run for another log is void."""
+    context: str
+    """The task's contextId."""
+    owner: str
+    """Owner, as a subject token."""
+    traceparent: str | None = None
+    """W3C trace context of the request."""
+
+
+class Holding(BusMessage):
+    """A holder's answer on the task's control subject."""
+
+    writer: str
+    """The attempt's writer id."""
+    worker: str
+    """The worker's instance id."""
+    leg: int
+    attempt: int
+    accepted: bool = True
+    """Whether what was asked (a cancel) will be attended to."""
+
+
+class Control(BusMessage):
+    """A question to the holder of a task."""
+
+    ask: Literal["who", "cancel"]
+    """`who`: are you there? `cancel`: end the leg; CANCELED in the log confirms it."""
+
+
+class GetTask(BusMessage):
+    """Operation ``get``: one task as of now."""
+
+    tenant: str
+    owner: str
+    task: str
+    agent: str | None = None
+    """If given, a task of another agent is unknown."""
+    history_length: int | None = Field(default=None, ge=0)
+    """None: all; 0: omit; n: the n most recent messages."""
+
+
+class TaskFound(BusMessage):
+    """A task with what its reader needs to go on from here."""
+
+    task: dict[str, Any]
+    """A2A v1.0 Task in ProtoJSON; its metadata carries ``headrace.generation``."""
+    agent: str
+    log: str
+    generation: int
+    """Generation of the last event that `task` reflects."""
+    sequence: int
+    """Stream sequence of the entry with that event."""
+    state: str
+    """The task's state (an `entry.Stamp.state`)."""
+
+
+class ListTasks(BusMessage):
+    """Operation ``list``: tasks of one owner, newest status first."""
+
+    tenant: str
+    owner: str
+    agent: str | None = None
+    context: str | None = None
+    status: str | None = None
+    """A task state, or None for all."""
+    status_after: str | None = None
+    """RFC 3339; only tasks whose status is of then or later."""
+    page_size: int = Field(default=50, ge=1, le=100)
+    page_token: str = ""
+    history_length: int | None = Field(default=None, ge=0)
+    include_artifacts: bool = False
+
+
+class TasksFound(BusMessage):
+    """One page of a list."""
+
+    tasks: list[dict[str, Any]]
+    next_page_token: str
+    """Empty on the last page."""
+    page_size: int
+    total_size: int
+    """Tasks that match, on all pages."""
+
+
+class WhoseContext(BusMessage):
+    """Operation ``context``: who owns a conversation."""
+
+    tenant: str
+    context: str
+
+
+class ContextFound(BusMessage):
+    """The owner of a context; None: nobody has used it yet."""
+
+    owner: str | None = None
+
+
+class Refusal(BusMessage):
+    """Any operation's answer when it can't be served; told apart by its `code`."""
+
+    code: Literal["task_unknown", "state_unavailable", "bad_request"]
+    message: str
+
+
+class DeadLetter(BusMessage):
+    """Something given up, kept with its reason until an operator looks."""
+
+    reason: str
+    subject: str
+    """Where the original was."""
+    task: str | None = None
+    sequence: int | None = None
+    """Stream sequence of the original, if it was stored."""
+    headers: dict[str, str] = Field(default_factory=dict)
+    body: str = ""
+    """The original's body, base64."""
+    at: Annotated[str, Field(description="RFC 3339")]

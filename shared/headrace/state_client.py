@@ -1,0 +1,65 @@
+"""Asking task state: what gateways and workers call instead of Redis."""
+
+import orjson
+
+from headrace.bus import Bus
+from headrace.errors import BusUnavailable, InvalidName, StateUnavailable, TaskUnknown
+from headrace.messages import (
+    BusMessage,
+    ContextFound,
+    GetTask,
+    ListTasks,
+    Refusal,
+    TaskFound,
+    TasksFound,
+    WhoseContext,
+)
+
+TIMEOUT = 5.0
+"""Seconds to wait for task state: longer than a takeover of a range takes."""
+
+
+class StateClient:
+    """Task state's operations as calls.
+
+    Every call raises StateUnavailable when no replica answers in time or the view is being
+    rebuilt, and TaskUnknown for a task that is not there or not the caller's.
+    """
+
+    def __init__(self, bus: Bus) -> None:
+        """Ask over `bus`."""
+        self._bus = bus
+
+    async def get(self, query: GetTask) -> TaskFound:
+        """Return one task as of now: never older than the log's tail when the question came."""
+        return await self._ask("get", query, TaskFound)
+
+    async def list(self, query: ListTasks) -> TasksFound:
+        """Return one page of the owner's tasks, complete as of when the question came."""
+        return await self._ask("list", query, TasksFound)
+
+    async def context_owner(self, query: WhoseContext) -> str | None:
+        """Return the owner of a context, as a token; None: it is new."""
+        return (await self._ask("context", query, ContextFound)).owner
+
+    async def _ask[Answer: BusMessage](
+        self, operation: str, query: BusMessage, answer: type[Answer]
+    ) -> Answer:
+        subject = self._bus.subjects.state(operation)
+        try:
+            data = (await self._bus.request(subject, query.encode(), TIMEOUT)).data
+        except BusUnavailable as error:
+            raise StateUnavailable("task state does not answer; try again") from error
+        if "code" in orjson.loads(data):
+            raise _error(Refusal.decode(subject, data))
+        return answer.decode(subject, data)
+
+
+def _error(refusal: Refusal) -> Exception:
+    match refusal.code:
+        case "task_unknown":
+            return TaskUnknown(refusal.message)
+        case "state_unavailable":
+            return StateUnavailable(refusal.message)
+        case "bad_request":
+            return InvalidName("pageToken", "", refusal.message)
