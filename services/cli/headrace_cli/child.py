@@ -1,0 +1,122 @@
+"""One process of the development stack: started, listened to, ended."""
+
+import asyncio
+import os
+import signal
+from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from headrace_cli import die_with_parent
+from headrace_cli.dev_file import Role
+
+_CHUNK = 65_536
+_LAST_WORDS_PATIENCE = 0.5
+"""How long output is read after the process ended, seconds: a grandchild may hold the pipe open."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChildSpec:
+    """What to start."""
+
+    role: Role
+    index: int
+    command: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Added to this process's own."""
+    port: int | None = None
+    is_shown: Callable[[str], bool] = lambda _: True
+    """Which of its lines are worth showing."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in the log."""
+        return f"{self.role}-{self.index}"
+
+
+class Child:
+    """A process made from a `ChildSpec`; it can be started again once it ended."""
+
+    def __init__(self, spec: ChildSpec, show: Callable[[str, str], None]) -> None:
+        """Make the child that is to be; `show` takes its name and each line that it prints."""
+        self.spec = spec
+        self.last_line = ""
+        self._show = show
+        self._process: Process | None = None
+        self._listening: asyncio.Task[None] | None = None
+
+    @property
+    def pid(self) -> int:
+        """The process id, also of one that has ended."""
+        return self._started().pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and has not ended."""
+        return self._process is not None and self._process.returncode is None
+
+    async def start(self) -> None:
+        """Start it in a process group of its own: Ctrl-C at the terminal is not for it."""
+        self._process = await asyncio.create_subprocess_exec(
+            *die_with_parent.wrapped(self.spec.command),
+            stdin=DEVNULL,
+            stdout=PIPE,
+            stderr=STDOUT,
+            env={**os.environ, **self.spec.environment},
+            process_group=0,
+        )
+        self._listening = asyncio.create_task(self._listen(self._process))
+
+    async def ended(self) -> int:
+        """Wait until it ended, end what it started itself, and return its exit code."""
+        process = self._started()
+        code = await process.wait()
+        await self._clean_up(process.pid)
+        return code
+
+    async def end(self, grace: float) -> None:
+        """Ask it to end if it runs; kill it after `grace` seconds."""
+        if not self.is_running:
+            return
+        process = self._started()
+        with suppress(ProcessLookupError):
+            process.terminate()
+        try:
+            await asyncio.wait_for(process.wait(), grace)
+        except TimeoutError:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+        await self._clean_up(process.pid)
+
+    def _started(self) -> Process:
+        if self._process is None:
+            raise RuntimeError(f"{self.spec.name} was not started")
+        return self._process
+
+    async def _clean_up(self, group: int) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, signal.SIGKILL)
+        if self._listening is not None:
+            await asyncio.wait([self._listening], timeout=_LAST_WORDS_PATIENCE)
+            self._listening.cancel()
+
+    async def _listen(self, process: Process) -> None:
+        if process.stdout is None:
+            return
+        rest = b""
+        while chunk := await process.stdout.read(_CHUNK):
+            *lines, rest = (rest + chunk).split(b"\n")
+            if len(rest) > _CHUNK:
+                lines, rest = [*lines, rest], b""
+            for line in lines:
+                self._hear(line)
+        if rest:
+            self._hear(rest)
+
+    def _hear(self, line: bytes) -> None:
+        text = line.decode(errors="replace").rstrip()
+        if text and self.spec.is_shown(text):
+            self.last_line = text
+            self._show(self.spec.name, text)

@@ -1,0 +1,151 @@
+"""The command line's way to a gateway: JSON over HTTP, and SSE with the cursor of each frame."""
+
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import click
+
+from headrace_cli.failures import RequestFailed
+
+_PATIENCE = 60.0
+"""Longest silence of a gateway, seconds; its streams send comments more often than that."""
+
+type Json = dict[str, Any]
+
+
+class Dropped(Exception):
+    """The connection broke, or nobody answered; asking again may help."""
+
+
+class NothingLeft(Exception):
+    """The cursor is at the end of a task that has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One SSE frame."""
+
+    cursor: str
+    """Its ``id``: where to go on after it; empty if it has none."""
+    event: Json
+
+
+class Client:
+    """Asks one gateway."""
+
+    def __init__(self, url: str) -> None:
+        """Ask the gateway at `url`, scheme and host, maybe a path."""
+        where = urlsplit(url)
+        if where.scheme not in ("http", "https") or not where.hostname:
+            raise RequestFailed(f"{url!r} is no http(s) URL")
+        self._url, self._where = url, where
+
+    def get(self, path: str) -> Json:
+        """Return the JSON at `path`."""
+        return self._ask("GET", path, None)
+
+    def post(self, path: str, body: Json) -> Json:
+        """Return the JSON that posting `body` to `path` is answered with."""
+        return self._ask("POST", path, body)
+
+    def stream(
+        self, method: str, path: str, body: Json | None = None, after: str = ""
+    ) -> Iterator[Frame]:
+        """Yield the frames of an SSE answer, those after the cursor `after`.
+
+        Raises:
+            RequestFailed: the gateway refused.
+            Dropped: the connection broke.
+            NothingLeft: nothing comes after `after`, now or ever.
+        """
+        headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": after} if after else {})
+        with self._answer(method, path, body, headers) as answer:
+            if answer.status == HTTPStatus.NO_CONTENT:
+                raise NothingLeft
+            try:
+                yield from frames(answer)
+            except (OSError, HTTPException) as broken:
+                raise Dropped(str(broken)) from broken
+
+    def _ask(self, method: str, path: str, body: Json | None) -> Json:
+        try:
+            with self._answer(method, path, body, {}) as answer:
+                content: Json = json.loads(answer.read() or b"{}")
+        except Dropped as broken:
+            raise RequestFailed(f"no answer from {self._url}: {broken}") from broken
+        except ValueError as unreadable:
+            raise RequestFailed(f"{self._url}{path} answers no JSON") from unreadable
+        return content
+
+    @contextmanager
+    def _answer(
+        self, method: str, path: str, body: Json | None, headers: dict[str, str]
+    ) -> Iterator[HTTPResponse]:
+        kind = HTTPSConnection if self._where.scheme == "https" else HTTPConnection
+        connection = kind(self._where.hostname or "", self._where.port, timeout=_PATIENCE)
+        try:
+            try:
+                connection.request(
+                    method,
+                    self._where.path.rstrip("/") + path,
+                    body=None if body is None else json.dumps(body),
+                    headers={"A2A-Version": "1.0", "Content-Type": "application/json"} | headers,
+                )
+                answer = connection.getresponse()
+            except (OSError, HTTPException) as broken:
+                raise Dropped(str(broken)) from broken
+            if answer.status >= HTTPStatus.BAD_REQUEST:
+                _refuse(answer)
+            yield answer
+        finally:
+            connection.close()
+
+
+def frames(lines: Iterable[bytes]) -> Iterator[Frame]:
+    """Yield the frames that lines make up; comments and frames without data are none."""
+    cursor, data = "", list[str]()
+    for line in lines:
+        field, _, value = line.decode().rstrip("\r\n").partition(":")
+        if field == "id":
+            cursor = value.strip()
+        elif field == "data":
+            data.append(value.removeprefix(" "))
+        elif not field and not value and data:
+            yield Frame(cursor, json.loads("\n".join(data)))
+            cursor, data = "", []
+
+
+def agent_path(agent: str | None) -> str:
+    """Return where `agent` answers; None is the default agent, at the root."""
+    return f"/v1/agents/{quote(agent, safe='')}" if agent else ""
+
+
+def _refuse(answer: HTTPResponse) -> None:
+    status, body = answer.status, answer.read()
+    if status == HTTPStatus.SERVICE_UNAVAILABLE:
+        raise Dropped(_reason(body) or answer.reason)
+    raise RequestFailed(_reason(body) or f"{status} {answer.reason}")
+
+
+def _reason(body: bytes) -> str:
+    try:
+        content = json.loads(body)
+        return str(content.get("error", content)["message"])
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return ""
+
+
+with_url = click.option(
+    "--url",
+    envvar="HEADRACE_URL",
+    default="http://127.0.0.1:8080",
+    show_default=True,
+    help="A gateway, any one.",
+)
+with_agent = click.option("--agent", metavar="NAME", help="The agent; without it the default one.")

@@ -1,0 +1,68 @@
+"""What the development stack shows: the children's lines on stderr, each under its child's name.
+
+A thread writes, so that a terminal or a pipe that nobody reads never holds up the supervision. What
+does not fit into its queue is counted, and the count is shown.
+"""
+
+import os
+import queue
+import sys
+import threading
+from typing import TextIO
+
+import click
+
+_COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "bright_cyan", "bright_green")
+_WIDTH = len("task-state-0")
+_QUEUED = 10_000
+_FLUSH_PATIENCE = 1.0
+
+
+class Console:
+    """Shows lines under the name of who said them."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        """Write to `stream` (stderr), in colour on a terminal without NO_COLOR (no-color.org)."""
+        self._stream = stream or sys.stderr
+        self._coloured = self._stream.isatty() and not os.environ.get("NO_COLOR")
+        self._lines: queue.Queue[str | None] = queue.Queue(_QUEUED)
+        self._skipped = 0
+        self._colour_of: dict[str, str] = {}
+        self._writer = threading.Thread(target=self._write, name="console", daemon=True)
+        self._writer.start()
+
+    def show(self, name: str, line: str) -> None:
+        """Show one line of `name`; never waits."""
+        try:
+            self._lines.put_nowait(f"{self._label(name)} {line}\n")
+        except queue.Full:
+            self._skipped += 1
+
+    def close(self) -> None:
+        """Write what is queued, as far as somebody reads it."""
+        try:
+            self._lines.put(None, timeout=_FLUSH_PATIENCE)
+        except queue.Full:
+            return
+        self._writer.join(_FLUSH_PATIENCE)
+
+    def _label(self, name: str) -> str:
+        label = f"{name:<{_WIDTH}} |"
+        if not self._coloured:
+            return label
+        colour = self._colour_of.setdefault(name, _COLOURS[len(self._colour_of) % len(_COLOURS)])
+        return click.style(label, fg=colour)
+
+    def _write(self) -> None:
+        while (line := self._lines.get()) is not None:
+            try:
+                self._stream.write(self._note_skipped() + line)
+                self._stream.flush()
+            except (OSError, ValueError):  # Whoever read is gone; the stack goes on without.
+                return
+
+    def _note_skipped(self) -> str:
+        if not self._skipped:
+            return ""
+        skipped, self._skipped = self._skipped, 0
+        return f"{self._label('headrace')} {skipped} lines came faster than they were read\n"

@@ -1,0 +1,52 @@
+"""``dev.json``: what the development stack consists of now, for tools and tests."""
+
+import json
+from pathlib import Path
+from typing import Literal, TypedDict
+
+from pydantic import TypeAdapter
+
+type Role = Literal["gateway", "worker", "task-state", "nats", "redis"]
+
+
+class Process(TypedDict):
+    """One process of the stack."""
+
+    role: Role
+    index: int
+    """Counted per role from 0; a process that is started again keeps it."""
+    pid: int
+    port: int | None
+    """Where it listens; None if it does not."""
+
+
+class DevFile(TypedDict):
+    """The whole file."""
+
+    processes: list[Process]
+    nats_url: str
+    redis_url: str
+
+
+_CONTENT: TypeAdapter[DevFile] = TypeAdapter(DevFile)
+
+
+def path_in(data_dir: Path) -> Path:
+    """Return where the file of the stack on `data_dir` is."""
+    return data_dir / "dev.json"
+
+
+def write(data_dir: Path, content: DevFile) -> None:
+    """Replace the file by `content`; a reader sees the old one or the new one, whole."""
+    path = path_in(data_dir)
+    draft = path.with_suffix(".json.new")
+    draft.write_text(json.dumps(content, indent=1) + "\n")
+    draft.replace(path)
+
+
+def read(data_dir: Path) -> DevFile | None:
+    """Return the file's content; None if there is none that can be read."""
+    try:
+        return _CONTENT.validate_json(path_in(data_dir).read_bytes())
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,123 @@
+"""Which processes make up the development stack, and what each is told."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace_cli.child import ChildSpec
+from headrace_cli.dev_settings import DevSettings
+from headrace_cli.ports import Ports
+from headrace_cli.servers_nats import NatsServer
+from headrace_cli.servers_valkey import ValkeyServer
+
+_LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104  # compared, not bound
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A stack that is to be started: its servers, its services, where it will answer."""
+
+    nats: NatsServer | None
+    """None where HEADRACE_NATS_URL names one."""
+    valkey: ValkeyServer | None
+    """None where HEADRACE_REDIS_URL names one."""
+    nats_url: str
+    redis_url: str
+    gateway_urls: tuple[str, ...]
+    services: tuple[ChildSpec, ...]
+
+    def servers(self) -> list[tuple[NatsServer | ValkeyServer, ChildSpec]]:
+        """Return the embedded servers and how each is started; writes their configuration files.
+
+        Raises:
+            CannotStart: there is no such server for this platform.
+        """
+        pairs: list[tuple[NatsServer | ValkeyServer, ChildSpec]] = []
+        if self.nats is not None:
+            command = tuple(self.nats.command())
+            spec = ChildSpec("nats", 0, command, port=self.nats.port, is_shown=_is_news)
+            pairs.append((self.nats, spec))
+        if self.valkey is not None:
+            command = tuple(self.valkey.command())
+            pairs.append((self.valkey, ChildSpec("redis", 0, command, port=self.valkey.port)))
+        return pairs
+
+
+def draw(settings: DevSettings, folder: Path, storage: Path) -> Plan:
+    """Return the plan for `settings`: configuration in `folder`, the servers' data in `storage`.
+
+    Raises:
+        CannotStart: a port that was asked for is taken.
+    """
+    http = Ports(settings.http_host)
+    http_ports = http.claim(settings.http_port, settings.gateways, "--port (HEADRACE_HTTP_PORT)")
+    grpc_ports = http.claim(settings.grpc_port, settings.gateways, "HEADRACE_GRPC_PORT")
+    local = http if settings.http_host == "127.0.0.1" else Ports()
+    nats, valkey = _embedded(settings, local, folder, storage)
+    nats_url = nats.url if nats else settings.nats_url
+    redis_url = valkey.url if valkey else settings.redis_url
+    shared = {
+        "HEADRACE_NATS_URL": nats_url,
+        "HEADRACE_REDIS_URL": redis_url,
+        "HEADRACE_DATA_DIR": str(folder),
+        "PYTHONUNBUFFERED": "1",
+    }
+    gateways = [
+        _service(
+            shared | {"HEADRACE_HTTP_PORT": str(port), "HEADRACE_GRPC_PORT": str(grpc)}, index, port
+        )
+        for index, (port, grpc) in enumerate(zip(http_ports, grpc_ports, strict=True))
+    ]
+    services = (*_others(settings, shared), *gateways)
+    urls = tuple(f"http://{_reachable(settings.http_host)}:{port}" for port in http_ports)
+    return Plan(nats, valkey, nats_url, redis_url, urls, services)
+
+
+def _embedded(
+    settings: DevSettings, ports: Ports, folder: Path, storage: Path
+) -> tuple[NatsServer | None, ValkeyServer | None]:
+    nats = valkey = None
+    if not settings.nats_url:
+        nats = NatsServer(
+            ports.pick(),
+            folder / "nats",
+            storage / "nats" / "data",
+            prefix=settings.prefix,
+            sync_interval=settings.nats_sync_interval,
+        )
+    if not settings.redis_url:
+        valkey = ValkeyServer(ports.pick(), folder / "valkey", storage / "valkey" / "data")
+    return nats, valkey
+
+
+def _service(environment: dict[str, str], index: int, port: int) -> ChildSpec:
+    return ChildSpec("gateway", index, _headrace("gateway"), environment, port)
+
+
+def _others(settings: DevSettings, environment: dict[str, str]) -> list[ChildSpec]:
+    states = [
+        ChildSpec("task-state", index, _headrace("task-state"), environment)
+        for index in range(settings.task_states)
+    ]
+    workers = [
+        ChildSpec("worker", index, _headrace("worker", settings.agents), environment)
+        for index in range(settings.workers)
+    ]
+    return [*states, *workers]
+
+
+def _headrace(*arguments: str) -> tuple[str, ...]:
+    return (sys.executable, "-m", "headrace_cli", *arguments)
+
+
+def _reachable(host: str) -> str:
+    host = _LOOPBACK.get(host, host)
+    return f"[{host}]" if ":" in host else host
+
+
+def _is_news(line: str) -> bool:
+    """Tell whether a line of nats-server is more than its account of a normal start and stop.
+
+    The one user has no password because the server listens on loopback only.
+    """
+    return "[INF]" not in line and "Plaintext passwords" not in line

@@ -1,0 +1,124 @@
+"""The life of one development stack: claim the data, start, say ready, wait, end."""
+
+import asyncio
+import signal
+import sys
+import time
+from collections.abc import Coroutine, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+
+from headrace_cli import data_directory, dev_file, dev_plan
+from headrace_cli.console import Console
+from headrace_cli.dev_plan import Plan
+from headrace_cli.dev_ready import until_ready
+from headrace_cli.dev_settings import DevSettings
+from headrace_cli.failures import CannotStart
+from headrace_cli.orphans import end_orphans
+from headrace_cli.servers_nats import NatsServer
+from headrace_cli.servers_valkey import ValkeyServer
+from headrace_cli.supervisor import Supervisor
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_PAUSE = 0.02
+
+
+async def run(settings: DevSettings) -> None:
+    """Run the stack until a signal ends it.
+
+    Raises:
+        CannotStart: it can not come up; everything that was started has ended.
+    """
+    stop = _on_signal()
+    with data_directory.claimed(settings.data_folder) as folder, _console() as console:
+        for pid in end_orphans(folder):
+            console.show("headrace", f"ended process {pid} that the last stack left behind")
+        with _storage(settings, folder) as storage:
+            stack = _Stack(settings, dev_plan.draw(settings, folder, storage), folder, console)
+            await stack.live(stop)
+
+
+class _Stack:
+    def __init__(self, settings: DevSettings, plan: Plan, folder: Path, console: Console) -> None:
+        self._settings = settings
+        self._plan = plan
+        self._folder = folder
+        self._supervisor = Supervisor(console.show, self._write_file, restart=settings.restart)
+
+    async def live(self, stop: asyncio.Event) -> None:
+        try:
+            if await self._unless(stop, self._come_up()):
+                self._supervisor.settle()
+                sys.stdout.write(f"ready {self._plan.gateway_urls[0]}\n")
+                sys.stdout.flush()
+                await stop.wait()
+        finally:
+            await self._supervisor.end()
+
+    async def _come_up(self) -> None:
+        for server, spec in self._plan.servers():
+            await self._supervisor.start(spec)
+            await self._until_answers(server)
+        for spec in self._plan.services:
+            await self._supervisor.start(spec)
+        await until_ready(
+            self._plan.gateway_urls,
+            with_agents=self._settings.workers > 0,
+            timeout=self._settings.startup_timeout,
+        )
+        self._write_file()
+
+    async def _unless(self, stop: asyncio.Event, work: Coroutine[None, None, None]) -> bool:
+        """Tell whether `work` was done before `stop`; raise what it or a child fails with."""
+        doing = asyncio.create_task(work)
+        futures = (doing, asyncio.create_task(_wait(stop)), self._supervisor.failure)
+        done, others = await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
+        for other in others:
+            other.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        for future in done:
+            future.result()
+        return doing in done
+
+    async def _until_answers(self, server: NatsServer | ValkeyServer) -> None:
+        deadline = time.monotonic() + self._settings.startup_timeout
+        while not await asyncio.to_thread(server.answers):
+            if time.monotonic() > deadline:
+                raise CannotStart(f"{server.url} does not answer")
+            await asyncio.sleep(_PAUSE)
+
+    def _write_file(self) -> None:
+        processes: list[dev_file.Process] = [
+            {"role": c.spec.role, "index": c.spec.index, "pid": c.pid, "port": c.spec.port}
+            for c in self._supervisor.children
+        ]
+        content = dev_file.DevFile(
+            processes=processes, nats_url=self._plan.nats_url, redis_url=self._plan.redis_url
+        )
+        dev_file.write(self._folder, content)
+
+
+def _storage(settings: DevSettings, folder: Path) -> AbstractContextManager[Path]:
+    return data_directory.ephemeral_storage(folder) if settings.ephemeral else nullcontext(folder)
+
+
+async def _wait(event: asyncio.Event) -> None:
+    await event.wait()
+
+
+@contextmanager
+def _console() -> Iterator[Console]:
+    console = Console()
+    try:
+        yield console
+    finally:
+        console.close()
+
+
+def _on_signal() -> asyncio.Event:
+    """Return what a signal to end sets; an ignored one (nohup) stays ignored."""
+    stop = asyncio.Event()
+    for number in _SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop

@@ -1,0 +1,76 @@
+"""What ``headrace dev`` is told: the bus's settings, and how large the stack is to be."""
+
+from pathlib import Path
+
+from pydantic import Field, ValidationError
+from pydantic_settings import SettingsConfigDict
+
+from headrace.settings import BusSettings
+from headrace_cli.failures import CannotStart
+
+
+class DevSettings(BusSettings):
+    """Settings of the development stack; a flag beats a variable, an empty variable is none."""
+
+    model_config = SettingsConfigDict(env_ignore_empty=True)
+
+    nats_url: str = ""
+    """NATS servers to use, comma-separated URLs; empty: an embedded one."""
+
+    redis_url: str = ""
+    """Redis or Valkey to use, a URL; empty: an embedded one."""
+
+    http_host: str = "127.0.0.1"
+    """Address that the gateways listen on."""
+
+    http_port: int = Field(default=8080, ge=0, le=65535)
+    """HTTP port of the first gateway, the others follow; 0 picks free ones."""
+
+    grpc_port: int = Field(default=50051, ge=0, le=65535)
+    """gRPC port of the first gateway, the others follow; 0 picks free ones."""
+
+    gateways: int = Field(default=1, ge=1, le=64)
+    """How many gateways."""
+
+    workers: int = Field(default=1, ge=0, le=64)
+    """How many workers."""
+
+    task_states: int = Field(default=1, ge=1, le=64)
+    """How many task states."""
+
+    agents: str = "headrace_worker.demo:agents"
+    """MODULE:ATTR of the agents that the workers run."""
+
+    nats_sync_interval: str = Field(default="", pattern=r"^(always|\d+(ms|s|m|h))?$")
+    """How often the embedded nats-server syncs to disk: ``always``, ``10s``; empty: every 2 min."""
+
+    ephemeral: bool = False
+    """Keep the embedded servers' data in a temporary folder, deleted at the end."""
+
+    restart: bool = True
+    """Start a child again that died."""
+
+    @property
+    def data_folder(self) -> Path:
+        """`data_dir`, absolute."""
+        return self.data_dir.expanduser().absolute()
+
+
+def load(**flags: str | int | bool | None) -> DevSettings:
+    """Return the settings of the environment under the `flags` that are not None.
+
+    Port 0 without a gRPC port picks free ones for both: who takes any port wants no collision.
+
+    Raises:
+        CannotStart: a value does not fit; says which and why.
+    """
+    given = {name: value for name, value in flags.items() if value is not None}
+    try:
+        settings = DevSettings.model_validate(given)
+    except ValidationError as invalid:
+        error = invalid.errors()[0]
+        field = ".".join(str(part) for part in error["loc"])
+        raise CannotStart(f"HEADRACE_{field.upper()}: {error['msg']}") from None
+    if settings.http_port == 0 and "grpc_port" not in settings.model_fields_set:
+        return settings.model_copy(update={"grpc_port": 0})
+    return settings

@@ -1,0 +1,25 @@
+"""Why a command gives up: one line for the person at the terminal, and an exit code."""
+
+import os
+
+import click
+
+CONFIGURATION_EXIT = os.EX_CONFIG
+"""How a service exits when starting it again cannot help: a missing module, a bad setting.
+
+`headrace dev` then stops with the service's last line instead of starting it again.
+"""
+
+
+class CannotStart(click.ClickException):
+    """Something that the command needs is not there, or not as it must be."""
+
+
+class Misconfigured(CannotStart):
+    """As `CannotStart`, told to whoever supervises this process by its exit code."""
+
+    exit_code = CONFIGURATION_EXIT
+
+
+class RequestFailed(click.ClickException):
+    """The gateway refused what the command asked for, or did not answer."""

@@ -1,0 +1,91 @@
+"""Follow a task over dropped connections, from the cursor of the last frame seen."""
+
+import time
+from collections.abc import Iterator
+
+from headrace_cli.client import Client, Dropped, Frame, Json, NothingLeft
+from headrace_cli.failures import RequestFailed
+
+_PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0, 5.0, 5.0)
+"""Seconds before each next try while nobody answers; then it is given up."""
+
+_LAST = {
+    "TASK_STATE_COMPLETED",
+    "TASK_STATE_FAILED",
+    "TASK_STATE_CANCELED",
+    "TASK_STATE_REJECTED",
+    "TASK_STATE_INPUT_REQUIRED",
+}
+"""The states after which a stream ends."""
+
+
+def state_of(event: Json) -> str:
+    """Return the state that `event` (a StreamResponse) tells of; empty if it tells of none."""
+    bearer = event.get("task") or event.get("statusUpdate") or {}
+    return str(bearer.get("status", {}).get("state", ""))
+
+
+def task_of(event: Json) -> str:
+    """Return the id of the task that `event` belongs to; empty for a bare Message."""
+    update = event.get("statusUpdate") or event.get("artifactUpdate") or {}
+    return str(event.get("task", {}).get("id") or update.get("taskId", ""))
+
+
+class Following:
+    """The events of one task, across as many connections as it takes."""
+
+    def __init__(self, client: Client, base: str, task: str = "", cursor: str = "") -> None:
+        """Follow `task` of the agent at `base` from `cursor` on; without one from where it is."""
+        self._client, self._base = client, base
+        self._task, self._cursor = task, cursor
+
+    def sent(self, body: Json) -> Iterator[Json]:
+        """Send `body`, a SendMessageRequest, and yield what comes of it.
+
+        Raises:
+            RequestFailed: the gateway refused, or nobody answered for long.
+        """
+        return self._across(self._client.stream("POST", f"{self._base}/message:stream", body))
+
+    def subscribed(self) -> Iterator[Json]:
+        """Subscribe, and yield until the task ends or needs input.
+
+        Raises:
+            RequestFailed: the gateway refused, or nobody answered for long.
+        """
+        return self._across(self._subscription())
+
+    def _subscription(self) -> Iterator[Frame]:
+        path = f"{self._base}/tasks/{self._task}:subscribe"
+        return self._client.stream("GET", path, after=self._cursor)
+
+    def _across(self, connection: Iterator[Frame]) -> Iterator[Json]:
+        pauses = iter(_PAUSES)
+        while True:
+            reason = "the stream ended early"
+            try:
+                for event in self._noted(connection):
+                    pauses = iter(_PAUSES)
+                    yield event
+                    if "message" in event or state_of(event) in _LAST:
+                        return
+            except NothingLeft:
+                return
+            except Dropped as dropped:
+                reason = str(dropped)
+            self._pause(pauses, reason)
+            connection = self._subscription()
+
+    def _noted(self, connection: Iterator[Frame]) -> Iterator[Json]:
+        for frame in connection:
+            if "error" in frame.event:
+                raise RequestFailed(str(frame.event["error"].get("message", "the stream failed")))
+            self._cursor = frame.cursor or self._cursor
+            self._task = task_of(frame.event) or self._task
+            yield frame.event
+
+    def _pause(self, pauses: Iterator[float], reason: str) -> None:
+        pause = next(pauses, None)
+        if pause is None or not self._task:
+            raise RequestFailed(f"connection lost: {reason}")
+        time.sleep(pause)

@@ -1,0 +1,45 @@
+"""``headrace``: every command of the command line, each imported when it is asked for.
+
+Importing lazily keeps ``headrace send`` quick and lets each service live without the others'
+dependencies.
+"""
+
+from importlib import import_module
+
+import click
+
+_COMMANDS = {
+    "dev": "headrace_cli.dev:dev",
+    "gateway": "headrace_cli.services:gateway",
+    "worker": "headrace_cli.services:worker",
+    "task-state": "headrace_cli.services:task_state",
+    "agents": "headrace_cli.reading:agents",
+    "send": "headrace_cli.sending:send",
+    "tail": "headrace_cli.tailing:tail",
+    "tasks": "headrace_cli.reading:tasks",
+    "cancel": "headrace_cli.sending:cancel",
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are named here and imported on use."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
+        """Return the commands' names, in the order in which help lists them."""
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  # click's signature
+        """Import and return the command `cmd_name`; None if there is none of that name."""
+        if cmd_name not in _COMMANDS:
+            return None
+        module, attribute = _COMMANDS[cmd_name].split(":")
+        command = getattr(import_module(module), attribute)
+        if not isinstance(command, click.Command):
+            raise TypeError(f"{_COMMANDS[cmd_name]} is no command")
+        return command
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="headrace", prog_name="headrace")
+def main() -> None:
+    """Run A2A and AG-UI agents as a fleet: start it, talk to it, look into it."""

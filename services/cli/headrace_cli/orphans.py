@@ -1,0 +1,67 @@
+"""End what a killed `headrace dev` left running, so that the next one can serve.
+
+On Linux the kernel has done so already, or is about to; elsewhere nobody has. Either way the next
+stack must not start before they are gone: they hold its ports and write its data.
+"""
+
+import os
+import re
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from headrace_cli import dev_file, process_table
+from headrace_cli.dev_file import Process, Role
+
+_MARKS: dict[Role, str] = {
+    "gateway": "-m headrace_cli gateway",
+    "worker": "-m headrace_cli worker",
+    "task-state": "-m headrace_cli task-state",
+    "nats": "nats-server",
+    "redis": "valkey-server",
+}
+"""What the command line of a process of each role holds."""
+
+_STACK = re.compile(r"(-m headrace_cli|/headrace) dev\b")
+"""In the command line of a `headrace dev`."""
+
+_INIT = 1
+"""Who inherits the children of a process that ended."""
+
+_PATIENCE = 5.0
+"""How long a killed process may take to be gone, seconds."""
+
+
+def end_orphans(data_dir: Path) -> list[int]:
+    """Kill what is left of the last stack on `data_dir` and wait until it is gone; return its pids.
+
+    The caller owns `data_dir`, so the stack that wrote its `dev.json` has ended.
+    """
+    content = dev_file.read(data_dir)
+    orphans = [p["pid"] for p in content["processes"] if _is_orphan(p)] if content else []
+    for pid in orphans:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    _wait_until_gone(orphans)
+    return orphans
+
+
+def _is_orphan(process: Process) -> bool:
+    """Tell whether the pid still is that process, and not a later one's.
+
+    The child of a living `headrace dev` belongs to a stack on other data.
+    """
+    entry = process_table.look_up(process["pid"])
+    if entry is None or _MARKS[process["role"]] not in entry.command:
+        return False
+    if entry.parent == _INIT:
+        return True
+    parent = process_table.look_up(entry.parent)
+    return parent is None or not _STACK.search(parent.command)
+
+
+def _wait_until_gone(pids: list[int]) -> None:
+    deadline = time.monotonic() + _PATIENCE
+    while any(process_table.look_up(pid) for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.02)

