@@ -29,6 +29,9 @@ BATCH = 512
 BATCH_BYTES = 4 * 1024 * 1024
 """Bytes asked for in one direct get, far below what makes a subscription a slow consumer."""
 
+PATIENCE = 30.0
+"""Seconds without progress after which a replay gives up."""
+
 _NOT_FOUND = 10037
 _PAUSE = 0.1
 
@@ -94,49 +97,50 @@ async def _ask_leader_once(bus: Bus, subject: str, query: bytes) -> dict[str, An
 
 
 async def replay(
-    bus: Bus, key: TaskKey, after: int, head: int, patience: float = 30.0
+    bus: Bus, key: TaskKey, after: int, head: int, *, batch_bytes: int = BATCH_BYTES
 ) -> AsyncIterator[list[Entry]]:
     """Yield the entries after stream sequence `after` up to `head`, in order, in batches.
 
     `head` is a sequence on this subject that the leader reported. Nothing is yielded twice, and
-    messages that do not parse are stepped over.
+    messages that do not parse are stepped over. `batch_bytes` bounds what is held at a time.
 
     Raises:
         LogLost: the messages up to `head` are gone.
-        BusUnavailable: no progress for `patience` seconds.
+        BusUnavailable: no progress for `PATIENCE` seconds.
     """
-    async for batch in replay_stored(bus, key, after, head, patience):
+    async for batch in replay_stored(bus, key, after, head, batch_bytes=batch_bytes):
         if entries := [stored.entry for stored in batch if stored.entry is not None]:
             yield entries
 
 
 async def replay_stored(
-    bus: Bus, key: TaskKey, after: int, head: int, patience: float = 30.0
+    bus: Bus, key: TaskKey, after: int, head: int, *, batch_bytes: int = BATCH_BYTES
 ) -> AsyncIterator[list[Stored]]:
     """Like `replay`, with the messages that do not parse left in."""
     loop = asyncio.get_running_loop()
     progress = loop.time()
     while after < head:
-        batch = [s for s in await get_batch(bus, key, after + 1) if s.sequence > after]
+        got = await get_batch(bus, key, after + 1, max_bytes=batch_bytes)
+        batch = [stored for stored in got if stored.sequence > after]
         if batch:
             after, progress = batch[-1].sequence, loop.time()
             yield [stored for stored in batch if stored.sequence <= head]
         else:
-            await _check_patience(bus, key, head, loop.time() - progress, patience)
+            await _check_patience(bus, key, head, loop.time() - progress)
 
 
-async def _check_patience(
-    bus: Bus, key: TaskKey, head: int, waited: float, patience: float
-) -> None:
-    last = await last_stored(bus, key, patience)
+async def _check_patience(bus: Bus, key: TaskKey, head: int, waited: float) -> None:
+    last = await last_stored(bus, key, PATIENCE)
     if last is None or last.sequence < head:
         raise LogLost(f"the log of {key.task} ends before sequence {head}")
-    if waited > patience:
-        raise BusUnavailable(f"no copy of {key.task}'s log answered for {patience:g} s")
+    if waited > PATIENCE:
+        raise BusUnavailable(f"no copy of {key.task}'s log answered for {PATIENCE:g} s")
     await asyncio.sleep(_PAUSE)
 
 
-async def get_batch(bus: Bus, key: TaskKey, start: int, size: int = BATCH) -> list[Stored]:
+async def get_batch(
+    bus: Bus, key: TaskKey, start: int, *, size: int = BATCH, max_bytes: int = BATCH_BYTES
+) -> list[Stored]:
     """Return up to `size` messages of the log from stream sequence `start` on, from any copy.
 
     What arrived before the copy fell silent is returned; an empty list says that this copy knows
@@ -146,7 +150,7 @@ async def get_batch(bus: Bus, key: TaskKey, start: int, size: int = BATCH) -> li
         "batch": size,
         "seq": start,
         "next_by_subj": bus.subjects.event(key),
-        "max_bytes": BATCH_BYTES,
+        "max_bytes": max_bytes,
     }
     collected = _Collected()
     inbox = bus.connection.new_inbox()

@@ -1,0 +1,8 @@
+"""Feeds: a gateway's shared, live views of task logs, read by any number of clients."""
+
+from headrace_gateway.feeds.block import Block, Dialect
+from headrace_gateway.feeds.feed import Feed
+from headrace_gateway.feeds.hub import Feeds
+from headrace_gateway.feeds.reader import Reader
+
+__all__ = ["Block", "Dialect", "Feed", "Feeds", "Reader"]

@@ -1,0 +1,112 @@
+"""One task's log as this gateway sees it: a live subscription and a ring of recent entries."""
+
+from collections.abc import AsyncIterator, Callable
+
+from headrace.bus import Bus
+from headrace.entry import Entry
+from headrace.errors import LogLost, TaskUnknown
+from headrace.log import Follower, TailRule, last_entry
+from headrace.task import TaskKey
+from headrace_gateway.feeds.block import Block
+from headrace_gateway.feeds.reader import Reader
+from headrace_gateway.feeds.ring import Ring
+
+
+class Feed:
+    """A log's live view, shared by all its clients on this gateway.
+
+    It holds no more than the ring; who reads further back does so from the log, at its own pace.
+    """
+
+    def __init__(self, bus: Bus, rule: TailRule, key: TaskKey, ring_bytes: int) -> None:
+        """Watch nothing until `open`."""
+        self.bus = bus
+        self.key = key
+        self.ring = Ring(ring_bytes)
+        self.last: Entry | None = None
+        """The newest entry; None until generation 1 is there."""
+        self.loss: LogLost | None = None
+        self.users = 0
+        self._follower = Follower(bus, rule, key, self._deliver, self._lose)
+        self._waiting: set[Callable[[], None]] = set()
+
+    @property
+    def head(self) -> int:
+        """Generation of the newest event."""
+        return self.last.last_generation if self.last else 0
+
+    @property
+    def log(self) -> str:
+        """The log id; empty before generation 1."""
+        return self.last.stamp.log if self.last else ""
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing can follow the newest entry."""
+        return self.last is not None and self.last.ends_task
+
+    async def open_fresh(self) -> None:
+        """Subscribe before the log begins: the caller appends generation 1 next."""
+        await self._follower.subscribe()
+        self._follower.begin(0)
+
+    async def open(self) -> None:
+        """Subscribe to a log that exists and learn where it ends.
+
+        Raises:
+            TaskUnknown: there is no such log.
+            BusUnavailable: the leader does not answer.
+        """
+        await self._follower.subscribe()
+        last = await last_entry(self.bus, self.key)
+        if last is None:
+            raise TaskUnknown(f"no task {self.key.task}")
+        self.last = last
+        self.ring.append(Block(last))
+        self._follower.begin(last.sequence)
+
+    async def close(self) -> None:
+        """Give the subscription back."""
+        await self._follower.stop()
+
+    def reader(self, after: int) -> Reader:
+        """Return a reader of what lies behind generation `after`."""
+        return Reader(self, after)
+
+    async def entries(self, after: int) -> AsyncIterator[list[Entry]]:
+        """Yield the entries behind generation `after` as they come, to the log's end.
+
+        The first may begin at or before `after`, where a cursor lies within a batch.
+
+        Raises:
+            LogLost: the log, or that part of it, is gone.
+        """
+        reader = self.reader(after)
+        while blocks := await reader.read():
+            yield [block.entry for block in blocks]
+
+    def wake_on_change(self, wake: Callable[[], None]) -> None:
+        """Call `wake` once, at the next change."""
+        self._waiting.add(wake)
+
+    def no_wake(self, wake: Callable[[], None]) -> None:
+        """Do not call `wake` after all."""
+        self._waiting.discard(wake)
+
+    def _deliver(self, entry: Entry) -> None:
+        if entry.generation != self.head + 1:
+            # A head trimmed by retention: what lay between is gone, and must not be a silent hole.
+            self._lose(LogLost(f"the log of {self.key.task} is gone behind {self.head}"))
+            return
+        self.last = entry
+        self.ring.append(Block(entry))
+        self._wake()
+
+    def _lose(self, loss: LogLost) -> None:
+        self.loss = loss
+        self._wake()
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, set()
+        for wake in waiting:
+            wake()

@@ -1,0 +1,92 @@
+"""All feeds of a gateway: one per watched task, opened by its first user, closed by its last."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from headrace.bus import Bus
+from headrace.log import TailRule
+from headrace.task import TaskKey
+from headrace_gateway.feeds.feed import Feed
+
+
+class Feeds:
+    """Counts who uses which feed.
+
+    Each `acquire` or `begin` must be answered by one `release`.
+    """
+
+    def __init__(self, bus: Bus, rule: TailRule, ring_bytes: int) -> None:
+        """Open nothing yet."""
+        self._bus, self._rule, self._ring_bytes = bus, rule, ring_bytes
+        self._feeds: dict[TaskKey, Feed] = {}
+        self._opening: dict[TaskKey, asyncio.Future[None]] = {}
+
+    def __len__(self) -> int:
+        """Return how many tasks are watched."""
+        return len(self._feeds)
+
+    async def begin(self, key: TaskKey) -> Feed:
+        """Return a feed that waits for generation 1 of a new log, which the caller appends."""
+        feed = self._new(key)
+        await feed.open_fresh()
+        return feed
+
+    async def acquire(self, key: TaskKey) -> Feed:
+        """Return the feed of a log that exists.
+
+        Raises:
+            TaskUnknown: there is no such log.
+            BusUnavailable: its leader does not answer.
+        """
+        feed = self._feeds.get(key)
+        if feed is None:
+            return await self._open(key)
+        feed.users += 1
+        if (opening := self._opening.get(key)) is not None:
+            await self._until_open(feed, opening)
+        return feed
+
+    async def _open(self, key: TaskKey) -> Feed:
+        feed = self._new(key)
+        opening = self._opening[key] = asyncio.get_running_loop().create_future()
+        try:
+            await feed.open()
+        except BaseException as error:
+            opening.set_exception(error)
+            opening.exception()  # asked for, so that nobody waiting is no complaint
+            await self.release(feed)
+            raise
+        finally:
+            del self._opening[key]
+        opening.set_result(None)
+        return feed
+
+    async def _until_open(self, feed: Feed, opening: asyncio.Future[None]) -> None:
+        try:
+            await asyncio.shield(opening)
+        except BaseException:
+            await self.release(feed)
+            raise
+
+    def _new(self, key: TaskKey) -> Feed:
+        feed = self._feeds[key] = Feed(self._bus, self._rule, key, self._ring_bytes)
+        feed.users = 1
+        return feed
+
+    async def release(self, feed: Feed) -> None:
+        """Use `feed` no more; the last one to say so closes it."""
+        feed.users -= 1
+        if feed.users == 0:
+            if self._feeds.get(feed.key) is feed:
+                del self._feeds[feed.key]
+            await feed.close()
+
+    @asynccontextmanager
+    async def using(self, key: TaskKey) -> AsyncIterator[Feed]:
+        """Acquire the feed for the length of a block."""
+        feed = await self.acquire(key)
+        try:
+            yield feed
+        finally:
+            await self.release(feed)

@@ -1,0 +1,97 @@
+"""A client's place in a feed: from the ring while it keeps up, from the log while it does not."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+from headrace.entry import Entry
+from headrace.errors import LogLost
+from headrace.log import find_generation, replay
+from headrace_gateway.feeds.block import Block
+
+if TYPE_CHECKING:
+    from headrace_gateway.feeds.feed import Feed
+
+MOST = 256 * 1024
+"""About how many bytes of events one read returns: bounds what a slow client's socket buffers."""
+
+
+class Reader:
+    """Reads a feed from one generation on, each event once.
+
+    `after` is the generation of the last event read. Only one `read` at a time.
+    """
+
+    def __init__(self, feed: "Feed", after: int) -> None:
+        """Read what lies behind generation `after`."""
+        self.after = after
+        self._feed = feed
+        self._past: AsyncIterator[list[Entry]] | None = None
+        self._wakened: asyncio.Future[None] | None = None
+
+    async def read(self) -> list[Block]:
+        """Return the next blocks, waiting for them; an empty list: the log has ended.
+
+        Raises:
+            LogLost: the log, or that part of it, is gone.
+            BusUnavailable: the part that left the ring can't be read now.
+        """
+        while True:
+            if (blocks := await self.read_now()) or self.at_end:
+                return blocks
+            await self.wait()
+
+    async def read_now(self) -> list[Block]:
+        """Return the next blocks if there are any yet (reading the log counts as such)."""
+        if self._feed.loss is not None:
+            raise self._feed.loss
+        if self.after >= self._feed.head:
+            return []
+        blocks = self._feed.ring.after(self.after, MOST)
+        if blocks is None:
+            blocks = await self._read_past()
+        else:
+            self._past = None
+        self.after = blocks[-1].entry.last_generation
+        return blocks
+
+    @property
+    def at_end(self) -> bool:
+        """Whether everything was read and nothing can follow."""
+        return self._feed.ended and self.after >= self._feed.head
+
+    async def wait(self) -> None:
+        """Return at the feed's next change, or when somebody calls `wake`."""
+        self._wakened = asyncio.get_running_loop().create_future()
+        self._feed.wake_on_change(self.wake)
+        try:
+            await self._wakened
+        finally:
+            self._feed.no_wake(self.wake)
+            self._wakened = None
+
+    def wake(self) -> None:
+        """Let `wait` return."""
+        if self._wakened is not None and not self._wakened.done():
+            self._wakened.set_result(None)
+
+    async def _read_past(self) -> list[Block]:
+        if self._past is None:
+            self._past = await self._open_past()
+        blocks = [Block(entry) for entry in await anext(self._past, [])]
+        if not blocks:
+            # That read ended where the log did when it began; a new one goes on from here.
+            self._past = await self._open_past()
+            blocks = [Block(entry) for entry in await anext(self._past, [])]
+        if not blocks or blocks[0].entry.generation > self.after + 1:
+            raise LogLost(f"the log of {self._feed.key.task} is gone behind {self.after}")
+        return blocks
+
+    async def _open_past(self) -> AsyncIterator[list[Entry]]:
+        feed, last = self._feed, self._feed.last
+        if last is None:
+            raise LogLost(f"no log of {self._feed.key.task}")
+        sequence = 0
+        if self.after:
+            sequence = await find_generation(feed.bus, feed.key, self.after + 1, last)
+        return replay(feed.bus, feed.key, sequence, last.sequence, batch_bytes=MOST)

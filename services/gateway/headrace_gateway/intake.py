@@ -1,0 +1,200 @@
+"""Taking in what callers ask: new tasks, follow-ups, cancellations.
+
+Whatever is accepted is in the log before the caller hears of it.
+"""
+
+import asyncio
+import logging
+import random
+import secrets
+import uuid
+from dataclasses import dataclass
+
+import orjson
+
+from headrace import events
+from headrace.bus import Bus
+from headrace.directory import Directory
+from headrace.entry import Stamp
+from headrace.errors import BusUnavailable, Fenced
+from headrace.events import Draft, Json
+from headrace.log import LogWriter
+from headrace.messages import GetTask, Run, TaskFound, WhoseContext
+from headrace.state_client import StateClient
+from headrace.task import (
+    INPUT_REQUIRED,
+    SHARDS_PER_STREAM,
+    SUBMITTED,
+    TERMINAL,
+    TaskKey,
+    mint_log_id,
+    mint_task_id,
+)
+from headrace_gateway.caller import Caller
+from headrace_gateway.feeds import Feed, Feeds
+from headrace_gateway.refusals import (
+    AgentUnknown,
+    ContextMismatch,
+    ContextRefused,
+    TaskBusy,
+    TaskEnded,
+)
+
+_log = logging.getLogger(__name__)
+
+APPEND_PATIENCE = 5.0
+"""Seconds within which an input must be in the log; then the caller is told to try again."""
+
+_RUN_ACK = 2.0
+_ROUNDS = 5
+
+
+@dataclass(slots=True)
+class Accepted:
+    """An input that is in the log."""
+
+    key: TaskKey
+    context: str
+    log: str
+    generation: int
+    """The input's generation: the leg's name."""
+    feed: Feed
+    """Open: whoever holds this must release it (`Feeds.release`)."""
+    snapshot: TaskFound | None = None
+    """For a follow-up: the Task just before the input."""
+
+
+class Intake:
+    """Accepts inputs and hands them to the workers by way of the log."""
+
+    def __init__(self, bus: Bus, feeds: Feeds, state: StateClient, directory: Directory) -> None:
+        """Work over these."""
+        self._bus, self._feeds, self._state, self._directory = bus, feeds, state, directory
+        self._shards = bus.settings.event_streams * SHARDS_PER_STREAM
+        self._publishing: set[asyncio.Task[None]] = set()
+
+    async def start(
+        self,
+        caller: Caller,
+        agent: str,
+        message: Json,
+        *,
+        context: str | None = None,
+        metadata: Json | None = None,
+    ) -> Accepted:
+        """Make a task of `message` (an A2A v1.0 Message) and ask workers to do it.
+
+        Raises:
+            AgentUnknown: there is no such agent.
+            ContextRefused: the context is not the caller's.
+            EventTooLarge: the message does not fit a bus message.
+            BusUnavailable: the log did not take it (LogFull: the stream is at its limit).
+            StateUnavailable: the context's owner can't be looked up.
+        """
+        if self._directory.card(agent) is None:
+            raise AgentUnknown(f"there is no agent {agent!r}")
+        if context is not None:
+            await self._check_context(caller, context)
+        context = context or str(uuid.uuid4())
+        # Placement, not secrecy: any open shard will do.
+        key = TaskKey(caller.tenant, agent, mint_task_id(random.randrange(self._shards)))  # noqa: S311
+        draft = events.task_submitted(key.task, context, message, metadata)
+        stamp = Stamp(mint_log_id(), 1, _writer_id(), SUBMITTED, 1, owner=caller.owner)
+        feed = await self._feeds.begin(key)
+        try:
+            await LogWriter(self._bus, key).append([draft], stamp, APPEND_PATIENCE)
+        except BaseException:
+            await self._feeds.release(feed)
+            raise
+        self._ask_workers(key, 1, Run(log=stamp.log, context=context, owner=caller.owner))
+        return Accepted(key, context, stamp.log, 1, feed)
+
+    async def _check_context(self, caller: Caller, context: str) -> None:
+        owner = await self._state.context_owner(WhoseContext(tenant=caller.tenant, context=context))
+        if owner not in (None, caller.owner):
+            raise ContextRefused("this contextId cannot be accepted")
+
+    async def follow_up(
+        self,
+        caller: Caller,
+        agent: str,
+        task: str,
+        message: Json,
+        *,
+        context: str | None = None,
+        metadata: Json | None = None,
+    ) -> Accepted:
+        """Append `message` to a task that waits for input, and ask workers to go on.
+
+        Raises:
+            TaskUnknown: no such task of this caller and agent.
+            ContextMismatch: the task is of another context.
+            TaskEnded: the task is over.
+            TaskBusy: the task is being worked on.
+            EventTooLarge, BusUnavailable, StateUnavailable: as `start`.
+        """
+        for _ in range(_ROUNDS):
+            found = await self._find(caller, agent, task)
+            try:
+                return await self._continue(caller, found, message, context, metadata)
+            except Fenced:
+                # Another input came first, through another gateway perhaps: look again.
+                continue
+        raise TaskBusy(f"task {task} takes other messages now")
+
+    async def _find(self, caller: Caller, agent: str, task: str) -> TaskFound:
+        return await self._state.get(
+            GetTask(tenant=caller.tenant, owner=caller.owner, agent=agent, task=task)
+        )
+
+    async def _continue(
+        self,
+        caller: Caller,
+        found: TaskFound,
+        message: Json,
+        context: str | None,
+        metadata: Json | None,
+    ) -> Accepted:
+        task, belongs = found.task["id"], found.task["contextId"]
+        if context not in (None, belongs):
+            raise ContextMismatch(f"task {task} belongs to another context")
+        if found.state in TERMINAL:
+            raise TaskEnded(f"task {task} is over and takes no message")
+        if found.state != INPUT_REQUIRED:
+            raise TaskBusy(f"task {task} is being worked on; wait until it asks for input")
+        key = TaskKey(caller.tenant, found.agent, task)
+        leg = found.generation + 1
+        draft = events.status_update(task, belongs, SUBMITTED, message, metadata)
+        stamp = Stamp(found.log, leg, _writer_id(), SUBMITTED, leg)
+        feed = await self._append(key, found, draft, stamp)
+        self._ask_workers(key, leg, Run(log=found.log, context=belongs, owner=caller.owner))
+        return Accepted(key, belongs, found.log, leg, feed, found)
+
+    async def _append(self, key: TaskKey, found: TaskFound, draft: Draft, stamp: Stamp) -> Feed:
+        writer = LogWriter(self._bus, key, sequence=found.sequence, generation=found.generation)
+        feed = await self._feeds.acquire(key)
+        try:
+            await writer.append([draft], stamp, APPEND_PATIENCE)
+        except BaseException:
+            await self._feeds.release(feed)
+            raise
+        return feed
+
+    def _ask_workers(self, key: TaskKey, leg: int, run: Run) -> None:
+        # Not awaited: should it fail, task state's sweep publishes the run again.
+        task = asyncio.create_task(self._publish(self._bus.subjects.run(key, leg), run))
+        self._publishing.add(task)
+        task.add_done_callback(self._publishing.discard)
+
+    async def _publish(self, subject: str, run: Run) -> None:
+        try:
+            ack = orjson.loads((await self._bus.request(subject, run.encode(), _RUN_ACK)).data)
+        except BusUnavailable as trouble:
+            _log.warning("%s; the sweep will publish it", trouble)
+            return
+        if "error" in ack:
+            _log.warning("%s: %s; the sweep will look", subject, ack["error"].get("description"))
+
+
+def _writer_id() -> str:
+    return f"gateway-{secrets.token_hex(6)}"

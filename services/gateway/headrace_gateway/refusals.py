@@ -1,0 +1,33 @@
+"""Why a gateway refuses what a caller asks, as data that each binding words in its own shape."""
+
+from headrace.errors import HeadraceError
+
+
+class AgentUnknown(HeadraceError):
+    """No agent of that name has ever been announced."""
+
+    code = "agent_unknown"
+
+
+class TaskEnded(HeadraceError):
+    """The task is over: it takes no message and can't be canceled."""
+
+    code = "task_ended"
+
+
+class TaskBusy(HeadraceError):
+    """The task is being worked on and takes no message now."""
+
+    code = "task_busy"
+
+
+class ContextRefused(HeadraceError):
+    """The contextId can't be accepted; why must not be told (it may be somebody else's)."""
+
+    code = "context_refused"
+
+
+class ContextMismatch(HeadraceError):
+    """The task belongs to another context than the message says."""
+
+    code = "context_mismatch"

@@ -1,0 +1,49 @@
+"""What a gateway is told by its environment."""
+
+from typing import Annotated
+
+from pydantic import Field, field_validator
+from pydantic_settings import NoDecode
+
+from headrace.settings import BusSettings
+
+
+class GatewaySettings(BusSettings):
+    """Variables ``HEADRACE_*`` that a gateway reads, beside those of the bus."""
+
+    http_host: str = "127.0.0.1"
+    """Address to listen on."""
+
+    http_port: int = Field(default=8080, ge=0, le=65535)
+    """Port for HTTP and WebSocket; 0 picks a free one."""
+
+    grpc_port: int = Field(default=50051, ge=0, le=65535)
+    """Port for gRPC; 0 picks a free one."""
+
+    public_url: str | None = None
+    """URL under which clients reach the fleet; without it, the request's own host is used."""
+
+    default_agent: str = "assistant"
+    """The agent that answers at the root."""
+
+    cors_origins: Annotated[list[str], NoDecode] = Field(default_factory=list)
+    """Origins whose pages may call, comma-separated; ``*`` for all. Same origin always may."""
+
+    max_body_bytes: int = Field(default=1_000_000, gt=0)
+    """Largest request body; more is refused with 413."""
+
+    feed_bytes: int = Field(default=1024 * 1024, gt=0)
+    """Recent events that a gateway keeps per watched task, bytes; older ones are read again."""
+
+    keepalive: float = Field(default=15.0, gt=0)
+    """Seconds of silence after which a stream carries a comment."""
+
+    stall_timeout: float = Field(default=60.0, gt=0)
+    """Seconds after which a client that takes nothing is disconnected."""
+
+    @field_validator("cors_origins", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        if isinstance(value, str):
+            return [origin.strip().rstrip("/") for origin in value.split(",") if origin.strip()]
+        return value
