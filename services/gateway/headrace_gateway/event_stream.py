@@ -1,0 +1,151 @@
+"""The response that streams a feed to one client."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+
+from starlette.types import Receive, Scope, Send
+
+from headrace.errors import BusUnavailable, LogLost
+from headrace_gateway.feeds import Dialect, Feed, Feeds
+from headrace_gateway.settings import GatewaySettings
+from headrace_gateway.sse import HEADERS, KEEPALIVE, farewell
+from headrace_gateway.streams import Streams
+
+_log = logging.getLogger(__name__)
+
+
+class EventStreams:
+    """Makes the event streams of a gateway."""
+
+    def __init__(self, feeds: Feeds, streams: Streams, settings: GatewaySettings) -> None:
+        """Serve streams of `feeds`, registered in `streams`."""
+        self.feeds, self.streams, self.settings = feeds, streams, settings
+
+    def of(
+        self,
+        feed: Feed,
+        after: int,
+        dialect: Dialect,
+        *,
+        splice: bytes = b"",
+        first: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+    ) -> "EventStream":
+        """Return a response that streams `feed` from behind generation `after` on.
+
+        It takes over the caller's use of the feed. `first` are ready frames that lead; `splice`
+        goes where the dialect leaves room for the client's envelope; `headers` come on top.
+        """
+        return EventStream(self, feed, after, dialect, splice, first, HEADERS | dict(headers or {}))
+
+
+class EventStream:
+    """An ASGI application: one feed, one client, until the task ends or asks for input.
+
+    A client that goes away ends only the stream, never the task (promise 5).
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 - made in one place, by EventStreams.of
+        self,
+        owner: EventStreams,
+        feed: Feed,
+        after: int,
+        dialect: Dialect,
+        splice: bytes,
+        first: bytes,
+        headers: Mapping[str, str],
+    ) -> None:
+        """See `EventStreams.of`."""
+        self._owner, self._feed, self._reader = owner, feed, feed.reader(after)
+        self._dialect, self._splice, self._first = dialect, splice, first
+        self._headers = headers
+        self._gone, self._closing = False, ""
+        self._quiet_since = 0.0
+        self._writing = False
+        self._task: asyncio.Task[object] | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        """Serve the stream."""
+        self._task = asyncio.current_task()
+        self._quiet_since = asyncio.get_running_loop().time()
+        watch = asyncio.create_task(self._watch(receive))
+        self._owner.streams.add(self)
+        try:
+            await send(_start(self._headers))
+            await self._pump(send)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except asyncio.CancelledError:
+            if not self._closing:
+                raise
+        finally:
+            watch.cancel()
+            self._owner.streams.remove(self)
+            await self._owner.feeds.release(self._feed)
+
+    def tick(self, now: float) -> None:
+        """Send a comment after a silence; give up on a client that takes nothing."""
+        quiet = now - self._quiet_since
+        if self._writing:
+            if quiet > self._owner.settings.stall_timeout and self._task is not None:
+                self._closing = "the client takes nothing"
+                self._task.cancel()
+        elif quiet > self._owner.settings.keepalive:
+            self._reader.wake()
+
+    def close(self, reason: str) -> None:
+        """End soon and say why; the client may reconnect with its cursor."""
+        self._closing = reason
+        self._reader.wake()
+
+    async def _watch(self, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._gone = True
+        self._reader.wake()
+
+    async def _pump(self, send: Send) -> None:
+        try:
+            if self._first:
+                await self._write(send, self._first)
+            while not self._gone and not self._closing:
+                if not await self._forward(send):
+                    return
+        except (LogLost, BusUnavailable) as trouble:
+            _log.info("stream of %s ends: %s", self._feed.key.task, trouble)
+            self._closing = str(trouble)
+        if not self._gone:
+            await self._write(send, farewell(self._closing))
+
+    async def _forward(self, send: Send) -> bool:
+        """Write what there is, or wait; False: the stream is over."""
+        after = self._reader.after
+        blocks = await self._reader.read_now()
+        if not blocks:
+            return await self._wait(send)
+        data = [block.render(self._dialect, self._splice, after) for block in blocks]
+        await self._write(send, b"".join(data))
+        newest = blocks[-1].entry
+        return not (newest.ends_leg and newest.last_generation == self._feed.head)
+
+    async def _wait(self, send: Send) -> bool:
+        if self._reader.at_end:
+            return False
+        await self._reader.wait()
+        now = asyncio.get_running_loop().time()
+        if now - self._quiet_since > self._owner.settings.keepalive and not self._closing:
+            await self._write(send, KEEPALIVE)
+        return True
+
+    async def _write(self, send: Send, data: bytes) -> None:
+        self._writing = True
+        with suppress(OSError):  # a client that went away is noticed by `_watch`
+            await send({"type": "http.response.body", "body": data, "more_body": True})
+        self._writing = False
+        self._quiet_since = asyncio.get_running_loop().time()
+
+
+def _start(headers: Mapping[str, str]) -> dict[str, object]:
+    raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+    return {"type": "http.response.start", "status": 200, "headers": raw}

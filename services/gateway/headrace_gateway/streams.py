@@ -1,0 +1,61 @@
+"""All open streams of a gateway: kept alive, cut off when they stall, told when it stops."""
+
+import asyncio
+from typing import Protocol
+
+_TICK = 1.0
+
+
+class Stream(Protocol):
+    """What the registry needs of a stream."""
+
+    def tick(self, now: float) -> None:
+        """Be told the time (loop time, seconds), about once a second."""
+
+    def close(self, reason: str) -> None:
+        """End soon, telling the client why and that it may reconnect."""
+
+
+class Streams:
+    """The open streams."""
+
+    def __init__(self) -> None:
+        """Hold none."""
+        self._open: set[Stream] = set()
+        self._task: asyncio.Task[None] | None = None
+        self._closing = ""
+
+    def __len__(self) -> int:
+        """Return how many are open."""
+        return len(self._open)
+
+    def start(self) -> None:
+        """Begin to tell the time."""
+        self._task = asyncio.create_task(self._run(), name="streams")
+
+    async def stop(self, reason: str = "the gateway is restarting; reconnect") -> None:
+        """Close every stream, and those that are still to open."""
+        self._closing = reason
+        for stream in list(self._open):
+            stream.close(reason)
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def add(self, stream: Stream) -> None:
+        """Take a stream that has begun."""
+        self._open.add(stream)
+        if self._closing:
+            stream.close(self._closing)
+
+    def remove(self, stream: Stream) -> None:
+        """Forget a stream that has ended."""
+        self._open.discard(stream)
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(_TICK)
+            now = loop.time()
+            for stream in list(self._open):
+                stream.tick(now)
