@@ -5,7 +5,7 @@ import logging
 from collections.abc import Mapping
 from contextlib import suppress
 
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from headrace.errors import BusUnavailable, LogLost
 from headrace_gateway.feeds import Dialect, Feed, Feeds
@@ -73,9 +73,9 @@ class EventStream:
         watch = asyncio.create_task(self._watch(receive))
         self._owner.streams.add(self)
         try:
-            await send(_start(self._headers))
+            await self._send(send, _start(self._headers))
             await self._pump(send)
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            await self._send(send, _body(b"", more=False))
         except asyncio.CancelledError:
             if not self._closing:
                 raise
@@ -139,13 +139,20 @@ class EventStream:
         return True
 
     async def _write(self, send: Send, data: bytes) -> None:
+        await self._send(send, _body(data, more=True))
+
+    async def _send(self, send: Send, message: Message) -> None:
         self._writing = True
         with suppress(OSError):  # a client that went away is noticed by `_watch`
-            await send({"type": "http.response.body", "body": data, "more_body": True})
+            await send(message)
         self._writing = False
         self._quiet_since = asyncio.get_running_loop().time()
 
 
-def _start(headers: Mapping[str, str]) -> dict[str, object]:
+def _body(data: bytes, *, more: bool) -> Message:
+    return {"type": "http.response.body", "body": data, "more_body": more}
+
+
+def _start(headers: Mapping[str, str]) -> Message:
     raw = [(name.encode(), value.encode()) for name, value in headers.items()]
     return {"type": "http.response.start", "status": 200, "headers": raw}

@@ -1,0 +1,67 @@
+import json
+
+import pytest
+
+from headrace.entry import Entry, Stamp
+from headrace.task import WORKING
+from headrace_gateway.feeds import Block
+from headrace_gateway.sse import JSON_RPC, REST, farewell, frame
+
+
+def three_events(generation: int = 4) -> Entry:
+    lines = [b'{"n":%d}' % n for n in range(generation, generation + 3)]
+    stamp = Stamp("log00000", generation, "writer", WORKING, 1, 1)
+    return Entry(stamp, lines, [json.loads(line) for line in lines], 1, "")
+
+
+def frames(data: bytes) -> list[tuple[str, dict[str, object]]]:
+    assert data.endswith(b"\n\n")
+    assert b"\r" not in data
+    found = []
+    for block in data.decode().removesuffix("\n\n").split("\n\n"):
+        cursor, body = block.split("\n")
+        found.append((cursor.removeprefix("id: "), json.loads(body.removeprefix("data: "))))
+    return found
+
+
+def test_rest_frames_are_the_logs_own_lines() -> None:
+    data = Block(three_events()).render(REST, b"", 0)
+    assert frames(data) == [(f"log00000:{n}", {"n": n}) for n in (4, 5, 6)]
+
+
+@pytest.mark.parametrize("request_id", [1, "a-b", None, 'quo"te'])
+def test_json_rpc_frames_carry_each_clients_own_id(request_id: object) -> None:
+    block = Block(three_events())
+    for _ in range(2):  # rendered once, spliced for every client
+        data = block.render(JSON_RPC, json.dumps(request_id).encode(), 0)
+        expected = {"jsonrpc": "2.0", "id": request_id}
+        assert frames(data) == [
+            (f"log00000:{n}", expected | {"result": {"n": n}}) for n in (4, 5, 6)
+        ]
+
+
+@pytest.mark.parametrize("dialect", [REST, JSON_RPC])
+@pytest.mark.parametrize("after", [0, 3, 4, 5])
+def test_a_cursor_within_a_batch_gets_the_rest_of_it(dialect: object, after: int) -> None:
+    block = Block(three_events())
+    assert isinstance(dialect, type(REST) | type(JSON_RPC))
+    cursors = [cursor for cursor, _ in frames(block.render(dialect, b"1", after))]
+    assert cursors == [f"log00000:{n}" for n in range(max(4, after + 1), 7)]
+
+
+def test_a_batch_is_rendered_once_per_dialect() -> None:
+    rendered = []
+
+    class Counting:
+        def render(self, entry: Entry, skip: int) -> tuple[bytes, ...]:
+            rendered.append(skip)
+            return (b"%d" % entry.generation,)
+
+    block, dialect = Block(three_events()), Counting()
+    assert [block.render(dialect, b"", after) for after in (0, 3, 4, 0)] == [b"4"] * 4
+    assert rendered == [0, 1], "the whole batch once, and the part that one client needed"
+
+
+def test_a_ready_frame_and_a_farewell_are_well_formed() -> None:
+    assert frame("log00000:9", b"{}") == b"id: log00000:9\ndata: {}\n\n"
+    assert farewell("two\nlines") == b": two lines\nretry: 500\n\n"
