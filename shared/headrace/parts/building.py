@@ -1,0 +1,118 @@
+"""Building parts, with the defaults that agents' authors expect."""
+
+import secrets
+from base64 import b64encode
+from typing import Any
+
+from headrace.events import Json
+from headrace.parts.keys import (
+    BLOCK_END,
+    BLOCK_ID,
+    BLOCK_INDEX,
+    BLOCK_TYPE,
+    CONTENT_BLOCK,
+    EVENT_TYPE,
+    IS_ERROR,
+    PARTIAL,
+    TASK,
+    THINKING,
+    TOOL_CALL,
+    TOOL_CALL_ID,
+    TOOL_NAME,
+)
+
+
+def mint_id(kind: str) -> str:
+    """Return a random id such as ``block-3f9a1c0b`` for what was given none."""
+    return f"{kind}-{secrets.token_hex(4)}"
+
+
+def text_part(
+    text: str,
+    block_id: str = "",
+    block_index: int = 0,
+    *,
+    block_type: str = "text",
+    end: bool = False,
+) -> Json:
+    """Return a piece of a content block; without `block_id`, of a block of its own."""
+    metadata = _block(CONTENT_BLOCK, block_type, block_id or mint_id("block"), block_index)
+    return {"text": text, "metadata": _ended(metadata, end=end)}
+
+
+def thinking_part(
+    text: str, block_id: str = "", block_index: int = 0, *, title: str = "", end: bool = False
+) -> Json:
+    """Return a piece of the agent's reasoning; without `block_id`, of a block of its own."""
+    metadata = _block(THINKING, THINKING, block_id or mint_id("think"), block_index)
+    if title:
+        metadata["title"] = title
+    return {"text": text, "metadata": _ended(metadata, end=end)}
+
+
+def tool_call_part(name: str, arguments: Any, call_id: str = "") -> Json:  # noqa: ANN401  # any JSON
+    """Return a whole tool call; `arguments` are JSON, `call_id` is minted where empty."""
+    call_id = call_id or mint_id("call")
+    return {
+        "data": {"id": call_id, "name": name, "arguments": arguments},
+        "metadata": _tool(call_id, name),
+    }
+
+
+def tool_arguments_part(delta: str, call_id: str, name: str = "", *, end: bool = False) -> Json:
+    """Return a piece of a tool call's arguments, which are JSON text once put together."""
+    metadata = {**_tool(call_id, name), PARTIAL: True}
+    return {"text": delta, "metadata": _ended(metadata, end=end)}
+
+
+def tool_result_part(call_id: str, content: Any, error: str = "") -> Json:  # noqa: ANN401  # any JSON
+    """Return what a tool answered; `error` is empty where it did not fail."""
+    return {
+        "data": {"tool_call_id": call_id, "content": content, "error": error},
+        "metadata": {EVENT_TYPE: TOOL_CALL, TOOL_CALL_ID: call_id, IS_ERROR: bool(error)},
+    }
+
+
+def file_part(content: bytes, filename: str = "", media_type: str = "") -> Json:
+    """Return a file by its content."""
+    return _described({"raw": b64encode(content).decode()}, filename, media_type)
+
+
+def link_part(url: str, filename: str = "", media_type: str = "") -> Json:
+    """Return a file by its address."""
+    return _described({"url": url}, filename, media_type)
+
+
+def data_part(data: Any, media_type: str = "") -> Json:  # noqa: ANN401  # any JSON
+    """Return structured data."""
+    return _described({"data": data}, "", media_type)
+
+
+def notice_part(text: str, kind: str = TASK) -> Json:
+    """Return a word on how the work goes (`TASK`), or on why it ended (`ERROR`)."""
+    return {"text": text, "metadata": {EVENT_TYPE: kind}}
+
+
+def _block(event_type: str, block_type: str, block_id: str, index: int) -> Json:
+    return {
+        EVENT_TYPE: event_type,
+        BLOCK_TYPE: block_type,
+        BLOCK_ID: block_id,
+        BLOCK_INDEX: index,
+    }
+
+
+def _tool(call_id: str, name: str) -> Json:
+    return {EVENT_TYPE: TOOL_CALL, TOOL_CALL_ID: call_id, TOOL_NAME: name}
+
+
+def _ended(metadata: Json, *, end: bool) -> Json:
+    return {**metadata, BLOCK_END: True} if end else metadata
+
+
+def _described(part: Json, filename: str, media_type: str) -> Json:
+    if filename:
+        part["filename"] = filename
+    if media_type:
+        part["mediaType"] = media_type
+    return part

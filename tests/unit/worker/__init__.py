@@ -1,0 +1,1 @@
+"""The worker's pieces, each by itself."""
