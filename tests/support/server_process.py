@@ -3,6 +3,7 @@
 import signal
 import subprocess
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -20,6 +21,9 @@ class ServerProcess(ABC):
         """Make the server that is to be; it logs to `folder`."""
         folder.mkdir(parents=True, exist_ok=True)
         self.name = name
+        self.folder = folder
+        self.environment: Mapping[str, str] | None = None
+        """All of its environment; None: this process's own."""
         self.log = folder / f"{name}.log"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -47,7 +51,9 @@ class ServerProcess(ABC):
         """Start it; return when it answers, or at once without `wait`."""
         if self.is_running:
             raise RuntimeError(f"{self.name} runs")
-        self._process = start_process(self.command(), self.log)
+        self._process = start_process(
+            self.command(), self.log, folder=self.folder, environment=self.environment
+        )
         if wait:
             self.until_answers()
         return self

@@ -1,0 +1,195 @@
+"""What `docker-compose.yml` and `deploy/` ship works: every command line, every file."""
+
+import asyncio
+import json
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import nats
+import pytest
+from nats.aio.client import Client
+from nats.errors import TimeoutError as NatsTimeoutError
+
+from tests.support.compose_file import ROOT, ComposeService, load
+from tests.support.deployment import Deployment, get
+from tests.support.event_stream import Json, all_frames
+from tests.support.plain_a2a import PlainAgent
+from tests.support.waiting import eventually, until
+
+DOCKERFILE = (ROOT / "deploy" / "Dockerfile").read_text()
+CADDYFILE = (ROOT / "deploy" / "Caddyfile").read_text()
+DEMO_AGENTS = ["assistant", "counter", "echo"]
+
+
+@pytest.fixture(scope="module")
+def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    with Deployment(tmp_path_factory.mktemp("deployment")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def services() -> dict[str, ComposeService]:
+    return load()
+
+
+def available_agents(gateway: str) -> list[str]:
+    _, body = get(gateway.removeprefix("http://"), "/v1/agents")
+    return sorted(agent["name"] for agent in json.loads(body)["agents"] if agent["available"])
+
+
+def test_the_fleet_is_two_of_each_service(services: dict[str, ComposeService]) -> None:
+    assert {name: service.replicas for name, service in services.items()} == {
+        "proxy": 1,
+        "gateway": 2,
+        "worker": 2,
+        "task-state": 2,
+        "nats": 1,
+        "valkey": 1,
+    }
+
+
+def test_one_image_runs_all_services(services: dict[str, ComposeService]) -> None:
+    ours = [service for service in services.values() if service.build]
+    assert {service.name for service in ours} == {"gateway", "worker", "task-state"}
+    assert {service.image for service in ours} == {"headrace"}
+    assert all((ROOT / service.build["dockerfile"]).is_file() for service in ours)
+    assert 'ENTRYPOINT ["headrace"]' in DOCKERFILE
+
+
+def test_the_image_installs_by_hash_and_runs_as_nobody_special() -> None:
+    assert "--require-hashes --requirement requirements.txt" in DOCKERFILE
+    assert re.search(r"^USER (?!0\b|root)\S+$", DOCKERFILE, re.MULTILINE)
+
+
+def test_everything_that_the_image_copies_exists() -> None:
+    context = DOCKERFILE.partition("COPY --from")[0]
+    copied = [line.split()[1:-1] for line in context.splitlines() if line.startswith("COPY")]
+    names = [name for line in copied for name in line]
+    assert "shared" in names
+    assert [name for name in names if not (ROOT / name).exists()] == []
+    let_in = (ROOT / "deploy" / "Dockerfile.dockerignore").read_text().splitlines()
+    assert [name for name in names if f"!{name}" not in let_in] == []
+
+
+def test_every_file_that_is_mounted_exists(services: dict[str, ComposeService]) -> None:
+    mounted = [path for service in services.values() for path in service.files.values()]
+    assert len(mounted) == 3
+    assert [path for path in mounted if not path.is_file()] == []
+
+
+def test_the_servers_are_out_of_reach_from_outside(services: dict[str, ComposeService]) -> None:
+    assert services["nats"].networks == services["valkey"].networks == ("bus",)
+    assert services["nats"].ports == services["valkey"].ports == ()
+    assert "bus" not in services["proxy"].networks
+
+
+def test_the_proxy_leads_to_the_gateways(services: dict[str, ComposeService]) -> None:
+    upstream = re.search(r"name (\S+)\s+port (\d+)", CADDYFILE)
+    assert upstream is not None
+    name, port = upstream.groups()
+    assert services[name].environment["HEADRACE_HTTP_PORT"] == port
+    assert set(services[name].networks) >= set(services["proxy"].networks)
+    listening = re.search(r"^:(\d+) \{", CADDYFILE, re.MULTILINE)
+    assert listening is not None
+    assert services["proxy"].ports[0].endswith(f":{listening[1]}")
+
+
+def test_variables_choose_agents_and_address() -> None:
+    chosen = load({"HEADRACE_AGENTS": "mine:agents", "HEADRACE_HTTP_PORT": "9000"})
+    assert chosen["worker"].command == ["worker", "mine:agents"]
+    assert chosen["proxy"].ports == ("127.0.0.1:9000:8080",)
+
+
+def test_every_gateway_becomes_ready(deployment: Deployment) -> None:
+    statuses = [get(url.removeprefix("http://"), "/readyz")[0] for url in deployment.gateway_urls]
+    assert statuses == [200, 200]
+
+
+def test_the_gateways_health_check_passes(deployment: Deployment) -> None:
+    kind, program, *arguments = deployment.services["gateway"].healthcheck
+    assert (kind, program) == ("CMD", "python")
+    for url in deployment.gateway_urls:
+        there = [argument.replace("http://127.0.0.1:8080", url) for argument in arguments]
+        assert url in there[-1]
+        subprocess.run([sys.executable, *there], check=True, timeout=10)
+
+
+def test_every_worker_announces_its_agents(deployment: Deployment) -> None:
+    def all_are_there() -> bool:
+        return all(available_agents(url) == DEMO_AGENTS for url in deployment.gateway_urls)
+
+    until(all_are_there, "both gateways know the demo agents")
+
+    async def instances() -> set[str]:
+        client = await nats.connect(f"nats://{deployment.nats.address}")
+        bucket = await client.jetstream().key_value("AGENTS")
+        keys = await bucket.keys(filters=["live.echo.*"])
+        await client.close()
+        return set(keys)
+
+    until(lambda: len(asyncio.run(instances())) == 2, "both workers have announced echo")
+
+
+async def test_task_state_follows(deployment: Deployment) -> None:
+    client = await nats.connect(f"nats://{deployment.nats.address}")
+
+    async def follows() -> bool:
+        return bool((await ask(client, "headrace.state.ready"))["following"])
+
+    await eventually(follows, "task state follows")
+    await client.close()
+
+
+async def test_a_message_to_one_gateway_is_read_from_the_other(deployment: Deployment) -> None:
+    first, second = deployment.gateway_urls
+    async with httpx.AsyncClient() as http:
+        async with PlainAgent(http, first, "counter").stream("3") as response:
+            frames = await all_frames(response)
+        assert frames[-1].state == "COMPLETED"
+        found = await PlainAgent(http, second, "counter").get(frames[0].event["task"]["id"])
+        assert found.json()["status"]["state"] == "TASK_STATE_COMPLETED"
+
+
+async def test_the_shipped_nats_lets_nobody_publish_on_the_live_subjects(
+    deployment: Deployment,
+) -> None:
+    refused = list[Exception]()
+
+    async def note(error: Exception) -> None:
+        refused.append(error)
+
+    client = await nats.connect(f"nats://{deployment.nats.address}", error_cb=note)
+    live = await client.subscribe("headrace.live.>")
+    await client.publish("headrace.live.0.default.echo.forged", b"{}")
+    with pytest.raises(NatsTimeoutError):
+        await live.next_msg(timeout=0.5)
+    await client.close()
+    assert "permissions violation" in str(refused[0]).lower()
+
+
+def test_the_shipped_nats_syncs_every_write(deployment: Deployment) -> None:
+    _, body = get(f"127.0.0.1:{deployment.nats.monitor_port}", "/jsz")
+    assert json.loads(body)["config"]["sync_always"] is True
+
+
+def test_the_shipped_valkey_evicts_nothing_and_keeps_its_data(deployment: Deployment) -> None:
+    assert ask_valkey(deployment, "CONFIG GET maxmemory-policy") == "noeviction"
+    assert ask_valkey(deployment, "CONFIG GET appendonly") == "yes"
+    assert any(Path(deployment.valkey.folder, "appendonlydir").iterdir())
+
+
+async def ask(client: Client, subject: str) -> Json:
+    answer: Json = json.loads((await client.request(subject, b"{}", timeout=5)).data)
+    return answer
+
+
+def ask_valkey(deployment: Deployment, question: str) -> str:
+    address = ("127.0.0.1", deployment.valkey.port)
+    with socket.create_connection(address, timeout=5) as connection:
+        connection.sendall(f"{question}\r\n".encode())
+        return connection.recv(4096).decode().split("\r\n")[-2]

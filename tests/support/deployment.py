@@ -1,0 +1,189 @@
+"""The fleet of `docker-compose.yml` without containers.
+
+Each service runs the command line that the file gives it, in the environment that the file gives
+it, against real servers on the configuration files that it mounts. Only addresses and folders are
+replaced by those of this machine.
+"""
+
+import json
+from abc import abstractmethod
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from headrace_cli.servers_nats import NatsServer
+from headrace_cli.servers_nats import program_path as nats_program
+from headrace_cli.servers_valkey import ValkeyServer
+from headrace_cli.servers_valkey import program_path as valkey_program
+from tests.support.compose_file import ComposeService, load
+from tests.support.server_process import ServerProcess
+from tests.support.servers import ports
+from tests.support.service_process import ServiceProcess
+
+_PATIENCE = 2.0
+
+
+def adjusted(text: str, changes: dict[str, str]) -> str:
+    """Return `text` with each key of `changes` replaced by its value.
+
+    Raises:
+        AssertionError: a key does not occur exactly once, so the file is not what was expected.
+    """
+    for old, new in changes.items():
+        assert text.count(old) == 1, f"{old!r} occurs {text.count(old)} times"
+        text = text.replace(old, new)
+    return text
+
+
+class _ShippedServer(ServerProcess):
+    """A server on a configuration file of `deploy/`."""
+
+    def __init__(self, service: ComposeService, program: Path, folder: Path) -> None:
+        super().__init__(service.name, folder)
+        self._service, self._program = service, program
+        self.port = ports.pick()
+
+    @property
+    def address(self) -> str:
+        """Host and port."""
+        return f"127.0.0.1:{self.port}"
+
+    @abstractmethod
+    def changes(self) -> dict[str, str]:
+        """Return what is replaced in its configuration file."""
+
+    def arguments(self) -> list[str]:
+        """Return the container's arguments with local files for the mounted ones."""
+        return [self._local(word) for word in self._service.command]
+
+    def command(self) -> list[str]:
+        arguments = self.arguments()
+        is_named = arguments[0] == self._program.name
+        return [str(self._program), *arguments[1 if is_named else 0 :]]
+
+    def _local(self, word: str) -> str:
+        if word not in self._service.files:
+            return word
+        shipped = self._service.files[word]
+        local = self.folder / shipped.name
+        local.write_text(adjusted(shipped.read_text(), self.changes()))
+        return str(local)
+
+
+class ShippedNats(_ShippedServer):
+    """nats-server on `deploy/nats.conf`."""
+
+    def __init__(self, service: ComposeService, folder: Path) -> None:
+        """Keep everything under `folder`."""
+        super().__init__(service, nats_program(), folder)
+        self.monitor_port = ports.pick()
+
+    def changes(self) -> dict[str, str]:
+        return {
+            "port: 4222\n": f"host: 127.0.0.1\nport: {self.port}\n",
+            "http: 8222 ": f'http: "127.0.0.1:{self.monitor_port}" ',
+            '"/data"': json.dumps(str(self.folder / "data")),
+        }
+
+    def answers(self) -> bool:
+        return NatsServer(self.port, self.folder, self.folder).answers()
+
+
+class ShippedValkey(_ShippedServer):
+    """Valkey on `deploy/valkey.conf`."""
+
+    def __init__(self, service: ComposeService, folder: Path) -> None:
+        """Keep everything under `folder`."""
+        super().__init__(service, valkey_program(), folder)
+
+    def changes(self) -> dict[str, str]:
+        return {
+            "port 6379\n": f"port {self.port}\n",
+            "bind * -::*\n": "bind 127.0.0.1\n",
+            'dir "/data"\n': f'dir "{self.folder}"\n',
+        }
+
+    def answers(self) -> bool:
+        return ValkeyServer(self.port, self.folder, self.folder).answers()
+
+
+class Deployment:
+    """Everything that the compose file starts, but the proxy."""
+
+    def __init__(self, folder: Path) -> None:
+        """Make the fleet that is to be, each replica in a folder of its own under `folder`."""
+        self.services = load()
+        self.nats = ShippedNats(self.services["nats"], folder / "nats")
+        self.valkey = ShippedValkey(self.services["valkey"], folder / "valkey")
+        self.gateways = [self._gateway(n, folder) for n in self._replicas("gateway")]
+        self.gateway_urls = [
+            f"http://127.0.0.1:{(g.environment or {})['HEADRACE_HTTP_PORT']}" for g in self.gateways
+        ]
+        self.others = [
+            self._process(role, n, folder, {})
+            for role in ("task-state", "worker")
+            for n in self._replicas(role)
+        ]
+
+    def __enter__(self) -> Self:
+        self.nats.start()
+        self.valkey.start()
+        for process in (*self.others, *self.gateways):
+            process.start(wait=False)
+        for gateway in self.gateways:
+            gateway.until_answers(60)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        raised: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        for process in (*self.gateways, *self.others, self.nats, self.valkey):
+            process.kill()
+
+    def _replicas(self, role: str) -> range:
+        return range(self.services[role].replicas)
+
+    def _gateway(self, number: int, folder: Path) -> ServiceProcess:
+        port = ports.pick()
+        mine = {
+            "HEADRACE_HTTP_HOST": "127.0.0.1",
+            "HEADRACE_HTTP_PORT": str(port),
+            "HEADRACE_GRPC_PORT": str(ports.pick()),
+        }
+        return self._process("gateway", number, folder, mine)
+
+    def _process(
+        self, role: str, number: int, folder: Path, mine: dict[str, str]
+    ) -> ServiceProcess:
+        service, name = self.services[role], f"{role}-{number}"
+        given = {key: self._at_home(value) for key, value in service.environment.items()}
+        port = mine.get("HEADRACE_HTTP_PORT")
+        return ServiceProcess(
+            name,
+            folder / name,
+            service.command,
+            given | mine,
+            lambda: port is None or get(f"127.0.0.1:{port}", "/readyz")[0] == 200,
+        )
+
+    def _at_home(self, value: str) -> str:
+        return value.replace("nats:4222", self.nats.address).replace(
+            "valkey:6379", self.valkey.address
+        )
+
+
+def get(address: str, path: str) -> tuple[int, bytes]:
+    """Return status and body; status 0 if nobody answers."""
+    connection = HTTPConnection(address, timeout=_PATIENCE)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    except (OSError, HTTPException):
+        return 0, b""
+    finally:
+        connection.close()

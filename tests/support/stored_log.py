@@ -1,0 +1,64 @@
+"""A task's log as JetStream has it, read without any of the project's own readers."""
+
+import base64
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import nats
+from nats.aio.client import Client
+
+type Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMessage:
+    """One stored message."""
+
+    headers: dict[str, str]
+    lines: list[bytes]
+
+    @property
+    def events(self) -> list[Json]:
+        """The events that it carries."""
+        return [json.loads(line) for line in self.lines]
+
+
+async def read_log(nats_url: str, agent: str, task: str) -> list[StoredMessage]:
+    """Return every message of the log, from the leader."""
+    client = await nats.connect(nats_url)
+    try:
+        return await _read(client, agent, task)
+    finally:
+        await client.close()
+
+
+async def events_of(nats_url: str, agent: str, task: str) -> list[Json]:
+    """Return every event of the log."""
+    stored = await read_log(nats_url, agent, task)
+    return [event for message in stored for event in message.events]
+
+
+async def lines_of(nats_url: str, agent: str, task: str) -> list[bytes]:
+    """Return every event of the log as its bytes."""
+    return [line for message in await read_log(nats_url, agent, task) for line in message.lines]
+
+
+async def _read(client: Client, agent: str, task: str) -> list[StoredMessage]:
+    shard = task.partition("-")[0]
+    subject = f"headrace.event.{shard}.default.{agent}.{task}"
+    messages: list[StoredMessage] = []
+    after = 0
+    while found := await _next(client, subject, after + 1):
+        after = found["seq"]
+        raw = base64.b64decode(found.get("hdrs", "")).decode().split("\r\n")[1:]
+        headers = dict(line.split(": ", 1) for line in raw if line)
+        messages.append(StoredMessage(headers, base64.b64decode(found["data"]).split(b"\n")))
+    return messages
+
+
+async def _next(client: Client, subject: str, sequence: int) -> Json | None:
+    query = json.dumps({"seq": sequence, "next_by_subj": subject}).encode()
+    answer = await client.request("$JS.API.STREAM.MSG.GET.EVENTS", query, timeout=5)
+    found: Json | None = json.loads(answer.data).get("message")
+    return found
