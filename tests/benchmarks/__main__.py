@@ -1,0 +1,72 @@
+"""Measure, and say what was measured: ``python -m tests.benchmarks`` (``make bench``)."""
+
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+
+import orjson
+import uvloop
+
+from tests.benchmarks import contestants, options, report, rounds
+from tests.benchmarks.bindings import BINDINGS
+from tests.benchmarks.contestants import HEADRACE, OFFICIAL, Contestant
+from tests.benchmarks.measures import MEASURES
+from tests.benchmarks.options import Options
+from tests.benchmarks.profiling import profiled
+from tests.benchmarks.rounds import Result
+from tests.benchmarks.sizes import FULL, TINY
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Measure what the command line says."""
+    asked = options.parse(sys.argv[1:] if words is None else words)
+    _share_cores(asked.cores)
+    with ExitStack() as running, tempfile.TemporaryDirectory(prefix="headrace-bench-") as folder:
+        servers = [running.enter_context(one) for one in _servers(asked, Path(folder))]
+        with profiled(servers, asked.profile):
+            results = uvloop.run(_measure(asked, servers))
+    chosen = [measure for measure in MEASURES if measure.name in results]
+    sys.stdout.write("\n" + report.table(chosen, results))
+    if asked.json:
+        asked.json.write_bytes(
+            orjson.dumps(report.as_json(chosen, results), option=orjson.OPT_INDENT_2)
+        )
+
+
+def _share_cores(count: int) -> None:
+    """Confine this process, and so everything that it starts, to `count` cores."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:count])
+
+
+def _servers(asked: Options, folder: Path) -> list[AbstractContextManager[Contestant]]:
+    starts = {
+        OFFICIAL: lambda: contestants.official(folder),
+        HEADRACE: lambda: contestants.headrace(
+            folder,
+            gateways=asked.gateways,
+            workers=asked.workers,
+            task_states=asked.task_states,
+        ),
+    }
+    return [starts[name]() for name in starts if name in asked.servers]
+
+
+async def _measure(asked: Options, servers: Sequence[Contestant]) -> dict[str, dict[str, Result]]:
+    plan = rounds.Plan(BINDINGS[asked.binding], TINY if asked.tiny else FULL, asked.rounds, _say)
+    return {
+        measure.name: await rounds.run(measure, servers, plan)
+        for measure in MEASURES
+        if measure.name in asked.only
+    }
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+
+
+if __name__ == "__main__":
+    main()

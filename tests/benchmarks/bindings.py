@@ -1,0 +1,69 @@
+"""How the benchmark asks for a counter run: the bytes of a request, and the events of an answer."""
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+type Json = dict[str, Any]
+
+_ids = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """One of A2A's bindings over HTTP."""
+
+    name: str
+    stream_path: str
+    """Behind the agent's base: where a streamed run is asked for."""
+    send_path: str
+    """Where a run is asked for whose result is awaited."""
+    body: Callable[[Json, str], Json]
+    """Makes the body of a request for a message and a JSON-RPC method."""
+    result: Callable[[Json], Json]
+    """Takes the result out of the body, or frame, of an answer."""
+
+    def streamed(self, host: str, base: str, text: str) -> bytes:
+        """Return a request for a streamed run of `text`."""
+        body = self.body(_message(text), "SendStreamingMessage")
+        return _request(host, base + self.stream_path, body, "text/event-stream")
+
+    def awaited(self, host: str, base: str, text: str) -> bytes:
+        """Return a request for a run of `text` that is answered when the run has ended."""
+        body = self.body(_message(text), "SendMessage")
+        return _request(host, base + self.send_path, body, "application/json")
+
+
+def _message(text: str) -> Json:
+    message_id = f"benchmark-{next(_ids)}"
+    return {"message": {"messageId": message_id, "role": "ROLE_USER", "parts": [{"text": text}]}}
+
+
+def _rpc(params: Json, method: str) -> Json:
+    return {"jsonrpc": "2.0", "id": next(_ids), "method": method, "params": params}
+
+
+def _rpc_result(answer: Json) -> Json:
+    if "result" not in answer:
+        raise ValueError(f"no result: {answer}")
+    result: Json = answer["result"]
+    return result
+
+
+def _request(host: str, path: str, body: Json, accept: str) -> bytes:
+    content = orjson.dumps(body)
+    head = (
+        f"POST {path or '/'} HTTP/1.1\r\nHost: {host}\r\nA2A-Version: 1.0\r\nAccept: {accept}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
+    )
+    return head.encode() + content
+
+
+JSON_RPC = Binding("jsonrpc", "", "", _rpc, _rpc_result)
+REST = Binding(
+    "rest", "/message:stream", "/message:send", lambda params, _: params, lambda answer: answer
+)
+BINDINGS = {binding.name: binding for binding in (JSON_RPC, REST)}

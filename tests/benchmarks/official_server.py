@@ -1,0 +1,89 @@
+"""The official SDK's in-process server with an agent equal to our `counter`.
+
+Run as ``python -m tests.benchmarks.official_server``; prints ``ready <url>``.
+"""
+
+import asyncio
+import socket
+import sys
+
+import uvicorn
+from a2a.helpers import new_task_from_user_message
+from a2a.server.agent_execution import AgentExecutor, RequestContext
+from a2a.server.events import EventQueue
+from a2a.server.request_handlers import DefaultRequestHandler
+from a2a.server.routes import (
+    create_agent_card_routes,
+    create_jsonrpc_routes,
+    create_rest_routes,
+)
+from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
+from a2a.types import AgentCapabilities, AgentCard, AgentInterface, AgentSkill, Part
+from starlette.applications import Starlette
+
+
+class Counter(AgentExecutor):
+    """``N [delay_ms]``: the Task, WORKING, the chunks ``1 `` to ``N ``, COMPLETED."""
+
+    async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
+        """Count."""
+        assert context.message is not None
+        task = new_task_from_user_message(context.message)
+        await event_queue.enqueue_event(task)
+        updater = TaskUpdater(event_queue, task.id, task.context_id)
+        await updater.start_work()
+        count, *delay = map(int, context.get_user_input().split())
+        for number in range(1, count + 1):
+            part = Part(text=f"{number} ")
+            await updater.add_artifact([part], artifact_id="count", append=number > 1)
+            if delay:
+                await asyncio.sleep(delay[0] / 1000)
+        await updater.complete()
+
+    async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
+        """Stop; nothing that is measured cancels."""
+        assert context.task_id is not None
+        assert context.context_id is not None
+        await TaskUpdater(event_queue, context.task_id, context.context_id).cancel()
+
+
+def application(url: str) -> Starlette:
+    """Return the server's application: its card, JSON-RPC at the root, REST beside it."""
+    card = AgentCard(
+        name="counter",
+        description="Counts",
+        version="1",
+        default_input_modes=["text/plain"],
+        default_output_modes=["text/plain"],
+        capabilities=AgentCapabilities(streaming=True),
+        skills=[AgentSkill(id="count", name="count", description="Counts", tags=["count"])],
+        supported_interfaces=[
+            AgentInterface(url=url, protocol_binding="JSONRPC", protocol_version="1.0"),
+            AgentInterface(url=url, protocol_binding="HTTP+JSON", protocol_version="1.0"),
+        ],
+    )
+    handler = DefaultRequestHandler(Counter(), InMemoryTaskStore(), card)
+    return Starlette(
+        routes=[
+            *create_agent_card_routes(card),
+            *create_jsonrpc_routes(handler, "/"),
+            *create_rest_routes(handler),
+        ]
+    )
+
+
+def main() -> None:
+    """Serve on a free port until ended."""
+    listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    sys.stdout.write(f"ready {url}\n")
+    sys.stdout.flush()
+    # uvicorn as the gateway has it.
+    config = uvicorn.Config(
+        application(url), loop="uvloop", http="httptools", log_level="warning", access_log=False
+    )
+    uvicorn.Server(config).run([listener])
+
+
+if __name__ == "__main__":
+    main()

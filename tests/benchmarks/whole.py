@@ -1,0 +1,88 @@
+"""Whether a stream is whole: only events of whole streams count."""
+
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+type Json = dict[str, Any]
+
+BESIDE_CHUNKS = 3
+"""Events of a counter run that are no chunks: Task, WORKING, COMPLETED."""
+
+_COMPLETED = "TASK_STATE_COMPLETED"
+
+
+class Broken(Exception):
+    """A run is not what was asked for."""
+
+
+def frames(body: bytes) -> list[bytes]:
+    """Return the data of every server-sent event in `body`, CRLF or LF, comments left out.
+
+    Raises:
+        Broken: the body ends in the middle of an event.
+    """
+    *blocks, rest = body.replace(b"\r\n", b"\n").split(b"\n\n")
+    if rest:
+        raise Broken(f"ends within an event: {rest[:200]!r}")
+    return [data for block in blocks if (data := _data(block)) is not None]
+
+
+def _data(block: bytes) -> bytes | None:
+    lines = [line[5:].strip() for line in block.split(b"\n") if line.startswith(b"data:")]
+    return b"\n".join(lines) if lines else None
+
+
+def check_stream(body: bytes, chunks: int, result: Callable[[Json], Json]) -> int:
+    """Return how many events count in the stream of a counter run of `chunks`.
+
+    A server that says more than the Task, WORKING, the chunks and COMPLETED gains nothing by it.
+
+    Raises:
+        Broken: the Task is not first, COMPLETED not last, or the chunks are not ``1 `` to ``N ``.
+    """
+    try:
+        events = [result(orjson.loads(frame)) for frame in frames(body)]
+    except ValueError as error:
+        raise Broken(f"not a stream of events: {error}") from None
+    if not events or "task" not in events[0]:
+        raise Broken(f"the first event is no Task: {events[:1]}")
+    _check_state(events[-1].get("statusUpdate", {}))
+    artifacts = [
+        event["artifactUpdate"]["artifact"] for event in events if "artifactUpdate" in event
+    ]
+    texts = [text for artifact in artifacts if (text := _text(artifact))]
+    if texts != _chunks(chunks):
+        raise Broken(f"the {chunks} chunks are not whole: {len(texts)}, to {texts[-3:]}")
+    return chunks + BESIDE_CHUNKS
+
+
+def check_task(body: bytes, chunks: int, result: Callable[[Json], Json]) -> None:
+    """Check the answer to a counter run of `chunks` whose end was awaited.
+
+    Raises:
+        Broken: it is no COMPLETED Task with the chunks in its artifacts.
+    """
+    try:
+        task = result(orjson.loads(body)).get("task", {})
+    except ValueError as error:
+        raise Broken(f"no result: {error}") from None
+    _check_state(task)
+    text = "".join(map(_text, task.get("artifacts", [])))
+    if text != "".join(_chunks(chunks)):
+        raise Broken(f"the {chunks} chunks are not whole: to {text[-30:]!r}")
+
+
+def _text(artifact: Json) -> str:
+    return "".join(part.get("text", "") for part in artifact.get("parts", []))
+
+
+def _chunks(count: int) -> list[str]:
+    return [f"{number} " for number in range(1, count + 1)]
+
+
+def _check_state(holder: Json) -> None:
+    state = holder.get("status", {}).get("state")
+    if state != _COMPLETED:
+        raise Broken(f"ended as {state}: {str(holder)[:300]}")
