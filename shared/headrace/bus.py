@@ -2,23 +2,22 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
-import nats
 import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
 from nats.js import JetStreamContext
 
 from headrace.errors import BusUnavailable
+from headrace.patience import patiently, reason
 from headrace.settings import BusSettings
 from headrace.streams import Streams, ensure_streams
 
 _log = logging.getLogger(__name__)
-
-PENDING_BYTES = 64 * 1024 * 1024
-"""A subscription that lags further than this loses messages, and is told (slow consumer)."""
 
 TROUBLE = (
     nats.errors.TimeoutError,
@@ -28,9 +27,19 @@ TROUBLE = (
     nats.errors.ConnectionDrainingError,
     nats.errors.OutboundBufferLimitError,
     nats.errors.StaleConnectionError,
-    ConnectionError,
+    nats.errors.BadSubscriptionError,
+    OSError,
 )
 """What nats-py raises when a request may or may not have been carried out."""
+
+_CONNECT_ATTEMPT = 2.5
+"""Seconds after which connecting is begun anew. nats-py itself would go on for ever, in silence."""
+
+_SETTLE = 0.1
+"""Seconds within which disturbances count as one: nats-py reports every message that it drops."""
+
+_CLOSE_PATIENCE = 2.0
+"""Seconds that hanging up may take; nats-py would wait 30 for a server that does not answer."""
 
 type Disturbed = Callable[[], None]
 
@@ -49,6 +58,9 @@ class Bus:
         self.streams = Streams(settings.stream_prefix)
         self.connection = Client()
         self._disturbed: set[Disturbed] = set()
+        self._disturbing: asyncio.TimerHandle | None = None
+        self._trouble: Exception | None = None
+        self._closing = False
 
     @property
     def js(self) -> JetStreamContext:
@@ -88,32 +100,88 @@ class Bus:
         )
 
     async def _connect(self, name: str) -> None:
-        await self.connection.connect(**connect_options(self.settings, name), **self._callbacks())
+        client = Client()
+        try:
+            async with asyncio.timeout(_CONNECT_ATTEMPT):
+                await client.connect(**connect_options(self.settings, name), **self._callbacks())
+        except TimeoutError:
+            raise BusUnavailable(reason(self._trouble or TimeoutError())) from self._trouble
+        finally:
+            if not client.is_connected:
+                await client.close()
+        self.connection = client
 
     def _callbacks(self) -> dict[str, Any]:
         return {
             "reconnected_cb": self._on_reconnect,
             "error_cb": self._on_error,
             "disconnected_cb": self._on_disconnect,
+            "closed_cb": self._on_closed,
         }
 
     async def _on_disconnect(self) -> None:
-        _log.warning("lost NATS; reconnecting")
+        if self.connection.is_reconnecting:
+            _log.warning("lost NATS; reconnecting")
+
+    async def _on_closed(self) -> None:
+        if self.connection.is_closed and not self._closing:
+            _log.error("NATS hung up for good: %s", self.connection.last_error)
 
     async def _on_reconnect(self) -> None:
         _log.info("NATS is back")
         self._disturb()
 
     async def _on_error(self, error: Exception) -> None:
+        self._trouble = error
         if isinstance(error, nats.errors.SlowConsumerError):
-            _log.warning("a subscription lagged too far; reading from the log instead")
-            self._disturb()
+            self._disturb_soon()
+        elif type(error) is nats.errors.Error:
+            _log.warning("NATS refuses: %s", error)
+        elif isinstance(error, (nats.errors.Error, OSError)):
+            _log.debug("NATS: %s", reason(error))
         else:
-            _log.debug("NATS: %s", error)
+            _log.error("a message could not be taken", exc_info=error)
+
+    def _disturb_soon(self) -> None:
+        if self._disturbing is None:
+            _log.warning("a subscription lagged too far; reading from the log instead")
+            loop = asyncio.get_running_loop()
+            self._disturbing = loop.call_later(_SETTLE, self._disturb)
 
     def _disturb(self) -> None:
+        self._disturbing = None
         for callback in list(self._disturbed):
             callback()
+
+    async def publish(self, subject: str, payload: bytes, reply: str = "") -> None:
+        """Send without asking whether anybody takes it.
+
+        Raises:
+            BusUnavailable: there is no connection and no more room to keep it for the next one.
+        """
+        try:
+            await self.connection.publish(subject, payload, reply)
+        except TROUBLE as error:
+            raise BusUnavailable(f"{subject}: {reason(error)}") from error
+
+    async def subscribe(
+        self, subject: str, receive: Callable[[Msg], Coroutine[Any, Any, None]]
+    ) -> Subscription:
+        """Call `receive` for every message on `subject`, one after the other.
+
+        Raises:
+            BusUnavailable: the connection is closed.
+        """
+        try:
+            return await self.connection.subscribe(subject, cb=receive)
+        except TROUBLE as error:
+            raise BusUnavailable(f"{subject}: {reason(error)}") from error
+
+    @staticmethod
+    async def unsubscribe(subscription: Subscription) -> None:
+        """End a subscription; one that ended with its connection is no trouble."""
+        with suppress(*TROUBLE):
+            await subscription.unsubscribe()
 
     async def request(
         self, subject: str, payload: bytes, timeout: float, headers: dict[str, str] | None = None
@@ -126,14 +194,23 @@ class Bus:
         try:
             return await self.connection.request(subject, payload, timeout=timeout, headers=headers)
         except TROUBLE as error:
-            raise BusUnavailable(f"{subject}: {error or type(error).__name__}") from error
+            raise BusUnavailable(f"{subject}: {reason(error)}") from error
 
     async def close(self) -> None:
-        """Send what is buffered and hang up."""
-        if self.connection.is_closed or not self.connection.is_connected:
-            await self.connection.close()
-            return
-        await self.connection.drain()
+        """Send what is buffered and hang up, in bounded time also if NATS is frozen."""
+        self._closing = True
+        if self.connection.is_connected:
+            await _at_most(_CLOSE_PATIENCE, self.connection.drain())
+        if not self.connection.is_closed:
+            await _at_most(_CLOSE_PATIENCE, self.connection.close())
+
+
+async def _at_most(seconds: float, step: Coroutine[Any, Any, None]) -> None:
+    """Give `step` so long; a cancelled `drain` would go on waiting, so nobody waits for it."""
+    task = asyncio.ensure_future(step)
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    await asyncio.wait({task}, timeout=seconds)
+    task.cancel()
 
 
 def connect_options(settings: BusSettings, name: str) -> dict[str, Any]:
@@ -148,28 +225,3 @@ def connect_options(settings: BusSettings, name: str) -> dict[str, Any]:
         "ping_interval": 10,
         "max_outstanding_pings": 2,
     }
-
-
-async def patiently(what: str, attempt: Callable[[], Awaitable[None]], patience: float) -> None:
-    """Call `attempt` until it succeeds, saying what is waited for, at most `patience` seconds.
-
-    Raises:
-        BusUnavailable: it did not succeed in time; the last failure is its cause.
-    """
-    loop = asyncio.get_running_loop()
-    deadline, said = loop.time() + patience, False
-    while True:
-        try:
-            return await asyncio.wait_for(attempt(), max(deadline - loop.time(), 0.1))
-        except (nats.errors.Error, OSError, TimeoutError, BusUnavailable) as error:
-            if loop.time() + 0.5 > deadline:
-                message = f"{what} did not answer within {patience:g} s: {_reason(error)}"
-                raise BusUnavailable(message) from error
-            if not said:
-                _log.warning("waiting for %s: %s", what, _reason(error))
-                said = True
-        await asyncio.sleep(0.5)
-
-
-def _reason(error: Exception) -> str:
-    return str(error) or type(error).__name__

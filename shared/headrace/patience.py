@@ -1,0 +1,39 @@
+"""Waiting at start for what is not there yet, aloud and not for ever."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+import nats.errors
+
+from headrace.errors import BusUnavailable
+
+_log = logging.getLogger(__name__)
+
+_PAUSE = 0.5
+
+
+async def patiently(what: str, attempt: Callable[[], Awaitable[None]], patience: float) -> None:
+    """Call `attempt` until it succeeds, saying what is waited for, at most `patience` seconds.
+
+    Raises:
+        BusUnavailable: it did not succeed in time; the last failure is its cause.
+    """
+    loop = asyncio.get_running_loop()
+    deadline, said = loop.time() + patience, False
+    while True:
+        try:
+            return await asyncio.wait_for(attempt(), max(deadline - loop.time(), 0.1))
+        except (nats.errors.Error, OSError, TimeoutError, BusUnavailable) as error:
+            if loop.time() + _PAUSE > deadline:
+                message = f"{what} did not answer within {patience:g} s: {reason(error)}"
+                raise BusUnavailable(message) from error
+            if not said:
+                _log.warning("waiting for %s: %s", what, reason(error))
+                said = True
+        await asyncio.sleep(_PAUSE)
+
+
+def reason(error: Exception) -> str:
+    """Return what `error` says, or its kind if it says nothing."""
+    return str(error) or type(error).__name__
