@@ -2,7 +2,8 @@
 
 from headrace.log.append import LogWriter
 from headrace.log.follow import Follower
-from headrace.log.read import find_generation, last_entry, replay
+from headrace.log.read import replay
+from headrace.log.search import find_generation, last_entry
 from headrace.log.tailrule import TailRule
 
 __all__ = ["Follower", "LogWriter", "TailRule", "find_generation", "last_entry", "replay"]

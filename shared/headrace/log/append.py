@@ -8,15 +8,16 @@ by reading what the leader has behind the expected sequence, and a retry is byte
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import orjson
 
 from headrace.bus import Bus
 from headrace.entry import Entry, Stamp
-from headrace.errors import BusUnavailable, EventTooLarge, Fenced, LogFull, LogLost
+from headrace.errors import BusUnavailable, EventTooLarge, Fenced, LogFull
 from headrace.events import Draft
-from headrace.log.read import last_stored, next_stored
+from headrace.log.read import check_reaches, next_stored
 from headrace.task import TaskKey
 
 _log = logging.getLogger(__name__)
@@ -71,78 +72,95 @@ class LogWriter:
     ) -> Appended:
         """Append `drafts` as one message and return when they are stored.
 
-        `stamp.generation` must be the generation after the log's last.
+        `stamp.generation` must be the generation after the log's last. After BusUnavailable only
+        the same drafts with the same stamp may be appended: anything else meets Fenced if they
+        were stored after all.
 
         Raises:
             Fenced: somebody else appended first; this writer may never append again.
             LogLost: the log it wrote behind is gone.
             LogFull: the stream is at its limit.
-            EventTooLarge: the drafts exceed `capacity`.
+            EventTooLarge: the drafts exceed `capacity`, or the checkpoint its room in the headers.
             BusUnavailable: still unknown after `patience` seconds; it may be stored or not.
         """
         payload = b"\n".join([d.line(stamp.generation + offset) for offset, d in enumerate(drafts)])
         if len(payload) > self.capacity:
             raise EventTooLarge(len(payload), self.capacity)
-        sequence = await self._store(payload, stamp, patience)
+        headers = stamp.headers()
+        if (size := _size(headers)) > HEADER_ROOM:
+            raise EventTooLarge(size, HEADER_ROOM)
+        sequence = await self._store(payload, headers, stamp, patience)
         self.sequence, self.generation = sequence, stamp.generation + len(drafts) - 1
         return Appended(sequence, self.generation)
 
-    async def _store(self, payload: bytes, stamp: Stamp, patience: float) -> int:
-        headers = stamp.headers()
+    async def _store(
+        self, payload: bytes, headers: dict[str, str], stamp: Stamp, patience: float
+    ) -> int:
         deadline = asyncio.get_running_loop().time() + patience
         tries = 0
         while True:
             headers[EXPECTED] = str(self.sequence)
-            sequence = await self._publish(payload, headers)
-            if sequence is None:
-                sequence = await self._resolve(stamp, deadline)
-            if sequence is not None:
+            outcome = await self._publish(payload, headers)
+            if isinstance(outcome, int):
+                return outcome
+            if (sequence := await self._resolve(payload, stamp, deadline)) is not None:
                 return sequence
-            if asyncio.get_running_loop().time() > deadline:
-                raise BusUnavailable(f"no append to {self._subject} was acknowledged")
+            if isinstance(outcome, LogFull) or asyncio.get_running_loop().time() > deadline:
+                raise outcome
             await asyncio.sleep(_PAUSES[min(tries, len(_PAUSES) - 1)])
             tries += 1
 
-    async def _publish(self, payload: bytes, headers: dict[str, str]) -> int | None:
-        """Return the sequence of a clean ack; None: the outcome is unknown."""
+    async def _publish(self, payload: bytes, headers: dict[str, str]) -> int | BusUnavailable:
+        """Return the sequence of a clean ack, or why the outcome is unknown."""
         try:
             msg = await self._bus.request(self._subject, payload, ACK_TIMEOUT, headers)
+            ack = orjson.loads(msg.data)
         except BusUnavailable as trouble:
             _log.info("append to %s: %s", self._subject, trouble)
-            return None
-        ack = orjson.loads(msg.data)
+            return trouble
+        except orjson.JSONDecodeError:
+            return BusUnavailable(f"{self._subject}: answered by something else than JetStream")
         error = ack.get("error")
         if error is None:
             return int(ack["seq"])
-        if error.get("err_code") in _FULL:
-            raise LogFull(f"{self._subject}: {error.get('description')}")
-        return None
+        refusal = f"{self._subject}: {error.get('description')}"
+        return LogFull(refusal) if error.get("err_code") in _FULL else BusUnavailable(refusal)
 
-    async def _resolve(self, stamp: Stamp, deadline: float) -> int | None:
+    async def _resolve(self, payload: bytes, stamp: Stamp, deadline: float) -> int | None:
         """Return the sequence if the append is stored after all; None: it is not, try again."""
         patience = max(deadline - asyncio.get_running_loop().time(), 0.0)
         while True:
             found = await next_stored(self._bus, self._key, self.sequence, patience)
             if found is None:
-                await self._check_not_lost(patience)
+                if self.sequence:
+                    await check_reaches(self._bus, self._key, self.sequence, patience)
                 return None
             if found.entry is not None:
                 break
             # Not an entry, so nobody's append: the next one goes behind it.
             self.sequence = found.sequence
-        if not _is_same(found.entry.stamp, stamp):
+        if not _is_this(found.entry, stamp, payload):
             raise Fenced(f"{self._key.task}: {found.entry.stamp.writer} appended first")
         # Readers may have missed the live copy while the outcome was in doubt.
-        await self._bus.connection.publish(self._bus.subjects.poke(self._key.task), b"")
+        with suppress(BusUnavailable):
+            await self._bus.publish(self._bus.subjects.poke(self._key.task), b"")
         return found.sequence
 
-    async def _check_not_lost(self, patience: float) -> None:
-        if self.sequence == 0:
-            return
-        last = await last_stored(self._bus, self._key, patience)
-        if last is None:
-            raise LogLost(f"the log of {self._key.task} was purged")
+
+def _is_this(found: Entry, stamp: Stamp, payload: bytes) -> bool:
+    """Tell whether `found` is this very append.
+
+    The payload is compared too: one that this writer gave up as unknown and that was stored later
+    must not pass for what it appends instead.
+    """
+    theirs, mine = found.stamp, stamp
+    same = (theirs.writer, theirs.generation, theirs.log) == (
+        mine.writer,
+        mine.generation,
+        mine.log,
+    )
+    return same and b"\n".join(found.lines) == payload
 
 
-def _is_same(found: Stamp, mine: Stamp) -> bool:
-    return (found.writer, found.generation, found.log) == (mine.writer, mine.generation, mine.log)
+def _size(headers: dict[str, str]) -> int:
+    return sum(len(name) + len(value.encode()) + len(": \r\n") for name, value in headers.items())

@@ -10,7 +10,8 @@ from nats.aio.subscription import Subscription
 from headrace.bus import Bus
 from headrace.entry import Entry
 from headrace.errors import BusUnavailable, LogLost, UndecodableMessage
-from headrace.log.read import replay_stored
+from headrace.log.continuity import Continuity
+from headrace.log.read import check_reaches, replay_stored
 from headrace.log.stored import Stored, from_message
 from headrace.log.tailrule import FIRST_CHECK, TailRule
 from headrace.task import TaskKey
@@ -35,22 +36,28 @@ class Follower:
         deliver: Callable[[Entry], None],
         lost: Callable[[LogLost], None],
     ) -> None:
-        """Prepare to call `deliver` per entry; `lost`, once, if the log goes away."""
+        """Prepare to call `deliver` per entry; `lost`, once and last, if the log goes away."""
         self.key = key
         self.heard = 0.0
-        self.sequence = 0
+        self.sequence = -1
         self._bus, self._rule = bus, rule
         self._deliver, self._lost = deliver, lost
+        self._continuity = Continuity(key, 0)
         self._wanted = 0
+        self._doubted = False
+        self._over = False
         self._repair: asyncio.Task[None] | None = None
         self._subscription: Subscription | None = None
         self._loop = asyncio.get_running_loop()
 
     async def subscribe(self) -> None:
-        """Subscribe to the live subject; nothing is delivered before `begin`."""
-        self.sequence = -1
-        self._subscription = await self._bus.connection.subscribe(
-            self._bus.subjects.live(self.key), cb=self._on_live
+        """Subscribe to the live subject; nothing is delivered before `begin`.
+
+        Raises:
+            BusUnavailable: the connection is closed.
+        """
+        self._subscription = await self._bus.subscribe(
+            self._bus.subjects.live(self.key), self._on_live
         )
 
     def begin(self, after: int, first_check: float = FIRST_CHECK) -> None:
@@ -60,24 +67,28 @@ class Follower:
         that the caller is about to start. Live messages that came in between are read again.
         """
         self.sequence = after
+        self._continuity = Continuity(self.key, after)
         self._rule.watch(self, first_check)
         self._read_up_to(self._wanted)
 
     async def stop(self) -> None:
         """Deliver nothing more and give everything back."""
+        self._over = True
         self._rule.forget(self)
         if self._repair is not None:
             self._repair.cancel()
-        if self._subscription is not None and not self._bus.connection.is_closed:
-            await self._subscription.unsubscribe()
+        if self._subscription is not None:
+            await self._bus.unsubscribe(self._subscription)
 
     def tail_is(self, sequence: int) -> None:
         """Be told the leader's last sequence of this log; 0: it is empty."""
-        if sequence == 0 and self.sequence > 0:
-            self._give_up(LogLost(f"the log of {self.key.task} is gone"))
-        elif sequence > self.sequence:
+        if sequence > self.sequence:
             _log.debug("%s: live missed up to sequence %d", self.key.task, sequence)
             self._read_up_to(sequence)
+        elif sequence < self.sequence:
+            # The log is gone, or more of it came in while the answer was on its way.
+            self._doubted = True
+            self._start_repair()
 
     async def _on_live(self, msg: Msg) -> None:
         try:
@@ -86,31 +97,48 @@ class Follower:
             return
         self.heard = self._loop.time()
         if self._repair is None and stored.previous == self.sequence >= 0:
-            self._hand_on(stored)
+            self._take(stored)
         elif stored.sequence > self.sequence:
             self._read_up_to(stored.sequence)
 
+    def _take(self, live: Stored) -> None:
+        try:
+            self._hand_on(live)
+        except LogLost as loss:
+            self._give_up(loss)
+
     def _hand_on(self, stored: Stored) -> None:
+        if self._over:
+            return
+        if stored.entry is not None:
+            self._continuity.check(stored.entry)
         self.sequence = stored.sequence
         if stored.entry is not None:
             self._deliver(stored.entry)
 
     def _read_up_to(self, sequence: int) -> None:
         self._wanted = max(self._wanted, sequence)
-        if self._repair is None and self._wanted > self.sequence >= 0:
-            self._repair = self._loop.create_task(self._read_missed())
+        if self._wanted > self.sequence >= 0:
+            self._start_repair()
 
-    async def _read_missed(self) -> None:
+    def _start_repair(self) -> None:
+        if self._repair is None and not self._over:
+            self._repair = self._loop.create_task(self._repair_view())
+
+    async def _repair_view(self) -> None:
         try:
-            while self._wanted > self.sequence:
-                await self._read_once()
+            while self._doubted or self._wanted > self.sequence:
+                await self._repair_once()
         except LogLost as loss:
             self._give_up(loss)
         finally:
             self._repair = None
 
-    async def _read_once(self) -> None:
+    async def _repair_once(self) -> None:
         try:
+            if self._doubted:
+                await check_reaches(self._bus, self.key, self.sequence)
+                self._doubted = False
             async for batch in replay_stored(self._bus, self.key, self.sequence, self._wanted):
                 for stored in batch:
                     self._hand_on(stored)
@@ -119,5 +147,7 @@ class Follower:
             await asyncio.sleep(_AFTER_TROUBLE)
 
     def _give_up(self, loss: LogLost) -> None:
-        self._rule.forget(self)
-        self._lost(loss)
+        if not self._over:
+            self._over = True
+            self._rule.forget(self)
+            self._lost(loss)

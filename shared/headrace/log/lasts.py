@@ -10,7 +10,8 @@ from nats.aio.msg import Msg
 from headrace.bus import Bus
 from headrace.entry import SEQUENCE
 from headrace.errors import BusUnavailable
-from headrace.log.read import BATCH_TIMEOUT, LEADER_TIMEOUT, last_stored
+from headrace.log.direct import direct_get
+from headrace.log.read import LEADER_TIMEOUT, last_stored
 from headrace.subjects import stream_of_shard
 from headrace.task import TaskKey
 
@@ -19,7 +20,6 @@ FEW = 8
 
 _MULTI_MAX = 512
 _SUBJECT = "Nats-Subject"
-_UP_TO = "Nats-UpTo-Sequence"
 
 
 async def last_sequences(bus: Bus, keys: Iterable[TaskKey]) -> dict[TaskKey, int]:
@@ -51,24 +51,19 @@ async def _one(bus: Bus, key: TaskKey) -> int:
 async def _multi_last(
     bus: Bus, stream: str, keys: tuple[TaskKey, ...]
 ) -> dict[TaskKey, int] | None:
-    """Ask one copy for all; None: it lags behind the leader, so its answer proves nothing."""
+    """Ask one copy for all; None: its answer is partial or behind the leader and proves nothing."""
     head = await _leader_head(bus, stream)
     subjects = {bus.subjects.event(key): key for key in keys}
-    answer = _MultiLast()
-    inbox = bus.connection.new_inbox()
-    subscription = await bus.connection.subscribe(inbox, cb=answer.receive)
-    try:
-        query = orjson.dumps({"multi_last": list(subjects)})
-        await bus.connection.publish(f"$JS.API.DIRECT.GET.{stream}", query, reply=inbox)
-        async with asyncio.timeout(BATCH_TIMEOUT + len(keys) / 1000):
-            await answer.done.wait()
-    except TimeoutError:
+    answer = await direct_get(bus, stream, {"multi_last": list(subjects)}, _subject_and_sequence)
+    if not answer.complete or answer.pending or answer.up_to < head:
         return None
-    finally:
-        await subscription.unsubscribe()
-    if answer.up_to < head:
-        return None
-    return {key: answer.sequences.get(subject, 0) for subject, key in subjects.items()}
+    found = dict(answer.messages)
+    return {key: found.get(subject, 0) for subject, key in subjects.items()}
+
+
+def _subject_and_sequence(msg: Msg) -> tuple[str, int]:
+    headers = msg.headers or {}
+    return headers[_SUBJECT], int(headers[SEQUENCE])
 
 
 async def _leader_head(bus: Bus, stream: str) -> int:
@@ -78,21 +73,3 @@ async def _leader_head(bus: Bus, stream: str) -> int:
     if "state" not in answer:
         raise BusUnavailable(f"{stream}: {answer.get('error')}")
     return int(answer["state"]["last_seq"])
-
-
-class _MultiLast:
-    """The answer to a multi_last request; in it Nats-Last-Sequence is not the subject's."""
-
-    def __init__(self) -> None:
-        self.sequences: dict[str, int] = {}
-        self.up_to = -1
-        self.done = asyncio.Event()
-
-    async def receive(self, msg: Msg) -> None:
-        headers = msg.headers or {}
-        if _UP_TO in headers:
-            self.up_to = int(headers[_UP_TO])
-        if "Status" in headers:
-            self.done.set()
-        elif SEQUENCE in headers:
-            self.sequences[headers[_SUBJECT]] = int(headers[SEQUENCE])

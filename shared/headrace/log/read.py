@@ -1,4 +1,4 @@
-"""Reading a log: its last entry at the leader, and batches by direct get.
+"""Reading a log: its tail at the leader, and batches by direct get.
 
 A follower of a replicated stream may answer a direct get stale, or not at all. So a replay is
 told by the caller how far the leader said the log goes, and reads on until it is there.
@@ -9,19 +9,18 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import orjson
-from nats.aio.msg import Msg
 
 from headrace.bus import Bus
 from headrace.entry import Entry
 from headrace.errors import BusUnavailable, LogLost
+from headrace.log.continuity import Continuity
+from headrace.log.direct import direct_get
 from headrace.log.stored import Stored, from_leader, from_message
 from headrace.task import TaskKey
 
-LEADER_TIMEOUT = 2.0
-"""Seconds to wait for the leader's answer, once."""
-
-BATCH_TIMEOUT = 0.5
-"""Seconds of silence after which a direct get is asked again: a frozen follower costs that much."""
+LEADER_TIMEOUT = 1.0
+"""Seconds to wait for the leader's answer, once. An idle one takes 0.2 ms; what is asked while
+there is no leader is never answered, so this much is lost after an election."""
 
 BATCH = 512
 """Messages asked for in one direct get."""
@@ -34,6 +33,7 @@ PATIENCE = 30.0
 
 _NOT_FOUND = 10037
 _PAUSE = 0.1
+_CONFIRM = 0.5
 
 
 async def last_stored(bus: Bus, key: TaskKey, patience: float = 5.0) -> Stored | None:
@@ -47,21 +47,7 @@ async def last_stored(bus: Bus, key: TaskKey, patience: float = 5.0) -> Stored |
     return None if message is None else from_leader(message)
 
 
-async def last_entry(bus: Bus, key: TaskKey, patience: float = 5.0) -> Entry | None:
-    """Return the log's last entry as the leader knows it; None: the log is empty.
-
-    Raises:
-        BusUnavailable: no leader answered within `patience` seconds.
-    """
-    stored = await last_stored(bus, key, patience)
-    if stored is None or stored.entry is not None:
-        return stored.entry if stored else None
-    # Rare: the last message is no entry. The one before it is found from the start.
-    entries = [entry async for batch in replay(bus, key, 0, stored.sequence) for entry in batch]
-    return entries[-1] if entries else None
-
-
-async def next_stored(bus: Bus, key: TaskKey, after: int, patience: float) -> Stored | None:
+async def next_stored(bus: Bus, key: TaskKey, after: int, patience: float = 5.0) -> Stored | None:
     """Return the first message on the log's subject after sequence `after`, from the leader.
 
     Raises:
@@ -96,6 +82,24 @@ async def _ask_leader_once(bus: Bus, subject: str, query: bytes) -> dict[str, An
     raise BusUnavailable(f"{subject}: {answer.get('error')}")
 
 
+async def check_reaches(bus: Bus, key: TaskKey, sequence: int, patience: float = 5.0) -> None:
+    """Return if the log goes up to stream sequence `sequence`, which somebody has seen stored.
+
+    A leader that was frozen answers, for a moment, what it knew then. So the log counts as lost
+    when the leader has said so twice.
+
+    Raises:
+        LogLost: the log ends before `sequence`.
+        BusUnavailable: no leader answered within `patience` seconds.
+    """
+    for pause in (_CONFIRM, 0.0):
+        last = await last_stored(bus, key, patience)
+        if last is not None and last.sequence >= sequence:
+            return
+        await asyncio.sleep(pause)
+    raise LogLost(f"the log of {key.task} ends before sequence {sequence}")
+
+
 async def replay(
     bus: Bus, key: TaskKey, after: int, head: int, *, batch_bytes: int = BATCH_BYTES
 ) -> AsyncIterator[list[Entry]]:
@@ -105,37 +109,33 @@ async def replay(
     messages that do not parse are stepped over. `batch_bytes` bounds what is held at a time.
 
     Raises:
-        LogLost: the messages up to `head` are gone.
+        LogLost: messages before `head` are gone.
         BusUnavailable: no progress for `PATIENCE` seconds.
     """
+    continuity = Continuity(key, after)
     async for batch in replay_stored(bus, key, after, head, batch_bytes=batch_bytes):
         if entries := [stored.entry for stored in batch if stored.entry is not None]:
+            for entry in entries:
+                continuity.check(entry)
             yield entries
 
 
 async def replay_stored(
     bus: Bus, key: TaskKey, after: int, head: int, *, batch_bytes: int = BATCH_BYTES
 ) -> AsyncIterator[list[Stored]]:
-    """Like `replay`, with the messages that do not parse left in."""
+    """Like `replay`, with the messages that do not parse left in, and continuity unchecked."""
     loop = asyncio.get_running_loop()
     progress = loop.time()
     while after < head:
-        got = await get_batch(bus, key, after + 1, max_bytes=batch_bytes)
-        batch = [stored for stored in got if stored.sequence > after]
+        batch = await get_batch(bus, key, after + 1, max_bytes=batch_bytes)
         if batch:
             after, progress = batch[-1].sequence, loop.time()
             yield [stored for stored in batch if stored.sequence <= head]
         else:
-            await _check_patience(bus, key, head, loop.time() - progress)
-
-
-async def _check_patience(bus: Bus, key: TaskKey, head: int, waited: float) -> None:
-    last = await last_stored(bus, key, PATIENCE)
-    if last is None or last.sequence < head:
-        raise LogLost(f"the log of {key.task} ends before sequence {head}")
-    if waited > PATIENCE:
-        raise BusUnavailable(f"no copy of {key.task}'s log answered for {PATIENCE:g} s")
-    await asyncio.sleep(_PAUSE)
+            await check_reaches(bus, key, head, PATIENCE)
+            if loop.time() - progress > PATIENCE:
+                raise BusUnavailable(f"no copy of {key.task}'s log answered for {PATIENCE:g} s")
+            await asyncio.sleep(_PAUSE)
 
 
 async def get_batch(
@@ -143,8 +143,11 @@ async def get_batch(
 ) -> list[Stored]:
     """Return up to `size` messages of the log from stream sequence `start` on, from any copy.
 
-    What arrived before the copy fell silent is returned; an empty list says that this copy knows
-    of nothing there, or did not answer.
+    There is no hole in them. An empty list says that this copy knows of nothing there, or did not
+    answer.
+
+    Raises:
+        BusUnavailable: there is no connection.
     """
     query = {
         "batch": size,
@@ -152,76 +155,5 @@ async def get_batch(
         "next_by_subj": bus.subjects.event(key),
         "max_bytes": max_bytes,
     }
-    collected = _Collected()
-    inbox = bus.connection.new_inbox()
-    subscription = await bus.connection.subscribe(inbox, cb=collected.receive)
-    try:
-        await bus.connection.publish(
-            f"$JS.API.DIRECT.GET.{bus.streams.of_shard(key.shard)}",
-            orjson.dumps(query),
-            reply=inbox,
-        )
-        await collected.wait()
-    finally:
-        await subscription.unsubscribe()
-    return collected.stored
-
-
-class _Collected:
-    """The answer to one batched direct get, as it arrives on an inbox of its own."""
-
-    def __init__(self) -> None:
-        self.stored: list[Stored] = []
-        self._done = asyncio.Event()
-        self._heard = False
-
-    async def receive(self, msg: Msg) -> None:
-        self._heard = True
-        if "Status" in (msg.headers or {}):
-            # 204 ends a batch, 404 says there is nothing, 408 and 503 that nobody can answer.
-            self._done.set()
-            return
-        self.stored.append(from_message(msg))
-
-    async def wait(self) -> None:
-        while not self._done.is_set():
-            self._heard = False
-            try:
-                await asyncio.wait_for(self._done.wait(), BATCH_TIMEOUT)
-            except TimeoutError:
-                if not self._heard:
-                    return
-
-
-async def find_generation(bus: Bus, key: TaskKey, generation: int, last: Entry) -> int:
-    """Return a stream sequence after which the entry with `generation` is the next one.
-
-    Entries hold several events each, so generations are no sequences: this searches the stream
-    by halves, each step one get (about 0.3 ms), never reading the log from its start. `last` is
-    the log's last entry, and `generation` is at most its last.
-
-    Raises:
-        LogLost: that part of the log is gone.
-        BusUnavailable: the stream does not answer.
-    """
-    older, newest = 0, last.sequence
-    while older < newest:
-        middle = (older + newest) // 2
-        entry = await _entry_after(bus, key, middle)
-        if entry is None or entry.generation > generation:
-            newest = middle
-        elif entry.last_generation < generation:
-            older = entry.sequence
-        else:
-            return entry.sequence - 1
-    raise LogLost(f"generation {generation} of {key.task} is gone")
-
-
-async def _entry_after(bus: Bus, key: TaskKey, sequence: int) -> Entry | None:
-    while True:
-        batch = await get_batch(bus, key, sequence + 1, size=1)
-        # An empty answer may be a stale follower's; only the leader can say that there is nothing.
-        stored = batch[0] if batch else await next_stored(bus, key, sequence, LEADER_TIMEOUT)
-        if stored is None or stored.entry is not None:
-            return stored.entry if stored else None
-        sequence = stored.sequence
+    stream = bus.streams.of_shard(key.shard)
+    return (await direct_get(bus, stream, query, from_message)).messages

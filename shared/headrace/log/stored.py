@@ -18,7 +18,9 @@ class Stored:
 
     sequence: int
     previous: int
-    """Sequence of the message before it on the same subject; 0 for the first."""
+    """In a live message, the sequence of the one before it on the same subject; 0: it is the first.
+
+    Elsewhere it says nothing of the subject."""
     entry: Entry | None
     """None: it does not parse, and is stepped over."""
 

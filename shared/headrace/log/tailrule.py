@@ -10,8 +10,9 @@ import asyncio
 import heapq
 import itertools
 import logging
-from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Protocol
 
 from nats.aio.msg import Msg
@@ -20,6 +21,7 @@ from nats.aio.subscription import Subscription
 from headrace.bus import Bus
 from headrace.errors import BusUnavailable
 from headrace.log.lasts import last_sequences
+from headrace.subjects import stream_of_shard
 from headrace.task import TaskKey
 
 _log = logging.getLogger(__name__)
@@ -48,9 +50,15 @@ class Watched(Protocol):
 
 @dataclass(slots=True)
 class _Plan:
+    """When a follower's log is looked at next."""
+
+    checked: float
+    """When it was last checked, loop time in seconds."""
     silence: float = SILENCE
     ticket: int = -1
-    forced: bool = True
+    """The one valid ticket in the queue; earlier ones are void."""
+    urgent: bool = True
+    """Whether it is checked then even if it was heard from lately."""
 
 
 class TailRule:
@@ -65,29 +73,34 @@ class TailRule:
         self._wake = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[None] | None = None
+        self._checks: set[asyncio.Task[None]] = set()
         self._pokes: Subscription | None = None
         self._unregister = bus.on_disturbance(self.check_all)
 
     async def start(self) -> None:
-        """Begin to check, and to listen for pokes."""
+        """Begin to check, and to listen for pokes.
+
+        Raises:
+            BusUnavailable: the connection is closed.
+        """
+        self._pokes = await self._bus.subscribe(self._bus.subjects.poke("*"), self._on_poke)
         self._task = asyncio.create_task(self._run(), name="tail rule")
-        self._pokes = await self._bus.connection.subscribe(
-            self._bus.subjects.poke("*"), cb=self._on_poke
-        )
 
     async def stop(self) -> None:
         """End all checks."""
         self._unregister()
         if self._pokes is not None:
-            await self._pokes.unsubscribe()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await self._bus.unsubscribe(self._pokes)
+        running = [*self._checks, *([self._task] if self._task is not None else [])]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
 
     def watch(self, follower: Watched, first: float = FIRST_CHECK) -> None:
         """Check `follower`'s log from now on, first after `first` seconds."""
-        self._watched[follower] = _Plan()
-        self._schedule(follower, first, forced=True)
+        now = self._loop.time()
+        self._watched[follower] = _Plan(checked=now)
+        self._schedule(follower, now + first, urgent=True)
 
     def forget(self, follower: Watched) -> None:
         """Check it no more."""
@@ -106,64 +119,97 @@ class TailRule:
 
     def _check_now(self, follower: Watched) -> None:
         self._watched[follower].silence = SILENCE
-        self._schedule(follower, 0, forced=True)
+        self._schedule(follower, self._loop.time(), urgent=True)
 
-    def _schedule(self, follower: Watched, delay: float, *, forced: bool) -> None:
-        """Plan the follower's one next check; an earlier plan of its is void from now on."""
+    def _schedule(self, follower: Watched, at: float, *, urgent: bool) -> None:
+        """Plan the follower's one next look; an earlier plan of its is void from now on."""
         plan = self._watched[follower]
-        plan.ticket, plan.forced = next(self._tickets), forced
-        heapq.heappush(self._due, (self._loop.time() + delay, plan.ticket, follower))
-        self._wake.set()
+        plan.ticket, plan.urgent = next(self._tickets), urgent
+        heapq.heappush(self._due, (at, plan.ticket, follower))
+        if self._due[0][1] == plan.ticket:
+            self._wake.set()
 
     async def _run(self) -> None:
         while True:
             await self._sleep()
-            if due := self._take_due():
-                await self._check(due)
+            due = sorted(self._take_due(), key=_stream)
+            for _, group in groupby(due, _stream):
+                # Each stream for itself: one without a leader holds up no other.
+                self._start_check(list(group))
 
     async def _sleep(self) -> None:
         self._wake.clear()
-        delay = self._due[0][0] - self._loop.time() if self._due else None
-        try:
+        delay = max(self._due[0][0] - self._loop.time(), 0) if self._due else None
+        with suppress(TimeoutError):
             async with asyncio.timeout(delay):
                 await self._wake.wait()
-        except TimeoutError:
-            return
         # Checks that fall due together are asked together.
         await asyncio.sleep(_TICK)
 
     def _take_due(self) -> list[Watched]:
-        """Return the followers to check now; those heard from lately are put off, unread."""
+        """Return who is to be checked now; who was heard from lately is put off."""
         now, taken = self._loop.time(), []
         while self._due and self._due[0][0] <= now:
             _, ticket, follower = heapq.heappop(self._due)
             plan = self._watched.get(follower)
             if plan is None or plan.ticket != ticket:
                 continue
-            quiet_for = now - follower.heard
-            if plan.forced or quiet_for >= SILENCE:
+            if plan.urgent:
                 taken.append(follower)
+            elif self._silent_until(follower, plan) <= now:
+                taken.append(follower)
+                plan.silence = min(plan.silence * 2, SILENCE_MAX)
             else:
-                self._schedule(follower, SILENCE - quiet_for, forced=False)
+                self._look_again(follower, plan, now)
         return taken
 
+    @staticmethod
+    def _silent_until(follower: Watched, plan: _Plan) -> float:
+        """Return when the follower is to be checked if nothing is heard until then."""
+        if follower.heard > plan.checked:
+            plan.silence = SILENCE
+        return max(follower.heard, plan.checked) + plan.silence
+
+    def _look_again(self, follower: Watched, plan: _Plan, now: float) -> None:
+        # Never later than one silence, so that what is heard meanwhile counts from when it came.
+        at = min(self._silent_until(follower, plan), now + SILENCE)
+        self._schedule(follower, at, urgent=False)
+
+    def _start_check(self, due: list[Watched]) -> None:
+        check = asyncio.create_task(self._check(due))
+        self._checks.add(check)
+        check.add_done_callback(self._checks.discard)
+
     async def _check(self, due: list[Watched]) -> None:
+        tickets = {follower: self._watched[follower].ticket for follower in self._watched_of(due)}
+        tails: dict[TaskKey, int] = {}
         try:
-            tails = await last_sequences(self._bus, _keys(due))
+            tails = await last_sequences(self._bus, {follower.key for follower in tickets})
         except BusUnavailable as trouble:
             _log.debug("tail rule: %s", trouble)
-            for follower in self._still_watched(due):
-                self._schedule(follower, _AFTER_TROUBLE, forced=True)
-            return
-        for follower in self._still_watched(due):
-            plan = self._watched[follower]
-            self._schedule(follower, plan.silence, forced=False)
-            plan.silence = min(plan.silence * 2, SILENCE_MAX)
-            follower.tail_is(tails[follower.key])
+        finally:
+            for follower, ticket in tickets.items():
+                self._checked(follower, ticket, tails.get(follower.key))
 
-    def _still_watched(self, followers: list[Watched]) -> list[Watched]:
+    def _watched_of(self, followers: list[Watched]) -> list[Watched]:
         return [follower for follower in followers if follower in self._watched]
 
+    def _checked(self, follower: Watched, ticket: int, tail: int | None) -> None:
+        plan = self._watched.get(follower)
+        if plan is None:
+            return
+        now = self._loop.time()
+        if tail is not None:
+            plan.checked = now
+        # Asked for again meanwhile: that plan stands, this answer may be older than its reason.
+        if plan.ticket == ticket:
+            if tail is None:
+                self._schedule(follower, now + _AFTER_TROUBLE, urgent=True)
+            else:
+                self._look_again(follower, plan, now)
+        if tail is not None:
+            follower.tail_is(tail)
 
-def _keys(followers: Iterable[Watched]) -> list[TaskKey]:
-    return list({follower.key for follower in followers})
+
+def _stream(follower: Watched) -> int:
+    return stream_of_shard(follower.key.shard)
