@@ -5,8 +5,10 @@ limit, which are configuration, follow the settings.
 """
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
+import orjson
 from nats.js import JetStreamContext, api
 from nats.js.errors import BadRequestError, NotFoundError
 
@@ -20,6 +22,21 @@ DEAD_MAX_AGE = 30 * 24 * 3600.0
 """How long a dead letter is kept, seconds."""
 
 _STREAM_NAME_IN_USE = 10058
+
+_CONFIGURABLE = ("num_replicas", "max_bytes")
+"""What follows the settings, where they say something."""
+
+_CONTRACT = (
+    "subjects",
+    "retention",
+    "discard",
+    "discard_new_per_subject",
+    "max_msgs_per_subject",
+    "republish",
+    "allow_direct",
+    "allow_msg_ttl",
+)
+"""What promises rest on; an operator who changes it is warned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,18 +151,23 @@ async def ensure_streams(js: JetStreamContext, settings: BusSettings) -> None:
 
 
 async def _ensure(js: JetStreamContext, declared: api.StreamConfig) -> None:
-    name = declared.name or ""
     try:
-        found = (await js.stream_info(name)).config
+        found = (await _ask(js, "INFO", declared, b""))["config"]
     except NotFoundError:
         await _create(js, declared)
         return
-    wanted = replace(found, num_replicas=declared.num_replicas, max_bytes=declared.max_bytes)
-    if wanted != found:
-        _log.info("stream %s: replicas and size limit follow the settings", name)
-        await js.update_stream(wanted)
-    if (found.discard, found.republish) != (declared.discard, declared.republish):
-        _log.warning("stream %s: discard or republish differ from the bus contract", name)
+    wanted = declared.as_dict()
+    # The server leaves out what is off.
+    if differing := [n for n in _CONTRACT if n in wanted and (found.get(n) or False) != wanted[n]]:
+        _log.warning("stream %s: not as the bus contract has it: %s", declared.name, differing)
+    changes = {
+        name: wanted[name]
+        for name in _CONFIGURABLE
+        if wanted.get(name) is not None and found.get(name) != wanted[name]
+    }
+    if changes:
+        _log.info("stream %s: follows the settings: %s", declared.name, changes)
+        await _ask(js, "UPDATE", declared, orjson.dumps(found | changes))
 
 
 async def _create(js: JetStreamContext, declared: api.StreamConfig) -> None:
@@ -155,3 +177,10 @@ async def _create(js: JetStreamContext, declared: api.StreamConfig) -> None:
         # Another service of the fleet, starting beside this one, was first.
         if error.err_code != _STREAM_NAME_IN_USE:
             raise
+
+
+async def _ask(
+    js: JetStreamContext, what: str, declared: api.StreamConfig, request: bytes
+) -> dict[str, Any]:
+    # Not through nats-py's own StreamConfig: it drops what it does not know of a newer server.
+    return await js._api_request(f"$JS.API.STREAM.{what}.{declared.name}", request)  # noqa: SLF001
