@@ -6,6 +6,7 @@ once when an unknown key is written. An agent whose instances are gone stays kno
 
 import asyncio
 import logging
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,11 +15,14 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from pydantic import Field
 
-from headrace.bus import TROUBLE, Bus
+from headrace.bus import Bus
+from headrace.entry import SEQUENCE
 from headrace.errors import BusUnavailable, UndecodableMessage
-from headrace.log.read import BATCH_TIMEOUT
+from headrace.log.direct import direct_get
+from headrace.log.read import BATCH
 from headrace.messages import BusMessage
 from headrace.names import check_agent_name
+from headrace.patience import patiently
 
 _log = logging.getLogger(__name__)
 
@@ -31,6 +35,7 @@ RELIST_EVERY = 3.0
 
 _OPERATION = "KV-Operation"
 _SUBJECT = "Nats-Subject"
+_TTL = "Nats-TTL"
 
 
 class AgentCard(BusMessage):
@@ -72,7 +77,7 @@ class Announcer:
         Raises:
             BusUnavailable: JetStream did not acknowledge.
         """
-        await self._put(self._key(agent), b"{}", {"Nats-TTL": str(INSTANCE_TTL)})
+        await self._put(self._key(agent), b"{}", {_TTL: str(INSTANCE_TTL)})
 
     async def withdraw(self, agent: str) -> None:
         """Say that this instance serves `agent` no more; the card stays.
@@ -80,7 +85,8 @@ class Announcer:
         Raises:
             BusUnavailable: JetStream did not acknowledge.
         """
-        await self._put(self._key(agent), b"", {_OPERATION: "DEL"})
+        # The mark of the deletion goes too, or the bucket would remember every instance ever.
+        await self._put(self._key(agent), b"", {_OPERATION: "DEL", _TTL: str(INSTANCE_TTL)})
 
     def _key(self, agent: str) -> str:
         return f"live.{agent}.{self._instance}"
@@ -109,6 +115,7 @@ class Directory:
         self._bus = bus
         self._prefix = f"$KV.{bus.streams.agents}."
         self._listing = Listing()
+        self._complained: dict[str, bytes] = {}
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._hints: Subscription | None = None
@@ -117,16 +124,19 @@ class Directory:
         """Read the bucket, and keep reading.
 
         Raises:
-            BusUnavailable: the first read failed.
+            BusUnavailable: it could not be read within `startup_timeout`.
         """
-        self._hints = await self._bus.connection.subscribe(f"{self._prefix}>", cb=self._on_hint)
-        self._listing = await self._read()
+        self._hints = await self._bus.subscribe(f"{self._prefix}>", self._on_hint)
+        # A copy of the bucket that is frozen answers not at all; another one will.
+        await patiently(
+            "the agents' bucket", self._take_listing, self._bus.settings.startup_timeout
+        )
         self._task = asyncio.create_task(self._keep_reading(), name="directory")
 
     async def stop(self) -> None:
         """Stop reading."""
         if self._hints is not None:
-            await self._hints.unsubscribe()
+            await self._bus.unsubscribe(self._hints)
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -154,20 +164,18 @@ class Directory:
 
     async def _keep_reading(self) -> None:
         while True:
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(RELIST_EVERY):
                     await self._wake.wait()
-            except TimeoutError:
-                pass
             self._wake.clear()
             # What was just published is stored a moment later.
             await asyncio.sleep(0.05)
             try:
-                self._listing = await self._read()
+                await self._take_listing()
             except BusUnavailable as trouble:
                 _log.debug("agents: %s", trouble)
 
-    async def _read(self) -> Listing:
+    async def _take_listing(self) -> None:
         listing = Listing()
         for key, msg in (await self._read_all()).items():
             kind, agent, instance = (*key.split("."), "", "")[:3]
@@ -175,38 +183,42 @@ class Directory:
                 self._take_card(listing, agent, msg)
             elif kind == "live":
                 listing.instances.setdefault(agent, set()).add(instance)
-        return listing
+        self._listing = listing
 
-    @staticmethod
-    def _take_card(listing: Listing, agent: str, msg: Msg) -> None:
+    def _take_card(self, listing: Listing, agent: str, msg: Msg) -> None:
         try:
-            listing.cards[agent] = AgentCard.decode(msg.subject, msg.data)
+            listing.cards[agent] = _decode_card(agent, msg)
+            self._complained.pop(agent, None)
         except UndecodableMessage as error:
-            _log.warning("agent %s has no readable card: %s", agent, error)
+            if self._complained.get(agent) != msg.data:
+                _log.warning("agent %s has no readable card: %s", agent, error)
+            self._complained[agent] = msg.data
 
     async def _read_all(self) -> dict[str, Msg]:
-        found: dict[str, Msg] = {}
-        done = asyncio.Event()
-
-        async def receive(msg: Msg) -> None:
-            headers = msg.headers or {}
-            if "Status" in headers:
-                done.set()
-            elif _OPERATION not in headers:
+        stream, found, start = f"KV_{self._bus.streams.agents}", {}, 1
+        while True:
+            query = {"batch": BATCH, "seq": start, "next_by_subj": f"{self._prefix}>"}
+            page = await direct_get(self._bus, stream, query, _as_it_is)
+            if not page.complete:
+                raise BusUnavailable("the agents' bucket does not answer")
+            for msg in page.messages:
+                headers = msg.headers or {}
                 found[headers[_SUBJECT].removeprefix(self._prefix)] = msg
+                start = int(headers[SEQUENCE]) + 1
+            if not page.messages or not page.pending:
+                return {key: msg for key, msg in found.items() if not _is_deleted(msg)}
 
-        inbox = self._bus.connection.new_inbox()
-        subscription = await self._bus.connection.subscribe(inbox, cb=receive)
-        try:
-            await self._bus.connection.publish(
-                f"$JS.API.DIRECT.GET.KV_{self._bus.streams.agents}",
-                orjson.dumps({"multi_last": [f"{self._prefix}>"]}),
-                reply=inbox,
-            )
-            async with asyncio.timeout(BATCH_TIMEOUT * 4):
-                await done.wait()
-        except (*TROUBLE, TimeoutError) as error:
-            raise BusUnavailable("the agents' bucket does not answer") from error
-        finally:
-            await subscription.unsubscribe()
-        return found
+
+def _decode_card(agent: str, msg: Msg) -> AgentCard:
+    card = AgentCard.decode(msg.subject, msg.data)
+    if card.name != agent:
+        raise UndecodableMessage(msg.subject, f"it is the card of {card.name!r}")
+    return card
+
+
+def _as_it_is(msg: Msg) -> Msg:
+    return msg
+
+
+def _is_deleted(msg: Msg) -> bool:
+    return _OPERATION in (msg.headers or {})
