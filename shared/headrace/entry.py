@@ -4,6 +4,7 @@ The headers say in a few bytes what most readers ask of a log's tail (whose it i
 in which state), so that no reader parses events to find out.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -11,7 +12,7 @@ import orjson
 
 from headrace.errors import UndecodableMessage
 from headrace.events import Json
-from headrace.task import LEG_ENDED, TERMINAL
+from headrace.task import LEG_ENDED, STATES, TERMINAL
 
 CONTRACT_VERSION = "1"
 """Version of the bus contract that this code writes and reads."""
@@ -32,6 +33,9 @@ ANSWERED = "HEADRACE_ANSWERED"
 SEQUENCE = "Nats-Sequence"
 PREVIOUS = "Nats-Last-Sequence"
 TIME = "Nats-Time-Stamp"
+
+_LOG_ID = re.compile(r"[0-9a-z]{4,16}")
+_NOT_EMPTY = re.compile(r".+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,17 +123,36 @@ def parse_stamp(subject: str, headers: Mapping[str, str] | None) -> Stamp:
         raise UndecodableMessage(subject, f"{VERSION} is not {CONTRACT_VERSION}")
     try:
         return Stamp(
-            log=headers[LOG],
-            generation=int(headers[GENERATION]),
-            writer=headers[WRITER],
-            state=headers[STATE],
-            leg=int(headers[LEG]),
-            attempt=int(headers.get(ATTEMPT, "0")),
+            log=_matching(_LOG_ID, headers[LOG]),
+            generation=_number(headers[GENERATION], least=1),
+            writer=_matching(_NOT_EMPTY, headers[WRITER]),
+            state=_state(headers[STATE]),
+            leg=_number(headers[LEG], least=1),
+            attempt=_number(headers.get(ATTEMPT, "0"), least=0),
             owner=headers.get(OWNER),
             checkpoint=headers.get(CHECKPOINT),
         )
     except (KeyError, ValueError) as error:
         raise UndecodableMessage(subject, f"bad header: {error}") from None
+
+
+def _number(text: str, *, least: int) -> int:
+    # int() alone would take signs, spaces, underscores and other scripts' digits.
+    if not (text.isascii() and text.isdecimal()) or (number := int(text)) < least:
+        raise ValueError(f"{text!r} is not a number from {least}")
+    return number
+
+
+def _state(text: str) -> str:
+    if text not in STATES and text != ANSWERED:
+        raise ValueError(f"{text!r} is not a state")
+    return text
+
+
+def _matching(pattern: re.Pattern[str], text: str) -> str:
+    if not pattern.fullmatch(text):
+        raise ValueError(f"{text!r} does not match {pattern.pattern}")
+    return text
 
 
 def parse_entry(
@@ -138,17 +161,20 @@ def parse_entry(
     """Return the entry that a stored message holds.
 
     Every reader must agree on what is an entry and what is stepped over, so the body is parsed
-    here, once per message (about 0.4 µs an event), whether or not the reader wants it parsed.
+    here, once per message (about 1 µs an event), whether or not the reader wants it parsed.
 
     Raises:
         UndecodableMessage: the headers do not parse, or a line is no JSON object.
     """
     stamp = parse_stamp(subject, headers)
+    if b"\r" in data:
+        # JSON takes it between tokens; spliced into server-sent events it would end a line.
+        raise UndecodableMessage(subject, "the body has a carriage return")
     lines = data.split(b"\n")
     try:
-        events = orjson.loads(b"[%b]" % b",".join(lines))
+        events = [orjson.loads(line) for line in lines]
     except orjson.JSONDecodeError as error:
         raise UndecodableMessage(subject, f"the body is not JSON: {error}") from None
-    if len(events) != len(lines) or not all(type(event) is dict for event in events):
+    if not all(type(event) is dict for event in events):
         raise UndecodableMessage(subject, "the body is not one JSON object per line")
     return Entry(stamp, lines, events, sequence, time)

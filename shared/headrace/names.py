@@ -26,7 +26,12 @@ def encode_token(name: str) -> str:
     """
     if not name:
         raise InvalidName("name", name, "must not be empty")
-    token = "".join(chr(b) if b in _PLAIN else f"_{b:02x}" for b in name.encode())
+    try:
+        encoded = name.encode()
+    except UnicodeEncodeError:
+        # A JSON string may hold half a surrogate pair.
+        raise InvalidName("name", name, "must be Unicode text") from None
+    token = "".join(chr(b) if b in _PLAIN else f"_{b:02x}" for b in encoded)
     if len(token) > MAX_TOKEN:
         raise InvalidName("name", name, f"must fit {MAX_TOKEN} characters once encoded")
     return token

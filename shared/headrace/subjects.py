@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from headrace.errors import UndecodableMessage
-from headrace.task import SHARDS_PER_STREAM, TaskKey
+from headrace.errors import InvalidName, UndecodableMessage
+from headrace.task import SHARDS_PER_STREAM, TaskKey, check_task_id
 
 _KEY_TOKENS = 3
 
@@ -62,9 +62,13 @@ class Subjects:
         """Return whose log `subject` (of `event` or `live`) is.
 
         Raises:
-            UndecodableMessage: the subject is not of that form.
+            UndecodableMessage: the subject is not of that form, or its shard not the task's.
         """
-        return self._key(subject, subject.removeprefix(f"{self.prefix}.").split(".")[2:])
+        shard, *tokens = self._tokens(subject, "event", "live")
+        key = self._key(subject, tokens)
+        if shard != str(key.shard):
+            raise UndecodableMessage(subject, f"shard {shard} is not the task's")
+        return key
 
     def key_of_run(self, subject: str) -> tuple[TaskKey, int]:
         """Return the task and the leg that the run on `subject` asks for.
@@ -72,15 +76,26 @@ class Subjects:
         Raises:
             UndecodableMessage: the subject is not of that form.
         """
-        *tokens, leg = subject.removeprefix(f"{self.prefix}.run.").split(".")
-        if not leg.isdecimal():
+        *tokens, leg = self._tokens(subject, "run")
+        if not (leg.isascii() and leg.isdecimal()):
             raise UndecodableMessage(subject, "its last token is not a generation")
         return self._key(subject, tokens), int(leg)
+
+    def _tokens(self, subject: str, *kinds: str) -> list[str]:
+        """Return the tokens behind the prefix and one of `kinds`."""
+        for kind in kinds:
+            if subject.startswith(start := f"{self.prefix}.{kind}."):
+                return subject.removeprefix(start).split(".")
+        raise UndecodableMessage(subject, f"is no subject of {' or '.join(kinds)}")
 
     @staticmethod
     def _key(subject: str, tokens: list[str]) -> TaskKey:
         if len(tokens) != _KEY_TOKENS:
             raise UndecodableMessage(subject, "its tokens are not tenant, agent and task")
+        try:
+            check_task_id(tokens[-1])
+        except InvalidName as error:
+            raise UndecodableMessage(subject, str(error)) from None
         return TaskKey(*tokens)
 
 
