@@ -27,18 +27,23 @@ class Stack:
         self,
         folder: Path,
         *,
-        gateways: int = 1,
-        workers: int = 1,
-        task_states: int = 1,
+        gateways: int | None = None,
+        workers: int | None = None,
+        task_states: int | None = None,
         agents: str | None = None,
         arguments: Sequence[str] = ("--ephemeral", "--port", "0"),
         environment: Mapping[str, str] | None = None,
     ) -> None:
         """Make the stack that is to be, with `folder` as its current folder and its data's."""
-        sizes = {"--gateways": gateways, "--workers": workers, "--task-states": task_states}
+        flags = {
+            "--gateways": gateways,
+            "--workers": workers,
+            "--task-states": task_states,
+            "--agents": agents,
+        }
         self._command = [sys.executable, "-m", "headrace_cli", "dev", *arguments]
-        self._command += [text for flag, size in sizes.items() for text in (flag, str(size))]
-        self._command += ["--agents", agents] if agents else []
+        for flag, value in flags.items():
+            self._command += [] if value is None else [flag, str(value)]
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("HEADRACE_")}
         self._environment = inherited | {"HEADRACE_DATA_DIR": "data"} | dict(environment or {})
         self.folder = folder
@@ -75,6 +80,11 @@ class Stack:
         self._listener = threading.Thread(target=self._listen, args=[self._process], daemon=True)
         self._listener.start()
         return self
+
+    @property
+    def is_launched(self) -> bool:
+        """Whether there is, or was, a process."""
+        return self._process is not None
 
     @property
     def gateways(self) -> list[str]:

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import signal
-from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
+from asyncio.subprocess import DEVNULL, STDOUT, Process
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -58,15 +58,21 @@ class Child:
 
     async def start(self) -> None:
         """Start it in a process group of its own: Ctrl-C at the terminal is not for it."""
-        self._process = await asyncio.create_subprocess_exec(
-            *die_with_parent.wrapped(self.spec.command),
-            stdin=DEVNULL,
-            stdout=PIPE,
-            stderr=STDOUT,
-            env={**os.environ, **self.spec.environment},
-            process_group=0,
-        )
-        self._listening = asyncio.create_task(self._listen(self._process))
+        output, their_end = os.pipe()
+        # Not asyncio's pipe: with that one `wait` waits for grandchildren that hold it open, too.
+        lines, pipe = await _reader(output)
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *die_with_parent.wrapped(self.spec.command),
+                stdin=DEVNULL,
+                stdout=their_end,
+                stderr=STDOUT,
+                env={**os.environ, **self.spec.environment},
+                process_group=0,
+            )
+        finally:
+            os.close(their_end)
+        self._listening = asyncio.create_task(self._listen(lines, pipe))
 
     async def ended(self) -> int:
         """Wait until it ended, end what it started itself, and return its exit code."""
@@ -102,21 +108,29 @@ class Child:
             await asyncio.wait([self._listening], timeout=_LAST_WORDS_PATIENCE)
             self._listening.cancel()
 
-    async def _listen(self, process: Process) -> None:
-        if process.stdout is None:
-            return
+    async def _listen(self, output: asyncio.StreamReader, pipe: asyncio.ReadTransport) -> None:
         rest = b""
-        while chunk := await process.stdout.read(_CHUNK):
-            *lines, rest = (rest + chunk).split(b"\n")
-            if len(rest) > _CHUNK:
-                lines, rest = [*lines, rest], b""
-            for line in lines:
-                self._hear(line)
-        if rest:
-            self._hear(rest)
+        try:
+            while chunk := await output.read(_CHUNK):
+                *lines, rest = (rest + chunk).split(b"\n")
+                if len(rest) > _CHUNK:
+                    lines, rest = [*lines, rest], b""
+                for line in lines:
+                    self._hear(line)
+        finally:
+            pipe.close()
+        self._hear(rest)
 
     def _hear(self, line: bytes) -> None:
         text = line.decode(errors="replace").rstrip()
         if text and self.spec.is_shown(text):
             self.last_line = text
             self._show(self.spec.name, text)
+
+
+async def _reader(descriptor: int) -> tuple[asyncio.StreamReader, asyncio.ReadTransport]:
+    reader = asyncio.StreamReader()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb", buffering=0)
+    )
+    return reader, transport

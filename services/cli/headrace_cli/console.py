@@ -6,9 +6,9 @@ does not fit into its queue is counted, and the count is shown.
 
 import os
 import queue
+import select
 import sys
 import threading
-from typing import TextIO
 
 import click
 
@@ -21,14 +21,17 @@ _FLUSH_PATIENCE = 1.0
 class Console:
     """Shows lines under the name of who said them."""
 
-    def __init__(self, stream: TextIO | None = None) -> None:
-        """Write to `stream` (stderr), in colour on a terminal without NO_COLOR (no-color.org)."""
-        self._stream = stream or sys.stderr
-        self._coloured = self._stream.isatty() and not os.environ.get("NO_COLOR")
+    def __init__(self, descriptor: int | None = None) -> None:
+        """Write to `descriptor` (stderr), in colour on a terminal without NO_COLOR (no-color.org).
+
+        Not through `sys.stderr`: a thread that waits in there keeps Python from ending.
+        """
+        self._descriptor = sys.stderr.fileno() if descriptor is None else descriptor
+        self._coloured = os.isatty(self._descriptor) and not os.environ.get("NO_COLOR")
         self._lines: queue.Queue[str | None] = queue.Queue(_QUEUED)
         self._skipped = 0
         self._colour_of: dict[str, str] = {}
-        self._writer = threading.Thread(target=self._write, name="console", daemon=True)
+        self._writer = threading.Thread(target=self._write_all, name="console", daemon=True)
         self._writer.start()
 
     def show(self, name: str, line: str) -> None:
@@ -53,13 +56,19 @@ class Console:
         colour = self._colour_of.setdefault(name, _COLOURS[len(self._colour_of) % len(_COLOURS)])
         return click.style(label, fg=colour)
 
-    def _write(self) -> None:
+    def _write_all(self) -> None:
         while (line := self._lines.get()) is not None:
             try:
-                self._stream.write(self._note_skipped() + line)
-                self._stream.flush()
-            except (OSError, ValueError):  # Whoever read is gone; the stack goes on without.
+                self._write((self._note_skipped() + line).encode(errors="replace"))
+            except OSError:  # Whoever read is gone; the stack goes on without.
                 return
+
+    def _write(self, text: bytes) -> None:
+        while text:
+            try:
+                text = text[os.write(self._descriptor, text) :]
+            except BlockingIOError:  # Whoever shares the terminal made it non-blocking.
+                select.select([], [self._descriptor], [])
 
     def _note_skipped(self) -> str:
         if not self._skipped:

@@ -12,6 +12,14 @@ from headrace_cli.servers_valkey import ValkeyServer
 
 _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104  # compared, not bound
 
+_NO_NEWS = (
+    "[INF]",
+    "Plaintext passwords detected",  # The one user has none: the server listens on loopback only.
+    "Memory overcommit must be enabled",  # Matters for snapshots, which are off.
+    "Received SIGTERM scheduling shutdown",
+    "is now ready to exit",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -39,7 +47,8 @@ class Plan:
             pairs.append((self.nats, spec))
         if self.valkey is not None:
             command = tuple(self.valkey.command())
-            pairs.append((self.valkey, ChildSpec("redis", 0, command, port=self.valkey.port)))
+            spec = ChildSpec("redis", 0, command, port=self.valkey.port, is_shown=_is_news)
+            pairs.append((self.valkey, spec))
         return pairs
 
 
@@ -116,8 +125,5 @@ def _reachable(host: str) -> str:
 
 
 def _is_news(line: str) -> bool:
-    """Tell whether a line of nats-server is more than its account of a normal start and stop.
-
-    The one user has no password because the server listens on loopback only.
-    """
-    return "[INF]" not in line and "Plaintext passwords" not in line
+    """Tell whether a server's line is more than its account of a normal start and stop."""
+    return not any(words in line for words in _NO_NEWS)

@@ -61,12 +61,12 @@ class _Stack:
             await self._until_answers(server)
         for spec in self._plan.services:
             await self._supervisor.start(spec)
+        self._write_file()
         await until_ready(
             self._plan.gateway_urls,
             with_agents=self._settings.workers > 0,
             timeout=self._settings.startup_timeout,
         )
-        self._write_file()
 
     async def _unless(self, stop: asyncio.Event, work: Coroutine[None, None, None]) -> bool:
         """Tell whether `work` was done before `stop`; raise what it or a child fails with."""

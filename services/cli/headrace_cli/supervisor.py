@@ -1,6 +1,7 @@
 """Keeps the children of the development stack running until they are told to end."""
 
 import asyncio
+import signal
 from collections.abc import Callable
 
 from headrace_cli.child import Child, ChildSpec
@@ -12,7 +13,7 @@ RESTART_DELAY = 1.0
 _TRIES = 3
 """How often a child may end before the stack was ready until the stack is given up."""
 
-_SERVICE_GRACE = 3.0
+_SERVICE_GRACE = 2.5
 _SERVER_GRACE = 1.0
 """Seconds to end in after SIGTERM; both together stay under 5."""
 
@@ -91,9 +92,12 @@ class Supervisor:
         while True:
             await asyncio.sleep(RESTART_DELAY)
             try:
-                return await child.start()
+                await child.start()
             except OSError as refused:  # Out of processes, or of memory: it may pass.
                 self._show("headrace", f"cannot start {child.spec.name}: {refused}")
+            else:
+                self._show("headrace", f"{child.spec.name} runs again")
+                return
 
     def _give_up(self, child: Child, code: int) -> None:
         words = child.last_line.removeprefix("Error: ")
@@ -106,4 +110,4 @@ class Supervisor:
 
 
 def _reason(code: int) -> str:
-    return f"exit code {code}" if code >= 0 else f"signal {-code}"
+    return f"exit code {code}" if code >= 0 else signal.Signals(-code).name

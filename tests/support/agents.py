@@ -1,0 +1,39 @@
+"""Agents that behave as demo agents should not, for workers of the tests' own."""
+
+import time
+from collections.abc import AsyncIterator
+
+from headrace_worker import Agents, InputRequired, RunContext, agent
+
+LONG_NAP = 9.0
+"""Seconds: far beyond what a lost lease takes to show."""
+
+
+@agent()
+async def sleeper(_: RunContext) -> AsyncIterator[str]:
+    """Sleeps without awaiting, so that nothing else runs in its process' loop."""
+    yield "before "
+    time.sleep(LONG_NAP)  # noqa: ASYNC251  # what this agent is for
+    yield "after"
+
+
+@agent()
+async def asker(run: RunContext) -> AsyncIterator[str | InputRequired]:
+    """Asks for a name, and greets who gives it."""
+    if run.leg == 1:
+        yield InputRequired("Who are you?")
+    else:
+        yield f"Hello, {run.prompt}!"
+
+
+@agent()
+async def typist(_: RunContext) -> AsyncIterator[str]:
+    """Says ten numbers."""
+    for number in range(1, 11):
+        yield f"{number} "
+
+
+agents = Agents([sleeper, asker])
+"""What the extra workers of the shared stack serve."""
+
+typists = Agents([typist])

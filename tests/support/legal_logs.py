@@ -1,0 +1,182 @@
+"""Logs as gateways and workers may write them, drawn at random.
+
+Every rule of the log holds in them: generations without holes, legs one after the other, attempts
+that discard what came after the last checkpoint, an end after which nothing comes.
+"""
+
+from dataclasses import dataclass, field
+
+from hypothesis import strategies as st
+
+from headrace import events
+from headrace.entry import ANSWERED, Entry, Stamp, parse_entry
+from headrace.events import Draft, Json
+from headrace.task import (
+    CANCELED,
+    COMPLETED,
+    FAILED,
+    INPUT_REQUIRED,
+    REJECTED,
+    SUBMITTED,
+    WORKING,
+    TaskKey,
+)
+
+TEXTS = st.text(alphabet='ab \n"\\é😀', max_size=4)
+METADATA = st.sampled_from([{"agui_block_type": "text"}, {"agui_block_type": "code"}, {}])
+ARTIFACTS = ("a", "b", "c")
+MESSAGES = ("m", "n", "")
+DRAWN_STEPS = ("text", "text", "text", "think", "think", "file", "meta", "notice", "retract")
+
+
+@dataclass(slots=True)
+class LegalLog:
+    """A log in the making: whole entries, as they would be stored."""
+
+    key: TaskKey
+    owner: str = "anonymous"
+    context: str = "context-1"
+    log: str = "abcdefgh"
+    entries: list[tuple[Stamp, bytes]] = field(default_factory=list)
+    """Headers and body of each message."""
+    generation: int = 0
+    state: str = SUBMITTED
+    leg: int = 0
+    attempt: int = 0
+    boundary: int = 0
+    """Generation after which a new attempt discards."""
+    begun: set[str] = field(default_factory=set)
+    """Artifacts that the attempt has begun."""
+
+    def append(
+        self, drafts: list[Draft], *, state: str | None = None, checkpoint: bool = False
+    ) -> None:
+        """Append one message."""
+        first = self.generation + 1
+        self.state = state or self.state
+        stamp = Stamp(
+            log=self.log,
+            generation=first,
+            writer=f"writer-{self.leg}-{self.attempt}",
+            state=self.state,
+            leg=self.leg or 1,
+            attempt=self.attempt,
+            owner=self.owner if first == 1 else None,
+            checkpoint="{}" if checkpoint else None,
+        )
+        lines = [draft.line(first + offset) for offset, draft in enumerate(drafts)]
+        self.entries.append((stamp, b"\n".join(lines)))
+        self.generation += len(drafts)
+        if checkpoint:
+            self.boundary = self.generation
+
+    def parsed(self) -> list[Entry]:
+        """Return the entries as a reader of the log gets them; sequences count from 1."""
+        return [
+            parse_entry("subject", stamp.headers(), body, sequence, "2026-01-01T00:00:00Z")
+            for sequence, (stamp, body) in enumerate(self.entries, 1)
+        ]
+
+    def events(self) -> list[Json]:
+        """Return all events."""
+        return [event for entry in self.parsed() for event in entry.events]
+
+    def submit(self, text: str = "hello", metadata: Json | None = None) -> None:
+        """Append an input: generation 1, or a follow-up."""
+        message = {"messageId": "u", "role": "ROLE_USER", "parts": [{"text": text}]}
+        if self.generation == 0:
+            draft = events.task_submitted(self.key.task, self.context, message, metadata)
+        else:
+            draft = self.status(SUBMITTED, message, metadata)
+        self.leg, self.attempt = self.generation + 1, 0
+        self.boundary = self.leg
+        self.append([draft], state=SUBMITTED)
+
+    def begin_attempt(self) -> None:
+        """Append the WORKING that begins an attempt."""
+        self.attempt += 1
+        self.begun = set()
+        metadata: Json = {events.ATTEMPT: self.attempt, events.WORKER: "w"}
+        if self.attempt > 1:
+            metadata[events.DISCARDED_AFTER] = self.boundary
+        self.append([self.status(WORKING, metadata=metadata)], state=WORKING)
+
+    def status(
+        self, state: str, message: Json | None = None, metadata: Json | None = None
+    ) -> Draft:
+        """Build a status."""
+        return events.status_update(self.key.task, self.context, state, message, metadata)
+
+    def chunk(self, artifact: str, text: str, metadata: Json | None = None) -> Draft:
+        """Build a chunk of text; the attempt's first of an artifact begins it anew."""
+        append, _ = artifact in self.begun, self.begun.add(artifact)
+        part = {"text": text, "metadata": metadata} if metadata else {"text": text}
+        body = {"artifactId": artifact, "parts": [part]}
+        return events.artifact_update(self.key.task, self.context, body, append=append)
+
+
+@st.composite
+def legal_logs(draw: st.DrawFn, key: TaskKey | None = None) -> LegalLog:
+    """Draw a log of up to a few legs, ended or not."""
+    log = LegalLog(key or TaskKey("t", "agent", "0-" + "0" * 32))
+    log.submit(draw(TEXTS), draw(st.sampled_from([None, {"agui_run": "r"}])))
+    for _ in range(draw(st.integers(0, 3))):
+        _draw_leg(draw, log)
+        if not _draw_next_leg(draw, log):
+            break
+    return log
+
+
+def _draw_leg(draw: st.DrawFn, log: LegalLog) -> None:
+    for _ in range(draw(st.integers(1, 3))):
+        log.begin_attempt()
+        for _ in range(draw(st.integers(0, 6))):
+            steps = draw(st.lists(st.sampled_from(DRAWN_STEPS), min_size=1, max_size=5))
+            drafts = [_draw_output(draw, log, step) for step in steps]
+            log.append(drafts, state=WORKING, checkpoint=draw(st.integers(0, 4)) == 0)
+
+
+def _draw_next_leg(draw: st.DrawFn, log: LegalLog) -> bool:
+    end = draw(st.sampled_from([None, INPUT_REQUIRED, INPUT_REQUIRED, COMPLETED, FAILED, ANSWERED]))
+    if end == ANSWERED:
+        answer = {"messageId": "x", "role": "ROLE_AGENT", "parts": [{"text": draw(TEXTS)}]}
+        log.append([events.bare_message(log.context, answer)], state=ANSWERED)
+    elif end is not None:
+        message = _said("end", draw(TEXTS), {}) if draw(st.booleans()) else None
+        log.append([log.status(end, message)], state=end)
+    elif draw(st.booleans()):
+        # A gateway may also end it, behind the worker's back.
+        end = draw(st.sampled_from([CANCELED, REJECTED]))
+        log.append([log.status(end)], state=end)
+    if end != INPUT_REQUIRED:
+        return False
+    log.submit(draw(TEXTS))
+    return True
+
+
+def _draw_output(draw: st.DrawFn, log: LegalLog, step: str) -> Draft:
+    match step:
+        case "text":
+            return log.chunk(draw(st.sampled_from(ARTIFACTS)), draw(TEXTS), draw(METADATA))
+        case "think":
+            said = _said(draw(st.sampled_from(MESSAGES)), draw(TEXTS), draw(METADATA))
+            return log.status(WORKING, said)
+        case "file":
+            part = {"raw": "YQ==", "mediaType": "text/plain"}
+            body = {"artifactId": draw(st.sampled_from(ARTIFACTS)), "name": "f", "parts": [part]}
+            log.begun.add(body["artifactId"])
+            return events.artifact_update(log.key.task, log.context, body, last_chunk=True)
+        case "meta":
+            return log.status(WORKING, metadata={"progress": draw(st.integers(0, 9))})
+        case "retract":
+            body = {"artifactId": "gone", "parts": [{"text": ""}]}
+            metadata = {events.RETRACTED: True}
+            return events.artifact_update(log.key.task, log.context, body, metadata=metadata)
+        case _:
+            return log.status(WORKING)
+
+
+def _said(message_id: str, text: str, metadata: Json) -> Json:
+    part = {"text": text, "metadata": metadata} if metadata else {"text": text}
+    named = {"messageId": message_id} if message_id else {}
+    return {**named, "role": "ROLE_AGENT", "parts": [part]}

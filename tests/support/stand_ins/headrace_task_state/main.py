@@ -1,0 +1,8 @@
+"""A task state that keeps nothing."""
+
+import signal
+
+
+def run() -> int:
+    signal.pause()
+    return 0

