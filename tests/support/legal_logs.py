@@ -109,7 +109,8 @@ class LegalLog:
 
     def chunk(self, artifact: str, text: str, metadata: Json | None = None) -> Draft:
         """Build a chunk of text; the attempt's first of an artifact begins it anew."""
-        append, _ = artifact in self.begun, self.begun.add(artifact)
+        append = artifact in self.begun
+        self.begun.add(artifact)
         part = {"text": text, "metadata": metadata} if metadata else {"text": text}
         body = {"artifactId": artifact, "parts": [part]}
         return events.artifact_update(self.key.task, self.context, body, append=append)
@@ -163,8 +164,9 @@ def _draw_output(draw: st.DrawFn, log: LegalLog, step: str) -> Draft:
             return log.status(WORKING, said)
         case "file":
             part = {"raw": "YQ==", "mediaType": "text/plain"}
-            body = {"artifactId": draw(st.sampled_from(ARTIFACTS)), "name": "f", "parts": [part]}
-            log.begun.add(body["artifactId"])
+            artifact = draw(st.sampled_from(ARTIFACTS))
+            log.begun.add(artifact)
+            body = {"artifactId": artifact, "name": "f", "parts": [part]}
             return events.artifact_update(log.key.task, log.context, body, last_chunk=True)
         case "meta":
             return log.status(WORKING, metadata={"progress": draw(st.integers(0, 9))})
