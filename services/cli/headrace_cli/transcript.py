@@ -21,13 +21,13 @@ class Transcript:
 
     def show(self, event: Json) -> None:
         """Show one event, a StreamResponse."""
+        self._show_state(event)
         if "task" in event:
             self._show_task(event["task"])
         if "artifactUpdate" in event:
             self._show_artifact(event["artifactUpdate"])
         if "message" in event:
             self._say_parts(event["message"].get("parts", []))
-        self._show_state(event)
 
     def end(self) -> None:
         """End the answer's last line."""

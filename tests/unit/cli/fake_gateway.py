@@ -1,0 +1,82 @@
+"""A gateway that answers from a script, and remembers what it was asked."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, NamedTuple
+
+from headrace_cli.client import Json
+
+
+class Answer(NamedTuple):
+    """One answer: JSON, or the frames of an event stream that then ends."""
+
+    status: int = 200
+    body: Json | None = None
+    frames: tuple[tuple[str, Json], ...] = ()
+
+
+class Question(NamedTuple):
+    """One request as it came."""
+
+    method: str
+    path: str
+    cursor: str | None
+    body: Json | None
+
+
+class FakeGateway(ThreadingHTTPServer):
+    """Answers each path with the next of its answers, the last one again and again."""
+
+    daemon_threads = True
+
+    def __init__(self, script: dict[str, list[Answer]]) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.script, self.asked = script, list[Question]()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+    def next_answer(self, question: Question) -> Answer:
+        self.asked.append(question)
+        answers = self.script.get(question.path, [Answer(404, {"error": {"message": "no such"}})])
+        return answers.pop(0) if len(answers) > 1 else answers[0]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def _answer(self) -> None:
+        length = int(self.headers.get("Content-Length", 0))
+        body = json.loads(self.rfile.read(length)) if length else None
+        cursor = self.headers.get("Last-Event-ID")
+        assert isinstance(self.server, FakeGateway)
+        answer = self.server.next_answer(Question(self.command, self.path, cursor, body))
+        self.send_response(answer.status)
+        self.end_headers()
+        if answer.body is not None:
+            self.wfile.write(json.dumps(answer.body).encode())
+        for cursor, event in answer.frames:
+            self.wfile.write(f": hello\n\nid: {cursor}\ndata: {json.dumps(event)}\n\n".encode())
+
+    do_GET = do_POST = _answer  # noqa: N815  # the base class's names
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002, ANN401  # likewise
+        pass
+
+
+@contextmanager
+def answering(**script: Answer | list[Answer]) -> Iterator[FakeGateway]:
+    """Run a gateway that answers `script`: path to answer, or answers in turn."""
+    answers = {
+        path: [given] if isinstance(given, Answer) else given for path, given in script.items()
+    }
+    with FakeGateway(answers) as gateway:
+        thread = threading.Thread(target=gateway.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield gateway
+        finally:
+            gateway.shutdown()
+            thread.join()

@@ -1,0 +1,214 @@
+"""What the client commands ask a gateway and show of its answers."""
+
+from importlib import import_module
+
+import pytest
+from click.testing import CliRunner, Result
+
+from headrace_cli.client import Json
+from tests.unit.cli.fake_gateway import Answer, FakeGateway, answering
+
+AGENTS = Answer(
+    body={
+        "agents": [
+            {"name": "echo", "available": True, "description": "Says it again"},
+            {"name": "counter", "available": False},
+        ]
+    }
+)
+
+
+def headrace(gateway: FakeGateway, *arguments: str) -> Result:
+    main = import_module("headrace_cli.main").main
+    return CliRunner().invoke(main, [*arguments, "--url", gateway.url])
+
+
+def task(state: str, *texts: str) -> Json:
+    artifacts = [{"artifactId": f"a{i}", "parts": [{"text": t}]} for i, t in enumerate(texts)]
+    status = {"state": f"TASK_STATE_{state}", "timestamp": "2026-01-02T03:04:05Z"}
+    return {"id": "t1", "contextId": "c1", "status": status, "artifacts": artifacts}
+
+
+def status(state: str, text: str = "") -> Json:
+    said = {"message": {"parts": [{"text": text}]}} if text else {}
+    return {"statusUpdate": {"taskId": "t1", "status": {"state": f"TASK_STATE_{state}"} | said}}
+
+
+def chunk(text: str, *, append: bool = True, artifact: str = "a0") -> Json:
+    body = {"artifactId": artifact, "parts": [{"text": text}]}
+    return {"artifactUpdate": {"taskId": "t1", "artifact": body, "append": append}}
+
+
+def stream(*events: Json, first: int = 1) -> Answer:
+    return Answer(frames=tuple((f"log1:{first + i}", event) for i, event in enumerate(events)))
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace_cli.following._PAUSES", (0.0, 0.0, 0.0))
+
+
+def test_agents_are_listed_with_their_state() -> None:
+    with answering(**{"/v1/agents": AGENTS}) as gateway:
+        answer = headrace(gateway, "agents")
+    assert answer.output.splitlines() == [
+        "AGENT    STATE      DESCRIPTION",
+        "echo     available  Says it again",
+        "counter  no worker",
+    ]
+
+
+def test_an_answer_is_shown_as_it_streams() -> None:
+    events = [{"task": task("SUBMITTED")}, status("WORKING"), chunk("Hel", append=False)]
+    events += [chunk("lo"), status("COMPLETED")]
+    with answering(**{"/v1/agents/echo/message:stream": stream(*events)}) as gateway:
+        answer = headrace(gateway, "send", "--agent", "echo", "--context", "c1", "hi")
+    assert answer.exit_code == 0
+    assert answer.stdout == "Hello\n"
+    assert answer.stderr.splitlines() == [
+        "task t1 SUBMITTED",
+        "task t1 WORKING",
+        "task t1 COMPLETED",
+    ]
+    sent = gateway.asked[0].body
+    assert sent is not None
+    assert sent["message"]["parts"] == [{"text": "hi"}]
+    assert sent["message"]["contextId"] == "c1"
+
+
+def test_without_an_agent_the_default_one_answers() -> None:
+    answers = stream({"message": {"parts": [{"text": "at the root"}]}})
+    with answering(**{"/message:stream": answers}) as gateway:
+        answer = headrace(gateway, "send", "hi")
+    assert answer.stdout == "at the root\n"
+    assert len(gateway.asked) == 1
+
+
+def test_a_dropped_stream_is_resumed_after_the_last_frame() -> None:
+    begun = stream({"task": task("SUBMITTED")}, chunk("one ", append=False))
+    rest = [Answer(503, {"error": {"message": "later"}}), stream(chunk("two"), first=3)]
+    rest.append(stream(status("COMPLETED"), first=4))
+    script = {"/message:stream": [begun], "/tasks/t1:subscribe": rest}
+    with answering(**script) as gateway:
+        answer = headrace(gateway, "send", "hi")
+    assert answer.stdout == "one two\n"
+    assert [q.cursor for q in gateway.asked] == [None, "log1:2", "log1:2", "log1:3"]
+
+
+def test_a_stream_that_ended_while_away_is_no_failure() -> None:
+    script = {
+        "/message:stream": stream({"task": task("WORKING")}, chunk("all", append=False)),
+        "/tasks/t1:subscribe": Answer(204),
+    }
+    with answering(**script) as gateway:
+        answer = headrace(gateway, "send", "hi")
+    assert (answer.exit_code, answer.stdout) == (0, "all\n")
+
+
+def test_a_gateway_that_stays_away_is_one_line() -> None:
+    script = {
+        "/message:stream": stream({"task": task("WORKING")}),
+        "/tasks/t1:subscribe": Answer(503, {"error": {"message": "no bus"}}),
+    }
+    with answering(**script) as gateway:
+        answer = headrace(gateway, "send", "hi")
+    assert answer.exit_code == 1
+    assert answer.stderr.splitlines()[-1] == "Error: connection lost: no bus"
+
+
+def test_nobody_at_the_url_is_one_line() -> None:
+    with answering() as gateway:
+        pass
+    answer = headrace(gateway, "agents")
+    assert answer.exit_code == 1
+    assert answer.stderr.startswith(f"Error: no answer from {gateway.url}: ")
+    assert len(answer.stderr.splitlines()) == 1
+
+
+def test_a_refusal_is_one_line() -> None:
+    refusal = Answer(400, {"error": {"code": 400, "message": "the message is empty"}})
+    with answering(**{"/message:stream": refusal}) as gateway:
+        answer = headrace(gateway, "send", "")
+    assert (answer.exit_code, answer.stderr) == (1, "Error: the message is empty\n")
+
+
+def test_why_an_agent_refused_is_shown() -> None:
+    events = [{"task": task("SUBMITTED")}, status("REJECTED", "numbers only")]
+    with answering(**{"/message:stream": stream(*events)}) as gateway:
+        answer = headrace(gateway, "send", "x")
+    assert answer.stdout == "numbers only\n"
+    assert answer.stderr.splitlines()[-1] == "task t1 REJECTED"
+
+
+def test_a_new_attempt_says_that_it_starts_over() -> None:
+    events = [{"task": task("WORKING")}, chunk("old", append=False), chunk("new", append=False)]
+    with answering(**{"/message:stream": stream(*events, status("COMPLETED"))}) as gateway:
+        answer = headrace(gateway, "send", "x")
+    assert answer.stdout == "old\nnew\n"
+    assert "a new attempt replaces what came before" in answer.stderr
+
+
+def test_the_tail_of_a_running_task_starts_with_what_there_is() -> None:
+    script = {
+        "/v1/agents": AGENTS,
+        "/v1/agents/counter/tasks/t1?historyLength=0": Answer(body=task("WORKING")),
+        "/v1/agents/counter/tasks/t1": Answer(body=task("WORKING", "1 ")),
+        "/v1/agents/counter/tasks/t1:subscribe": stream(
+            {"task": task("WORKING", "1 ")}, chunk("2 "), status("CANCELED")
+        ),
+    }
+    with answering(**script) as gateway:
+        answer = headrace(gateway, "tail", "t1")
+    assert answer.stdout == "1 2 \n"
+    assert answer.stderr.splitlines() == ["task t1 WORKING", "task t1 CANCELED"]
+
+
+def test_the_tail_of_an_ended_task_is_its_answer() -> None:
+    with answering(**{"/v1/agents/echo/tasks/t1": Answer(body=task("COMPLETED", "x"))}) as gateway:
+        answer = headrace(gateway, "tail", "--agent", "echo", "t1")
+    assert answer.stdout == "x\n"
+
+
+def test_a_tail_goes_on_after_a_cursor_and_says_when_the_past_is_gone() -> None:
+    gone = task("WORKING", "all of it") | {"metadata": {"headrace": {"recovered": False}}}
+    script = {
+        "/v1/agents/echo/tasks/t1": Answer(body=task("WORKING")),
+        "/v1/agents/echo/tasks/t1:subscribe": stream({"task": gone}, status("COMPLETED")),
+    }
+    with answering(**script) as gateway:
+        answer = headrace(gateway, "tail", "--agent", "echo", "--after", "log0:9", "t1")
+    assert gateway.asked[-1].cursor == "log0:9"
+    assert "what was missed is gone" in answer.stderr
+    assert answer.stdout == "all of it\n"
+
+
+def test_a_task_that_no_agent_has_is_one_line() -> None:
+    with answering(**{"/v1/agents": AGENTS}) as gateway:
+        answer = headrace(gateway, "tail", "t1")
+    assert (answer.exit_code, answer.stderr) == (1, "Error: no such\n")
+
+
+def test_tasks_of_all_agents_are_listed() -> None:
+    script = {
+        "/v1/agents": AGENTS,
+        "/v1/agents/echo/tasks?pageSize=20&status=TASK_STATE_INPUT_REQUIRED": Answer(
+            body={"tasks": [task("INPUT_REQUIRED")]}
+        ),
+        "/v1/agents/counter/tasks?pageSize=20&status=TASK_STATE_INPUT_REQUIRED": Answer(
+            body={"tasks": []}
+        ),
+    }
+    with answering(**script) as gateway:
+        answer = headrace(gateway, "tasks", "--status", "input-required")
+    assert answer.output.splitlines() == [
+        "TASK  AGENT  STATE           SINCE                 CONTEXT",
+        "t1    echo   INPUT_REQUIRED  2026-01-02T03:04:05Z  c1",
+    ]
+
+
+def test_cancel_says_how_the_task_ended() -> None:
+    path = "/v1/agents/echo/tasks/t1:cancel"
+    with answering(**{path: Answer(body=task("CANCELED"))}) as gateway:
+        answer = headrace(gateway, "cancel", "--agent", "echo", "t1")
+    assert answer.output == "task t1 CANCELED\n"
+    assert gateway.asked[0].method == "POST"
