@@ -7,12 +7,12 @@ from contextlib import suppress
 from typing import Any
 
 import nats.errors
-from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.js import JetStreamContext
 
 from headrace.errors import BusUnavailable
+from headrace.nats_client import NatsClient
 from headrace.patience import patiently, reason
 from headrace.settings import BusSettings
 from headrace.streams import Streams, ensure_streams
@@ -56,7 +56,7 @@ class Bus:
         self.settings = settings
         self.subjects = settings.subjects
         self.streams = Streams(settings.stream_prefix)
-        self.connection = Client()
+        self.connection = NatsClient()
         self._disturbed: set[Disturbed] = set()
         self._disturbing: asyncio.TimerHandle | None = None
         self._trouble: Exception | None = None
@@ -100,7 +100,7 @@ class Bus:
         )
 
     async def _connect(self, name: str) -> None:
-        client = Client()
+        client = NatsClient()
         try:
             async with asyncio.timeout(_CONNECT_ATTEMPT):
                 await client.connect(**connect_options(self.settings, name), **self._callbacks())
