@@ -29,6 +29,10 @@ class GatewaySettings(BusSettings):
     cors_origins: Annotated[list[str], NoDecode] = Field(default_factory=list)
     """Origins whose pages may call, comma-separated; ``*`` for all. Same origin always may."""
 
+    allowed_hosts: Annotated[list[str], NoDecode] = Field(default_factory=list)
+    """Host names, comma-separated, that a gateway on loopback goes by beside loopback's own and
+    that of HEADRACE_PUBLIC_URL."""
+
     max_body_bytes: int = Field(default=1_000_000, gt=0)
     """Largest request body; more is refused with 413."""
 
@@ -41,9 +45,9 @@ class GatewaySettings(BusSettings):
     stall_timeout: float = Field(default=60.0, gt=0)
     """Seconds after which a client that takes nothing is disconnected."""
 
-    @field_validator("cors_origins", mode="before")
+    @field_validator("cors_origins", "allowed_hosts", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         if isinstance(value, str):
-            return [origin.strip().rstrip("/") for origin in value.split(",") if origin.strip()]
+            return [item.strip().rstrip("/") for item in value.split(",") if item.strip()]
         return value

@@ -1,0 +1,57 @@
+"""A problem in the shape of each JSON binding: a JSON-RPC error, a ``google.rpc.Status``."""
+
+import orjson
+from a2a.utils.error_handlers import BAD_REQUEST_TYPE, ERROR_INFO_TYPE
+
+from headrace.events import Json
+from headrace_gateway.a2a.problems import Problem
+
+
+def details(problem: Problem) -> list[Json]:
+    """Return the typed details: an ErrorInfo, and a BadRequest that names the fields at fault."""
+    found: list[Json] = [
+        {
+            "@type": ERROR_INFO_TYPE,
+            "reason": problem.reason,
+            "domain": problem.domain,
+            "metadata": dict(problem.metadata),
+        }
+    ]
+    if problem.violations:
+        fields = [{"field": v.field, "description": v.rule} for v in problem.violations]
+        found.append({"@type": BAD_REQUEST_TYPE, "fieldViolations": fields})
+    return found
+
+
+def rest_body(problem: Problem) -> bytes:
+    """Return the REST binding's body."""
+    return orjson.dumps(
+        {
+            "error": {
+                "code": problem.http_status,
+                "status": problem.grpc_status,
+                "message": problem.message,
+                "details": details(problem),
+            }
+        }
+    )
+
+
+def rpc_body(request_id: object, problem: Problem) -> bytes:
+    """Return the JSON-RPC error response to the request with that id."""
+    return orjson.dumps(
+        {
+            "jsonrpc": "2.0",
+            "id": request_id,
+            "error": {
+                "code": problem.rpc_code,
+                "message": problem.message,
+                "data": details(problem),
+            },
+        }
+    )
+
+
+def headers(problem: Problem) -> dict[str, str]:
+    """Return the headers that go with the problem."""
+    return {} if problem.retry_after is None else {"Retry-After": str(problem.retry_after)}

@@ -1,0 +1,138 @@
+"""The parameters of A2A's operations, read from JSON and checked beyond what the schema says."""
+
+from dataclasses import dataclass
+from typing import Self
+
+from a2a.types import a2a_pb2
+from google.protobuf.message import Message
+
+from headrace.events import Json
+from headrace_gateway.a2a.protojson import Malformed, Violation, read
+
+PAGE_SIZES = range(1, 101)
+DEFAULT_PAGE_SIZE = 50
+
+
+@dataclass(frozen=True, slots=True)
+class SendMessage:
+    """Parameters of SendMessage and SendStreamingMessage."""
+
+    message: Json
+    """An A2A Message in canonical ProtoJSON; its contextId and taskId are below instead."""
+    context: str | None
+    task: str | None
+    history_length: int | None
+    """None: all; 0: none; n: the n latest."""
+    return_immediately: bool
+    accepted_output_modes: list[str]
+    push_config: Json | None
+    metadata: Json | None
+
+    @classmethod
+    def read(cls, params: object) -> Self:
+        """Read a SendMessageRequest.
+
+        Raises:
+            Malformed: it is none.
+        """
+        request = read(a2a_pb2.SendMessageRequest, params)
+        message = request["message"]
+        configuration = request.get("configuration", {})
+        return cls(
+            message=message,
+            context=message.pop("contextId", None),
+            task=message.pop("taskId", None),
+            history_length=_history_length(configuration, "configuration.historyLength"),
+            return_immediately=configuration.get("returnImmediately", False),
+            accepted_output_modes=configuration.get("acceptedOutputModes", []),
+            push_config=configuration.get("taskPushNotificationConfig"),
+            metadata=request.get("metadata"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GetTask:
+    """Parameters of GetTask."""
+
+    task: str
+    history_length: int | None
+
+    @classmethod
+    def read(cls, params: object) -> Self:
+        """Read a GetTaskRequest.
+
+        Raises:
+            Malformed: it is none.
+        """
+        request = read(a2a_pb2.GetTaskRequest, params)
+        return cls(request["id"], _history_length(request, "historyLength"))
+
+
+@dataclass(frozen=True, slots=True)
+class OneTask:
+    """Parameters of CancelTask and SubscribeToTask: which task."""
+
+    task: str
+
+    @classmethod
+    def of_cancel(cls, params: object) -> Self:
+        """Read a CancelTaskRequest.
+
+        Raises:
+            Malformed: it is none.
+        """
+        return cls._read(a2a_pb2.CancelTaskRequest, params)
+
+    @classmethod
+    def of_subscribe(cls, params: object) -> Self:
+        """Read a SubscribeToTaskRequest.
+
+        Raises:
+            Malformed: it is none.
+        """
+        return cls._read(a2a_pb2.SubscribeToTaskRequest, params)
+
+    @classmethod
+    def _read(cls, message: type[Message], params: object) -> Self:
+        return cls(read(message, params)["id"])
+
+
+@dataclass(frozen=True, slots=True)
+class ListTasks:
+    """Parameters of ListTasks; None and empty do not filter."""
+
+    context: str | None
+    status: str | None
+    status_after: str | None
+    page_size: int
+    page_token: str
+    history_length: int | None
+    include_artifacts: bool
+
+    @classmethod
+    def read(cls, params: object) -> Self:
+        """Read a ListTasksRequest.
+
+        Raises:
+            Malformed: it is none.
+        """
+        request = read(a2a_pb2.ListTasksRequest, params)
+        page_size = request.get("pageSize", DEFAULT_PAGE_SIZE)
+        if page_size not in PAGE_SIZES:
+            raise Malformed([Violation("pageSize", "must be from 1 to 100")])
+        return cls(
+            context=request.get("contextId"),
+            status=request.get("status"),
+            status_after=request.get("statusTimestampAfter"),
+            page_size=page_size,
+            page_token=request.get("pageToken", ""),
+            history_length=_history_length(request, "historyLength"),
+            include_artifacts=request.get("includeArtifacts", False),
+        )
+
+
+def _history_length(request: Json, field: str) -> int | None:
+    length: int | None = request.get("historyLength")
+    if length is not None and length < 0:
+        raise Malformed([Violation(field, "must not be negative")])
+    return length

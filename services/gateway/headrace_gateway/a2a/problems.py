@@ -1,0 +1,132 @@
+"""What goes wrong, as A2A words it: one table from exceptions to codes, for every binding.
+
+A2A's own errors are the SDK's classes with the SDK's codes. Errors that A2A has no name for (an
+unknown agent, a body that is too large, a service that is away) get JSON-RPC's nearest code and a
+reason of their own, under a domain of their own.
+"""
+
+import logging
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from http import HTTPStatus
+
+from a2a.utils import errors as a2a
+
+from headrace.errors import (
+    BusUnavailable,
+    EventTooLarge,
+    InvalidName,
+    LogLost,
+    StateUnavailable,
+    TaskUnknown,
+)
+from headrace_gateway.a2a.protojson import Malformed, Violation
+from headrace_gateway.body import BodyTooLarge
+from headrace_gateway.refusals import (
+    AgentUnknown,
+    ContextMismatch,
+    ContextRefused,
+    TaskBusy,
+    TaskEnded,
+)
+from headrace_gateway.stopping import Stopping
+
+_log = logging.getLogger(__name__)
+
+A2A_DOMAIN = "a2a-protocol.org"
+OWN_DOMAIN = "headrace"
+
+RETRY_AFTER = 1
+"""Seconds after which a client may try again what is unavailable now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """An error as all bindings tell it."""
+
+    rpc_code: int
+    http_status: int
+    """Of the REST binding."""
+    grpc_status: str
+    reason: str
+    message: str = ""
+    domain: str = A2A_DOMAIN
+    rpc_http_status: int = HTTPStatus.OK
+    """JSON-RPC tells its own errors with 200; those below it have the status of what failed."""
+    retry_after: int | None = None
+    """Seconds; None: trying again does not help."""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    violations: tuple[Violation, ...] = ()
+
+
+def _own(rpc_code: int, http_status: int, grpc_status: str, reason: str) -> Problem:
+    return Problem(
+        rpc_code,
+        http_status,
+        grpc_status,
+        reason,
+        domain=OWN_DOMAIN,
+        rpc_http_status=http_status,
+        retry_after=RETRY_AFTER if http_status == HTTPStatus.SERVICE_UNAVAILABLE else None,
+    )
+
+
+def _standard(error: type[a2a.A2AError]) -> Problem:
+    mapping = a2a.A2A_ERROR_MAPPING[error]
+    return Problem(a2a.JSON_RPC_ERROR_CODE_MAP[error], *mapping)
+
+
+_INVALID_PARAMS = _standard(a2a.InvalidParamsError)
+_UNAVAILABLE = _own(-32603, 503, "UNAVAILABLE", "UNAVAILABLE")
+_TOO_LARGE = _own(-32600, 413, "INVALID_ARGUMENT", "REQUEST_TOO_LARGE")
+
+_PROBLEMS: Mapping[type[Exception], Problem] = {
+    a2a.JSONParseError: Problem(-32700, 400, "INVALID_ARGUMENT", "INVALID_REQUEST"),
+    **{error: _standard(error) for error in a2a.A2A_ERROR_MAPPING},
+    Malformed: _INVALID_PARAMS,
+    InvalidName: _INVALID_PARAMS,
+    ContextRefused: _INVALID_PARAMS,
+    ContextMismatch: _INVALID_PARAMS,
+    TaskUnknown: _standard(a2a.TaskNotFoundError),
+    LogLost: _standard(a2a.TaskNotFoundError),
+    TaskEnded: _standard(a2a.UnsupportedOperationError),
+    TaskBusy: _standard(a2a.UnsupportedOperationError),
+    AgentUnknown: _own(-32602, 404, "NOT_FOUND", "AGENT_NOT_FOUND"),
+    BodyTooLarge: _TOO_LARGE,
+    EventTooLarge: _TOO_LARGE,
+    BusUnavailable: _UNAVAILABLE,
+    StateUnavailable: _UNAVAILABLE,
+    Stopping: _UNAVAILABLE,
+}
+
+
+def problem_of(error: Exception) -> Problem:
+    """Return what is told of `error`; of one that nobody foresaw, no more than an id in our log."""
+    for kind in type(error).__mro__:
+        if (found := _PROBLEMS.get(kind)) is not None:
+            return replace(
+                found, message=str(error), violations=_violations(error), metadata=_metadata(error)
+            )
+    incident = secrets.token_hex(6)
+    _log.error("incident %s", incident, exc_info=error)
+    return replace(_PROBLEMS[a2a.InternalError], message=f"internal error, incident {incident}")
+
+
+def _violations(error: Exception) -> tuple[Violation, ...]:
+    match error:
+        case Malformed():
+            return error.violations
+        case InvalidName():
+            return (Violation(error.field, error.rule),)
+        case ContextRefused():
+            return (Violation("message.contextId", "cannot be accepted"),)
+        case ContextMismatch():
+            return (Violation("message.contextId", "is not the task's context"),)
+    return ()
+
+
+def _metadata(error: Exception) -> Mapping[str, str]:
+    if isinstance(error, a2a.A2AError) and error.data:
+        return {key: str(value) for key, value in error.data.items()}
+    return {}

@@ -1,0 +1,53 @@
+"""Telling problems in the REST binding's shape, whatever goes wrong behind a route."""
+
+from collections.abc import Awaitable, Callable
+
+from a2a.utils.errors import MethodNotFoundError
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from headrace_gateway.a2a.error_shapes import headers, rest_body
+from headrace_gateway.a2a.problems import problem_of
+from headrace_gateway.json_response import JSON
+
+A2A_JSON = "application/a2a+json"
+
+type Endpoint = Callable[[Request], Awaitable[ASGIApp]]
+
+_CLIENT_WENT_AWAY = 499
+
+
+def media_type(request: Request) -> str:
+    """Return the JSON media type to answer in: A2A's own where the client names it."""
+    return A2A_JSON if A2A_JSON in request.headers.get("accept", "") else JSON
+
+
+def answering_errors(endpoint: Endpoint) -> Endpoint:
+    """Return `endpoint` with everything that it raises told to the client."""
+
+    async def answer(request: Request) -> ASGIApp:
+        try:
+            return await endpoint(request)
+        except ClientDisconnect:
+            return Response(status_code=_CLIENT_WENT_AWAY)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client gets protocol shape
+            return rest_error(request, error)
+
+    return answer
+
+
+def rest_error(request: Request, error: Exception) -> Response:
+    """Return what the client is told of `error`."""
+    problem = problem_of(error)
+    return Response(rest_body(problem), problem.http_status, headers(problem), media_type(request))
+
+
+async def no_such_route(request: Request, error: Exception) -> Response:
+    """Answer where the routes end: no such path, or not with that method."""
+    response = rest_error(request, MethodNotFoundError(f"no {request.method} {request.url.path}"))
+    if isinstance(error, HTTPException):
+        response.status_code = error.status_code
+        response.headers.update(error.headers or {})
+    return response

@@ -1,0 +1,50 @@
+"""SendStreamingMessage: the message into the log, and the log's events to the client."""
+
+from headrace.events import Json
+from headrace.messages import TaskFound
+from headrace_gateway.a2a.accepting import accept
+from headrace_gateway.a2a.bare_messages import bare_answer
+from headrace_gateway.a2a.call import Call
+from headrace_gateway.a2a.history import with_history
+from headrace_gateway.a2a.parameters import SendMessage
+from headrace_gateway.a2a.streaming import First, Streaming
+from headrace_gateway.intake import Accepted
+from headrace_gateway.services import Services
+
+
+async def send_streaming(services: Services, call: Call, params: object) -> Streaming:
+    """Accept the message and return the stream of what comes of it.
+
+    Raises:
+        Malformed: the parameters are not the operation's.
+        A2AError, HeadraceError: as `accept`.
+    """
+    asked = SendMessage.read(params)
+    accepted = await accept(services, call, asked)
+    try:
+        if accepted.snapshot is not None:
+            return _continued(accepted, accepted.snapshot, asked.history_length)
+        if call.card.bare_message and not asked.return_immediately:
+            message = await bare_answer(accepted.feed)
+            if message is not None:
+                return Streaming(accepted.feed, message - 1, accepted.log)
+        return await _started(accepted, asked.history_length)
+    except BaseException:
+        await services.feeds.release(accepted.feed)
+        raise
+
+
+def _continued(accepted: Accepted, snapshot: TaskFound, history_length: int | None) -> Streaming:
+    """A follow-up's stream begins with the Task as it was just before."""
+    task = with_history(snapshot.task, history_length)
+    first = First(snapshot.generation, {"task": task})
+    return Streaming(accepted.feed, snapshot.generation, accepted.log, first, task_shown=True)
+
+
+async def _started(accepted: Accepted, history_length: int | None) -> Streaming:
+    """A new task's stream is its log from generation 1, unless the history is not wanted."""
+    if history_length != 0:
+        return Streaming(accepted.feed, 0, accepted.log, task_shown=True)
+    (block, *_) = await accepted.feed.reader(0).read()
+    task: Json = with_history(block.entry.events[0]["task"], 0)
+    return Streaming(accepted.feed, 1, accepted.log, First(1, {"task": task}), task_shown=True)

@@ -1,0 +1,61 @@
+"""A streaming operation's answer as server-sent events, in each JSON binding."""
+
+from collections.abc import Callable
+
+import orjson
+from starlette.responses import Response
+
+from headrace.events import Json
+from headrace_gateway.a2a.bare_messages import AfterTask
+from headrace_gateway.a2a.call import Call
+from headrace_gateway.a2a.cursor import Cursor
+from headrace_gateway.a2a.extensions import activated
+from headrace_gateway.a2a.streaming import Streaming
+from headrace_gateway.event_stream import EventStream, EventStreams
+from headrace_gateway.feeds import Dialect
+from headrace_gateway.sse import HEADERS, JSON_RPC, REST, frame
+
+RECOVERED = "Headrace-Recovered"
+"""Response header; ``false``: what came after the client's cursor is lost, a snapshot leads."""
+
+
+def rest_stream(streams: EventStreams, call: Call, streaming: Streaming) -> EventStream:
+    """Return the stream of StreamResponses."""
+    return _stream(streams, call, streaming, REST, b"", orjson.dumps)
+
+
+def rpc_stream(
+    streams: EventStreams, call: Call, streaming: Streaming, request_id: object
+) -> EventStream:
+    """Return the stream of JSON-RPC responses whose results are StreamResponses."""
+    splice = orjson.dumps(request_id)
+
+    def envelope(event: Json) -> bytes:
+        return orjson.dumps({"jsonrpc": "2.0", "id": request_id, "result": event})
+
+    return _stream(streams, call, streaming, JSON_RPC, splice, envelope)
+
+
+def empty_stream(call: Call) -> Response:
+    """Return a stream that ends at once: nothing is left to tell, now or ever."""
+    return Response(b"", 200, HEADERS | activated(call.request))
+
+
+def _stream(  # noqa: PLR0917 - what differs between the two bindings above
+    streams: EventStreams,
+    call: Call,
+    streaming: Streaming,
+    dialect: Dialect,
+    splice: bytes,
+    envelope: Callable[[Json], bytes],
+) -> EventStream:
+    if call.card.bare_message and streaming.task_shown:
+        dialect = AfterTask(dialect, streaming.key.task)
+    first = b""
+    if streaming.first is not None:
+        cursor = Cursor(streaming.log, streaming.first.generation)
+        first = frame(str(cursor), envelope(streaming.first.event))
+    headers = activated(call.request) | ({} if streaming.recovered else {RECOVERED: "false"})
+    return streams.of(
+        streaming.feed, streaming.after, dialect, splice=splice, first=first, headers=headers
+    )

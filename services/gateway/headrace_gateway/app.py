@@ -1,0 +1,57 @@
+"""The gateway's routes, and what stands before them."""
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import BaseRoute
+
+from headrace_gateway.a2a.jsonrpc import JsonRpcBinding
+from headrace_gateway.a2a.rest import RestBinding
+from headrace_gateway.a2a.rest_errors import no_such_route
+from headrace_gateway.discovery import Discovery
+from headrace_gateway.health import Health
+from headrace_gateway.origin import OriginGuard
+from headrace_gateway.services import Services
+from headrace_gateway.settings import GatewaySettings
+
+AGENT = "/v1/agents/{agent}"
+"""Base of one agent's routes; the default agent's are at the root too."""
+
+_EXPOSED = ["A2A-Extensions", "ETag", "Headrace-Recovered", "Retry-After"]
+
+
+def build_app(services: Services) -> Starlette:
+    """Return the application that serves over `services`."""
+    return Starlette(
+        routes=_routes(services),
+        middleware=_middleware(services.settings),
+        exception_handlers={HTTPException: no_such_route},
+    )
+
+
+def _routes(services: Services) -> list[BaseRoute]:
+    rpc, rest = JsonRpcBinding(services), RestBinding(services)
+    return [
+        *rpc.routes(AGENT),
+        *rest.routes(AGENT),
+        *rpc.routes(""),
+        *rest.routes(""),
+        *Discovery(services).routes(),
+        *Health(services.bus).routes(),
+    ]
+
+
+def _middleware(settings: GatewaySettings) -> list[Middleware]:
+    guard = Middleware(OriginGuard, settings=settings)
+    if not settings.cors_origins:
+        return [guard]
+    cors = Middleware(
+        CORSMiddleware,
+        allow_origins=settings.cors_origins,
+        allow_methods=["GET", "POST", "DELETE"],
+        allow_headers=["*"],
+        expose_headers=_EXPOSED,
+        max_age=600,
+    )
+    return [guard, cors]

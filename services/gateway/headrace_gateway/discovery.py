@@ -1,0 +1,80 @@
+"""Which agents there are: the list, the well-known pages, the cards."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from headrace.directory import AgentCard
+from headrace.events import Json
+from headrace_gateway.a2a.cards import agent_card, agent_path
+from headrace_gateway.a2a.rest_errors import answering_errors
+from headrace_gateway.json_response import cacheable, json_response
+from headrace_gateway.public_url import public_url
+from headrace_gateway.refusals import AgentUnknown
+from headrace_gateway.services import Services
+
+CARD_MAX_AGE = 60
+"""Seconds that a card may be kept."""
+
+
+class Discovery:
+    """The pages by which agents are found."""
+
+    def __init__(self, services: Services) -> None:
+        """Tell of the agents in the directory."""
+        self._settings, self._directory = services.settings, services.directory
+
+    def routes(self) -> list[Route]:
+        """Return the routes of all pages."""
+        base, card = "/v1/agents/{agent}", "/.well-known/agent-card.json"
+        pages = {
+            "/v1/agents": self._list,
+            "/v1/agents/": self._list,
+            "/.well-known/a2a": self._service,
+            "/.well-known/a2a/agents/{agent}": self._agent,
+            base: self._card,
+            f"{base}/": self._card,
+            f"{base}{card}": self._card,
+            card: self._card,
+            "/": self._card,
+        }
+        return [
+            Route(path, answering_errors(page), methods=["GET"]) for path, page in pages.items()
+        ]
+
+    async def _list(self, request: Request) -> Response:
+        """Tell of every agent, and whether a worker runs it now."""
+        base = public_url(request, self._settings)
+        agents = [self._entry(card, base) for card in self._directory.cards()]
+        return json_response({"agents": agents}, headers={"Cache-Control": "no-store"})
+
+    def _entry(self, card: AgentCard, base: str) -> Json:
+        return {
+            **_named(card),
+            "description": card.description,
+            "version": card.version,
+            "available": self._directory.available(card.name),
+            "default": card.name == self._settings.default_agent,
+            "card": f"{base}{agent_path(card.name)}/.well-known/agent-card.json",
+        }
+
+    async def _service(self, request: Request) -> Response:
+        agents = [_named(card) for card in self._directory.cards()]
+        return cacheable(request, {"agents": agents}, 0)
+
+    async def _agent(self, request: Request) -> Response:
+        return cacheable(request, {"agent": self._composed(request)}, CARD_MAX_AGE)
+
+    async def _card(self, request: Request) -> Response:
+        return cacheable(request, self._composed(request), CARD_MAX_AGE)
+
+    def _composed(self, request: Request) -> Json:
+        name = request.path_params.get("agent", self._settings.default_agent)
+        card = self._directory.card(name)
+        if card is None:
+            raise AgentUnknown(f"there is no agent {name!r}")
+        return agent_card(card, public_url(request, self._settings))
+
+
+def _named(card: AgentCard) -> Json:
+    return {"id": card.name, "name": card.name, "url": agent_path(card.name)}

@@ -1,0 +1,34 @@
+"""JSON over HTTP, straight from orjson."""
+
+from collections.abc import Mapping
+from hashlib import blake2b
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+
+JSON = "application/json"
+
+
+def json_response(
+    content: object, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
+    """Return `content` as JSON."""
+    return Response(orjson.dumps(content), status, headers, JSON)
+
+
+def cacheable(request: Request, content: object, max_age: int) -> Response:
+    """Return `content` as JSON with an ETag, or 304 if the client has it.
+
+    Caches may keep it for `max_age` seconds.
+    """
+    body = orjson.dumps(content)
+    etag = f'"{blake2b(body, digest_size=12).hexdigest()}"'
+    headers = {"ETag": etag, "Cache-Control": f"public, max-age={max_age}"}
+    if etag in _etags(request.headers.get("if-none-match", "")):
+        return Response(status_code=304, headers=headers)
+    return Response(body, 200, headers, JSON)
+
+
+def _etags(header: str) -> set[str]:
+    return {etag.strip().removeprefix("W/") for etag in header.split(",")}

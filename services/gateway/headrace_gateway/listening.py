@@ -1,0 +1,34 @@
+"""The gateway's port."""
+
+import socket
+
+from headrace.errors import HeadraceError
+
+
+class CannotListen(HeadraceError):
+    """The address can't be listened on; the message says why, and which setting it is."""
+
+    code = "cannot_listen"
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket bound to `host` and `port`; port 0 picks a free one.
+
+    Raises:
+        CannotListen: the port is taken, or the address is not this machine's.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except OSError as error:
+        raise CannotListen(f"cannot listen on {host} (HEADRACE_HTTP_HOST): {error}") from None
+    listener = socket.socket(family, kind, protocol)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(address)
+    except OSError as error:
+        listener.close()
+        where = f"{host}:{port} (HEADRACE_HTTP_HOST, HEADRACE_HTTP_PORT)"
+        raise CannotListen(f"cannot listen on {where}: {error.strerror}") from None
+    return listener

@@ -1,0 +1,133 @@
+"""The gateway's composition root: settings in, a running gateway, an exit code out."""
+
+import asyncio
+import logging
+import signal
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import uvloop
+from pydantic import ValidationError
+
+from headrace.bus import Bus
+from headrace.directory import Directory
+from headrace.errors import HeadraceError
+from headrace.log import TailRule
+from headrace.state_client import StateClient
+from headrace_gateway.app import build_app
+from headrace_gateway.cancelling import Cancelling
+from headrace_gateway.event_stream import EventStreams
+from headrace_gateway.feeds import Feeds
+from headrace_gateway.front_door import FrontDoor
+from headrace_gateway.intake import Intake
+from headrace_gateway.listening import listen
+from headrace_gateway.server import Server
+from headrace_gateway.services import Services
+from headrace_gateway.settings import GatewaySettings
+from headrace_gateway.streams import Streams
+
+_log = logging.getLogger("headrace_gateway")
+
+
+def run() -> int:
+    """Serve until SIGTERM or SIGINT; return the process's exit code.
+
+    1: it could not serve (a taken port, NATS away for too long); 2: a setting does not fit.
+    """
+    try:
+        settings = GatewaySettings()
+        logging.basicConfig(
+            level=settings.log_level.upper(), format="%(asctime)s %(levelname)-7s %(message)s"
+        )
+    except ValidationError as invalid:
+        logging.basicConfig(format="%(message)s")
+        error = invalid.errors()[0]
+        _log.error("HEADRACE_%s: %s", "_".join(map(str, error["loc"])).upper(), error["msg"])
+        return 2
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_run(settings))
+
+
+async def _run(settings: GatewaySettings) -> int:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    try:
+        await serve(settings, stop)
+    except HeadraceError as trouble:
+        _log.error("%s", trouble)
+        return 1
+    return 0
+
+
+async def serve(settings: GatewaySettings, stop: asyncio.Event) -> None:
+    """Serve until `stop` is set.
+
+    Raises:
+        CannotListen: the port is taken.
+        BusUnavailable: NATS was away for longer than HEADRACE_STARTUP_TIMEOUT.
+    """
+    listener = listen(settings.http_host, settings.http_port)
+    host, port, *_ = listener.getsockname()
+    front = FrontDoor()
+    server = Server(front)
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    serving.add_done_callback(lambda _: stop.set())
+    async with AsyncExitStack() as stack:
+        stack.callback(listener.close)
+        try:
+            services = await _unless(stop, stack.enter_async_context(composed(settings)))
+            if services is not None:
+                front.open(build_app(services))
+                _log.info("serving on http://%s:%d", host, port)
+                await stop.wait()
+                await services.streams.stop()
+        finally:
+            # Answers under way end first, then what they rest on.
+            server.should_exit = True
+            await serving
+
+
+@asynccontextmanager
+async def composed(settings: GatewaySettings) -> AsyncIterator[Services]:
+    """Put a gateway's parts together, running, for the length of a block.
+
+    Raises:
+        BusUnavailable: NATS was away for longer than HEADRACE_STARTUP_TIMEOUT.
+    """
+    async with AsyncExitStack() as stack:
+        bus = Bus(settings)
+        await bus.connect("gateway")
+        stack.push_async_callback(bus.close)
+        rule, directory, streams = TailRule(bus), Directory(bus), Streams()
+        await rule.start()
+        stack.push_async_callback(rule.stop)
+        await directory.start()
+        stack.push_async_callback(directory.stop)
+        streams.start()
+        stack.push_async_callback(streams.stop)
+        feeds, state = Feeds(bus, rule, settings.feed_bytes), StateClient(bus)
+        yield Services(
+            settings=settings,
+            bus=bus,
+            directory=directory,
+            state=state,
+            feeds=feeds,
+            streams=streams,
+            event_streams=EventStreams(feeds, streams, settings),
+            intake=Intake(bus, feeds, state, directory),
+            cancelling=Cancelling(bus, feeds, state),
+        )
+
+
+async def _unless[Result](stop: asyncio.Event, work: Coroutine[Any, Any, Result]) -> Result | None:
+    """Return what `work` does; None: `stop` was set first, and it was cancelled."""
+    working, stopping = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
+    await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if working.done():
+        return working.result()
+    working.cancel()
+    await asyncio.gather(working, return_exceptions=True)
+    return None

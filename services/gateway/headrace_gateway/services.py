@@ -1,0 +1,29 @@
+"""What a gateway is made of, as its routes are handed it."""
+
+from dataclasses import dataclass
+
+from headrace.bus import Bus
+from headrace.directory import Directory
+from headrace.state_client import StateClient
+from headrace_gateway.cancelling import Cancelling
+from headrace_gateway.event_stream import EventStreams
+from headrace_gateway.feeds import Feeds
+from headrace_gateway.intake import Intake
+from headrace_gateway.settings import GatewaySettings
+from headrace_gateway.streams import Streams
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The parts of one gateway, composed in `main`."""
+
+    settings: GatewaySettings
+    bus: Bus
+    directory: Directory
+    state: StateClient
+    feeds: Feeds
+    streams: Streams
+    """Every open answer, to be closed when the gateway stops."""
+    event_streams: EventStreams
+    intake: Intake
+    cancelling: Cancelling

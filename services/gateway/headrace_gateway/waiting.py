@@ -1,0 +1,78 @@
+"""Waiting on a feed for one answer: until it comes, the client goes, or the gateway stops."""
+
+import asyncio
+from types import TracebackType
+from typing import Self
+
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive
+
+from headrace.entry import Entry
+from headrace_gateway.feeds import Feed
+from headrace_gateway.stopping import Stopping
+from headrace_gateway.streams import Streams
+
+
+class Waiting:
+    """One request that is answered by what a feed will bring.
+
+    It counts among the open streams, so that it is told when the gateway stops.
+    """
+
+    def __init__(self, streams: Streams, feed: Feed, after: int, receive: Receive) -> None:
+        """Wait for what `feed` brings behind generation `after`; `receive` tells of the client."""
+        self._streams, self._receive = streams, receive
+        self._reader = feed.reader(after)
+        self._reason = ""
+        self._gone = False
+        self._watch: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._watch = asyncio.create_task(self._watch_client())
+        self._streams.add(self)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        raised: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self._streams.remove(self)
+        if self._watch is not None:
+            self._watch.cancel()
+
+    def tick(self, now: float) -> None:
+        """Send nothing: nothing is sent before the answer, so nothing stalls."""
+
+    def close(self, reason: str) -> None:
+        """Wait no longer."""
+        self._reason = reason
+        self._reader.wake()
+
+    async def read(self) -> list[Entry]:
+        """Return the next entries, waiting for them; an empty list: the log has ended.
+
+        Raises:
+            ClientDisconnect: the client went away.
+            Stopping: the gateway stops.
+            LogLost, BusUnavailable: as `Reader.read`.
+        """
+        while True:
+            self._check()
+            blocks = await self._reader.read_now()
+            if blocks or self._reader.at_end:
+                return [block.entry for block in blocks]
+            await self._reader.wait()
+
+    def _check(self) -> None:
+        if self._gone:
+            raise ClientDisconnect
+        if self._reason:
+            raise Stopping(self._reason)
+
+    async def _watch_client(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self._gone = True
+        self._reader.wake()
