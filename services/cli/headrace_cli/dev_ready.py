@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
 from urllib.parse import urlsplit
@@ -14,47 +15,60 @@ _PATIENCE = 1.0
 
 
 async def until_ready(gateways: Sequence[str], *, with_agents: bool, timeout: float) -> None:
-    """Return when every one of `gateways` (their URLs) serves.
+    """Return when every one of `gateways` (their URLs) serves, and all of them the same agents.
+
+    A worker announces one agent after the other, so the agents count once they are the same twice.
 
     Raises:
         CannotStart: `timeout` seconds were not enough; says what was still missing.
     """
-    waiting_for = "the gateways"
+    views, missing = list[_View](), ""
     try:
         async with asyncio.timeout(timeout):
-            for gateway in gateways:
-                while missing := await asyncio.to_thread(
-                    _missing, gateway, with_agents=with_agents
-                ):
-                    waiting_for = f"{gateway}: {missing}"
-                    await asyncio.sleep(_PAUSE)
+            while True:
+                before = views
+                asking = (
+                    asyncio.to_thread(_view, url, with_agents=with_agents) for url in gateways
+                )
+                views = await asyncio.gather(*asking)
+                missing = next((view.missing for view in views if view.missing), "")
+                if not missing and views == before and len({view.agents for view in views}) == 1:
+                    return
+                await asyncio.sleep(_PAUSE)
     except TimeoutError:
-        raise CannotStart(
-            f"not ready after {timeout:.0f} s; still waiting for {waiting_for}"
-        ) from None
+        missing = missing or "the gateways to agree on the agents"
+        raise CannotStart(f"not ready after {timeout:.0f} s; still waiting for {missing}") from None
 
 
-def _missing(gateway: str, *, with_agents: bool) -> str:
-    """Return what keeps `gateway` from serving; empty if nothing does."""
-    status, body = _get(gateway, "/readyz")
+@dataclass(frozen=True, slots=True)
+class _View:
+    """The stack as one gateway sees it."""
+
+    agents: tuple[str, ...] = ()
+    missing: str = ""
+    """What keeps the gateway from serving; empty if nothing does."""
+
+
+def _view(gateway: str, *, with_agents: bool) -> _View:
+    status, _ = _get(gateway, "/readyz")
     if status != HTTPStatus.OK:
-        return "/readyz to answer 200"
+        return _View(missing=f"{gateway}/readyz")
     if not with_agents:
-        return ""
+        return _View()
     _, body = _get(gateway, "/v1/agents")
-    available = _available(body)
-    if not available:
-        return "an agent"
+    agents = _available(body)
+    if not agents:
+        return _View(missing=f"an agent at {gateway}/v1/agents")
     # Only an answer proves that task state follows: without it a gateway is ready, but degraded.
-    status, _ = _get(gateway, f"/v1/agents/{available[0]}/tasks?pageSize=1")
-    return "" if status == HTTPStatus.OK else "task state"
+    status, _ = _get(gateway, f"/v1/agents/{agents[0]}/tasks?pageSize=1")
+    return _View(agents, "" if status == HTTPStatus.OK else "task state")
 
 
-def _available(body: bytes) -> list[str]:
+def _available(body: bytes) -> tuple[str, ...]:
     try:
-        return [agent["name"] for agent in json.loads(body)["agents"] if agent["available"]]
+        return tuple(a["name"] for a in json.loads(body)["agents"] if a["available"])
     except (ValueError, LookupError, TypeError):
-        return []
+        return ()
 
 
 def _get(gateway: str, path: str) -> tuple[int, bytes]:

@@ -14,6 +14,7 @@ from headrace_cli.dev_plan import Plan
 from headrace_cli.dev_ready import until_ready
 from headrace_cli.dev_settings import DevSettings
 from headrace_cli.failures import CannotStart
+from headrace_cli.forgetting import forget_workers
 from headrace_cli.orphans import end_orphans
 from headrace_cli.servers_nats import NatsServer
 from headrace_cli.servers_valkey import ValkeyServer
@@ -59,6 +60,9 @@ class _Stack:
         for server, spec in self._plan.servers():
             await self._supervisor.start(spec)
             await self._until_answers(server)
+        if self._plan.nats is not None and not self._settings.ephemeral:
+            embedded = self._settings.model_copy(update={"nats_url": self._plan.nats_url})
+            await forget_workers(embedded)
         for spec in self._plan.services:
             await self._supervisor.start(spec)
         self._write_file()

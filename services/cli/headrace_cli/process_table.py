@@ -6,6 +6,9 @@ from pathlib import Path
 
 _PROC = Path("/proc")
 
+_ENDED = "ZX"
+"""States of a process that has ended and that its parent has not asked about."""
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -13,13 +16,12 @@ class Entry:
 
     parent: int
     command: str
-    """Its command line, arguments joined by spaces; empty for one that ended and is not reaped."""
+    """Its command line, arguments joined by spaces; empty for a moment when it becomes another."""
 
 
 def look_up(pid: int) -> Entry | None:
-    """Return the entry of `pid`; None if no such process lives."""
-    entry = _from_proc(pid) if (_PROC / "self").exists() else _from_ps(pid)
-    return entry if entry and entry.command else None
+    """Return the entry of `pid`; None if none of that id lives."""
+    return _from_proc(pid) if (_PROC / "self").exists() else _from_ps(pid)
 
 
 def _from_proc(pid: int) -> Entry | None:
@@ -29,16 +31,17 @@ def _from_proc(pid: int) -> Entry | None:
     except OSError:
         return None
     # proc(5): pid (name) state parent …; the name may hold spaces and parentheses.
-    parent = int(status.rpartition(")")[2].split()[1])
-    return Entry(parent, command.replace(b"\0", b" ").decode(errors="replace").strip())
+    state, parent = status.rpartition(")")[2].split()[:2]
+    text = command.replace(b"\0", b" ").decode(errors="replace").strip()
+    return None if state in _ENDED else Entry(int(parent), text)
 
 
 def _from_ps(pid: int) -> Entry | None:
     answer = subprocess.run(
-        ["/bin/ps", "-ww", "-o", "ppid=,command=", "-p", str(pid)],
+        ["/bin/ps", "-ww", "-o", "state=,ppid=,command=", "-p", str(pid)],
         capture_output=True,
         text=True,
         check=False,
     )
-    parent, _, command = answer.stdout.strip().partition(" ")
-    return Entry(int(parent), command.strip()) if parent else None
+    state, parent, command = (*answer.stdout.split(maxsplit=2), "", "", "")[:3]
+    return None if not state or state[0] in _ENDED else Entry(int(parent), command.strip())

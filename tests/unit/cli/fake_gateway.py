@@ -4,13 +4,15 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
 from headrace_cli.client import Json
 
 
-class Answer(NamedTuple):
+@dataclass(frozen=True)
+class Answer:
     """One answer: JSON, or the frames of an event stream that then ends."""
 
     status: int = 200

@@ -13,6 +13,7 @@ from headrace_cli import dev_file, orphans
 from headrace_cli.dev_file import Role
 from headrace_cli.process_table import Entry, look_up
 from tests.support.pids import living
+from tests.support.waiting import until
 
 SLEEP = "import signal; signal.pause()"
 
@@ -23,6 +24,7 @@ def sleeper(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     program = tmp_path / "nats-server"
     program.write_text(SLEEP)
     with subprocess.Popen([sys.executable, str(program)]) as process:
+        until(lambda: program.name in getattr(look_up(process.pid), "command", ""), "it runs")
         yield process
         process.kill()
 
@@ -73,7 +75,11 @@ def test_a_process_is_found_by_its_pid() -> None:
 
 @pytest.mark.parametrize(
     ("said", "entry"),
-    [("  812 /bin/nats-server -c x.conf\n", Entry(812, "/bin/nats-server -c x.conf")), ("", None)],
+    [
+        ("Ss+    812 /bin/nats-server -c x.conf\n", Entry(812, "/bin/nats-server -c x.conf")),
+        ("Z      812 <defunct>\n", None),
+        ("", None),
+    ],
 )
 def test_where_there_is_no_proc_ps_is_asked(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, said: str, entry: Entry | None

@@ -1,0 +1,32 @@
+"""Take the last stack's workers out of the agents' directory.
+
+Those of a killed stack would count as alive for some seconds, and the next one would seem ready
+before it is. On a server that is embedded, and so just started, nobody serves yet.
+"""
+
+import json
+
+from headrace.bus import Bus
+from headrace.errors import BusUnavailable
+from headrace.settings import BusSettings
+from headrace_cli.failures import CannotStart
+
+_PATIENCE = 5.0
+
+
+async def forget_workers(settings: BusSettings) -> None:
+    """Forget who served which agent; the agents stay known.
+
+    Raises:
+        CannotStart: the server at `nats_url` does not do what it is told.
+    """
+    bus = Bus(settings)
+    try:
+        await bus.connect("headrace-dev")
+        bucket = bus.streams.agents
+        request = json.dumps({"filter": f"$KV.{bucket}.live.>"}).encode()
+        await bus.request(f"$JS.API.STREAM.PURGE.KV_{bucket}", request, _PATIENCE)
+    except BusUnavailable as trouble:
+        raise CannotStart(f"the embedded nats-server does not serve: {trouble}") from trouble
+    finally:
+        await bus.close()

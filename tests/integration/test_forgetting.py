@@ -1,0 +1,30 @@
+import uuid
+
+import orjson
+
+from headrace.bus import Bus
+from headrace.directory import AgentCard, Announcer, Directory
+from headrace.settings import BusSettings
+from headrace_cli.forgetting import forget_workers
+from tests.support.servers import NatsProcess
+
+
+async def test_agents_stay_known_and_nobody_counts_as_serving_them(
+    nats_server: NatsProcess,
+) -> None:
+    name = f"forget-{uuid.uuid4().hex[:8]}"
+    settings = BusSettings(nats_url=nats_server.url, prefix=name, stream_prefix=f"{name}-")
+    bus = Bus(settings)
+    await bus.connect("test")
+    await Announcer(bus, "worker-of-a-killed-stack").announce(AgentCard(name="echo"))
+    await forget_workers(settings)
+    directory = Directory(bus)
+    await directory.start()
+    assert [card.name for card in directory.cards()] == ["echo"]
+    assert not directory.available("echo")
+    await directory.stop()
+    streams = orjson.loads((await bus.request("$JS.API.STREAM.NAMES", b"", 5.0)).data)["streams"]
+    for stream in streams:
+        if name in stream:
+            await bus.js.delete_stream(stream)
+    await bus.close()

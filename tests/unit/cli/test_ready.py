@@ -1,0 +1,56 @@
+import pytest
+
+from headrace_cli.dev_ready import until_ready
+from headrace_cli.failures import CannotStart
+from tests.unit.cli.fake_gateway import Answer, answering
+
+READY = Answer(body={"status": "ok"})
+NO_TASKS = Answer(body={"tasks": []})
+TASKS = "/v1/agents/a/tasks?pageSize=1"
+
+
+def agents(*names: str) -> Answer:
+    return Answer(body={"agents": [{"name": name, "available": True} for name in names]})
+
+
+async def test_agents_that_still_come_are_waited_for() -> None:
+    script: dict[str, Answer | list[Answer]] = {
+        "/readyz": READY,
+        "/v1/agents": [Answer(503), agents(), agents("a"), agents("a", "b"), agents("a", "b")],
+        TASKS: NO_TASKS,
+    }
+    with answering(**script) as gateway:
+        await until_ready([gateway.url], with_agents=True, timeout=10)
+        assert sum(question.path == "/v1/agents" for question in gateway.asked) == 5
+
+
+async def test_gateways_that_do_not_agree_yet_are_not_ready() -> None:
+    ahead = {"/readyz": READY, "/v1/agents": agents("a", "b"), TASKS: NO_TASKS}
+    behind = {"/readyz": READY, "/v1/agents": agents("a"), TASKS: NO_TASKS}
+    with (
+        answering(**ahead) as one,
+        answering(**behind) as two,
+        pytest.raises(CannotStart, match="the gateways to agree on the agents"),
+    ):
+        await until_ready([one.url, two.url], with_agents=True, timeout=1)
+
+
+@pytest.mark.parametrize(
+    ("script", "missing"),
+    [
+        ({"/readyz": Answer(503)}, "/readyz"),
+        ({"/readyz": READY, "/v1/agents": agents()}, "an agent at"),
+        ({"/readyz": READY, "/v1/agents": agents("a"), TASKS: Answer(503)}, "task state"),
+    ],
+)
+async def test_what_is_missing_is_told(script: dict[str, Answer], missing: str) -> None:
+    with (
+        answering(**script) as gateway,
+        pytest.raises(CannotStart, match=rf"not ready after 0 s; .*{missing}"),
+    ):
+        await until_ready([gateway.url], with_agents=True, timeout=0.4)
+
+
+async def test_without_workers_no_agent_is_waited_for() -> None:
+    with answering(**{"/readyz": READY}) as gateway:
+        await until_ready([gateway.url], with_agents=False, timeout=10)
