@@ -4,9 +4,19 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support import containers
 from tests.support.cluster import NatsCluster
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.stack import Stack
+
+
+def pytest_configure() -> None:
+    """Refuse at once what could not run: containers without an engine."""
+    try:
+        if containers.are_wanted():
+            containers.require_engine()
+    except (ValueError, containers.NoEngine) as problem:
+        raise pytest.UsageError(str(problem)) from problem
 
 
 @pytest.fixture(scope="session")
@@ -31,8 +41,27 @@ def valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyProcess]:
 
 
 @pytest.fixture(scope="session")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+def stack_servers(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[NatsProcess, ValkeyProcess] | None]:
+    """The servers of `stack` where they are containers; None: it starts its own."""
+    if not containers.are_wanted():
+        yield None
+        return
+    folder = tmp_path_factory.mktemp("stack-servers")
+    with NatsProcess(folder / "nats") as nats, ValkeyProcess(folder / "valkey") as valkey:
+        yield nats, valkey
+
+
+@pytest.fixture(scope="session")
+def stack(
+    tmp_path_factory: pytest.TempPathFactory,
+    stack_servers: tuple[NatsProcess, ValkeyProcess] | None,
+) -> Iterator[Stack]:
     """`headrace dev` with two gateways, three workers and two task states, for all tests."""
-    folder = tmp_path_factory.mktemp("stack")
-    with Stack(folder, gateways=2, workers=3, task_states=2) as running:
+    folder, environment = tmp_path_factory.mktemp("stack"), dict[str, str]()
+    if stack_servers is not None:
+        nats, valkey = stack_servers
+        environment = {"HEADRACE_NATS_URL": nats.url, "HEADRACE_REDIS_URL": valkey.url}
+    with Stack(folder, gateways=2, workers=3, task_states=2, environment=environment) as running:
         yield running

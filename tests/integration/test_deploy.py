@@ -1,6 +1,5 @@
 """What `docker-compose.yml` and `deploy/` ship works: every command line, every file."""
 
-import asyncio
 import json
 import re
 import socket
@@ -15,6 +14,7 @@ import pytest
 from nats.aio.client import Client
 from nats.errors import TimeoutError as NatsTimeoutError
 
+from tests.support.announced import instances
 from tests.support.compose_file import ROOT, ComposeService, load
 from tests.support.deployment import Deployment, get
 from tests.support.event_stream import Json, all_frames
@@ -125,14 +125,8 @@ def test_every_worker_announces_its_agents(deployment: Deployment) -> None:
 
     until(all_are_there, "both gateways know the demo agents")
 
-    async def instances() -> set[str]:
-        client = await nats.connect(f"nats://{deployment.nats.address}")
-        bucket = await client.jetstream().key_value("AGENTS")
-        keys = await bucket.keys(filters=["live.echo.*"])
-        await client.close()
-        return set(keys)
-
-    until(lambda: len(asyncio.run(instances())) == 2, "both workers have announced echo")
+    url = f"nats://{deployment.nats.address}"
+    until(lambda: len(instances(url, "echo")) == 2, "both workers have announced echo")
 
 
 async def test_task_state_follows(deployment: Deployment) -> None:

@@ -7,17 +7,20 @@ from contextlib import contextmanager
 
 from headrace_cli.dev_file import Role
 from headrace_cli.dev_ready import until_ready
-from tests.support.servers import NatsProcess
+from tests.support.server_process import ServerProcess
+from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.stack import Stack
-from tests.support.waiting import until
 
 
 class Fleet:
     """Two gateways, three workers, two task states and their servers."""
 
-    def __init__(self, stack: Stack, nats: NatsProcess | None = None) -> None:
-        """Use `stack`; `nats` is its server where the stack has not started it itself."""
-        self.stack, self._nats = stack, nats
+    def __init__(self, stack: Stack, servers: tuple[NatsProcess, ValkeyProcess] | None) -> None:
+        """Use `stack`; `servers` are its own where it has not started them itself."""
+        self.stack = stack
+        self._servers: dict[Role, ServerProcess] = {}
+        if servers is not None:
+            self._servers = {"nats": servers[0], "redis": servers[1]}
 
     @property
     def gateways(self) -> list[str]:
@@ -35,43 +38,32 @@ class Fleet:
         return self.stack.dev()["redis_url"]
 
     async def until_whole(self, timeout: float = 30.0) -> None:
-        """Return when every process runs, every gateway serves and task state follows."""
+        """Return when every gateway serves, agents are there and task state follows."""
         await until_ready(self.gateways, with_agents=True, timeout=timeout)
 
-    def restart(self, role: Role, index: int) -> None:
-        """Kill a process as ``kill -9`` does; return when `headrace dev` has started it again."""
+    def restart(self, role: Role, index: int = 0) -> None:
+        """Kill a process as ``kill -9`` does; return when it has been started again."""
+        if role in self._servers:
+            self._servers[role].restart()
+            return
         pid = self.stack.kill(role, index)
         self.stack.until_restarted(role, index, pid)
-
-    def restart_nats(self) -> None:
-        """Kill nats-server as ``kill -9`` does; return when it has been started again."""
-        if self._nats is not None:
-            self._nats.restart()
-        else:
-            self.restart("nats", 0)
 
     @contextmanager
     def frozen(self, role: Role) -> Iterator[None]:
         """Stop all processes of `role` in their tracks; let them go on at the end."""
-        pids = self.stack.pids(role)
-        for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
+        if role in self._servers:
+            self._servers[role].freeze()
+        else:
+            self._signal(role, signal.SIGSTOP)
         try:
             yield
         finally:
-            for pid in pids:
-                os.kill(pid, signal.SIGCONT)
+            if role in self._servers:
+                self._servers[role].thaw()
+            else:
+                self._signal(role, signal.SIGCONT)
 
-    @contextmanager
-    def frozen_nats(self) -> Iterator[None]:
-        """Stop nats-server in its tracks; let it go on at the end."""
-        if self._nats is None:
-            with self.frozen("nats"):
-                yield
-            return
-        self._nats.freeze()
-        try:
-            yield
-        finally:
-            self._nats.thaw()
-            until(self._nats.answers, "nats-server answers again")
+    def _signal(self, role: Role, number: signal.Signals) -> None:
+        for pid in self.stack.pids(role):
+            os.kill(pid, number)

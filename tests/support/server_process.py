@@ -1,4 +1,7 @@
-"""A server under test's thumb: started, killed, frozen, started again on the same port and data."""
+"""A server under test's thumb: started, killed, frozen, started again on the same port and data.
+
+It is a process, or a container where those are asked for (`tests.support.containers`).
+"""
 
 import signal
 import subprocess
@@ -8,6 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.support import containers
+from tests.support.containers import ContainerProcess
 from tests.support.starting import start_process
 from tests.support.waiting import until
 
@@ -17,6 +22,9 @@ _PATIENCE = 30.0
 class ServerProcess(ABC):
     """One server. Its methods block; call them through ``asyncio.to_thread`` where a loop runs."""
 
+    image: str | None = None
+    """What it runs in where containers are asked for; None: it is always a process."""
+
     def __init__(self, name: str, folder: Path) -> None:
         """Make the server that is to be; it logs to `folder`."""
         folder.mkdir(parents=True, exist_ok=True)
@@ -25,7 +33,7 @@ class ServerProcess(ABC):
         self.environment: Mapping[str, str] | None = None
         """All of its environment; None: this process's own."""
         self.log = folder / f"{name}.log"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | ContainerProcess | None = None
 
     @abstractmethod
     def command(self) -> list[str]:
@@ -47,13 +55,15 @@ class ServerProcess(ABC):
         """Whether it was started and not ended since; a frozen one runs."""
         return self._process is not None and self._process.poll() is None
 
+    def exit_code(self) -> int | None:
+        """Return how it ended by itself; None if it runs, was never started or was ended."""
+        return self._process.poll() if self._process is not None else None
+
     def start(self, *, wait: bool = True) -> Self:
         """Start it; return when it answers, or at once without `wait`."""
         if self.is_running:
             raise RuntimeError(f"{self.name} runs")
-        self._process = start_process(
-            self.command(), self.log, folder=self.folder, environment=self.environment
-        )
+        self._process = self._launched()
         if wait:
             self.until_answers()
         return self
@@ -96,6 +106,13 @@ class ServerProcess(ABC):
         at: TracebackType | None,
     ) -> None:
         self.kill()
+
+    def _launched(self) -> subprocess.Popen[bytes] | ContainerProcess:
+        if self.image is not None and containers.are_wanted():
+            return ContainerProcess(self.image, self.command(), self.folder, self.log)
+        return start_process(
+            self.command(), self.log, folder=self.folder, environment=self.environment
+        )
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process is not None:

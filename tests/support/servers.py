@@ -5,10 +5,13 @@ from pathlib import Path
 from headrace_cli.ports import Ports
 from headrace_cli.servers_nats import ClusterPlace, NatsServer
 from headrace_cli.servers_valkey import ValkeyServer
+from tests.support.compose_file import load
 from tests.support.server_process import ServerProcess
 
 ports = Ports()
 """The ports of everything that the tests start."""
+
+_COMPOSE = load()
 
 
 class NatsProcess(ServerProcess):
@@ -16,6 +19,8 @@ class NatsProcess(ServerProcess):
 
     Nobody can publish on ``<any one token>.live.>``, so tests may each have a prefix of their own.
     """
+
+    image = _COMPOSE["nats"].image
 
     def __init__(
         self,
@@ -63,6 +68,8 @@ class NatsProcess(ServerProcess):
 
 class ValkeyProcess(ServerProcess):
     """One Valkey on loopback, which keeps its data over a restart."""
+
+    image = _COMPOSE["valkey"].image
 
     def __init__(self, folder: Path, *, name: str = "valkey") -> None:
         """Make a server on a free port that keeps everything under `folder`."""

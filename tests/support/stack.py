@@ -33,6 +33,7 @@ class Stack:
         agents: str | None = None,
         arguments: Sequence[str] = ("--ephemeral", "--port", "0"),
         environment: Mapping[str, str] | None = None,
+        program: Sequence[str | Path] = (sys.executable, "-m", "headrace_cli"),
     ) -> None:
         """Make the stack that is to be, with `folder` as its current folder and its data's."""
         flags = {
@@ -41,7 +42,7 @@ class Stack:
             "--task-states": task_states,
             "--agents": agents,
         }
-        self._command = [sys.executable, "-m", "headrace_cli", "dev", *arguments]
+        self._command = [*map(str, program), "dev", *arguments]
         for flag, value in flags.items():
             self._command += [] if value is None else [flag, str(value)]
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("HEADRACE_")}
