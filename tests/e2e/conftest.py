@@ -1,0 +1,43 @@
+"""The stack that the end-to-end tests share, found whole at the start of each."""
+
+from collections.abc import AsyncIterator, Iterator
+
+import httpx
+import pytest
+
+from tests.support import extra_services
+from tests.support.fleet import Fleet
+from tests.support.servers import NatsProcess, ValkeyProcess
+from tests.support.service_process import ServiceProcess
+from tests.support.stack import Stack
+from tests.support.waiting import until
+
+
+@pytest.fixture
+async def fleet(stack: Stack, stack_servers: tuple[NatsProcess, ValkeyProcess] | None) -> Fleet:
+    """The shared stack, whole; a test may break it in ways that it recovers from."""
+    shared = Fleet(stack, stack_servers)
+    await shared.until_whole()
+    return shared
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[httpx.AsyncClient]:
+    """A plain HTTP client: no header but what HTTP needs."""
+    async with httpx.AsyncClient(timeout=30) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def extra_workers(
+    stack: Stack, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[list[ServiceProcess]]:
+    """Two workers beside the shared stack's own, with `tests.support.agents`."""
+    folder, nats_url = tmp_path_factory.mktemp("extra"), stack.dev()["nats_url"]
+    workers = [extra_services.worker(folder / str(n), "agents", nats_url) for n in range(2)]
+    for worker in workers:
+        worker.start(wait=False)
+    until(lambda: extra_services.is_served(stack.gateways, "asker"), "the extra agents are there")
+    yield workers
+    for worker in workers:
+        worker.kill()

@@ -1,0 +1,127 @@
+"""The official SDK's client, given nothing but a URL."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+from a2a.client import A2ACardResolver, Client, ClientConfig, ClientFactory
+from a2a.helpers.proto_helpers import new_text_message
+from a2a.types import a2a_pb2
+from a2a.types.a2a_pb2 import StreamResponse, Task
+from a2a.utils.constants import TransportProtocol
+
+from tests.support.fleet import Fleet
+
+BINDINGS = [TransportProtocol.JSONRPC, TransportProtocol.HTTP_JSON]
+
+
+@asynccontextmanager
+async def connected(
+    url: str, binding: TransportProtocol, *, streaming: bool = True, polling: bool = False
+) -> AsyncIterator[Client]:
+    async with httpx.AsyncClient(timeout=30) as http:
+        config = ClientConfig(
+            streaming=streaming,
+            polling=polling,
+            httpx_client=http,
+            supported_protocol_bindings=[binding],
+        )
+        async with await ClientFactory(config).create_from_url(url) as client:
+            yield client
+
+
+def asking(text: str) -> a2a_pb2.SendMessageRequest:
+    message = new_text_message(text, role=a2a_pb2.ROLE_USER)
+    return a2a_pb2.SendMessageRequest(message=message)
+
+
+async def sent(client: Client, text: str) -> list[StreamResponse]:
+    return [event async for event in client.send_message(asking(text))]
+
+
+def said(events: list[StreamResponse]) -> str:
+    updates = [event.artifact_update for event in events if event.HasField("artifact_update")]
+    return "".join(part.text for update in updates for part in update.artifact.parts)
+
+
+def text_of(task: Task) -> str:
+    return "".join(part.text for artifact in task.artifacts for part in artifact.parts)
+
+
+async def test_the_card_is_found_at_the_url(fleet: Fleet, http: httpx.AsyncClient) -> None:
+    [url, _] = fleet.gateways
+    card = await A2ACardResolver(http, url).get_agent_card()
+    assert card.name == "assistant"
+    assert card.capabilities.streaming
+    assert {i.protocol_binding for i in card.supported_interfaces} >= set(BINDINGS)
+    assert all(i.url.startswith(f"{url}/") for i in card.supported_interfaces)
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_a_message_is_streamed_to_its_end(fleet: Fleet, binding: TransportProtocol) -> None:
+    async with connected(fleet.gateways[0], binding) as client:
+        events = await sent(client, "What is a headrace?")
+    assert events[0].task.status.state == a2a_pb2.TASK_STATE_SUBMITTED
+    assert events[1].status_update.status.state == a2a_pb2.TASK_STATE_WORKING
+    assert events[-1].status_update.status.state == a2a_pb2.TASK_STATE_COMPLETED
+    assert said(events)
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_without_streaming_the_answer_is_the_finished_task(
+    fleet: Fleet, binding: TransportProtocol
+) -> None:
+    url = f"{fleet.gateways[0]}/v1/agents/counter"
+    async with connected(url, binding, streaming=False) as client:
+        [answer] = await sent(client, "4")
+    assert answer.task.status.state == a2a_pb2.TASK_STATE_COMPLETED
+    assert text_of(answer.task) == "1 2 3 4 "
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_a_task_is_read_and_listed_at_the_other_gateway(
+    fleet: Fleet, binding: TransportProtocol
+) -> None:
+    here, there = (f"{url}/v1/agents/counter" for url in fleet.gateways)
+    async with connected(here, binding) as client:
+        task = (await sent(client, "3"))[0].task
+    async with connected(there, binding) as client:
+        found = await client.get_task(a2a_pb2.GetTaskRequest(id=task.id))
+        of_context = a2a_pb2.ListTasksRequest(context_id=task.context_id)
+        listed = await client.list_tasks(of_context)
+    assert found.status.state == a2a_pb2.TASK_STATE_COMPLETED
+    assert text_of(found) == "1 2 3 "
+    assert [each.id for each in listed.tasks] == [task.id]
+    assert (listed.total_size, listed.next_page_token) == (1, "")
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_a_running_task_is_subscribed_to_at_the_other_gateway(
+    fleet: Fleet, binding: TransportProtocol
+) -> None:
+    here, there = (f"{url}/v1/agents/counter" for url in fleet.gateways)
+    async with connected(here, binding, streaming=False, polling=True) as client:
+        [answer] = await sent(client, "20 50")
+    assert answer.task.status.state < a2a_pb2.TASK_STATE_COMPLETED
+    async with connected(there, binding) as client:
+        request = a2a_pb2.SubscribeToTaskRequest(id=answer.task.id)
+        events = [event async for event in client.subscribe(request)]
+    assert events[0].HasField("task")
+    assert events[-1].status_update.status.state == a2a_pb2.TASK_STATE_COMPLETED
+    assert text_of(events[0].task) + said(events) == "".join(f"{n} " for n in range(1, 21))
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_a_running_task_is_cancelled(fleet: Fleet, binding: TransportProtocol) -> None:
+    here, there = (f"{url}/v1/agents/counter" for url in fleet.gateways)
+    async with connected(here, binding) as client, connected(there, binding) as other:
+        stream = client.send_message(asking("1000 50"))
+        task = (await anext(stream)).task
+        await anext(stream)
+        cancelled = await other.cancel_task(a2a_pb2.CancelTaskRequest(id=task.id))
+        async with asyncio.timeout(20):
+            *_, last = [event async for event in stream]
+    assert cancelled.status.state == a2a_pb2.TASK_STATE_CANCELED
+    assert last.status_update.status.state == a2a_pb2.TASK_STATE_CANCELED

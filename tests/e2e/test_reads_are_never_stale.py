@@ -1,0 +1,133 @@
+"""What task state answers is as of now, or it says that it can't tell."""
+
+import asyncio
+import socket
+
+import httpx
+
+from tests.support.event_stream import Json, all_frames, frames
+from tests.support.fleet import Fleet
+from tests.support.plain_a2a import PlainAgent
+from tests.support.waiting import eventually
+
+
+async def flush(redis_url: str) -> None:
+    host, _, port = redis_url.removeprefix("redis://").partition("/")[0].rpartition(":")
+
+    def send() -> bytes:
+        with socket.create_connection((host, int(port)), timeout=5) as connection:
+            connection.sendall(b"FLUSHALL SYNC\r\n")
+            return connection.recv(64)
+
+    assert await asyncio.to_thread(send) == b"+OK\r\n"
+
+
+async def all_tasks(agent: PlainAgent) -> list[Json] | None:
+    """Return every task of every page; None while task state can't tell."""
+    tasks, token = list[Json](), ""
+    while True:
+        page = await agent.list(pageSize=100, pageToken=token, includeArtifacts=True)
+        if page.status_code == 503:
+            assert int(page.headers["retry-after"]) > 0
+            return None
+        tasks += page.json()["tasks"]
+        token = page.json()["nextPageToken"]
+        if not token:
+            assert len(tasks) == page.json()["totalSize"]
+            return tasks
+
+
+async def test_with_task_state_stopped_a_finished_task_is_never_working(
+    fleet: Fleet, http: httpx.AsyncClient
+) -> None:
+    here, there = (PlainAgent(http, url, "counter") for url in fleet.gateways)
+    async with here.stream("20 100") as response:
+        stream = frames(response)
+        task = (await anext(stream)).event["task"]["id"]
+        await anext(stream)
+        assert (await there.get(task)).json()["status"]["state"] == "TASK_STATE_WORKING"
+        with fleet.frozen("task-state"):
+            *_, last = [frame async for frame in stream]
+            assert last.state == "COMPLETED"
+            refused = await there.get(task)
+            assert refused.status_code == 503
+            assert int(refused.headers["retry-after"]) > 0
+    answers = list[str]()
+
+    async def has_ended() -> bool:
+        found = await there.get(task)
+        answers.append(
+            str(found.status_code if found.is_error else found.json()["status"]["state"])
+        )
+        return not found.is_error
+
+    await eventually(has_ended, "task state answers again")
+    assert set(answers) <= {"503", "TASK_STATE_COMPLETED"}
+
+
+async def test_with_task_state_stopped_tasks_are_accepted_and_streamed(
+    fleet: Fleet, http: httpx.AsyncClient
+) -> None:
+    agent = PlainAgent(http, fleet.gateways[0], "counter")
+    with fleet.frozen("task-state"):
+        async with agent.stream("3") as response:
+            streamed = await all_frames(response)
+        task = streamed[0].event["task"]
+        readings = await asyncio.gather(
+            agent.get(task["id"]),
+            agent.list(),
+            agent.rpc("GetTask", id=task["id"]),
+            http.post(f"{agent.url}/message:send", json=continuing(task)),
+            http.get(f"{fleet.gateways[0]}/readyz"),
+        )
+    assert streamed[-1].state == "COMPLETED"
+    *reads, ready = [answer.status_code for answer in readings]
+    assert reads == [503, 503, 503, 503]
+    assert ready == 200, "degraded, and ready all the same"
+
+
+def continuing(task: Json) -> Json:
+    part = {"text": "3"}
+    return {
+        "message": {
+            "messageId": "1",
+            "role": "ROLE_USER",
+            "parts": [part],
+            "contextId": task["contextId"],
+        }
+    }
+
+
+async def test_the_list_is_the_same_after_redis_has_lost_everything(
+    fleet: Fleet, http: httpx.AsyncClient
+) -> None:
+    here, there = (PlainAgent(http, url, "counter") for url in fleet.gateways)
+    for text in ("2", "3", "not a number"):
+        await here.send(text)
+    before = await all_tasks(there)
+    assert before is not None
+    assert len(before) >= 3
+    await flush(fleet.redis_url)
+    seen = list[list[Json] | None]()
+
+    async def is_back() -> bool:
+        seen.append(await all_tasks(there))
+        return seen[-1] is not None
+
+    await eventually(is_back, "task state has its view again")
+    assert seen[-1] == before
+    assert set(map(type, seen[:-1])) <= {type(None)}
+
+
+async def test_redis_may_go_and_come_back(fleet: Fleet, http: httpx.AsyncClient) -> None:
+    agent = PlainAgent(http, fleet.gateways[0], "counter")
+    task = (await agent.send("3")).json()["task"]
+    with fleet.frozen("redis"):
+        async with agent.stream("3") as response:
+            assert (await all_frames(response))[-1].state == "COMPLETED"
+        assert (await agent.get(task["id"])).status_code == 503
+
+    async def is_back() -> bool:
+        return bool((await agent.get(task["id"])).json() == task)
+
+    await eventually(is_back, "task state reads again")

@@ -1,0 +1,119 @@
+"""Processes die; clients lose nothing and tasks end."""
+
+import asyncio
+
+import httpx
+
+from tests.support.event_stream import Frame, Json, all_frames, frames, text_of
+from tests.support.fleet import Fleet
+from tests.support.plain_a2a import PlainAgent
+from tests.support.stored_log import lines_of, read_log
+from tests.support.waiting import eventually
+
+
+def counted_to(number: int) -> str:
+    return "".join(f"{n} " for n in range(1, number + 1))
+
+
+def data(streamed: list[Frame]) -> list[bytes]:
+    return [frame.raw.partition(b"data: ")[2] for frame in streamed]
+
+
+def attempts(events: list[Json]) -> list[int]:
+    metadata = [event.get("statusUpdate", {}).get("metadata", {}) for event in events]
+    return [found["headrace.attempt"] for found in metadata if "headrace.attempt" in found]
+
+
+async def test_a_stream_cut_anywhere_goes_on_at_the_other_gateway(
+    fleet: Fleet, http: httpx.AsyncClient
+) -> None:
+    here, there = (PlainAgent(http, url, "counter") for url in fleet.gateways)
+    seen = list[Frame]()
+    async with here.stream("30 20") as response:
+        stream = frames(response)
+        seen += [await anext(stream) for _ in range(4)]
+    task = seen[0].event["task"]["id"]
+    for agent in (there, here, there):
+        async with agent.subscribe(task, seen[-1].id) as response:
+            stream = frames(response)
+            seen += [await anext(stream) for _ in range(6)]
+    async with here.subscribe(task, seen[-1].id) as response:
+        seen += await all_frames(response)
+    assert data(seen) == await lines_of(fleet.nats_url, "counter", task)
+    assert text_of([frame.event for frame in seen]) == counted_to(30)
+
+
+async def test_a_killed_gateways_client_goes_on_at_the_other(
+    fleet: Fleet, http: httpx.AsyncClient
+) -> None:
+    here, there = (PlainAgent(http, url, "counter") for url in fleet.gateways)
+    seen = list[Frame]()
+    try:
+        async with here.stream("60 40") as response:
+            async for frame in frames(response):
+                seen.append(frame)
+                if len(seen) == 10:
+                    await asyncio.to_thread(fleet.restart, "gateway", 0)
+    except (httpx.TransportError, AssertionError):
+        pass  # The connection is torn, perhaps within a frame.
+    task = seen[0].event["task"]["id"]
+    assert seen[-1].state != "COMPLETED"
+    async with there.subscribe(task, seen[-1].id) as response:
+        seen += await all_frames(response)
+    assert data(seen) == await lines_of(fleet.nats_url, "counter", task)
+    assert text_of([frame.event for frame in seen]) == counted_to(60)
+
+
+async def test_a_killed_workers_task_is_finished_by_another_in_the_open_stream(
+    fleet: Fleet, http: httpx.AsyncClient
+) -> None:
+    streamed = list[Frame]()
+    async with PlainAgent(http, fleet.gateways[0], "counter").stream("60 50") as response:
+        async for frame in frames(response):
+            streamed.append(frame)
+            if len(streamed) == 6:
+                await kill_holder(fleet, streamed)
+    events = [frame.event for frame in streamed]
+    assert streamed[-1].state == "COMPLETED"
+    assert attempts(events) == [1, 2]
+    assert [frame.generation for frame in streamed] == list(range(1, len(streamed) + 1))
+    task = streamed[0].event["task"]["id"]
+    found = await PlainAgent(http, fleet.gateways[1], "counter").get(task)
+    [artifact] = found.json()["artifacts"]
+    assert "".join(part["text"] for part in artifact["parts"]) == counted_to(60)
+
+
+async def kill_holder(fleet: Fleet, streamed: list[Frame]) -> None:
+    """Kill the worker that the last WORKING event names."""
+
+
+async def test_nats_may_be_killed_in_mid_stream(fleet: Fleet, http: httpx.AsyncClient) -> None:
+    streamed = list[Frame]()
+    async with PlainAgent(http, fleet.gateways[0], "counter").stream("60 50") as response:
+        async for frame in frames(response):
+            streamed.append(frame)
+            if len(streamed) == 10:
+                await asyncio.to_thread(fleet.restart, "nats")
+    assert streamed[-1].state == "COMPLETED"
+    task = streamed[0].event["task"]["id"]
+    assert data(streamed) == await lines_of(fleet.nats_url, "counter", task)
+    generations = [
+        int(m.headers["Headrace-Generation"])
+        for m in await read_log(fleet.nats_url, "counter", task)
+    ]
+    assert generations == sorted(set(generations))
+
+
+async def test_with_nats_frozen_messages_are_refused_and_later_taken_again(
+    fleet: Fleet, http: httpx.AsyncClient
+) -> None:
+    agent = PlainAgent(http, fleet.gateways[0], "echo")
+    with fleet.frozen("nats"):
+        refused = await agent.send("hello")
+    assert refused.status_code == 503
+    assert int(refused.headers["retry-after"]) > 0
+
+    async def is_back() -> bool:
+        return (await agent.send("hello")).status_code == 200
+
+    await eventually(is_back, "messages are taken again")

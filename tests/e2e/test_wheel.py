@@ -1,0 +1,99 @@
+"""The built wheel, installed into a clean environment, serves from another folder."""
+
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support.compose_file import ROOT
+from tests.support.plain_a2a import PlainAgent
+from tests.support.stack import Stack
+
+_INSTALLING = 110
+PACKAGES = {
+    "headrace",
+    "headrace_cli",
+    "headrace_gateway",
+    "headrace_task_state",
+    "headrace_worker",
+}
+
+AGENT = '''"""Lies in the folder from which the stack is started."""
+
+from headrace_worker import RunContext, agent
+
+
+@agent()
+async def parrot(run: RunContext) -> str:
+    """Says it twice."""
+    return f"{run.prompt} {run.prompt}"
+'''
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir"]
+    subprocess.run([*build, folder, ROOT], check=True, capture_output=True, timeout=_INSTALLING)
+    [built] = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment with the pinned packages and the wheel: nothing of the checkout."""
+    folder = tmp_path_factory.mktemp("clean") / "venv"
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True, timeout=_INSTALLING)
+    pinned = ["--require-hashes", "--requirement", str(ROOT / "requirements.txt")]
+    for wanted in (pinned, [str(wheel)]):
+        pip = [
+            str(folder / "bin" / "python"),
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--no-deps",
+            *wanted,
+        ]
+        subprocess.run(pip, check=True, capture_output=True, timeout=_INSTALLING)
+    return folder
+
+
+@pytest.fixture
+def parrots(environment: Path, tmp_path: Path) -> Iterator[Stack]:
+    """A stack of the clean environment's own, with an agent of its folder."""
+    (tmp_path / "my_agents.py").write_text(AGENT)
+    program = [environment / "bin" / "headrace"]
+    with Stack(tmp_path, agents="my_agents:parrot", program=program) as stack:
+        yield stack
+
+
+def test_the_wheel_holds_the_five_packages_and_nothing_else(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as content:
+        tops = {name.partition("/")[0] for name in content.namelist()}
+    assert {top for top in tops if not top.endswith(".dist-info")} == PACKAGES
+
+
+def test_everything_comes_from_the_installed_wheel(environment: Path, tmp_path: Path) -> None:
+    imports = "; ".join(f"import {name}; print({name}.__file__)" for name in sorted(PACKAGES))
+    ran = subprocess.run(
+        [environment / "bin" / "python", "-c", imports],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert all(line.startswith(f"{environment}/") for line in ran.stdout.splitlines())
+
+
+async def test_it_serves_an_agent_of_another_folder(
+    parrots: Stack, http: httpx.AsyncClient
+) -> None:
+    answer = await PlainAgent(http, parrots.url, "parrot").send("hello")
+    [artifact] = answer.json()["task"]["artifacts"]
+    assert artifact["parts"][0]["text"] == "hello hello"
