@@ -20,6 +20,14 @@ WORKER = "headrace.worker"
 DISCARDED_AFTER = "headrace.discardedAfter"
 """Metadata key beside `ATTEMPT` from attempt 2 on: every fold drops this leg's output after that
 generation and before this event."""
+RETRACTED = "headrace.retracted"
+"""Metadata key of an artifact update that empties what only a discarded attempt made, for clients
+that hold it. Folds ignore the event: they have dropped the artifact."""
+INPUT_SCHEMA = "headrace.inputSchema"
+"""Metadata key of an INPUT_REQUIRED status's message: JSON Schema of the answer."""
+SHOWN = "headrace.shown"
+"""Metadata key of generation 1, true: its client has been given the Task at once, so that a bare
+Message becomes COMPLETED's."""
 RECOVERED = "headrace.recovered"
 """Metadata key of a Task snapshot that stands for a lost past."""
 
@@ -52,10 +60,13 @@ def now() -> str:
 def draft(kind: str, body: Json, metadata: Json | None = None) -> Draft:
     """Return ``{kind: {**body, "metadata": {**metadata, GENERATION: …}}}`` as a draft.
 
+    A generation in `metadata` (of a child's event, relayed) gives way to the event's own.
+
     Raises:
         TypeError: something in it is not JSON.
     """
-    inner = orjson.dumps(metadata or {})[1:-1]
+    metadata = {k: v for k, v in metadata.items() if k != GENERATION} if metadata else {}
+    inner = orjson.dumps(metadata)[1:-1]
     head = b'{"%b":%b,"metadata":{%b%b"%b":' % (
         kind.encode(),
         orjson.dumps(body)[:-1],

@@ -1,1 +1,51 @@
-"""The worker: runs agents, and the SDK that their authors import."""
+"""The worker: runs agents, and the SDK that their authors import.
+
+An agent is an async function under `agent`; what it yields is what it says:
+
+    @agent(description="Greets.")
+    async def hello(ctx: RunContext) -> AsyncGenerator[Emission]:
+        yield f"Hello, {ctx.prompt}!"
+
+``headrace worker MODULE:hello`` serves it.
+"""
+
+from headrace_worker.agent import Agent, Agents, Skill, agent
+from headrace_worker.context import RunContext
+from headrace_worker.emission import (
+    Complete,
+    Data,
+    Emission,
+    File,
+    InputRequired,
+    Message,
+    Reject,
+    Status,
+    Text,
+    Thinking,
+    ToolArguments,
+    ToolCall,
+    ToolResult,
+)
+from headrace_worker.errors import MalformedOutput
+
+__all__ = [
+    "Agent",
+    "Agents",
+    "Complete",
+    "Data",
+    "Emission",
+    "File",
+    "InputRequired",
+    "MalformedOutput",
+    "Message",
+    "Reject",
+    "RunContext",
+    "Skill",
+    "Status",
+    "Text",
+    "Thinking",
+    "ToolArguments",
+    "ToolCall",
+    "ToolResult",
+    "agent",
+]

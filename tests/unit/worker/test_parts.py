@@ -136,7 +136,8 @@ def test_a_tool_result_is_recognised_in_every_shape(part: Json) -> None:
 def test_a_part_without_metadata_reads_as_a_plain_one(part: Json) -> None:
     assert (parts.event_type(part), parts.block_type(part), parts.block_id(part)) == ("", "", "")
     assert not parts.is_thinking(part)
-    assert parts.tool_call(part) is parts.tool_result(part) is None
+    assert parts.tool_call(part) is None
+    assert parts.tool_result(part) is None
 
 
 def test_an_index_that_went_through_protobuf_is_an_integer_again() -> None:

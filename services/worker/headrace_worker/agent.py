@@ -1,0 +1,148 @@
+"""Agents: an async function and what it says of itself."""
+
+import inspect
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from headrace.directory import AgentCard
+from headrace.errors import InvalidName
+from headrace.events import Json
+from headrace.names import check_agent_name
+from headrace_worker.context import RunContext
+from headrace_worker.emission import Emission
+from headrace_worker.errors import Misdeclared
+
+type Streaming = Callable[[RunContext], AsyncGenerator[Emission]]
+"""An async generator function: it yields what it says."""
+
+type Returning = Callable[[RunContext], Coroutine[Any, Any, Emission | None]]
+"""A coroutine function: it emits through its context, and may return one thing more."""
+
+type AgentFunction = Streaming | Returning
+
+
+@dataclass(frozen=True, slots=True)
+class Skill:
+    """One thing that an agent can do, for its card."""
+
+    id: str
+    name: str
+    description: str = ""
+    tags: Sequence[str] = ()
+    examples: Sequence[str] = ()
+
+    def to_json(self) -> Json:
+        """Return the A2A AgentSkill."""
+        skill = {"id": self.id, "name": self.name, "description": self.description}
+        return {**skill, "tags": list(self.tags), "examples": list(self.examples)}
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """An agent that a worker can serve."""
+
+    function: AgentFunction
+    card: AgentCard
+    concurrency: int | None = None
+    """Runs of it that one worker works on at a time; None: as many as the worker has room for."""
+
+    @property
+    def name(self) -> str:
+        """The agent's name."""
+        return self.card.name
+
+    @property
+    def streams(self) -> bool:
+        """Whether its function yields."""
+        return inspect.isasyncgenfunction(self.function)
+
+    def streaming(self, ctx: RunContext) -> AsyncGenerator[Emission]:
+        """Call a function that yields."""
+        return cast("Streaming", self.function)(ctx)
+
+    def returning(self, ctx: RunContext) -> Coroutine[Any, Any, Emission | None]:
+        """Call a function that returns."""
+        return cast("Returning", self.function)(ctx)
+
+
+def agent(  # noqa: PLR0913  # what a card says
+    *,
+    name: str = "",
+    description: str = "",
+    version: str = "1.0.0",
+    skills: Sequence[Skill | Json] = (),
+    input_modes: Sequence[str] = ("text/plain",),
+    output_modes: Sequence[str] = ("text/plain",),
+    bare_message: bool = False,
+    concurrency: int | None = None,
+) -> Callable[[AgentFunction], Agent]:
+    """Make an agent of an async generator function or a coroutine function.
+
+    Without a `name` it is called as the function is, without a `description` it is described by
+    the first line of the function's docstring. `input_modes` are the media types it takes, ``*/*``
+    for all; `bare_message` says that it may answer with a Message instead of a task.
+
+    Raises:
+        Misdeclared: the function is neither, the name can't be an agent's, or a number is off.
+    """
+
+    def declare(function: AgentFunction) -> Agent:
+        card = AgentCard(
+            name=name or function.__name__.replace("_", "-"),
+            description=description or _first_line(function),
+            version=version,
+            skills=[s.to_json() if isinstance(s, Skill) else s for s in skills],
+            input_modes=list(input_modes),
+            output_modes=list(output_modes),
+            bare_message=bare_message,
+        )
+        declared = Agent(function, card, concurrency)
+        _check(declared)
+        return declared
+
+    return declare
+
+
+class Agents:
+    """The agents that a worker serves: each name once."""
+
+    def __init__(self, agents: Iterable[Agent] = ()) -> None:
+        """Begin with `agents`.
+
+        Raises:
+            Misdeclared: two have one name.
+        """
+        self._by_name: dict[str, Agent] = {}
+        for each in agents:
+            self.add(each)
+
+    def add(self, added: Agent) -> None:
+        """Serve `added` too.
+
+        Raises:
+            Misdeclared: another agent has its name.
+        """
+        if self._by_name.setdefault(added.name, added) is not added:
+            raise Misdeclared(f"two agents are called {added.name!r}")
+
+    def __iter__(self) -> Iterator[Agent]:
+        return iter(self._by_name.values())
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+
+def _check(declared: Agent) -> None:
+    try:
+        check_agent_name(declared.name)
+    except InvalidName as error:
+        raise Misdeclared(str(error)) from None
+    if not (declared.streams or inspect.iscoroutinefunction(declared.function)):
+        raise Misdeclared(f"the function of agent {declared.name!r} must be async")
+    if declared.concurrency is not None and declared.concurrency < 1:
+        raise Misdeclared(f"the concurrency of agent {declared.name!r} must be at least 1")
+
+
+def _first_line(function: AgentFunction) -> str:
+    return (inspect.getdoc(function) or "").partition("\n")[0]

@@ -1,0 +1,80 @@
+"""A pulled run, read; and what becomes of one that can't be."""
+
+from base64 import b64encode
+from dataclasses import dataclass
+
+import orjson
+from nats.aio.msg import Msg
+
+from headrace.bus import Bus
+from headrace.errors import BusUnavailable, InvalidName, UndecodableMessage
+from headrace.events import now
+from headrace.messages import DeadLetter, Run
+from headrace.task import TaskKey, check_task_id
+
+_ACK = b"+ACK"
+_NAK = b"-NAK"
+_TERM = b"+TERM"
+_PATIENCE = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """The leg that a run asks for, and where the run is acknowledged."""
+
+    key: TaskKey
+    leg: int
+    run: Run
+    reply: str
+
+    async def ack(self, bus: Bus) -> None:
+        """Take the run off the queue. Not confirmed: a run that stays is dropped when it is seen.
+
+        Raises:
+            nats.errors.Error: there is no connection, and no room to wait for one.
+        """
+        await bus.connection.publish(self.reply, _ACK)
+
+    async def give_back(self, bus: Bus) -> None:
+        """Let another worker have the run at once.
+
+        Raises:
+            nats.errors.Error: as `ack`.
+        """
+        await bus.connection.publish(self.reply, _NAK)
+
+
+def read(bus: Bus, msg: Msg) -> Assignment:
+    """Read a pulled run.
+
+    Raises:
+        UndecodableMessage: its subject or its body is not a run's.
+    """
+    key, leg = bus.subjects.key_of_run(msg.subject)
+    try:
+        check_task_id(key.task)
+    except InvalidName as error:
+        raise UndecodableMessage(msg.subject, str(error)) from None
+    return Assignment(key, leg, Run.decode(msg.subject, msg.data), msg.reply)
+
+
+async def give_up(bus: Bus, msg: Msg, reason: str) -> None:
+    """Keep a run that nobody can work on as a dead letter, and take it off the queue.
+
+    Raises:
+        BusUnavailable: the letter was not stored, so the run stays.
+    """
+    letter = DeadLetter(
+        reason=reason,
+        subject=msg.subject,
+        sequence=msg.metadata.sequence.stream,
+        headers=dict(msg.headers or {}),
+        body=b64encode(msg.data).decode(),
+        at=now(),
+    )
+    tenant, agent = msg.subject.removeprefix(f"{bus.subjects.prefix}.run.").split(".")[:2]
+    dead = bus.subjects.dead(tenant, agent)
+    answer = orjson.loads((await bus.request(dead, letter.encode(), _PATIENCE)).data)
+    if "error" in answer:
+        raise BusUnavailable(f"{dead}: {answer['error'].get('description')}")
+    await bus.connection.publish(msg.reply, _TERM)

@@ -1,0 +1,74 @@
+"""How an attempt ends: from what became of its agent to the leg's last event."""
+
+import logging
+import secrets
+from datetime import UTC, datetime
+
+from headrace import events
+from headrace_worker.endings import End
+from headrace_worker.errors import MalformedOutput
+from headrace_worker.performance import Performance
+
+_log = logging.getLogger(__name__)
+
+BARE_WITHIN = 1.5
+"""Seconds after its input was stored within which an answer can be a bare Message: the gateway
+shows the Task after 2 s."""
+
+
+async def conclude(performance: Performance, *, canceled: bool) -> None:
+    """Append what the agent said last, and how its leg ends.
+
+    Raises:
+        Fenced, LogLost: the log is somebody else's; it does not say so.
+    """
+    end = _canceled(performance) if canceled else _end(performance)
+    made = performance.rendering.artifacts
+    orphans = [artifact for artifact in performance.past.orphans if artifact not in made]
+    retractions = [performance.rendering.retraction(artifact) for artifact in orphans]
+    await performance.outbox.close([*retractions, end.draft], end.state)
+
+
+def _canceled(performance: Performance) -> End:
+    acting = performance.acting
+    if acting is not None and not acting.done():
+        _log.error("task %s: the agent ignores that it is cancelled", performance.key.task)
+    elif acting is not None and not acting.cancelled() and (error := acting.exception()):
+        _log.error("task %s: in the agent's clean-up", performance.key.task, exc_info=error)
+    return performance.endings.canceled()
+
+
+def _end(performance: Performance) -> End:
+    acting = performance.acting
+    if acting is None or acting.cancelled():
+        return _failed(performance, "The agent was cancelled from within", None)
+    match acting.exception():
+        case None:
+            return _asked_for(performance)
+        case MalformedOutput() as error:
+            return _failed(performance, f"The agent's output is malformed: {error}", error)
+        case error:
+            return _failed(performance, "The agent failed", error)
+
+
+def _failed(performance: Performance, reason: str, error: BaseException | None) -> End:
+    """Return a failure that shows nothing of `error` but an id; the log has the rest under it."""
+    error_id = secrets.token_hex(4)
+    _log.error("task %s: error %s: %s", performance.key.task, error_id, reason, exc_info=error)
+    return performance.endings.failed(f"{reason} (error {error_id})")
+
+
+def _asked_for(performance: Performance) -> End:
+    voice, endings = performance.voice, performance.endings
+    if voice.answer is not None and _is_shown(performance):
+        return endings.completed_with(voice.answer)
+    return voice.end or endings.completed()
+
+
+def _is_shown(performance: Performance) -> bool:
+    """Tell whether the Task has been shown to its client, so that it must end as a task."""
+    past, ctx = performance.past, performance.context
+    if ctx.leg > 1 or ctx.attempt > 1 or past.metadata.get(events.SHOWN) is True:
+        return True
+    age = datetime.now(UTC) - datetime.fromisoformat(past.time)
+    return age.total_seconds() > BARE_WITHIN

@@ -1,0 +1,122 @@
+"""What an agent gets: the message, whose it is, and ways to speak."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from headrace import parts
+from headrace.events import Json
+from headrace.task import TaskKey
+from headrace_worker.emission import (
+    Data,
+    Emission,
+    File,
+    Status,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
+from headrace_worker.voice import Voice
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """One attempt of one leg, as its agent sees it.
+
+    An agent that is a generator yields what it says; any agent can `emit` it, or use the methods
+    named for what they say. Both wait when the agent is too far ahead of the log.
+    """
+
+    key: TaskKey
+    context: str
+    """The conversation: A2A's contextId, AG-UI's threadId."""
+    owner: str
+    """Whose task it is, as a subject token."""
+    leg: int
+    """Generation of the input that this leg answers."""
+    attempt: int
+    """The how-manieth try at this leg, from 1."""
+    message: Json
+    """The input: an A2A v1.0 Message in ProtoJSON."""
+    metadata: Json
+    """What came with the input beside its message: an AG-UI run's state and tools, say."""
+    voice: Voice
+
+    @property
+    def task(self) -> str:
+        """The task's id."""
+        return self.key.task
+
+    @property
+    def tenant(self) -> str:
+        """Whose fleet it runs in, as a subject token."""
+        return self.key.tenant
+
+    @property
+    def agent(self) -> str:
+        """The agent's name."""
+        return self.key.agent
+
+    @property
+    def parts(self) -> Sequence[Json]:
+        """The message's parts."""
+        found: Sequence[Json] = self.message.get("parts", ())
+        return found
+
+    @property
+    def prompt(self) -> str:
+        """The message's text, its parts put together."""
+        return parts.text_of(self.parts)
+
+    @cached_property
+    def log(self) -> "logging.LoggerAdapter[logging.Logger]":
+        """A logger that names the task in each line."""
+        return _TaskLog(logging.getLogger(f"headrace.agent.{self.agent}"), {"task": self.task})
+
+    async def emit(self, said: Emission) -> None:
+        """Say anything that an agent can say.
+
+        Raises:
+            MalformedOutput: it can't stand in a log, or not at this point.
+            LegOver: the leg has ended.
+        """
+        if not self.voice.say(said):
+            await self.voice.room()
+
+    async def text(self, text: str, block: str = "", *, end: bool = False) -> None:
+        """Say a piece of the answer (see `Text`)."""
+        await self.emit(Text(text, block, end) if block or end else text)
+
+    async def think(self, text: str, block: str = "", *, end: bool = False) -> None:
+        """Say a piece of the reasoning (see `Thinking`)."""
+        await self.emit(Thinking(text, block, end))
+
+    async def tool_call(self, name: str, arguments: Any, call_id: str = "") -> str:  # noqa: ANN401  # any JSON
+        """Say that a tool is called, and return the call's id."""
+        call_id = call_id or self.voice.mint("call")
+        await self.emit(ToolCall(name, arguments, call_id))
+        return call_id
+
+    async def tool_result(self, call_id: str, content: Any, error: str = "") -> None:  # noqa: ANN401  # any JSON
+        """Say what a tool answered."""
+        await self.emit(ToolResult(call_id, content, error))
+
+    async def file(self, name: str, content: bytes, media_type: str = "") -> None:
+        """Say that a file is part of the result."""
+        await self.emit(File(name, content, media_type))
+
+    async def data(self, data: Any, name: str = "") -> None:  # noqa: ANN401  # any JSON
+        """Say that structured data is part of the result."""
+        await self.emit(Data(data, name))
+
+    async def status(self, text: str) -> None:
+        """Say how the work goes."""
+        await self.emit(Status(text))
+
+
+class _TaskLog(logging.LoggerAdapter[logging.Logger]):
+    def process(self, msg: Any, kwargs: Any) -> tuple[Any, Any]:  # noqa: ANN401  # logging's signature
+        return f"task {(self.extra or {}).get('task')}: {msg}", kwargs

@@ -1,0 +1,91 @@
+"""The events that end a leg."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from headrace import events, parts
+from headrace.entry import ANSWERED
+from headrace.events import Draft, Json
+from headrace.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, REJECTED
+from headrace_worker.emission import Complete, Ending, InputRequired, Message, Reject, check_texts
+from headrace_worker.errors import MalformedOutput
+from headrace_worker.ids import LegIds
+
+_KINDS = {"text", "raw", "url", "data"}
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """A leg's last event and the state that it leaves the task in."""
+
+    draft: Draft
+    state: str
+
+
+class Endings:
+    """How one leg of a task can end."""
+
+    def __init__(self, task: str, context: str, ids: LegIds) -> None:
+        """Make the ends of one leg of `task` in `context`."""
+        self._task, self._context, self._ids = task, context, ids
+
+    def of(self, said: Ending) -> End:
+        """Return the end that the agent asked for.
+
+        Raises:
+            MalformedOutput: a field is not of its type's shape.
+            TypeError: something in it is not JSON.
+        """
+        check_texts(said)
+        match said:
+            case Complete():
+                return self.completed(said.text)
+            case InputRequired():
+                metadata = {} if said.schema is None else {events.INPUT_SCHEMA: said.schema}
+                return self._status(INPUT_REQUIRED, {"text": said.prompt}, metadata)
+            case Reject():
+                return self._status(REJECTED, parts.notice_part(said.reason, parts.ERROR))
+            case Message():
+                return self._answer(said)
+
+    def completed(self, text: str = "") -> End:
+        """The agent has done what was asked."""
+        return self._status(COMPLETED, {"text": text} if text else None)
+
+    def completed_with(self, said: Message) -> End:
+        """The agent's answer is all of the result, but its client has been given a Task."""
+        message = self._message(_content(said))
+        return End(events.status_update(self._task, self._context, COMPLETED, message), COMPLETED)
+
+    def failed(self, reason: str) -> End:
+        """The agent, or its worker, could not; `reason` is safe to show."""
+        return self._status(FAILED, parts.notice_part(reason, parts.ERROR))
+
+    def canceled(self) -> End:
+        """Somebody asked to stop."""
+        return self._status(CANCELED)
+
+    def _status(self, state: str, part: Json | None = None, metadata: Json | None = None) -> End:
+        message = None if part is None else self._message([part])
+        if message is not None and metadata:
+            message["metadata"] = metadata
+        return End(events.status_update(self._task, self._context, state, message), state)
+
+    def _answer(self, said: Message) -> End:
+        message = self._message(_content(said))
+        return End(events.bare_message(self._context, message), ANSWERED)
+
+    def _message(self, content: list[Json]) -> Json:
+        return {"messageId": self._ids.mint("message"), "role": "ROLE_AGENT", "parts": content}
+
+
+def _content(said: Message) -> list[Json]:
+    """Return the Message's parts.
+
+    Raises:
+        MalformedOutput: there are none, or one is no A2A Part.
+    """
+    content: list[Any] = [*([{"text": said.text}] if said.text else []), *said.parts]
+    if not content or not all(isinstance(part, dict) and _KINDS & part.keys() for part in content):
+        raise MalformedOutput("a Message needs parts with text, raw, url or data")
+    return content

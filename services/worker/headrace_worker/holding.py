@@ -1,0 +1,125 @@
+"""Whether a pulled run is for this worker: the log says, or the holder does.
+
+A redelivered run is no proof of death: a consumer's new leader hands out runs whose holders are
+well. So whoever gets a run looks at the log, and asks the holder that the log names.
+"""
+
+import asyncio
+from dataclasses import dataclass
+
+from nats.errors import NoRespondersError
+from nats.errors import TimeoutError as NatsTimeout
+
+from headrace.bus import TROUBLE, Bus
+from headrace.entry import Entry
+from headrace.errors import BusUnavailable, UndecodableMessage
+from headrace.log import last_entry
+from headrace.messages import Control, Holding
+from headrace.task import TaskKey
+from headrace_worker.assignment import Assignment
+
+ANSWER = 0.5
+"""Seconds that a holder has to answer; one that does not is taken over from."""
+
+SECOND_TRY = 0.25
+"""Seconds after which nobody listening is believed: a holder begins to listen a moment after it
+has written to the log."""
+
+_WHO = Control(ask="who").encode()
+_LOOK_AGAIN = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """The leg is nobody's: begin `attempt` behind `last`."""
+
+    last: Entry
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Another worker is at it: leave the run alone, its heartbeats keep it."""
+
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Void:
+    """There is nothing to do: take the run off the queue."""
+
+    reason: str
+    lost: bool = False
+    """Whether the reason is worth an operator's attention."""
+
+
+type Verdict = Free | Held | Void
+
+
+async def judge(bus: Bus, assignment: Assignment) -> Verdict:
+    """Say what is to become of a run, from its log's last entry.
+
+    Raises:
+        BusUnavailable: the log's leader does not answer.
+    """
+    last = await _last(bus, assignment.key)
+    if last is None:
+        return Void("its log is gone", lost=True)
+    if (void := _why_void(assignment, last)) is not None:
+        return void
+    if last.stamp.attempt == 0:
+        return Free(last, 1)
+    holder = await who_holds(bus, assignment.key)
+    if holder is not None and holder.leg == assignment.leg:
+        return Held(holder.worker)
+    return Free(last, last.stamp.attempt + 1)
+
+
+def _why_void(assignment: Assignment, last: Entry) -> Void | None:
+    if last.stamp.log != assignment.run.log:
+        return Void(f"it is for log {assignment.run.log}, which is gone", lost=True)
+    if last.stamp.leg > assignment.leg:
+        return Void(f"leg {last.stamp.leg} superseded it")
+    if last.ends_leg:
+        return Void("the leg has ended")
+    if last.stamp.leg < assignment.leg:
+        return Void(f"the log has no input {assignment.leg}", lost=True)
+    return None
+
+
+async def _last(bus: Bus, key: TaskKey) -> Entry | None:
+    last = await last_entry(bus, key)
+    if last is not None:
+        return last
+    # An answer that would drop an accepted task is worth asking for twice.
+    await asyncio.sleep(_LOOK_AGAIN)
+    return await last_entry(bus, key)
+
+
+async def who_holds(bus: Bus, key: TaskKey) -> Holding | None:
+    """Ask the task's holder; None: there is none, or it is too slow to be one.
+
+    Raises:
+        BusUnavailable: the question could not be asked.
+    """
+    try:
+        return await _ask(bus, key)
+    except NoRespondersError:
+        await asyncio.sleep(SECOND_TRY)
+    try:
+        return await _ask(bus, key)
+    except NoRespondersError:
+        return None
+
+
+async def _ask(bus: Bus, key: TaskKey) -> Holding | None:
+    subject = bus.subjects.control(key)
+    try:
+        msg = await bus.connection.request(subject, _WHO, timeout=ANSWER)
+        return Holding.decode(subject, msg.data)
+    except NoRespondersError:
+        raise
+    except (NatsTimeout, UndecodableMessage):
+        return None
+    except TROUBLE as error:
+        raise BusUnavailable(f"{subject}: {error}") from error

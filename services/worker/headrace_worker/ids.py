@@ -1,0 +1,23 @@
+"""Ids of what one leg makes.
+
+They are the same in each attempt, so that a new one replaces what a dead one made, and unlike those
+of every other leg, so that a conversation can hold them all.
+"""
+
+from collections import Counter
+from hashlib import blake2b
+
+
+class LegIds:
+    """Mints ids such as ``block-8c1f29d0ab-0``: kind, a digest of the leg, a number per kind."""
+
+    def __init__(self, task: str, leg: int) -> None:
+        """Mint for one leg of `task`."""
+        self._digest = blake2b(f"{task}/{leg}".encode(), digest_size=5).hexdigest()
+        self._minted: Counter[str] = Counter()
+
+    def mint(self, kind: str) -> str:
+        """Return the next id of `kind`."""
+        number = self._minted[kind]
+        self._minted[kind] += 1
+        return f"{kind}-{self._digest}-{number}"

@@ -1,0 +1,167 @@
+"""Keeping held runs: heartbeats to the work queue, and answers to whoever asks for the holder.
+
+Both happen on the lifeline's thread. The worker's loop only adds and removes holds; what is held
+for less than a moment is never touched here, so that a short run costs nothing.
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+from nats.errors import Error as NatsError
+
+from headrace.errors import UndecodableMessage
+from headrace.messages import Control
+from headrace_worker.lifeline import Lifeline
+
+_log = logging.getLogger(__name__)
+
+HEARTBEAT = 1.2
+"""Seconds between heartbeats of a held run: ack_wait leaves room for two to be late."""
+
+BLOCKED = 2.0
+"""Seconds without a sign of the worker's loop after which that is worth a line in the log."""
+
+_TICK = 0.05
+_FLUSH = 1
+_IN_PROGRESS = b"+WPI"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What the holder of a task says when it is asked."""
+
+    subject: str
+    """The task's control subject."""
+    answer: bytes
+    """A `messages.Holding`."""
+    cancel: Callable[[], None]
+    """Called on the worker's loop when somebody asks to cancel."""
+
+
+class Hold:
+    """One pulled run, from its arrival until it is acknowledged, given back or lost."""
+
+    __slots__ = ("beat", "claim", "reply", "since", "subscription")
+
+    def __init__(self, reply: str) -> None:
+        """Hold the run that is acknowledged on the subject `reply`."""
+        self.reply = reply
+        self.since = time.monotonic()
+        self.beat = 0.0
+        self.claim: Claim | None = None
+        """None while it is not decided that this worker holds the task."""
+        self.subscription: Subscription | None = None
+
+
+class Leases:
+    """All holds of a worker."""
+
+    def __init__(self, lifeline: Lifeline) -> None:
+        """Keep holds on `lifeline`'s loop; made on the worker's."""
+        self._lifeline = lifeline
+        self._workers_loop = asyncio.get_running_loop()
+        self._holds: set[Hold] = set()
+        self._lock = threading.Lock()
+        self._kept: set[Hold] = set()
+        self._pulse = time.monotonic()
+
+    def start(self) -> None:
+        """Begin to keep."""
+        self._lifeline.spawn(self._keep())
+
+    def take(self, reply: str) -> Hold:
+        """Keep the run that is acknowledged on `reply`."""
+        hold = Hold(reply)
+        with self._lock:
+            self._holds.add(hold)
+        return hold
+
+    def release(self, hold: Hold) -> None:
+        """Keep it no more: no heartbeat, no answer."""
+        with self._lock:
+            self._holds.discard(hold)
+
+    async def let_go(self, hold: Hold) -> None:
+        """As `release`, and return when nobody who asks is answered any more."""
+        self.release(hold)
+        await self._lifeline.call(self._fall_silent(hold))
+
+    def pulse(self) -> None:
+        """Say that the worker's loop runs."""
+        self._pulse = time.monotonic()
+
+    async def _keep(self) -> None:
+        blocked = False
+        while True:
+            with self._lock:
+                holds = set(self._holds)
+            try:
+                await self._look_after(holds)
+            except (NatsError, OSError) as trouble:
+                _log.debug("leases: %s", trouble)
+            blocked = self._watch_pulse(blocked=blocked)
+            await asyncio.sleep(_TICK)
+
+    async def _look_after(self, holds: set[Hold]) -> None:
+        now = time.monotonic()
+        for hold in self._kept - holds:
+            await self._forget(hold)
+        for hold in holds:
+            if now - hold.since >= _TICK:
+                await self._look_after_one(hold, now)
+
+    async def _look_after_one(self, hold: Hold, now: float) -> None:
+        self._kept.add(hold)
+        if now - hold.beat >= HEARTBEAT:
+            hold.beat = now
+            await self._lifeline.bus.connection.publish(hold.reply, _IN_PROGRESS)
+        if hold.claim is not None and hold.subscription is None:
+            await self._answer(hold, hold.claim)
+
+    async def _answer(self, hold: Hold, claim: Claim) -> None:
+        async def receive(msg: Msg) -> None:
+            if hold in self._holds:
+                await self._respond(msg, claim)
+
+        subscription = await self._lifeline.bus.connection.subscribe(claim.subject, cb=receive)
+        if hold in self._kept:
+            hold.subscription = subscription
+        else:
+            await subscription.unsubscribe()
+
+    async def _respond(self, msg: Msg, claim: Claim) -> None:
+        try:
+            asked = Control.decode(msg.subject, msg.data)
+        except UndecodableMessage as error:
+            _log.warning("%s", error)
+            return
+        if asked.ask == "cancel":
+            self._workers_loop.call_soon_threadsafe(claim.cancel)
+        await self._lifeline.bus.connection.publish(msg.reply, claim.answer)
+
+    async def _fall_silent(self, hold: Hold) -> None:
+        await self._forget(hold)
+        # What the worker publishes next goes by another connection, and must not come first.
+        await self._lifeline.bus.connection.flush(_FLUSH)
+
+    async def _forget(self, hold: Hold) -> None:
+        self._kept.discard(hold)
+        subscription, hold.subscription = hold.subscription, None
+        if subscription is not None:
+            await subscription.unsubscribe()
+
+    def _watch_pulse(self, *, blocked: bool) -> bool:
+        silence = time.monotonic() - self._pulse
+        if silence < BLOCKED:
+            if blocked:
+                _log.warning("the worker's loop goes on")
+            return False
+        if not blocked:
+            _log.warning("an agent has blocked the worker's loop for %.1f s", silence)
+        return True

@@ -1,0 +1,160 @@
+"""One attempt at one leg: take it, run the agent, end it, acknowledge the run.
+
+Three things can interrupt the agent: somebody cancels the task, this worker has to hand its work
+back, or the log turns out to be somebody else's. After the last the attempt is mute: it appends
+nothing, acknowledges nothing and answers nobody.
+"""
+
+import asyncio
+import logging
+from enum import IntEnum
+
+from headrace.bus import TROUBLE
+from headrace.errors import BusUnavailable, Fenced, LogLost
+from headrace.messages import Holding
+from headrace_worker.agent import Agent
+from headrace_worker.assignment import Assignment
+from headrace_worker.conclusion import conclude
+from headrace_worker.driving import drive
+from headrace_worker.holding import Held, Void
+from headrace_worker.leases import Claim, Hold
+from headrace_worker.performance import Performance
+from headrace_worker.station import Station
+from headrace_worker.taking import Taken, take
+
+_log = logging.getLogger(__name__)
+
+HAND_BACK = 0.4
+"""Seconds that an agent has to clean up, and its last append to end, when its run is handed back:
+the process is about to end."""
+
+
+class Interrupt(IntEnum):
+    """Why an agent was stopped; a greater one outweighs a smaller."""
+
+    NONE = 0
+    HANDED_BACK = 1
+    CANCELED = 2
+    LOST = 3
+
+
+class Leg:
+    """One attempt, from a pulled run to its acknowledgement."""
+
+    def __init__(self, station: Station, agent: Agent, assignment: Assignment) -> None:
+        """Prepare to let `agent` do what `assignment` asks for."""
+        self._station, self._agent, self._assignment = station, agent, assignment
+        self._interrupt = Interrupt.NONE
+        self._performance: Performance | None = None
+        self._acting: asyncio.Task[None] | None = None
+        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def run(self) -> None:
+        """Do it. Whatever goes wrong, the run stays in the queue or its log says how it ended."""
+        hold = self._station.leases.take(self._assignment.reply)
+        try:
+            await self._run(hold)
+        except (Fenced, LogLost) as loss:
+            _log.info("task %s is not ours any more: %s", self._assignment.key.task, loss)
+        except (BusUnavailable, *TROUBLE) as trouble:
+            _log.warning("task %s waits for another try: %s", self._assignment.key.task, trouble)
+        finally:
+            self._station.leases.release(hold)
+
+    def interrupt(self, why: Interrupt) -> None:
+        """Stop the agent for this reason, if it still runs."""
+        if why <= self._interrupt or self._over.done():
+            return
+        first, self._interrupt = self._interrupt is Interrupt.NONE, why
+        if self._performance is not None and why is Interrupt.LOST:
+            self._performance.outbox.mute()
+        if first and self._acting is not None:
+            self._stop_acting(self._acting)
+
+    def cancel(self) -> None:
+        """Stop the agent because somebody asked for it."""
+        self.interrupt(Interrupt.CANCELED)
+
+    def lose(self) -> None:
+        """Stop the agent because the log is somebody else's."""
+        self.interrupt(Interrupt.LOST)
+
+    async def _run(self, hold: Hold) -> None:
+        station, assignment = self._station, self._assignment
+        taken = await take(station.bus, station.worker, assignment)
+        match taken:
+            case Taken():
+                await self._perform(hold, taken)
+            case Held():
+                _log.debug("task %s is well with %s", assignment.key.task, taken.by)
+            case Void():
+                level = logging.WARNING if taken.lost else logging.DEBUG
+                _log.log(level, "dropped a run of %s: %s", assignment.key.task, taken.reason)
+                await assignment.ack(station.bus)
+
+    async def _perform(self, hold: Hold, taken: Taken) -> None:
+        performance = Performance(self._station, self._agent, self._assignment, taken, self.lose)
+        self._performance = performance
+        hold.claim = self._claim(taken)
+        self._station.watch.add(performance)
+        try:
+            await self._act(performance)
+        finally:
+            self._station.watch.remove(performance)
+        await self._end(hold, performance)
+
+    def _claim(self, taken: Taken) -> Claim:
+        by = taken.authorship
+        answer = Holding(
+            writer=by.writer, worker=self._station.worker, leg=by.leg, attempt=by.attempt
+        )
+        control = self._station.bus.subjects.control(self._assignment.key)
+        return Claim(control, answer.encode(), self.cancel)
+
+    async def _act(self, performance: Performance) -> None:
+        """Run the agent until it ends, or does not end in time after an interrupt."""
+        if self._interrupt is not Interrupt.NONE:
+            self._over.set_result(None)
+            return
+        acting = asyncio.Task(
+            drive(self._agent, performance.context),
+            loop=asyncio.get_running_loop(),
+            eager_start=True,
+        )
+        performance.acting = acting
+        if acting.done():
+            self._over.set_result(None)
+            return
+        self._acting = acting
+        acting.add_done_callback(self._stopped_acting)
+        await self._over
+
+    def _stop_acting(self, acting: "asyncio.Task[None]") -> None:
+        acting.cancel()
+        handing_back = self._interrupt is Interrupt.HANDED_BACK
+        patience = HAND_BACK if handing_back else self._station.settings.cleanup_seconds
+        asyncio.get_running_loop().call_later(patience, self._stopped_acting, acting)
+
+    def _stopped_acting(self, acting: "asyncio.Task[None]") -> None:
+        if not acting.done():
+            self._station.abandoned.add(acting)
+            acting.add_done_callback(self._station.abandoned.discard)
+        elif not acting.cancelled():
+            # Looked at, so that asyncio does not complain that nobody did.
+            acting.exception()
+        if not self._over.done():
+            self._over.set_result(None)
+
+    async def _end(self, hold: Hold, performance: Performance) -> None:
+        match self._interrupt:
+            case Interrupt.LOST:
+                performance.outbox.mute()
+                _log.info("task %s is not ours any more", self._assignment.key.task)
+            case Interrupt.HANDED_BACK:
+                await performance.outbox.settle(HAND_BACK)
+                await self._station.leases.let_go(hold)
+                await self._assignment.give_back(self._station.bus)
+            case _:
+                canceled = self._interrupt is Interrupt.CANCELED
+                await conclude(performance, canceled=canceled)
+                await self._assignment.ack(self._station.bus)

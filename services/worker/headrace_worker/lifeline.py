@@ -1,0 +1,72 @@
+"""A thread with a loop and a connection of its own, for what must never wait for an agent.
+
+An agent that blocks the worker's loop (`time.sleep`, a long computation) must lose neither its
+leases nor its place in the directory. Python code that keeps the interpreter to itself for seconds,
+inside C, still does.
+"""
+
+import asyncio
+import concurrent.futures
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import uvloop
+
+from headrace.bus import Bus
+from headrace.settings import BusSettings
+
+_JOIN = 2.0
+
+
+class Lifeline:
+    """The thread; `bus` is for code that runs on its loop, no other."""
+
+    def __init__(self, settings: BusSettings, name: str) -> None:
+        """Prepare a connection called `name`; `start` does the work."""
+        self.bus = Bus(settings)
+        self._name = name
+        self._loop = uvloop.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="lifeline", daemon=True)
+
+    async def start(self) -> None:
+        """Start the thread and return when its connection stands.
+
+        Raises:
+            BusUnavailable: it did not within the start-up time-out.
+        """
+        self._thread.start()
+        await self.call(self.bus.connect(self._name))
+
+    async def stop(self) -> None:
+        """Hang up and end the thread."""
+        if not self._thread.is_alive():
+            return
+        await self.call(self._end())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        await asyncio.to_thread(self._thread.join, _JOIN)
+
+    async def call[T](self, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work` on the thread's loop and return its result."""
+        return await asyncio.wrap_future(self.spawn(work))
+
+    def spawn[T](self, work: Coroutine[Any, Any, T]) -> "concurrent.futures.Future[T]":
+        """Run `work` on the thread's loop until it ends, or the thread does."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def call_soon(self, callback: Callable[[], object]) -> None:
+        """Call `callback` on the thread's loop."""
+        self._loop.call_soon_threadsafe(callback)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+        self._loop.close()
+
+    async def _end(self) -> None:
+        mine = asyncio.current_task()
+        others = [task for task in asyncio.all_tasks() if task is not mine]
+        await self.bus.close()
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)

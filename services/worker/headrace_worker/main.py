@@ -1,0 +1,66 @@
+"""Where a worker is put together: ``headrace worker MODULE:ATTR``."""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+
+import uvloop
+from pydantic import ValidationError
+
+from headrace.errors import BusUnavailable
+from headrace_worker.agent import Agents
+from headrace_worker.errors import Misdeclared
+from headrace_worker.loading import load
+from headrace_worker.settings import WorkerSettings
+from headrace_worker.worker import Worker
+
+_log = logging.getLogger(__name__)
+
+
+def run(target: str) -> int:
+    """Serve the agents that `target` (MODULE:ATTR) names until SIGTERM or SIGINT.
+
+    Returns the process's exit code: 78 (EX_CONFIG) where starting again cannot help.
+    """
+    try:
+        settings = WorkerSettings()
+        agents = load(target)
+    except (ValidationError, Misdeclared) as error:
+        sys.stderr.write(f"{_one_line(error)}\n")
+        return os.EX_CONFIG
+    logging.basicConfig(
+        level=settings.log_level.upper(), format="%(asctime)s %(levelname)-7s %(message)s"
+    )
+    return uvloop.run(serve(settings, agents))
+
+
+async def serve(settings: WorkerSettings, agents: Agents) -> int:
+    """Work until a signal says to leave."""
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, told.set)
+    worker = Worker(settings, agents)
+    starting = asyncio.create_task(worker.start())
+    leaving = asyncio.create_task(told.wait())
+    await asyncio.wait({starting, leaving}, return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        return 0
+    try:
+        starting.result()
+    except BusUnavailable as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    _log.info("%s serves %s", worker.id, ", ".join(agent.name for agent in agents))
+    await leaving
+    await worker.stop()
+    return 0
+
+
+def _one_line(error: ValidationError | Misdeclared) -> str:
+    if isinstance(error, Misdeclared):
+        return str(error)
+    first = error.errors(include_url=False)[0]
+    return f"HEADRACE_{'_'.join(map(str, first['loc'])).upper()}: {first['msg']}"

@@ -1,0 +1,217 @@
+"""Between an agent and its log: what is said while an append is in flight goes into the next one.
+
+So an idle log gets each event at once, a busy one gets them in batches, and an agent that is too
+far ahead waits.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from headrace.entry import Stamp
+from headrace.errors import BusUnavailable
+from headrace.events import Draft
+from headrace.log import LogWriter
+from headrace.task import WORKING
+from headrace_worker.errors import LegOver, MalformedOutput
+
+_log = logging.getLogger(__name__)
+
+BATCH = 512
+"""Events in one message at most: readers take a message as a whole."""
+
+_PATIENCE = 20.0
+_PAUSE = 0.5
+_GENERATION_ROOM = 21
+"""Bytes of a line beside its draft: a generation, and the line's end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Authorship:
+    """What the stamps of one attempt have in common."""
+
+    log: str
+    writer: str
+    leg: int
+    attempt: int
+
+    def stamp(self, generation: int, state: str = WORKING) -> Stamp:
+        """Return the stamp of an entry that begins at `generation`."""
+        return Stamp(self.log, generation, self.writer, state, self.leg, self.attempt)
+
+
+class _Batch:
+    """Events that make one message."""
+
+    __slots__ = ("drafts", "size")
+
+    def __init__(self) -> None:
+        self.drafts: list[Draft] = []
+        self.size = 0
+
+
+class Outbox:
+    """Appends what one attempt says, in order, one message in flight at a time."""
+
+    def __init__(
+        self,
+        writer: LogWriter,
+        authorship: Authorship,
+        lost: Callable[[Exception], None],
+        *,
+        max_events: int,
+        max_bytes: int,
+    ) -> None:
+        """Append with `writer`; `lost` is called once if nothing can be appended any more."""
+        self._writer, self._authorship, self._lost = writer, authorship, lost
+        self._max_events, self._max_bytes = max_events, max_bytes
+        self._capacity = writer.capacity
+        self._batches: deque[_Batch] = deque()
+        self._last = _Batch()
+        self._events = self._bytes = 0
+        self._awake = self._closed = False
+        self._loss: Exception | None = None
+        self._sender: asyncio.Task[None] | None = None
+        self._room = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self.spoke = self._loop.time()
+        """When the last append ended, loop time in seconds."""
+
+    @property
+    def sequence(self) -> int:
+        """Stream sequence of this attempt's last entry."""
+        return self._writer.sequence
+
+    @property
+    def appending(self) -> bool:
+        """Whether an append is in flight."""
+        return self._sender is not None
+
+    def offer(self, draft: Draft) -> bool:
+        """Take an event; False: the agent is far ahead and must await `room` before the next.
+
+        Raises:
+            MalformedOutput: it does not fit a message.
+            LegOver: nothing is taken any more.
+        """
+        if self._closed:
+            raise LegOver("the leg is over")
+        self._put(draft)
+        if not self._awake:
+            self._awake = True
+            self._loop.call_soon(self._send_soon)
+        return self._events < self._max_events and self._bytes < self._max_bytes
+
+    def check(self, draft: Draft) -> None:
+        """Check that an event fits a message.
+
+        Raises:
+            MalformedOutput: it does not.
+        """
+        if (size := draft.size + 1) > self._capacity:
+            raise MalformedOutput(f"an event of {size} bytes exceeds the limit of {self._capacity}")
+
+    async def room(self) -> None:
+        """Return when the log has caught up with the agent."""
+        while not self._closed and (
+            self._events >= self._max_events or self._bytes >= self._max_bytes
+        ):
+            self._room.clear()
+            await self._room.wait()
+
+    async def close(self, last: Iterable[Draft], state: str) -> None:
+        """Append what is pending and `last`, after which the task is in `state`; take no more.
+
+        Raises:
+            Fenced, LogLost: the hold on the log is gone; nothing more was appended.
+            MalformedOutput: one of `last` does not fit a message; nothing of them was appended.
+        """
+        for draft in last:
+            self._put(draft)
+        self._closed = True
+        while self._sender is not None:
+            await asyncio.wait([self._sender])
+        if self._loss is not None:
+            raise self._loss
+        while self._events:
+            batch = self._take()
+            await self._append(batch, WORKING if self._events else state)
+
+    def mute(self) -> None:
+        """Take no more, append no more: the log is somebody else's."""
+        self._shut()
+        if self._sender is not None:
+            self._sender.cancel()
+
+    async def settle(self, patience: float) -> None:
+        """Take no more and drop what is pending; an append in flight has `patience` seconds."""
+        self._shut()
+        if self._sender is not None:
+            await asyncio.wait([self._sender], timeout=patience)
+        self.mute()
+
+    def _put(self, draft: Draft) -> None:
+        batch = self._last
+        size = len(draft.head) + len(draft.tail) + _GENERATION_ROOM
+        if batch.size + size > self._capacity or len(batch.drafts) == BATCH:
+            self.check(draft)
+            self._batches.append(batch)
+            batch = self._last = _Batch()
+        batch.drafts.append(draft)
+        batch.size += size
+        self._events += 1
+        self._bytes += size
+
+    def _take(self) -> list[Draft]:
+        """Return the events of the next message."""
+        if self._batches:
+            batch = self._batches.popleft()
+        else:
+            batch, self._last = self._last, _Batch()
+        self._events -= len(batch.drafts)
+        self._bytes -= batch.size
+        return batch.drafts
+
+    def _shut(self) -> None:
+        self._closed = True
+        self._batches.clear()
+        self._last = _Batch()
+        self._events = self._bytes = 0
+        self._room.set()
+
+    def _send_soon(self) -> None:
+        if self._events and not self._closed:
+            # Started at once: a round of the loop later is a later first token.
+            sender = asyncio.Task(self._send(), loop=self._loop, eager_start=True)
+            self._sender = None if sender.done() else sender
+        else:
+            self._awake = False
+
+    async def _send(self) -> None:
+        try:
+            while self._events and not self._closed:
+                batch = self._take()
+                self._room.set()
+                await self._append(batch, WORKING)
+        except Exception as loss:  # noqa: BLE001  # whatever it is, the leg must hear of it
+            self._shut()
+            self._loss = loss
+            self._lost(loss)
+        finally:
+            self._sender = None
+            self._awake = False
+
+    async def _append(self, batch: list[Draft], state: str) -> None:
+        """Append until it is stored, however long NATS is away: the same bytes each time."""
+        stamp = self._authorship.stamp(self._writer.generation + 1, state)
+        while True:
+            try:
+                await self._writer.append(batch, stamp, _PATIENCE)
+            except BusUnavailable as trouble:
+                _log.warning("keeping %d events until the log takes them: %s", len(batch), trouble)
+                await asyncio.sleep(_PAUSE)
+            else:
+                self.spoke = self._loop.time()
+                return

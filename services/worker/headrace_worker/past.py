@@ -1,0 +1,72 @@
+"""What a leg's log holds before an attempt begins: the input, and what dead attempts left."""
+
+from dataclasses import dataclass, field
+
+from headrace.bus import Bus
+from headrace.entry import Entry
+from headrace.errors import LogLost
+from headrace.events import Json
+from headrace.log import find_generation, replay
+from headrace.task import TaskKey
+
+
+@dataclass(slots=True)
+class Past:
+    """A leg's log up to the attempt that reads it."""
+
+    message: Json
+    """The input's A2A Message."""
+    metadata: Json
+    """The input event's metadata."""
+    time: str
+    """When the input was stored, RFC 3339."""
+    kept: int
+    """Generation up to which the leg's log counts: its last checkpoint, or its input."""
+    checkpoint: str | None = None
+    """JSON that an attempt has saved, if one has."""
+    orphans: list[str] = field(default_factory=list)
+    """Artifacts that dead attempts made behind `kept`, oldest first."""
+
+
+async def read_past(bus: Bus, key: TaskKey, leg: int, last: Entry) -> Past:
+    """Read what this leg's log holds up to `last`, its log's last entry.
+
+    The first attempt finds its input in `last` and reads nothing.
+
+    Raises:
+        LogLost: the input is no longer there.
+        BusUnavailable: the stream does not answer.
+    """
+    if last.last_generation == leg:
+        return _begin(last, leg)
+    after = await find_generation(bus, key, leg, last)
+    past: Past | None = None
+    async for batch in replay(bus, key, after, last.sequence):
+        for entry in batch:
+            if past is None:
+                past = _begin(entry, leg)
+            _go_through(past, entry)
+    if past is None:
+        raise LogLost(f"the input {leg} of {key.task} is gone")
+    return past
+
+
+def _begin(entry: Entry, leg: int) -> Past:
+    event = entry.events[leg - entry.generation]
+    if "task" in event:
+        task = event["task"]
+        history = task.get("history") or [{}]
+        return Past(history[-1], task.get("metadata", {}), entry.time, leg)
+    update = event.get("statusUpdate", {})
+    message = update.get("status", {}).get("message", {})
+    return Past(message, update.get("metadata", {}), entry.time, leg)
+
+
+def _go_through(past: Past, entry: Entry) -> None:
+    for event in entry.events:
+        artifact = event.get("artifactUpdate", {}).get("artifact", {}).get("artifactId")
+        if artifact is not None and artifact not in past.orphans:
+            past.orphans.append(artifact)
+    if entry.stamp.checkpoint is not None:
+        past.kept, past.checkpoint = entry.last_generation, entry.stamp.checkpoint
+        past.orphans.clear()

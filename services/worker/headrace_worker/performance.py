@@ -1,0 +1,74 @@
+"""What one attempt works with: its context, its voice, its way into the log."""
+
+import asyncio
+from collections.abc import Callable
+
+from headrace.task import TaskKey
+from headrace_worker.agent import Agent
+from headrace_worker.assignment import Assignment
+from headrace_worker.context import RunContext
+from headrace_worker.endings import Endings
+from headrace_worker.ids import LegIds
+from headrace_worker.outbox import Outbox
+from headrace_worker.rendering import Rendering
+from headrace_worker.station import Station
+from headrace_worker.taking import Taken
+from headrace_worker.voice import Voice
+
+
+class Performance:
+    """An agent at work on a leg that this worker holds."""
+
+    def __init__(
+        self,
+        station: Station,
+        agent: Agent,
+        assignment: Assignment,
+        taken: Taken,
+        lost: Callable[[], None],
+    ) -> None:
+        """Set up what the attempt needs; `lost` is called when its log is somebody else's."""
+        key, leg, run = assignment.key, assignment.leg, assignment.run
+        ids = LegIds(key.task, leg)
+        self.key: TaskKey = key
+        self.lose = lost
+        self.writer = taken.authorship.writer
+        self.past = taken.past
+        self.outbox = Outbox(
+            taken.writer,
+            taken.authorship,
+            lambda _: lost(),
+            max_events=station.settings.emit_buffer_events,
+            max_bytes=station.settings.emit_buffer_bytes,
+        )
+        self.rendering = Rendering(key.task, run.context, ids)
+        self.endings = Endings(key.task, run.context, ids)
+        self.voice = Voice(
+            self.rendering, self.endings, self.outbox, ids, may_answer=agent.card.bare_message
+        )
+        self.context = RunContext(
+            key=key,
+            context=run.context,
+            owner=run.owner,
+            leg=leg,
+            attempt=taken.authorship.attempt,
+            message=taken.past.message,
+            metadata=taken.past.metadata,
+            voice=self.voice,
+        )
+        self.acting: asyncio.Task[None] | None = None
+
+    @property
+    def spoke(self) -> float:
+        """When its last append ended, loop time in seconds."""
+        return self.outbox.spoke
+
+    @property
+    def sequence(self) -> int:
+        """Stream sequence of its last entry."""
+        return self.outbox.sequence
+
+    @property
+    def appending(self) -> bool:
+        """Whether an append is in flight."""
+        return self.outbox.appending

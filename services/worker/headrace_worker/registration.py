@@ -1,0 +1,57 @@
+"""A worker's place in the directory: announced, renewed, withdrawn, on the lifeline's thread."""
+
+import asyncio
+import logging
+
+from headrace.directory import RENEW_EVERY, Announcer
+from headrace.errors import BusUnavailable
+from headrace_worker.agent import Agents
+from headrace_worker.lifeline import Lifeline
+
+_log = logging.getLogger(__name__)
+
+
+class Registration:
+    """Tells the fleet that this worker serves its agents."""
+
+    def __init__(self, lifeline: Lifeline, worker: str, agents: Agents) -> None:
+        """Register `agents` for the worker instance `worker`."""
+        self._lifeline, self._agents = lifeline, agents
+        self._announcer = Announcer(lifeline.bus, worker)
+        self._withdrawn = False
+
+    async def announce(self) -> None:
+        """Announce every agent, and keep its place until `withdraw`.
+
+        Raises:
+            BusUnavailable: JetStream did not acknowledge.
+        """
+        await self._lifeline.call(self._announce())
+        self._lifeline.spawn(self._renew())
+
+    async def withdraw(self) -> None:
+        """Give the places up at once; one that can't be given up expires by itself."""
+        self._withdrawn = True
+        try:
+            await self._lifeline.call(self._withdraw())
+        except BusUnavailable as trouble:
+            _log.info("left without a word: %s", trouble)
+
+    async def _announce(self) -> None:
+        for agent in self._agents:
+            await self._announcer.announce(agent.card)
+
+    async def _withdraw(self) -> None:
+        for agent in self._agents:
+            await self._announcer.withdraw(agent.name)
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(RENEW_EVERY)
+            if self._withdrawn:
+                return
+            try:
+                for agent in self._agents:
+                    await self._announcer.renew(agent.name)
+            except BusUnavailable as trouble:
+                _log.warning("could not renew this worker's place: %s", trouble)

@@ -1,0 +1,224 @@
+"""Turning what an agent says into events, as "Which event says what" of the design has it."""
+
+from collections.abc import Iterator
+
+from headrace import events, parts
+from headrace.events import Draft, Json, TextChunks
+from headrace.task import WORKING
+from headrace_worker.blocks import ARGUMENTS, TEXT, THINKING, TOOL, Block, Blocks
+from headrace_worker.emission import (
+    Data,
+    File,
+    Status,
+    Text,
+    Thinking,
+    ToolArguments,
+    ToolCall,
+    ToolResult,
+    Utterance,
+    check_texts,
+)
+from headrace_worker.errors import MalformedOutput
+from headrace_worker.ids import LegIds
+
+PIECE = 64 * 1024
+"""Characters of text in one event; longer text becomes several."""
+
+
+class Rendering:
+    """The events of one leg's output, before they have generations."""
+
+    def __init__(self, task: str, context: str, ids: LegIds) -> None:
+        """Render for one leg of `task` in `context`."""
+        self._task, self._context, self._ids = task, context, ids
+        self._blocks = Blocks(ids)
+        self._going_on: TextChunks | None = None
+        self.artifacts: set[str] = set()
+        """Ids of the artifacts made so far."""
+
+    def chunk(self, text: str) -> Draft | None:
+        """Return the event of a plain string that goes on with open text, at about 1 µs.
+
+        None: it opens a block, is empty or is long; `drafts` knows what to do.
+        """
+        going_on = self._going_on
+        if going_on is None or not text or len(text) > PIECE:
+            return None
+        return going_on.draft(text)
+
+    def drafts(self, said: Utterance) -> list[Draft]:
+        """Return the events of `said`.
+
+        Raises:
+            MalformedOutput: it goes on with a block that has ended, or is not of its type's shape.
+            TypeError: something in it is not JSON.
+        """
+        check_texts(said)
+        self._going_on = None
+        match said:
+            case Thinking():
+                return list(self._thinking(said))
+            case Text():
+                return [*self._end_of_thought(said), *self._text(said)]
+            case _:
+                return [*self._end_of_thought(said), self._one(said)]
+
+    def stop(self) -> None:
+        """Say that the leg's end was said: no plain string goes on with anything."""
+        self._going_on = None
+
+    def retraction(self, artifact: str) -> Draft:
+        """Return the event that empties an artifact which only a dead attempt made."""
+        return events.artifact_update(
+            self._task,
+            self._context,
+            {"artifactId": artifact, "parts": [{"text": ""}]},
+            last_chunk=True,
+            metadata={events.RETRACTED: True},
+        )
+
+    def _one(self, said: ToolCall | ToolArguments | ToolResult | File | Data | Status) -> Draft:
+        match said:
+            case ToolCall():
+                return self._tool_call(said)
+            case ToolArguments():
+                return self._tool_arguments(said)
+            case ToolResult():
+                return self._tool_result(said)
+            case File():
+                return self._file(said)
+            case Data():
+                return self._data(said)
+            case Status():
+                return self._utterance(self._ids.mint("message"), parts.notice_part(said.text))
+
+    def _text(self, said: Text) -> Iterator[Draft]:
+        block, former = self._block(TEXT, said)
+        if former is not None and former.started:
+            yield self._text_piece(former, "", end=True)
+        if block is not None:
+            if not block.started:
+                block.type = said.type
+            for text, end in _pieces(said):
+                yield self._text_piece(block, text, end=end)
+            self._after_piece(TEXT, said, block)
+
+    def _thinking(self, said: Thinking) -> Iterator[Draft]:
+        block, _ = self._block(THINKING, said)
+        if block is not None:
+            for text, end in _pieces(said):
+                yield self._thought(block, text, said.title, end=end)
+            self._after_piece(THINKING, said, block)
+
+    def _end_of_thought(self, said: Utterance) -> Iterator[Draft]:
+        """End the reasoning that is open, if `said` goes on to something else."""
+        goes_on = isinstance(said, File | Data | Status) or (
+            isinstance(said, Text) and (said.block or not said.text)
+        )
+        thought = None if goes_on else self._blocks.going_on(THINKING)
+        if thought is not None:
+            self._blocks.end(THINKING, "")
+            yield self._thought(thought, "", end=True)
+
+    def _block(self, kind: str, said: Text | Thinking) -> tuple[Block | None, Block | None]:
+        if said.text:
+            return self._blocks.place(kind, said.block)
+        # Nothing to say opens no block, but may end one.
+        return (self._blocks.going_on(kind, said.block) if said.end else None), None
+
+    def _after_piece(self, kind: str, said: Text | Thinking, block: Block) -> None:
+        if said.end:
+            self._blocks.end(kind, said.block)
+        elif kind == TEXT and not said.block:
+            self._going_on = self._chunks(block)
+
+    def _text_piece(self, block: Block, text: str, *, end: bool) -> Draft:
+        if block.started and not end:
+            return self._chunks(block).draft(text)
+        part = parts.text_part(text, block.id, block.index, block_type=block.type, end=end)
+        draft = self._artifact(block.id, part, append=block.started, last_chunk=end)
+        block.started = True
+        return draft
+
+    def _chunks(self, block: Block) -> TextChunks:
+        if block.chunks is None:
+            part = parts.text_part("", block.id, block.index, block_type=block.type)
+            block.chunks = TextChunks(self._task, self._context, block.id, part["metadata"])
+        return block.chunks
+
+    def _thought(self, block: Block, text: str, title: str = "", *, end: bool) -> Draft:
+        block.started = True
+        part = parts.thinking_part(text, block.id, block.index, title=title, end=end)
+        return self._utterance(block.id, part)
+
+    def _tool_call(self, said: ToolCall) -> Draft:
+        self._blocks.interrupt(TOOL)
+        call_id = said.id or self._ids.mint("call")
+        if self._blocks.going_on(ARGUMENTS, call_id) is not None:
+            # Its arguments have been said piece by piece.
+            return self._tool_arguments(ToolArguments(call_id, "", said.name, end=True))
+        part = parts.tool_call_part(said.name, said.arguments, call_id)
+        return self._utterance(self._ids.mint("message"), part)
+
+    def _tool_arguments(self, said: ToolArguments) -> Draft:
+        if not said.id:
+            raise MalformedOutput("a piece of a tool call needs the call's id")
+        self._blocks.interrupt(TOOL)
+        block, _ = self._blocks.place(ARGUMENTS, said.id)
+        if said.end:
+            self._blocks.end(ARGUMENTS, said.id)
+        block.type = said.name or block.type
+        part = parts.tool_arguments_part(said.delta, said.id, block.type, end=said.end)
+        return self._utterance(block.id, part)
+
+    def _tool_result(self, said: ToolResult) -> Draft:
+        self._blocks.interrupt(TOOL)
+        part = parts.tool_result_part(said.id, said.content, said.error)
+        return self._utterance(self._ids.mint("message"), part)
+
+    def _file(self, said: File) -> Draft:
+        if (said.content is None) == (not said.url):
+            raise MalformedOutput("a file needs either its content or its address")
+        if said.content is None:
+            part = parts.link_part(said.url, said.name, said.media_type)
+        else:
+            part = parts.file_part(said.content, said.name, said.media_type)
+        return self._artifact(said.id or self._ids.mint("file"), part, said.name, last_chunk=True)
+
+    def _data(self, said: Data) -> Draft:
+        part = parts.data_part(said.data, said.media_type)
+        return self._artifact(said.id or self._ids.mint("data"), part, said.name, last_chunk=True)
+
+    def _utterance(self, message: str, part: Json) -> Draft:
+        return events.status_update(
+            self._task,
+            self._context,
+            WORKING,
+            {"messageId": message, "role": "ROLE_AGENT", "parts": [part]},
+        )
+
+    def _artifact(
+        self,
+        artifact: str,
+        part: Json,
+        name: str = "",
+        *,
+        append: bool = False,
+        last_chunk: bool = False,
+    ) -> Draft:
+        self.artifacts.add(artifact)
+        body = {"artifactId": artifact, "name": name} if name else {"artifactId": artifact}
+        return events.artifact_update(
+            self._task,
+            self._context,
+            {**body, "parts": [part]},
+            append=append,
+            last_chunk=last_chunk,
+        )
+
+
+def _pieces(said: Text | Thinking) -> Iterator[tuple[str, bool]]:
+    """Yield the text in pieces of at most `PIECE` characters, and whether each is the last."""
+    last = max(len(said.text) - 1, 0) // PIECE
+    for number in range(last + 1):
+        yield said.text[number * PIECE : (number + 1) * PIECE], said.end and number == last

@@ -1,0 +1,23 @@
+"""What all legs of one worker share."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from headrace.bus import Bus
+from headrace_worker.leases import Leases
+from headrace_worker.settings import WorkerSettings
+from headrace_worker.watch import Watch
+
+
+@dataclass(frozen=True, slots=True)
+class Station:
+    """One worker's place to work at."""
+
+    worker: str
+    """The worker's instance id, a subject token."""
+    bus: Bus
+    leases: Leases
+    watch: Watch
+    settings: WorkerSettings
+    abandoned: set[asyncio.Task[None]] = field(default_factory=set)
+    """Agents that did not stop in time; kept until they do."""

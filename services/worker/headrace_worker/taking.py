@@ -1,0 +1,65 @@
+"""Taking a leg: WORKING in the log, before the agent is called."""
+
+import secrets
+from dataclasses import dataclass
+
+from headrace import events
+from headrace.bus import Bus
+from headrace.errors import BusUnavailable, Fenced
+from headrace.events import Draft, Json
+from headrace.log import LogWriter
+from headrace.task import WORKING
+from headrace_worker.assignment import Assignment
+from headrace_worker.holding import Free, Held, Void, judge
+from headrace_worker.outbox import Authorship
+from headrace_worker.past import Past, read_past
+
+_ROUNDS = 5
+_PATIENCE = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A leg that this worker holds."""
+
+    past: Past
+    authorship: Authorship
+    writer: LogWriter
+
+
+async def take(bus: Bus, worker: str, assignment: Assignment) -> Taken | Held | Void:
+    """Take the leg if it is to be taken.
+
+    Raises:
+        BusUnavailable: the log does not answer, or others keep appending to it.
+        LogLost: the leg's input is no longer in the log.
+    """
+    for _ in range(_ROUNDS):
+        verdict = await judge(bus, assignment)
+        if not isinstance(verdict, Free):
+            return verdict
+        try:
+            return await _begin(bus, worker, assignment, verdict)
+        except Fenced:
+            # Somebody was quicker: what it appended decides anew.
+            continue
+    raise BusUnavailable(f"others keep appending to {assignment.key.task}")
+
+
+async def _begin(bus: Bus, worker: str, assignment: Assignment, free: Free) -> Taken:
+    past = await read_past(bus, assignment.key, assignment.leg, free.last)
+    writer_id = f"{worker}-{secrets.token_hex(4)}"
+    authorship = Authorship(assignment.run.log, writer_id, assignment.leg, free.attempt)
+    writer = LogWriter.behind(bus, assignment.key, free.last)
+    stamp = authorship.stamp(writer.generation + 1)
+    await writer.append([_working(worker, assignment, free, past)], stamp, _PATIENCE)
+    return Taken(past, authorship, writer)
+
+
+def _working(worker: str, assignment: Assignment, free: Free, past: Past) -> Draft:
+    metadata: Json = {events.ATTEMPT: free.attempt, events.WORKER: worker}
+    if free.attempt > 1:
+        metadata[events.DISCARDED_AFTER] = past.kept
+    return events.status_update(
+        assignment.key.task, assignment.run.context, WORKING, metadata=metadata
+    )

@@ -1,0 +1,75 @@
+"""The one way from an agent to its log: what it says is checked, rendered and put in the outbox."""
+
+from headrace_worker.emission import Complete, Emission, InputRequired, Message, Reject, Text
+from headrace_worker.endings import End, Endings
+from headrace_worker.errors import MalformedOutput
+from headrace_worker.ids import LegIds
+from headrace_worker.outbox import Outbox
+from headrace_worker.rendering import Rendering
+
+
+class Voice:
+    """What one attempt of a leg says."""
+
+    def __init__(
+        self,
+        rendering: Rendering,
+        endings: Endings,
+        outbox: Outbox,
+        ids: LegIds,
+        *,
+        may_answer: bool,
+    ) -> None:
+        """Speak into `outbox`; `may_answer`: a bare Message instead of a task is allowed."""
+        self._rendering, self._endings, self._outbox = rendering, endings, outbox
+        self._may_answer = may_answer
+        self._has_spoken = False
+        self.mint = ids.mint
+        self.end: End | None = None
+        """The end that the agent asked for; None: it has not."""
+        self.answer: Message | None = None
+        """The bare Message behind `end`, if it is one."""
+
+    def say(self, said: Emission) -> bool:
+        """Take what the agent says; False: it must await `room` before it says more.
+
+        Raises:
+            MalformedOutput: it can't stand in a log, or not at this point.
+            LegOver: the leg has ended without it.
+        """
+        try:
+            if type(said) is str and (chunk := self._rendering.chunk(said)) is not None:
+                return self._outbox.offer(chunk)
+            return self._say(said)
+        except TypeError as error:
+            raise MalformedOutput(
+                f"{type(said).__name__} holds what is not JSON: {error}"
+            ) from error
+
+    async def room(self) -> None:
+        """Return when the log has caught up with what was said."""
+        await self._outbox.room()
+
+    def _say(self, said: Emission) -> bool:
+        if self.end is not None:
+            raise MalformedOutput(f"{type(said).__name__} after the leg's end")
+        if isinstance(said, str):
+            said = Text(said)
+        if isinstance(said, Complete | InputRequired | Reject | Message):
+            return self._say_last(said)
+        has_room = True
+        for draft in self._rendering.drafts(said):
+            has_room = self._outbox.offer(draft)
+            self._has_spoken = True
+        return has_room
+
+    def _say_last(self, said: Complete | InputRequired | Reject | Message) -> bool:
+        if isinstance(said, Message) and not self._may_answer:
+            raise MalformedOutput("a bare Message, which this agent has not declared")
+        if isinstance(said, Message) and self._has_spoken:
+            raise MalformedOutput("a bare Message beside other output")
+        end = self._endings.of(said)
+        self._outbox.check(end.draft)
+        self._rendering.stop()
+        self.end, self.answer = end, said if isinstance(said, Message) else None
+        return True

@@ -1,0 +1,150 @@
+"""Noticing that a log has become somebody else's while its agent is silent.
+
+An agent that speaks finds out by its next append. For one that does not, this follows the log's
+live subject and applies the tail rule to it, from a second of silence on; so busy and short legs
+cost nothing here.
+"""
+
+import asyncio
+import logging
+from typing import Protocol
+
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+
+from headrace.bus import Bus
+from headrace.entry import parse_stamp
+from headrace.errors import BusUnavailable, UndecodableMessage
+from headrace.log import TailRule, last_entry
+from headrace.task import TaskKey
+
+_log = logging.getLogger(__name__)
+
+SILENCE = 1.0
+"""Seconds without an append after which a leg is watched."""
+
+_TICK = 0.5
+_STALL = 2.0
+"""Seconds that a tick may be late before every leg is looked at: the process was stopped, say."""
+
+
+class Watched(Protocol):
+    """What the watch needs of a leg."""
+
+    key: TaskKey
+    writer: str
+    """The attempt's writer id."""
+
+    @property
+    def spoke(self) -> float:
+        """When its last append ended, loop time in seconds."""
+
+    @property
+    def sequence(self) -> int:
+        """Stream sequence of its last entry."""
+
+    @property
+    def appending(self) -> bool:
+        """Whether an append is in flight, whose outcome will tell."""
+
+    def lose(self) -> None:
+        """Be told that the log is somebody else's."""
+
+
+class Watch:
+    """Watches the legs of one worker."""
+
+    def __init__(self, bus: Bus, rule: TailRule) -> None:
+        """Watch nothing yet."""
+        self._bus, self._rule = bus, rule
+        self._watchers: dict[Watched, _Watcher] = {}
+        self._loop = asyncio.get_running_loop()
+        self._leaving: set[asyncio.Task[None]] = set()
+
+    def add(self, leg: Watched) -> None:
+        """Watch a leg that holds its task."""
+        self._watchers[leg] = _Watcher(self._bus, self._rule, leg)
+
+    def remove(self, leg: Watched) -> None:
+        """Watch it no more."""
+        watcher = self._watchers.pop(leg, None)
+        if watcher is not None and watcher.engaged:
+            task = self._loop.create_task(watcher.disengage())
+            self._leaving.add(task)
+            task.add_done_callback(self._leaving.discard)
+
+    async def run(self) -> None:
+        """Engage and disengage as legs fall silent and speak, until cancelled."""
+        while True:
+            before = self._loop.time()
+            await asyncio.sleep(_TICK)
+            now = self._loop.time()
+            if now - before > _STALL:
+                _log.warning("nothing ran here for %.1f s: checking every log held", now - before)
+                self._rule.check_all()
+            await self._tick(now, stalled=now - before > _STALL)
+
+    async def _tick(self, now: float, *, stalled: bool) -> None:
+        for leg, watcher in list(self._watchers.items()):
+            is_silent = stalled or now - leg.spoke > SILENCE
+            if is_silent and not watcher.engaged:
+                await watcher.engage()
+            elif watcher.engaged and not is_silent:
+                await watcher.disengage()
+            if leg not in self._watchers:
+                # It ended while its subscription was being made.
+                await watcher.disengage()
+
+
+class _Watcher:
+    """One leg's log, followed while its agent is silent."""
+
+    def __init__(self, bus: Bus, rule: TailRule, leg: Watched) -> None:
+        self.key = leg.key
+        self.heard = 0.0
+        self._bus, self._rule, self._leg = bus, rule, leg
+        self._subscription: Subscription | None = None
+        self._looking: asyncio.Task[None] | None = None
+
+    @property
+    def engaged(self) -> bool:
+        return self._subscription is not None
+
+    async def engage(self) -> None:
+        subject = self._bus.subjects.live(self.key)
+        self._subscription = await self._bus.connection.subscribe(subject, cb=self._on_live)
+        self._rule.watch(self, first=0)
+
+    async def disengage(self) -> None:
+        self._rule.forget(self)
+        if self._looking is not None:
+            self._looking.cancel()
+        subscription, self._subscription = self._subscription, None
+        if subscription is not None and not self._bus.connection.is_closed:
+            await subscription.unsubscribe()
+
+    def tail_is(self, sequence: int) -> None:
+        if sequence != self._leg.sequence and not self._leg.appending:
+            self._look()
+
+    async def _on_live(self, msg: Msg) -> None:
+        try:
+            stamp = parse_stamp(msg.subject, msg.headers)
+        except UndecodableMessage:
+            return
+        if stamp.writer != self._leg.writer:
+            self._look()
+
+    def _look(self) -> None:
+        """Read the tail: only an entry by another writer ends the hold."""
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.get_running_loop().create_task(self._read())
+
+    async def _read(self) -> None:
+        try:
+            last = await last_entry(self._bus, self.key)
+        except BusUnavailable as trouble:
+            _log.info("looking at the log of %s: %s", self.key.task, trouble)
+            return
+        if last is None or last.stamp.writer != self._leg.writer:
+            self._leg.lose()

@@ -1,0 +1,139 @@
+"""A worker: pulls runs of its agents, works on them, and leaves in good order."""
+
+import asyncio
+import logging
+import secrets
+
+from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
+
+from headrace.bus import Bus
+from headrace.errors import BusUnavailable, UndecodableMessage
+from headrace.log import TailRule
+from headrace.patience import patiently
+from headrace_worker import assignment
+from headrace_worker.agent import Agent, Agents
+from headrace_worker.leases import Leases
+from headrace_worker.leg import Interrupt, Leg
+from headrace_worker.lifeline import Lifeline
+from headrace_worker.pulling import Puller, ensure_consumer
+from headrace_worker.registration import Registration
+from headrace_worker.settings import WorkerSettings
+from headrace_worker.slots import Slots
+from headrace_worker.station import Station
+from headrace_worker.watch import Watch
+
+_log = logging.getLogger(__name__)
+
+_LAST_MOMENTS = 1.0
+_PULSE = 0.5
+
+
+class Worker:
+    """One instance; made and used on one loop."""
+
+    def __init__(self, settings: WorkerSettings, agents: Agents) -> None:
+        """Prepare to serve `agents`."""
+        self.id = f"worker-{secrets.token_hex(4)}"
+        self._settings, self._agents = settings, agents
+        self._bus = Bus(settings)
+        self._lifeline = Lifeline(settings, f"{self.id} lifeline")
+        self._leases = Leases(self._lifeline)
+        self._rule = TailRule(self._bus)
+        self._watch = Watch(self._bus, self._rule)
+        self._station = Station(self.id, self._bus, self._leases, self._watch, settings)
+        self._registration = Registration(self._lifeline, self.id, agents)
+        self._slots = Slots(settings.concurrency)
+        self._pullers: list[Puller] = []
+        self._legs: dict[tuple[str, int], Leg] = {}
+        self._working: set[asyncio.Task[None]] = set()
+        self._background: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Connect, announce the agents and begin to pull.
+
+        Raises:
+            BusUnavailable: NATS was not there within the start-up time-out.
+        """
+        await self._bus.connect(self.id)
+        await self._lifeline.start()
+        self._leases.start()
+        await self._rule.start()
+        self._background = [
+            asyncio.create_task(self._watch.run(), name="watch"),
+            asyncio.create_task(self._beat(), name="pulse"),
+        ]
+        for agent in self._agents:
+            await self._serve(agent)
+        await self._registration.announce()
+
+    async def stop(self) -> None:
+        """Leave: give running legs time to end, hand the others back."""
+        await self._registration.withdraw()
+        await asyncio.gather(*(puller.drain() for puller in self._pullers))
+        await self._finish()
+        for task in self._background:
+            task.cancel()
+        await self._rule.stop()
+        await self._lifeline.stop()
+        await self._bus.close()
+
+    async def _serve(self, agent: Agent) -> None:
+        await patiently(
+            f"the work queue of {agent.name}",
+            lambda: ensure_consumer(self._bus, agent.name),
+            self._settings.startup_timeout,
+        )
+        own = Slots(agent.concurrency or self._settings.concurrency)
+        puller: Puller
+
+        def deliver(msg: Msg) -> None:
+            task = asyncio.get_running_loop().create_task(self._work(agent, msg, puller))
+            self._working.add(task)
+            task.add_done_callback(self._working.discard)
+
+        puller = Puller(self._bus, agent.name, deliver, self._slots, own)
+        await puller.start()
+        self._pullers.append(puller)
+
+    async def _work(self, agent: Agent, msg: Msg, puller: Puller) -> None:
+        try:
+            await self._attempt(agent, msg)
+        except (BusUnavailable, NatsError) as trouble:
+            _log.warning("left a run on %s for later: %s", msg.subject, trouble)
+        except Exception:  # noqa: BLE001  # the run comes again, and other runs go on
+            _log.exception("a run on %s broke", msg.subject)
+        finally:
+            puller.done()
+
+    async def _attempt(self, agent: Agent, msg: Msg) -> None:
+        try:
+            assigned = assignment.read(self._bus, msg)
+        except UndecodableMessage as error:
+            _log.warning("a run goes to the dead letters: %s", error)
+            await assignment.give_up(self._bus, msg, error.reason)
+            return
+        name = (assigned.key.task, assigned.leg)
+        if name in self._legs:
+            _log.debug("a second copy of a run of %s", assigned.key.task)
+            return
+        leg = self._legs[name] = Leg(self._station, agent, assigned)
+        try:
+            await leg.run()
+        finally:
+            del self._legs[name]
+
+    async def _finish(self) -> None:
+        if self._working:
+            _log.info("%d runs have %g s to end", len(self._working), self._settings.drain_seconds)
+            await asyncio.wait(self._working, timeout=self._settings.drain_seconds)
+        for leg in list(self._legs.values()):
+            leg.interrupt(Interrupt.HANDED_BACK)
+        if self._working:
+            _log.info("handing %d runs back", len(self._working))
+            await asyncio.wait(self._working, timeout=_LAST_MOMENTS)
+
+    async def _beat(self) -> None:
+        while True:
+            self._leases.pulse()
+            await asyncio.sleep(_PULSE)

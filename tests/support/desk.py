@@ -1,0 +1,157 @@
+"""Plays the gateway for tests of workers: starts tasks, publishes runs, reads the logs back."""
+
+import asyncio
+import itertools
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import orjson
+
+from headrace import events
+from headrace.bus import Bus
+from headrace.entry import Entry, Stamp
+from headrace.errors import BusUnavailable
+from headrace.events import Json
+from headrace.log import LogWriter, last_entry, replay
+from headrace.messages import Control, Holding, Run
+from headrace.settings import BusSettings
+from headrace.task import SUBMITTED, TaskKey, mint_log_id, mint_task_id
+
+_names = itertools.count()
+
+
+def fresh_settings[Settings: BusSettings](
+    kind: type[Settings], nats_url: str, **more: Any
+) -> Settings:
+    """Return settings with subjects and streams that no other test has."""
+    name = f"t{next(_names)}-{secrets.token_hex(3)}"
+    return kind(nats_url=nats_url, prefix=name, stream_prefix=f"{name}-", **more)
+
+
+class Desk:
+    """A gateway without HTTP."""
+
+    def __init__(self, bus: Bus) -> None:
+        self.bus = bus
+
+    async def start(
+        self,
+        agent: str,
+        text: str = "",
+        *,
+        message: Json | None = None,
+        metadata: Json | None = None,
+        publish: bool = True,
+    ) -> "Task":
+        """Append generation 1 and, unless told otherwise, publish its run."""
+        key = TaskKey("default", agent, mint_task_id(secrets.randbelow(16)))
+        said = message or user_message(text)
+        task = Task(self.bus, key, mint_log_id(), f"ctx-{secrets.token_hex(4)}")
+        draft = events.task_submitted(key.task, task.context, said, metadata)
+        stamp = Stamp(task.log, 1, "gateway-test", SUBMITTED, 1, owner="anonymous")
+        await LogWriter(self.bus, key).append([draft], stamp)
+        if publish:
+            await task.publish(1)
+        return task
+
+
+class Task:
+    """One task of a desk's."""
+
+    def __init__(self, bus: Bus, key: TaskKey, log: str, context: str) -> None:
+        self.bus, self.key, self.log, self.context = bus, key, log, context
+
+    async def publish(self, leg: int, body: bytes | None = None) -> Json:
+        """Publish the run of a leg and return JetStream's answer."""
+        run = Run(log=self.log, context=self.context, owner="anonymous").encode()
+        subject = self.bus.subjects.run(self.key, leg)
+        msg = await self.bus.request(subject, run if body is None else body, 2.0)
+        answer: Json = orjson.loads(msg.data)
+        return answer
+
+    async def append(self, draft: events.Draft, state: str, *, writer: str, leg: int = 0) -> int:
+        """Append over whoever's head; return the generation. `leg` 0: it begins one."""
+        last = await self.last()
+        generation = last.last_generation + 1
+        stamp = Stamp(self.log, generation, writer, state, leg or generation)
+        await LogWriter.behind(self.bus, self.key, last).append([draft], stamp)
+        return generation
+
+    async def follow_up(self, text: str) -> int:
+        """Append a follow-up and publish its run; return the leg."""
+        draft = events.status_update(self.key.task, self.context, SUBMITTED, user_message(text))
+        leg = await self.append(draft, SUBMITTED, writer="gateway-test")
+        await self.publish(leg)
+        return leg
+
+    async def ask(self, ask: Any) -> Holding | None:
+        """Ask the holder; None: nobody listens."""
+        subject = self.bus.subjects.control(self.key)
+        try:
+            msg = await self.bus.request(subject, Control(ask=ask).encode(), 2.0)
+        except BusUnavailable:
+            return None
+        return Holding.decode(subject, msg.data)
+
+    async def held(self, timeout: float = 20.0) -> Holding:
+        """Return the holder's answer as soon as there is a holder."""
+        async with asyncio.timeout(timeout):
+            while (holding := await self.ask("who")) is None:
+                await asyncio.sleep(0.02)
+        return holding
+
+    async def last(self) -> Entry:
+        """Return the log's last entry."""
+        last = await last_entry(self.bus, self.key)
+        assert last is not None
+        return last
+
+    async def reaches(self, generation: int, timeout: float = 20.0) -> Entry:
+        """Return the last entry once the log goes that far."""
+        async with asyncio.timeout(timeout):
+            while (last := await self.last()).last_generation < generation:
+                await asyncio.sleep(0.02)
+        return last
+
+    async def ended(self, timeout: float = 20.0) -> list[Entry]:
+        """Return the whole log once its leg has ended."""
+        async with asyncio.timeout(timeout):
+            while not (last := await self.last()).ends_leg:
+                await asyncio.sleep(0.01)
+        return await self.entries(last)
+
+    async def entries(self, last: Entry | None = None) -> list[Entry]:
+        """Return the whole log."""
+        head = (last or await self.last()).sequence
+        return [entry async for batch in replay(self.bus, self.key, 0, head) for entry in batch]
+
+    async def events(self) -> list[Json]:
+        """Return all events, once the leg has ended."""
+        return [event for entry in await self.ended() for event in entry.events]
+
+    async def runs_waiting(self) -> int:
+        """Return how many runs of this agent are in the work queue, at work or not."""
+        info = await self.bus.js.consumer_info(self.bus.streams.runs, self.key.agent)
+        return (info.num_pending or 0) + (info.num_ack_pending or 0)
+
+
+def user_message(text: str) -> Json:
+    """Return a user's message with one text part."""
+    return {
+        "messageId": f"msg-{secrets.token_hex(4)}",
+        "role": "ROLE_USER",
+        "parts": [{"text": text}],
+    }
+
+
+@asynccontextmanager
+async def open_desk(settings: BusSettings) -> AsyncIterator[Desk]:
+    """Open a desk on a connection of its own."""
+    bus = Bus(settings)
+    await bus.connect("desk")
+    try:
+        yield Desk(bus)
+    finally:
+        await bus.close()
