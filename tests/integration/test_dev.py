@@ -173,7 +173,7 @@ def test_a_child_that_never_stays_up_ends_the_start(make_stack: MakeStack, tmp_p
     (tmp_path / "broken" / "headrace_gateway" / "main.py").write_text("1 / 0")
     stack = make_stack(PYTHONPATH=f"{tmp_path / 'broken'}:{STAND_INS}")
     assert lines_of_failure(stack) == [
-        "Error: gateway-0 does not stay up: exit code 1: ZeroDivisionError: division by zero"
+        "Error: gateway-0 gave up: exit code 1: ZeroDivisionError: division by zero"
     ]
 
 
@@ -220,3 +220,20 @@ def test_each_line_of_a_child_is_shown_under_its_name(make_stack: MakeStack) -> 
     stack.kill("task-state")
     until(lambda: "headrace     | task-state-0 ended: SIGKILL\n" in stack.log(), "the end is told")
     assert "\x1b[" not in stack.log()
+
+
+def test_a_service_that_waited_in_vain_ends_the_start(
+    make_stack: MakeStack, tmp_path: Path
+) -> None:
+    (tmp_path / "waiting" / "headrace_gateway").mkdir(parents=True)
+    (tmp_path / "waiting" / "headrace_gateway" / "__init__.py").touch()
+    (tmp_path / "waiting" / "headrace_gateway" / "main.py").write_text(
+        "import sys, time\ndef run(): time.sleep(2); sys.exit('no NATS at nats://there')"
+    )
+    stack = make_stack(
+        PYTHONPATH=f"{tmp_path / 'waiting'}:{STAND_INS}", HEADRACE_STARTUP_TIMEOUT="2"
+    )
+    assert lines_of_failure(stack) == [
+        "Error: gateway-0 gave up: exit code 1: no NATS at nats://there"
+    ]
+    assert stack.log().count("gateway-0 ended") == 1

@@ -1,5 +1,6 @@
 """Which processes make up the development stack, and what each is told."""
 
+import hashlib
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,6 +92,7 @@ def _embedded(
             ports.pick(),
             folder / "nats",
             storage / "nats" / "data",
+            name=f"headrace-{hashlib.sha256(str(folder).encode()).hexdigest()[:8]}",
             prefix=settings.prefix,
             sync_interval=settings.nats_sync_interval,
         )

@@ -22,6 +22,8 @@ from headrace_cli.supervisor import Supervisor
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PAUSE = 0.02
+_LAST_WORDS = 10.0
+"""Seconds in which a child that waited in vain may say for what, before the start is given up."""
 
 
 async def run(settings: DevSettings) -> None:
@@ -44,7 +46,12 @@ class _Stack:
         self._settings = settings
         self._plan = plan
         self._folder = folder
-        self._supervisor = Supervisor(console.show, self._write_file, restart=settings.restart)
+        self._supervisor = Supervisor(
+            console.show,
+            self._write_file,
+            restart=settings.restart,
+            startup_timeout=settings.startup_timeout,
+        )
 
     async def live(self, stop: asyncio.Event) -> None:
         try:
@@ -69,7 +76,7 @@ class _Stack:
         await until_ready(
             self._plan.gateway_urls,
             with_agents=self._settings.workers > 0,
-            timeout=self._settings.startup_timeout,
+            timeout=self._settings.startup_timeout + _LAST_WORDS,
         )
 
     async def _unless(self, stop: asyncio.Event, work: Coroutine[None, None, None]) -> bool:

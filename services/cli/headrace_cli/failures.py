@@ -4,8 +4,8 @@ import os
 
 import click
 
-CONFIGURATION_EXIT = os.EX_CONFIG
-"""How a service exits when starting it again cannot help: a missing module, a bad setting.
+HOPELESS_EXITS = {2, os.EX_CONFIG}
+"""How a service exits when starting it again cannot help: a bad setting, a missing module.
 
 `headrace dev` then stops with the service's last line instead of starting it again.
 """
@@ -18,7 +18,7 @@ class CannotStart(click.ClickException):
 class Misconfigured(CannotStart):
     """As `CannotStart`, told to whoever supervises this process by its exit code."""
 
-    exit_code = CONFIGURATION_EXIT
+    exit_code = os.EX_CONFIG
 
 
 class RequestFailed(click.ClickException):

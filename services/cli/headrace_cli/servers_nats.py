@@ -57,7 +57,7 @@ class NatsServer:
         program = program_path()
         self.folder.mkdir(parents=True, exist_ok=True)
         self.storage.mkdir(parents=True, exist_ok=True)
-        configuration = self.folder / f"{self.name}.conf"
+        configuration = self.folder / "nats-server.conf"
         configuration.write_text(self.configuration())
         return [str(program), "-c", str(configuration)]
 

@@ -25,6 +25,11 @@ class ValkeyServer:
         """Where clients connect."""
         return f"redis://{_HOST}:{self.port}/0"
 
+    @property
+    def file(self) -> Path:
+        """Its configuration file."""
+        return self.folder / "valkey.conf"
+
     def command(self) -> list[str]:
         """Write the configuration file and return the command that starts the server with it.
 
@@ -34,9 +39,8 @@ class ValkeyServer:
         program = program_path()
         self.folder.mkdir(parents=True, exist_ok=True)
         self.storage.mkdir(parents=True, exist_ok=True)
-        configuration = self.folder / "valkey.conf"
-        configuration.write_text(self.configuration())
-        return [str(program), str(configuration)]
+        self.file.write_text(self.configuration())
+        return [str(program), str(self.file)]
 
     def configuration(self) -> str:
         """Return the text of the configuration file.
@@ -58,14 +62,19 @@ class ValkeyServer:
         ])  # fmt: skip
 
     def answers(self, patience: float = 1.0) -> bool:
-        """Tell whether it answers PING within `patience` seconds and has loaded its data."""
+        """Tell whether this server, and no other one on its port, answers and has loaded its data.
+
+        `patience` is in seconds.
+        """
         try:
             with socket.create_connection((_HOST, self.port), timeout=patience) as connection:
                 connection.settimeout(patience)
-                connection.sendall(b"PING\r\n")
+                connection.sendall(b"PING\r\nINFO server\r\n")
                 with connection.makefile("rb") as answers:
-                    return answers.readline().startswith(b"+PONG")
-        except OSError:
+                    is_loaded = answers.readline().startswith(b"+PONG")
+                    info = answers.read(int(answers.readline().removeprefix(b"$")))
+                    return is_loaded and f"\nconfig_file:{self.file}\r\n".encode() in info
+        except (OSError, ValueError):
             return False
 
 

@@ -1,17 +1,22 @@
 """Keeps the children of the development stack running until they are told to end."""
 
 import asyncio
+import itertools
 import signal
+import time
 from collections.abc import Callable
 
 from headrace_cli.child import Child, ChildSpec
-from headrace_cli.failures import CONFIGURATION_EXIT, CannotStart
+from headrace_cli.failures import HOPELESS_EXITS, CannotStart
 
 RESTART_DELAY = 1.0
 """Seconds from a child's end to its next start."""
 
 _TRIES = 3
 """How often a child may end before the stack was ready until the stack is given up."""
+
+_WAITED = 0.9
+"""A child that ended by itself after that part of its start's bound has waited in vain."""
 
 _SERVICE_GRACE = 2.5
 _SERVER_GRACE = 1.0
@@ -28,16 +33,19 @@ class Supervisor:
         show: Callable[[str, str], None],
         on_change: Callable[[], None],
         *,
-        restart: bool = True,
+        restart: bool,
+        startup_timeout: float,
     ) -> None:
         """Supervise nobody yet.
 
         `show` takes the name of who speaks and a line; `on_change` is called when a child runs
         again or, where `restart` is off, is gone for good.
+        `startup_timeout` is how long children wait for what they need, seconds.
         """
         self._show = show
         self._on_change = on_change
         self._restart = restart
+        self._waited = _WAITED * startup_timeout
         self._settled = False
         self._ending = False
         self._children: list[Child] = []
@@ -73,14 +81,12 @@ class Supervisor:
         await asyncio.gather(*(child.end(_SERVER_GRACE) for child in servers))
 
     async def _watch(self, child: Child) -> None:
-        ends = 0
-        while True:
+        for ends in itertools.count(1):
+            started = time.monotonic()
             code = await child.ended()
-            ends += 1
             self._show("headrace", f"{child.spec.name} ended: {_reason(code)}")
-            if not self._settled and (
-                code == CONFIGURATION_EXIT or ends >= _TRIES or not self._restart
-            ):
+            waited = code > 0 and time.monotonic() - started > self._waited
+            if code in HOPELESS_EXITS or waited or ends >= _TRIES or not self._restart:
                 self._give_up(child, code)
             if not self._restart:
                 self._on_change()
@@ -100,13 +106,13 @@ class Supervisor:
                 return
 
     def _give_up(self, child: Child, code: int) -> None:
+        """End the start; a stack that once was ready goes on."""
+        if self._settled or self.failure.done():
+            return
         words = child.last_line.removeprefix("Error: ")
-        if code != CONFIGURATION_EXIT or not words:
-            words = f"{child.spec.name} does not stay up: {_reason(code)}" + (
-                f": {words}" if words else ""
-            )
-        if not self.failure.done():
-            self.failure.set_exception(CannotStart(words))
+        if code not in HOPELESS_EXITS or not words:
+            words = ": ".join(filter(None, [f"{child.spec.name} gave up", _reason(code), words]))
+        self.failure.set_exception(CannotStart(words))
 
 
 def _reason(code: int) -> str:

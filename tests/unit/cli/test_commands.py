@@ -1,3 +1,4 @@
+import os
 from importlib import import_module
 from types import SimpleNamespace
 
@@ -6,7 +7,7 @@ from click.testing import CliRunner, Result
 
 from headrace_cli import dev_run, services
 from headrace_cli.dev_settings import DevSettings, load
-from headrace_cli.failures import CONFIGURATION_EXIT, CannotStart
+from headrace_cli.failures import CannotStart
 
 
 def headrace(*arguments: str) -> Result:
@@ -31,7 +32,7 @@ def test_a_missing_extra_is_one_line_that_names_it(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(services, "import_module", missing)
     answer = headrace("gateway")
-    assert answer.exit_code == CONFIGURATION_EXIT
+    assert answer.exit_code == os.EX_CONFIG
     assert answer.output == (
         "Error: the gateway needs the module uvicorn: pip install 'headrace[gateway]'\n"
     )

@@ -1,0 +1,104 @@
+"""The commands of the terminal against a real stack: what a user types, and sees."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+
+from tests.support.pids import living
+from tests.support.stack import Stack
+from tests.support.waiting import until
+
+_PATIENCE = 60
+
+
+def command(url: str, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", "headrace_cli", *arguments, "--url", url]
+
+
+def headrace(url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(url, *arguments), capture_output=True, text=True, check=True, timeout=_PATIENCE
+    )
+
+
+def task_in(remarks: str) -> str:
+    """Return the id of the task that the remarks on stderr tell of."""
+    named = re.search(r"task (\S+) ", remarks)
+    assert named is not None, remarks
+    return named[1]
+
+
+@contextmanager
+def counting(stack: Stack, tmp_path: Path, text: str) -> Iterator[str]:
+    """Have the counter count in the background; give the id of its task."""
+    remarks = tmp_path / "remarks"
+    with remarks.open("wb") as stderr:
+        sending = subprocess.Popen(
+            command(stack.url, "send", "--agent", "counter", text),
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+        )
+    with sending:
+        until(lambda: "WORKING" in remarks.read_text(), "the counter counts")
+        yield task_in(remarks.read_text())
+        sending.wait(_PATIENCE)
+
+
+def test_ready_is_said_when_the_demo_agents_answer(stack: Stack) -> None:
+    with urlopen(f"{stack.url}/.well-known/agent-card.json") as answer:  # noqa: S310  # loopback
+        assert json.load(answer)["name"] == "assistant"
+    rows = headrace(stack.url, "agents").stdout.splitlines()[1:]
+    assert {tuple(row.split()[:2]) for row in rows} >= {
+        ("assistant", "available"),
+        ("counter", "available"),
+        ("echo", "available"),
+    }
+
+
+def test_an_answer_streams_to_the_terminal(stack: Stack) -> None:
+    done = headrace(stack.url, "send", "--agent", "counter", "5")
+    assert done.stdout == "1 2 3 4 5 \n"
+    assert done.stderr.splitlines()[-1].endswith(" COMPLETED")
+
+
+def test_a_task_is_tailed_through_another_gateway(stack: Stack, tmp_path: Path) -> None:
+    with counting(stack, tmp_path, "40 50") as task:
+        followed = headrace(stack.gateways[1], "tail", task)
+    assert followed.stdout == "".join(f"{n} " for n in range(1, 41)) + "\n"
+    assert headrace(stack.gateways[1], "tail", task).stdout == followed.stdout
+
+
+def test_a_task_is_listed_and_cancelled(stack: Stack, tmp_path: Path) -> None:
+    with counting(stack, tmp_path, "1000 100") as task:
+        rows = headrace(stack.gateways[1], "tasks").stdout.splitlines()
+        assert [row.split()[1:3] for row in rows if row.startswith(task)] == [
+            ["counter", "WORKING"]
+        ]
+        assert headrace(stack.gateways[1], "cancel", task).stdout == f"task {task} CANCELED\n"
+
+
+def test_why_an_agent_refuses_is_shown(stack: Stack) -> None:
+    done = headrace(stack.url, "send", "--agent", "counter", "many")
+    assert done.stderr.splitlines()[-1].endswith(" REJECTED")
+    assert done.stdout.strip()
+
+
+@pytest.mark.parametrize(
+    "agents", ["no_such_module:agents", "json:no_such_attribute", "json:loads"]
+)
+def test_agents_that_are_none_are_one_clear_line(tmp_path: Path, agents: str) -> None:
+    stack = Stack(tmp_path, agents=agents)
+    try:
+        assert stack.launch().wait() != 0
+        [line] = [line for line in stack.log().splitlines() if line.startswith("Error: ")]
+        assert agents.split(":")[line.count("no_such_attribute")] in line
+        assert living(stack.pids()) == []
+    finally:
+        stack.close()
