@@ -1,0 +1,1 @@
+"""AG-UI: run inputs in, folds of task logs out."""

@@ -1,0 +1,63 @@
+"""What a run is: the thread it belongs to and what its client sent along, kept in the log."""
+
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from headrace.events import Json
+from headrace_gateway.agui.user_content import from_parts
+
+METADATA = "headrace.agui"
+"""Metadata key of an input that came as AG-UI: ``runId``, ``protocolVersion``, ``parentRunId``,
+``state``, ``tools``, ``context``, ``forwardedProps``, ``resume`` and ``messages``, each as the
+client sent it. The message that became the input's own stands there without its content."""
+
+_FOREIGN = "1.0"
+"""What a client that reads a leg begun in another protocol is taken to know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One leg as its AG-UI client knows it."""
+
+    thread: str
+    id: str
+    parent: str | None = None
+    version: str | None = None
+    """The protocol version that the client declared; None: it is a 0.x client."""
+    state: Any = None
+    messages: list[Json] = field(default_factory=list)
+    """The client's messages before the run."""
+
+    @property
+    def modern(self) -> bool:
+        """Whether the client knows what came with 1.0."""
+        return self.version is not None
+
+    @classmethod
+    def of_input(cls, event: Json, leg: int) -> Self:
+        """Return the run that an input (an event of the log) starts."""
+        body = event.get("task") or event["statusUpdate"]
+        context, task = body["contextId"], body.get("taskId") or body["id"]
+        message = body["history"][-1] if "history" in body else body["status"]["message"]
+        kept = (body.get("metadata") or {}).get(METADATA)
+        if not isinstance(kept, dict):
+            said = {"id": message["messageId"], "role": "user"}
+            return cls(context, f"{task}.{leg}", None, _FOREIGN, {}, _filled([said], message))
+        return cls(
+            thread=context,
+            id=kept.get("runId") or f"{task}.{leg}",
+            parent=kept.get("parentRunId"),
+            version=kept.get("protocolVersion"),
+            state=kept.get("state", {}),
+            messages=_filled(kept.get("messages", []), message),
+        )
+
+
+def _filled(messages: list[Json], said: Json) -> list[Json]:
+    """Return `messages` with the content of the one that is `said`, an A2A Message."""
+    return [
+        {**message, "content": from_parts(said["parts"])}
+        if message["id"] == said["messageId"] and "content" not in message
+        else message
+        for message in messages
+    ]

@@ -1,0 +1,20 @@
+"""Saying all messages at once, where some of what was said no longer holds."""
+
+from headrace.events import Json
+from headrace_gateway.agui.held import Activity
+from headrace_gateway.agui.output import Output
+from headrace_gateway.agui.view import View
+
+_KEEP_OTHER_ACTIVITIES: Json = {"metadata": {"@ag-ui/client": {"authoritativeActivityTypes": []}}}
+"""Asks the official client to keep activities that the snapshot omits: earlier runs' ones, which
+inputs never carry. It would drop them as soon as a snapshot has one activity."""
+
+
+def say_messages(output: Output, view: View) -> None:
+    """Say a snapshot of all messages in `view`."""
+    has_activity = any(isinstance(held, Activity) for held in view.messages.values())
+    output.emit(
+        "MESSAGES_SNAPSHOT",
+        messages=view.shown(),
+        **(_KEEP_OTHER_ACTIVITIES if has_activity else {}),
+    )

@@ -1,0 +1,1 @@
+"""AG-UI: the fold of a log, and the reading of run inputs."""

@@ -1,0 +1,75 @@
+"""Whatever an agent says, in whatever order, a client can read the stream."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.entry import Entry
+from headrace_gateway.agui.fold import Fold
+from headrace_gateway.agui.frame import Frame, sse
+from tests.support.legal_logs import LegalLog, legal_logs
+from tests.unit.agui.agui_logs import GIVEN, RUN_METADATA, AguiLog, agui_logs
+from tests.unit.agui.client_rules import Client
+
+
+def folded(fold: Fold, entries: list[Entry]) -> list[Frame]:
+    return [frame for entry in entries for frame in fold.read(entry)]
+
+
+def client_of(frames: list[Frame]) -> Client:
+    return Client(GIVEN, RUN_METADATA["state"]).take_all([frame.event for frame in frames])
+
+
+@settings(max_examples=200)
+@given(agui_logs())
+def test_a_client_accepts_the_stream_of_any_log(log: AguiLog) -> None:
+    client = client_of(log.frames())
+    assert client.ended == (log.state != "TASK_STATE_WORKING")
+
+
+@settings(max_examples=200)
+@given(agui_logs())
+def test_the_fold_knows_what_the_client_holds(log: AguiLog) -> None:
+    fold = Fold(1)
+    client = client_of(folded(fold, log.parsed()))
+    assert fold.view is not None
+    assert fold.view.shown() == client.messages
+    assert fold.view.state == client.state
+
+
+@given(agui_logs(), st.data())
+def test_a_run_whose_log_breaks_off_still_ends_whole(log: AguiLog, data: st.DataObject) -> None:
+    entries = log.parsed()
+    fold = Fold(1)
+    frames = folded(fold, entries[: data.draw(st.integers(0, len(entries)))])
+    over = fold.over
+    last = fold.broken("log_lost", "the log is gone")
+    assert client_of(frames + last).ended
+    assert bool(last) != over
+
+
+@given(legal_logs())
+def test_logs_of_other_protocols_fold_too(log: LegalLog) -> None:
+    entries = log.parsed()
+    for leg in sorted({entry.stamp.leg for entry in entries}):
+        frames = folded(Fold(leg), entries)
+        Client([{"id": "u", "role": "user", "content": ""}]).take_all([f.event for f in frames])
+        assert frames[0].place == (leg, 0)
+
+
+@given(agui_logs(), st.integers(1, 4))
+def test_resuming_after_any_frame_equals_the_uncut_stream(log: AguiLog, size: int) -> None:
+    """However the log is cut into messages: a cursor is a place in the log, not in a stream."""
+    uncut, entries = log.frames(), log.parsed()
+    again = folded(Fold(1), entries)
+    for cut in range(0, len(uncut), size):
+        rest = [frame for frame in again if frame.place > uncut[cut].place]
+        assert sse("log00000", rest) == sse("log00000", uncut[cut + 1 :])
+
+
+@given(agui_logs())
+def test_frames_are_numbered_from_0_in_each_generation(log: AguiLog) -> None:
+    expected: dict[int, int] = {}
+    for generation, number, _ in log.frames():
+        assert number == expected.get(generation, 0)
+        expected[generation] = number + 1
+    assert list(expected) == sorted(expected)
