@@ -1,0 +1,160 @@
+"""Writing and following one task's log, as workers and gateways do."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+
+from headrace import events
+from headrace.bus import Bus
+from headrace.entry import Entry, Stamp
+from headrace.errors import LogLost
+from headrace.events import Draft
+from headrace.log import Follower, LogWriter, TailRule, last_entry, replay
+from headrace.log.append import Appended
+from headrace.task import SUBMITTED, WORKING, TaskKey, mint_log_id, mint_task_id
+
+PATIENCE = 40.0
+"""Bound on hangs, seconds; well above an election."""
+
+
+class TaskLog:
+    """One writer's view of a task's log, from generation 1."""
+
+    def __init__(self, bus: Bus, key: TaskKey | None = None, *, writer: str = "writer") -> None:
+        """Write a new task's log over `bus`, or that of `key`."""
+        self.bus = bus
+        self.key = key or TaskKey("default", "agent", mint_task_id(3))
+        self.id = mint_log_id()
+        self.name = writer
+        self.writer = LogWriter(bus, self.key)
+
+    @property
+    def subject(self) -> str:
+        """Where the log is."""
+        return self.bus.subjects.event(self.key)
+
+    @property
+    def stream(self) -> str:
+        """The stream that it is in."""
+        return self.bus.streams.of_shard(self.key.shard)
+
+    def behind(self, last: Entry, *, bus: Bus | None = None, writer: str) -> "TaskLog":
+        """Return another writer of the same log, which begins behind `last`."""
+        other = TaskLog(bus or self.bus, self.key, writer=writer)
+        other.id = self.id
+        other.writer = LogWriter.behind(other.bus, other.key, last)
+        return other
+
+    def stamp(self, state: str = WORKING) -> Stamp:
+        """Return the stamp of the next entry."""
+        generation = self.writer.generation + 1
+        owner = "owner" if generation == 1 else None
+        return Stamp(self.id, generation, self.name, state, 1, owner=owner)
+
+    def says(self, text: str) -> Draft:
+        """Return an event that says `text`."""
+        message = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": text}]}
+        return events.status_update(self.key.task, "context", WORKING, message)
+
+    async def begin(self) -> Appended:
+        """Append generation 1."""
+        message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hello"}]}
+        draft = events.task_submitted(self.key.task, "context", message)
+        return await self.writer.append([draft], self.stamp(SUBMITTED))
+
+    async def append(
+        self, *texts: str, state: str = WORKING, patience: float = PATIENCE
+    ) -> Appended:
+        """Append one message with an event per text."""
+        drafts = [self.says(text) for text in texts]
+        return await self.writer.append(drafts, self.stamp(state), patience)
+
+    async def grow(self, to: int, batch: int = 1) -> None:
+        """Append messages of `batch` events until the log ends at generation `to`."""
+        while self.writer.generation < to:
+            first = self.writer.generation + 1
+            await self.append(*(f"event {g}" for g in range(first, min(first + batch, to + 1))))
+
+    async def junk(self, headers: dict[str, str] | None = None, body: bytes = b"junk") -> int:
+        """Store what is no entry; return its sequence."""
+        return (await self.bus.js.publish(self.subject, body, headers=headers)).seq
+
+    async def purge(self, keep: int | None = None) -> None:
+        """Purge the log as retention does (`keep` 1), or as nobody should."""
+        await self.bus.js.purge_stream(self.stream, subject=self.subject, keep=keep)
+
+    async def read(self) -> list[Entry]:
+        """Return every entry."""
+        last = await last_entry(self.bus, self.key)
+        assert last is not None
+        return [e async for batch in replay(self.bus, self.key, 0, last.sequence) for e in batch]
+
+
+def generations(entries: Sequence[Entry]) -> list[int]:
+    """Return the generation of every event of `entries`."""
+    return [g for entry in entries for g in range(entry.generation, entry.last_generation + 1)]
+
+
+def texts(entries: Sequence[Entry]) -> list[str]:
+    """Return what the events of `entries` say that `TaskLog.says` built."""
+    statuses = [
+        e["statusUpdate"]["status"]
+        for entry in entries
+        for e in entry.events
+        if "statusUpdate" in e
+    ]
+    return [status["message"]["parts"][0]["text"] for status in statuses if "message" in status]
+
+
+class Reading:
+    """A follower and what it has handed on."""
+
+    def __init__(self, bus: Bus, rule: TailRule, key: TaskKey) -> None:
+        """Follow `key`'s log."""
+        self.entries: list[Entry] = []
+        self.losses: list[LogLost] = []
+        self.follower = Follower(bus, rule, key, self._deliver, self._lose)
+        self._changed = asyncio.Event()
+
+    @property
+    def generations(self) -> list[int]:
+        """The generation of every event that came."""
+        return generations(self.entries)
+
+    async def until(self, generation: int, patience: float = PATIENCE) -> list[int]:
+        """Wait for the event with `generation`; return all that came."""
+        await self._until(lambda: self.generations[-1:] >= [generation], patience)
+        return self.generations
+
+    async def until_lost(self, patience: float = PATIENCE) -> LogLost:
+        """Wait for the loss."""
+        await self._until(lambda: bool(self.losses), patience)
+        return self.losses[0]
+
+    async def _until(self, holds: Callable[[], bool], patience: float) -> None:
+        async with asyncio.timeout(patience):
+            while not holds():
+                self._changed.clear()
+                await self._changed.wait()
+
+    def _deliver(self, entry: Entry) -> None:
+        self.entries.append(entry)
+        self._changed.set()
+
+    def _lose(self, loss: LogLost) -> None:
+        self.losses.append(loss)
+        self._changed.set()
+
+
+@asynccontextmanager
+async def following(
+    bus: Bus, rule: TailRule, key: TaskKey, after: int = 0
+) -> AsyncIterator[Reading]:
+    """Follow a log for the length of a block, from behind stream sequence `after`."""
+    reading = Reading(bus, rule, key)
+    await reading.follower.subscribe()
+    reading.follower.begin(after)
+    try:
+        yield reading
+    finally:
+        await reading.follower.stop()
