@@ -74,8 +74,9 @@ class EventStream:
         self._owner.streams.add(self)
         try:
             await self._send(send, _start(self._headers))
-            await self._pump(send)
-            await self._send(send, _body(b"", more=False))
+            last = await self._pump(send)
+            # With the end of the body: one write, and one wake of the client, fewer.
+            await self._send(send, _body(last, more=False))
         except asyncio.CancelledError:
             if not self._closing:
                 raise
@@ -105,38 +106,40 @@ class EventStream:
         self._gone = True
         self._reader.wake()
 
-    async def _pump(self, send: Send) -> None:
+    async def _pump(self, send: Send) -> bytes:
+        """Write until the stream is over; return what is to be written last."""
         try:
             if self._first:
                 await self._write(send, self._first)
             while not self._gone and not self._closing:
-                if not await self._forward(send):
-                    return
+                if (last := await self._forward(send)) is not None:
+                    return last
         except (LogLost, BusUnavailable) as trouble:
             _log.info("stream of %s ends: %s", self._feed.key.task, trouble)
             self._closing = str(trouble)
-        if not self._gone:
-            await self._write(send, farewell(self._closing))
+        return b"" if self._gone else farewell(self._closing)
 
-    async def _forward(self, send: Send) -> bool:
-        """Write what there is, or wait; False: the stream is over."""
+    async def _forward(self, send: Send) -> bytes | None:
+        """Write what there is, or wait; where that ends the stream, return it unwritten."""
         after = self._reader.after
         blocks = await self._reader.read_now()
         if not blocks:
             return await self._wait(send)
-        data = [block.render(self._dialect, self._splice, after) for block in blocks]
-        await self._write(send, b"".join(data))
+        data = b"".join([block.render(self._dialect, self._splice, after) for block in blocks])
         newest = blocks[-1].entry
-        return not (newest.ends_leg and newest.last_generation == self._feed.head)
+        if newest.ends_leg and newest.last_generation == self._feed.head:
+            return data
+        await self._write(send, data)
+        return None
 
-    async def _wait(self, send: Send) -> bool:
+    async def _wait(self, send: Send) -> bytes | None:
         if self._reader.at_end:
-            return False
+            return b""
         await self._reader.wait()
         now = asyncio.get_running_loop().time()
         if now - self._quiet_since > self._owner.settings.keepalive and not self._closing:
             await self._write(send, KEEPALIVE)
-        return True
+        return None
 
     async def _write(self, send: Send, data: bytes) -> None:
         await self._send(send, _body(data, more=True))
