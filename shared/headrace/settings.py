@@ -42,7 +42,7 @@ class BusSettings(BaseSettings):
     data_dir: Path = Path(".headrace")
     """Folder for the development stack's data."""
 
-    log_level: str = "info"
+    log_level: str = Field(default="info", pattern=r"^(?i:debug|info|warning|error)$")
     """debug, info, warning or error."""
 
     @property

@@ -40,6 +40,7 @@ def run() -> int:
         logging.basicConfig(
             level=settings.log_level.upper(), format="%(asctime)s %(levelname)-7s %(message)s"
         )
+        logging.getLogger("uvicorn").setLevel(logging.WARNING)
     except ValidationError as invalid:
         logging.basicConfig(format="%(message)s")
         error = invalid.errors()[0]

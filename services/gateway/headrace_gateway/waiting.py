@@ -23,6 +23,7 @@ class Waiting:
         """Wait for what `feed` brings behind generation `after`; `receive` tells of the client."""
         self._streams, self._receive = streams, receive
         self._reader = feed.reader(after)
+        self._task = feed.key.task
         self._reason = ""
         self._gone = False
         self._watch: asyncio.Task[None] | None = None
@@ -69,7 +70,7 @@ class Waiting:
         if self._gone:
             raise ClientDisconnect
         if self._reason:
-            raise Stopping(self._reason)
+            raise Stopping(f"{self._reason}; task {self._task} goes on")
 
     async def _watch_client(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":

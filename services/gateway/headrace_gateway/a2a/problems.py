@@ -97,7 +97,8 @@ _PROBLEMS: Mapping[type[Exception], Problem] = {
     EventTooLarge: _TOO_LARGE,
     BusUnavailable: _UNAVAILABLE,
     StateUnavailable: _UNAVAILABLE,
-    Stopping: _UNAVAILABLE,
+    # The message has been accepted: sending it again would ask for the work twice.
+    Stopping: replace(_UNAVAILABLE, retry_after=None),
 }
 
 

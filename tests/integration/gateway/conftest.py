@@ -1,0 +1,90 @@
+import secrets
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from headrace.bus import Bus
+from headrace.settings import BusSettings
+from headrace_gateway.settings import GatewaySettings
+from tests.integration.gateway.running import running
+from tests.integration.gateway.scripts import AGENTS
+from tests.integration.gateway.talking import Rest, Rpc, Talk
+from tests.support.scripted_fleet import ScriptedFleet
+from tests.support.servers import NatsProcess, ports
+
+module_fixture = pytest_asyncio.fixture(scope="module", loop_scope="module")
+"""One for all tests of a module: starting and stopping gateways takes most of a test's time."""
+
+
+@pytest.fixture(scope="module")
+def settings(nats_server: NatsProcess) -> GatewaySettings:
+    """A gateway's settings, with subjects and streams of the module's own."""
+    name = f"gateway{secrets.token_hex(4)}"
+    return GatewaySettings(
+        nats_url=nats_server.url,
+        prefix=name,
+        stream_prefix=name,
+        http_port=ports.pick(),
+        startup_timeout=20,
+    )
+
+
+@module_fixture
+async def bus(settings: GatewaySettings) -> AsyncIterator[Bus]:
+    """The fleet's connection."""
+    bus = Bus(BusSettings.model_validate(settings.model_dump()))
+    await bus.connect("fleet")
+    yield bus
+    await bus.close()
+
+
+@module_fixture
+async def one_fleet(bus: Bus) -> AsyncIterator[ScriptedFleet]:
+    """The module's fleet."""
+    fleet = await ScriptedFleet(bus, AGENTS).start()
+    yield fleet
+    await fleet.stop()
+
+
+@module_fixture
+async def gateway(settings: GatewaySettings, one_fleet: ScriptedFleet) -> AsyncIterator[str]:
+    """The URL of a gateway of that fleet."""
+    assert one_fleet.working
+    async with running(settings) as url:
+        yield url
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def fleet(one_fleet: ScriptedFleet) -> AsyncIterator[ScriptedFleet]:
+    """The fleet, made whole again after the test."""
+    one_fleet.legs.clear()
+    yield one_fleet
+    await one_fleet.stop_state()
+    await one_fleet.start_state()
+    one_fleet.working = one_fleet.following = True
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def http(gateway: str) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of that gateway."""
+    headers = {"A2A-Version": "1.0"}
+    async with httpx.AsyncClient(base_url=gateway, headers=headers, timeout=15) as http:
+        yield http
+
+
+@pytest.fixture(params=[Rest, Rpc], ids=["rest", "jsonrpc"])
+def talk(request: pytest.FixtureRequest, http: httpx.AsyncClient) -> Talk:
+    """Either JSON binding, over that client."""
+    binding: Talk = request.param(http)
+    return binding
+
+
+@pytest.hookimpl
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the tests of this folder on their modules' loops, where the fixtures are."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents and pytest_asyncio.is_async_test(item):
+            item.add_marker(pytest.mark.asyncio(loop_scope="module"), append=False)

@@ -1,0 +1,48 @@
+"""A gateway in this process."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import httpx
+
+from headrace_gateway.main import serve
+from headrace_gateway.settings import GatewaySettings
+
+
+@asynccontextmanager
+async def running(settings: GatewaySettings) -> AsyncIterator[str]:
+    """Yield the URL of a gateway that is ready."""
+    url, stop = f"http://127.0.0.1:{settings.http_port}", asyncio.Event()
+    serving = asyncio.create_task(serve(settings, stop))
+    try:
+        async with httpx.AsyncClient(base_url=url) as http:
+            await until_ready(http)
+        yield url
+    finally:
+        stop.set()
+        await asyncio.wait_for(serving, 10)
+
+
+async def until_ready(http: httpx.AsyncClient) -> None:
+    """Return as soon as the gateway at the other end is ready."""
+
+    async def is_ready() -> bool:
+        try:
+            return (await http.get("/readyz")).is_success
+        except httpx.TransportError:
+            return False
+
+    await until(is_ready, "the gateway is ready")
+
+
+async def until(holds: Callable[[], Awaitable[object]], what: str, timeout: float = 20.0) -> None:
+    """Return as soon as `holds()` does.
+
+    Raises:
+        AssertionError: `timeout` seconds were not enough for `what`.
+    """
+    deadline = asyncio.get_running_loop().time() + timeout
+    while not await holds():
+        assert asyncio.get_running_loop().time() < deadline, f"still not: {what}"
+        await asyncio.sleep(0.01)

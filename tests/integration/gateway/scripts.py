@@ -1,0 +1,48 @@
+"""The agents of these tests."""
+
+from headrace.directory import AgentCard
+from headrace.parts import text_of
+from headrace.task import COMPLETED, INPUT_REQUIRED
+from tests.support.scripted_fleet import Leg, Script
+
+
+async def echo(leg: Leg) -> None:
+    """Say the message again, and complete."""
+    await leg.chunk(text_of(leg.message["parts"]), append=False)
+    await leg.status(COMPLETED)
+
+
+async def ask(leg: Leg) -> None:
+    """Ask for a name once, then greet."""
+    if leg.leg == 1:
+        await leg.status(INPUT_REQUIRED, "What is your name?")
+    else:
+        await leg.status(COMPLETED, f"Hello {text_of(leg.message['parts'])}")
+
+
+async def patient(leg: Leg) -> None:
+    """Say `a`, wait for the test, say `b`, complete."""
+    await leg.chunk("a", append=False)
+    await leg.go_on.wait()
+    await leg.chunk("b")
+    await leg.status(COMPLETED)
+
+
+async def bare(leg: Leg) -> None:
+    """Answer with a Message; with a task if asked for one; late if asked to be."""
+    text = text_of(leg.message["parts"])
+    if text == "task":
+        await leg.chunk("a task after all", append=False)
+        await leg.status(COMPLETED)
+        return
+    if text == "late":
+        await leg.go_on.wait()
+    await leg.answer(f"bare {text}")
+
+
+AGENTS: dict[str, tuple[AgentCard, Script]] = {
+    "assistant": (AgentCard(name="assistant", description="Says it again."), echo),
+    "ask": (AgentCard(name="ask"), ask),
+    "patient": (AgentCard(name="patient", input_modes=["*/*"]), patient),
+    "bare": (AgentCard(name="bare", bare_message=True), bare),
+}

@@ -1,0 +1,130 @@
+"""NATS or task state away: 503 in the binding's shape, and recovery by itself."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from headrace.bus import Bus
+from headrace.settings import BusSettings
+from headrace_gateway.settings import GatewaySettings
+from tests.integration.gateway.running import running, until
+from tests.integration.gateway.scripts import AGENTS
+from tests.integration.gateway.talking import Refusal, Rest, Rpc, Talk, message
+from tests.support.scripted_fleet import ScriptedFleet
+from tests.support.servers import NatsProcess, ports
+
+
+def is_unavailable(refusal: Refusal) -> bool:
+    return (
+        (refusal.status, refusal.reason) == (503, "UNAVAILABLE")
+        and refusal.code in (503, -32603)
+        and int(refusal.headers["retry-after"]) > 0
+    )
+
+
+async def test_without_task_state_tasks_are_taken_and_stream_but_not_read(
+    talk: Talk, fleet: ScriptedFleet
+) -> None:
+    asked = (await talk.to("ask").call("SendMessage", message()))["task"]
+    await fleet.stop_state()
+    assert (await talk.call("SendMessage", message()))["task"]["artifacts"]
+    async with talk.stream("SendStreamingMessage", message()) as stream:
+        assert len(await stream.rest()) == 4
+    for operation, params in (
+        ("GetTask", {"id": asked["id"]}),
+        ("ListTasks", {}),
+        ("SubscribeToTask", {"id": asked["id"]}),
+        ("SendMessage", message(contextId="any")),
+        ("SendStreamingMessage", message(contextId="any")),
+    ):
+        assert is_unavailable(await talk.refused(operation, params))
+    assert is_unavailable(await talk.to("ask").refused("SendMessage", message(taskId=asked["id"])))
+
+
+async def test_without_task_state_a_gateway_is_ready_but_degraded(
+    http: httpx.AsyncClient, fleet: ScriptedFleet
+) -> None:
+    assert (await http.get("/readyz")).json()["status"] == "ready"
+    await fleet.stop_state()
+    response = await http.get("/readyz")
+    assert (response.status_code, response.json()["status"]) == (200, "degraded")
+
+
+async def test_a_gateway_is_not_ready_before_task_state_follows(
+    settings: GatewaySettings, fleet: ScriptedFleet
+) -> None:
+    fleet.following = False
+    changed = settings.model_copy(update={"http_port": ports.pick()})
+    url = f"http://127.0.0.1:{changed.http_port}"
+
+    async def serve() -> None:
+        async with running(changed):
+            pass
+
+    serving = asyncio.create_task(serve())
+    async with httpx.AsyncClient(base_url=url) as http:
+
+        async def says_starting() -> bool:
+            try:
+                response = await http.get("/readyz")
+            except httpx.TransportError:
+                return False
+            assert response.status_code == 503
+            return bool(response.json().get("status") == "starting")
+
+        await until(says_starting, "the gateway says that it is starting")
+        assert not serving.done()
+        fleet.following = True
+        await asyncio.wait_for(serving, 20)
+
+
+@pytest.fixture
+def own_server(tmp_path: Path) -> NatsProcess:
+    """A nats-server that a test may stop; not started."""
+    return NatsProcess(tmp_path)
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def own_gateway(own_server: NatsProcess) -> AsyncIterator[str]:
+    """The URL of a gateway with a fleet on that server."""
+    name = f"outage{secrets.token_hex(4)}"
+    settings = GatewaySettings(
+        nats_url=own_server.url, prefix=name, stream_prefix=name, http_port=ports.pick()
+    )
+    with own_server:
+        bus = Bus(BusSettings.model_validate(settings.model_dump()))
+        await bus.connect("fleet")
+        fleet = await ScriptedFleet(bus, AGENTS).start()
+        async with running(settings) as url:
+            yield url
+        await fleet.stop()
+        await bus.close()
+
+
+async def test_nats_lost_while_running_is_503_and_heals_by_itself(
+    own_server: NatsProcess, own_gateway: str
+) -> None:
+    async with httpx.AsyncClient(base_url=own_gateway, timeout=30) as http:
+        assert "task" in await Rest(http).call("SendMessage", message())
+        own_server.kill()
+        refusals = await asyncio.gather(
+            *(talk.refused("SendMessage", message()) for talk in (Rest(http), Rpc(http))),
+            *(talk.refused("GetTask", {"id": "0-" + "a" * 32}) for talk in (Rest(http), Rpc(http))),
+        )
+        assert all(map(is_unavailable, refusals))
+        assert (await http.get("/healthz")).is_success
+        ready = await http.get("/readyz")
+        assert (ready.status_code, ready.json()["status"]) == (503, "unavailable")
+        assert (await http.get("/v1/agents")).json()["agents"]
+        own_server.start()
+
+        async def is_back() -> bool:
+            return (await http.post("/message:send", json=message())).is_success
+
+        await until(is_back, "messages are taken again", 30)
+        assert (await http.get("/readyz")).is_success

@@ -1,0 +1,154 @@
+"""The gateway as a process: starting, waiting, failing, stopping."""
+
+import asyncio
+import os
+import secrets
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from headrace_gateway.settings import GatewaySettings
+from tests.integration.gateway.running import until as until_async
+from tests.integration.gateway.running import until_ready
+from tests.integration.gateway.talking import message
+from tests.support.scripted_fleet import ScriptedFleet
+from tests.support.servers import ports
+from tests.support.starting import start_process
+from tests.support.waiting import until
+
+NOWHERE = "nats://127.0.0.1:1"
+
+
+class Gateway:
+    """`headrace gateway` with an environment of its own."""
+
+    def __init__(self, folder: Path, **settings: object) -> None:
+        """Start it; what it says goes to a file in `folder`."""
+        self._port = settings.setdefault("http_port", ports.pick())
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("HEADRACE_")}
+        given = {f"HEADRACE_{name.upper()}": str(value) for name, value in settings.items()}
+        self._log = folder / f"gateway-{secrets.token_hex(2)}.log"
+        self.process = start_process(
+            [sys.executable, "-m", "headrace_cli", "gateway"],
+            self._log,
+            environment=inherited | given,
+        )
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self._port}"
+
+    def log(self) -> str:
+        """Return what it said."""
+        return self._log.read_text()
+
+    def status(self, path: str) -> int:
+        """Return the status of a page; 0: nobody listens."""
+        try:
+            return httpx.get(self.url + path).status_code
+        except httpx.TransportError:
+            return 0
+
+    def ends(self, timeout: float = 10.0) -> int:
+        """Return its exit code."""
+        return self.process.wait(timeout)
+
+
+@contextmanager
+def started(folder: Path, **settings: object) -> Iterator[Gateway]:
+    gateway = Gateway(folder, **settings)
+    try:
+        yield gateway
+    finally:
+        if gateway.process.poll() is None:
+            gateway.process.kill()
+            gateway.process.wait(10)
+
+
+def bus_of(settings: GatewaySettings) -> dict[str, object]:
+    return {
+        "nats_url": settings.nats_url,
+        "prefix": settings.prefix,
+        "stream_prefix": settings.stream_prefix,
+    }
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_ends_it_within_seconds_although_streams_are_open(
+    tmp_path: Path, settings: GatewaySettings, fleet: ScriptedFleet, number: int
+) -> None:
+    with started(tmp_path, **bus_of(settings)) as gateway:
+        async with httpx.AsyncClient(base_url=gateway.url, timeout=20) as http:
+            await until_ready(http)
+            async with http.stream(
+                "POST", "/v1/agents/patient/message:stream", json=message()
+            ) as response:
+                lines = response.aiter_lines()
+                assert (await anext(lines)).startswith("id: ")
+                blocked = asyncio.create_task(
+                    http.post("/v1/agents/patient/message:send", json=message())
+                )
+
+                async def both_work() -> bool:
+                    return len(fleet.legs) == 2
+
+                await until_async(both_work, "the agent works on both")
+                asked = time.monotonic()
+                gateway.process.send_signal(number)
+                rest = [line async for line in lines]
+                assert any(line.startswith("retry: ") for line in rest)
+                answer = await blocked
+                assert answer.status_code == 503
+                assert answer.json()["error"]["details"][0]["reason"] == "UNAVAILABLE"
+                assert "goes on" in answer.json()["error"]["message"]
+                assert "retry-after" not in answer.headers
+        assert await asyncio.to_thread(gateway.ends) == 0
+        assert time.monotonic() - asked < 5
+        assert "Traceback" not in gateway.log()
+
+
+def test_a_taken_port_is_one_clear_line(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with started(tmp_path, http_port=port, nats_url=NOWHERE) as gateway:
+            assert gateway.ends() == 1
+    (line,) = gateway.log().splitlines()
+    assert f"127.0.0.1:{port}" in line
+    assert "in use" in line
+    assert "HEADRACE_HTTP_PORT" in line
+
+
+def test_a_setting_that_does_not_fit_is_one_clear_line(tmp_path: Path) -> None:
+    for name, value in (("http_port", "http"), ("keepalive", "-1"), ("log_level", "loud")):
+        with started(tmp_path, **{"http_port": 0, "nats_url": NOWHERE, name: value}) as gateway:
+            assert gateway.ends() == 2
+        (line,) = gateway.log().splitlines()
+        assert f"HEADRACE_{name.upper()}" in line
+
+
+def test_it_waits_for_nats_aloud_and_not_for_ever(tmp_path: Path) -> None:
+    with started(tmp_path, nats_url=NOWHERE, startup_timeout=5) as gateway:
+        until(lambda: gateway.status("/healthz") == 200, "it says that it lives", 10)
+        assert gateway.status("/readyz") == 503
+        refused = httpx.post(f"{gateway.url}/message:send", json=message())
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+        assert gateway.ends(20) == 1
+    first, *_, last = gateway.log().splitlines()
+    assert f"waiting for NATS at {NOWHERE}" in first
+    assert "did not answer within 5 s" in last
+    assert "Traceback" not in gateway.log()
+
+
+def test_a_signal_ends_the_waiting_too(tmp_path: Path) -> None:
+    with started(tmp_path, nats_url=NOWHERE) as gateway:
+        until(lambda: "waiting for NATS" in gateway.log(), "it waits", 10)
+        gateway.process.send_signal(signal.SIGTERM)
+        assert gateway.ends(5) == 0

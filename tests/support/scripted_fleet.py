@@ -1,0 +1,289 @@
+"""Worker and task state in a few lines, so that a gateway's tests decide what its fleet does.
+
+Agents are scripts that write a task's log; task state is a fold of the log made for each question.
+"""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import orjson
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+
+from headrace import events
+from headrace.bus import Bus
+from headrace.directory import AgentCard, Announcer
+from headrace.entry import ANSWERED, OWNER, Entry, Stamp
+from headrace.errors import LogLost
+from headrace.events import Draft, Json
+from headrace.fold import TaskFold
+from headrace.log import LogWriter, last_entry, replay
+from headrace.messages import (
+    ContextFound,
+    Control,
+    GetTask,
+    Holding,
+    ListTasks,
+    Refusal,
+    Run,
+    TaskFound,
+    TasksFound,
+    WhoseContext,
+)
+from headrace.task import CANCELED, SUBMITTED, WORKING, TaskKey, mint_log_id, mint_task_id
+
+
+@dataclass
+class Leg:
+    """The work on one input, as a script sees it."""
+
+    bus: Bus
+    key: TaskKey
+    context: str
+    log: str
+    leg: int
+    message: Json
+    writer: LogWriter
+    go_on: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set by a test that lets a script go on which waits for it."""
+
+    async def append(self, drafts: Sequence[Draft], state: str = WORKING) -> None:
+        """Append `drafts` as one entry, after which the task is in `state`."""
+        stamp = Stamp(self.log, self.writer.generation + 1, "scripted", state, self.leg, 1)
+        await self.writer.append(drafts, stamp)
+
+    async def working(self) -> None:
+        """Begin the attempt."""
+        metadata = {events.ATTEMPT: 1, events.WORKER: "scripted"}
+        await self.append([self.status_draft(WORKING, metadata=metadata)])
+
+    def status_draft(self, state: str, text: str = "", *, metadata: Json | None = None) -> Draft:
+        """Return a status update, with a message if there is a `text`."""
+        said = agent_message(text) if text else None
+        return events.status_update(self.key.task, self.context, state, said, metadata)
+
+    async def status(self, state: str, text: str = "") -> None:
+        """Append a status update."""
+        await self.append([self.status_draft(state, text)], state)
+
+    async def chunk(self, text: str, *, append: bool = True) -> None:
+        """Append a piece of the one artifact."""
+        artifact = {"artifactId": "answer", "parts": [{"text": text}]}
+        update = events.artifact_update(self.key.task, self.context, artifact, append=append)
+        await self.append([update])
+
+    async def answer(self, text: str) -> None:
+        """End the log with a bare Message."""
+        await self.append([events.bare_message(self.context, agent_message(text))], ANSWERED)
+
+
+type Script = Callable[[Leg], Coroutine[Any, Any, None]]
+
+
+def agent_message(text: str) -> Json:
+    """Return a message of the agent."""
+    said = {"messageId": secrets.token_hex(4), "role": "ROLE_AGENT", "parts": [{"text": text}]}
+    return dict(said)
+
+
+class ScriptedFleet:
+    """Serves scripts as agents, and answers for task state."""
+
+    def __init__(self, bus: Bus, agents: dict[str, tuple[AgentCard, Script]]) -> None:
+        """Serve `agents` over `bus` once started."""
+        self.bus = bus
+        self.announcer = Announcer(bus, "scripted")
+        self.legs: list[Leg] = []
+        self.following = True
+        """What task state says of itself."""
+        self.working = True
+        """Whether new runs are taken."""
+        self._agents = agents
+        self._keys: dict[str, TaskKey] = {}
+        self._owners: dict[str, str] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._subscriptions: list[Subscription] = []
+        self._state: list[Subscription] = []
+
+    async def start(self) -> Self:
+        """Announce the agents, listen for runs, answer for task state."""
+        for card, _ in self._agents.values():
+            await self.announcer.announce(card)
+        await self._listen(self.bus.subjects.runs(), self._on_run, self._subscriptions)
+        live = f"{self.bus.subjects.prefix}.live.>"
+        await self._listen(live, self._on_live, self._subscriptions)
+        await self.start_state()
+        return self
+
+    async def stop(self) -> None:
+        """Listen no more and end the scripts."""
+        await self.stop_state()
+        for subscription in self._subscriptions:
+            await subscription.unsubscribe()
+        await self.stop_working()
+
+    async def stop_working(self) -> None:
+        """Be a worker that was killed: legs stop where they are, and nobody answers for them."""
+        self.working = False
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.bus.connection.flush()
+
+    async def start_state(self) -> None:
+        """Answer for task state (again)."""
+        answers = {
+            "get": self._get,
+            "list": self._list,
+            "context": self._context,
+            "ready": self._ready,
+        }
+        for operation, answer in answers.items():
+            await self._listen(self.bus.subjects.state(operation), answer, self._state)
+
+    async def stop_state(self) -> None:
+        """Be a task state that is down."""
+        for subscription in self._state:
+            await subscription.unsubscribe()
+        self._state.clear()
+        await self.bus.connection.flush()
+
+    async def foreign_task(self, agent: str, context: str) -> TaskKey:
+        """Put a task of somebody else's into the log."""
+        key = TaskKey("default", agent, mint_task_id(0))
+        draft = events.task_submitted(key.task, context, agent_message("secret"))
+        stamp = Stamp(mint_log_id(), 1, "other", SUBMITTED, 1, owner="somebody")
+        await LogWriter(self.bus, key).append([draft], stamp)
+        return key
+
+    async def _listen(
+        self,
+        subject: str,
+        receive: Callable[[Msg], Coroutine[Any, Any, None]],
+        kept: list[Subscription],
+    ) -> None:
+        kept.append(await self.bus.connection.subscribe(subject, cb=receive))
+        await self.bus.connection.flush()
+
+    async def _on_live(self, msg: Msg) -> None:
+        key, owner = self.bus.subjects.key_of_event(msg.subject), (msg.headers or {}).get(OWNER)
+        if owner is not None:
+            self._keys[key.task] = key
+            self._owners[orjson.loads(msg.data)["task"]["contextId"]] = owner
+
+    async def _on_run(self, msg: Msg) -> None:
+        if not self.working:
+            return
+        key, leg = self.bus.subjects.key_of_run(msg.subject)
+        task = asyncio.create_task(self._work(key, leg, Run.decode(msg.subject, msg.data)))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _work(self, key: TaskKey, number: int, run: Run) -> None:
+        last = await last_entry(self.bus, key)
+        assert last is not None
+        writer = LogWriter.behind(self.bus, key, last)
+        leg = Leg(self.bus, key, run.context, run.log, number, _input(last), writer)
+        self.legs.append(leg)
+        working = asyncio.current_task()
+
+        async def control(msg: Msg) -> None:
+            asked = Control.decode(msg.subject, msg.data)
+            await msg.respond(
+                Holding(writer="scripted", worker="w", leg=number, attempt=1).encode()
+            )
+            if asked.ask == "cancel" and working is not None:
+                working.cancel()
+
+        holding = await self.bus.connection.subscribe(self.bus.subjects.control(key), cb=control)
+        try:
+            await leg.working()
+            await self._agents[key.agent][1](leg)
+        except asyncio.CancelledError:
+            if self.working:
+                await leg.status(CANCELED)
+        finally:
+            await holding.unsubscribe()
+
+    async def _entries(self, key: TaskKey) -> list[Entry]:
+        last = await last_entry(self.bus, key)
+        if last is None:
+            return []
+        return [e async for batch in replay(self.bus, key, 0, last.sequence) for e in batch]
+
+    async def _found(self, query: GetTask) -> TaskFound | Refusal:
+        key = TaskKey(query.tenant, query.agent or "", query.task)
+        try:
+            entries = await self._entries(key)
+        except LogLost:
+            entries = []
+        if not entries or entries[0].stamp.owner != query.owner:
+            return Refusal(code="task_unknown", message=f"no task {query.task}")
+        fold = TaskFold()
+        for entry in entries:
+            fold.apply_entry(entry)
+        return TaskFound(
+            task=fold.task(query.history_length),
+            agent=key.agent,
+            log=entries[-1].stamp.log,
+            generation=fold.generation,
+            sequence=entries[-1].sequence,
+            state=entries[-1].stamp.state,
+        )
+
+    async def _get(self, msg: Msg) -> None:
+        await msg.respond((await self._found(GetTask.decode(msg.subject, msg.data))).encode())
+
+    async def _list(self, msg: Msg) -> None:
+        query = ListTasks.decode(msg.subject, msg.data)
+        if query.page_token not in ("", "next"):
+            await msg.respond(Refusal(code="bad_request", message="must be one of ours").encode())
+            return
+        tasks = [task async for task in self._listed(query)]
+        answer = TasksFound(
+            tasks=tasks[: query.page_size],
+            next_page_token="next" if len(tasks) > query.page_size else "",
+            page_size=query.page_size,
+            total_size=len(tasks),
+        )
+        await msg.respond(answer.encode())
+
+    async def _listed(self, query: ListTasks) -> AsyncIterator[Json]:
+        for key in list(self._keys.values()):
+            if key.agent != query.agent:
+                continue
+            found = await self._found(
+                GetTask(
+                    tenant=query.tenant,
+                    owner=query.owner,
+                    agent=key.agent,
+                    task=key.task,
+                    history_length=query.history_length,
+                )
+            )
+            if (
+                isinstance(found, TaskFound)
+                and query.status in (None, found.state)
+                and query.context in (None, found.task["contextId"])
+            ):
+                yield found.task
+
+    async def _context(self, msg: Msg) -> None:
+        query = WhoseContext.decode(msg.subject, msg.data)
+        await msg.respond(ContextFound(owner=self._owners.get(query.context)).encode())
+
+    async def _ready(self, msg: Msg) -> None:
+        await msg.respond(orjson.dumps({"following": self.following}))
+
+
+def _input(entry: Entry) -> Json:
+    """Return the message of the input that `entry` is."""
+    event = entry.events[-1]
+    if "task" in event:
+        message: Json = event["task"]["history"][0]
+    else:
+        message = event["statusUpdate"]["status"]["message"]
+    return message
