@@ -3,9 +3,9 @@
 import asyncio
 import itertools
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Literal
 
 import orjson
 
@@ -22,12 +22,10 @@ from headrace.task import SUBMITTED, TaskKey, mint_log_id, mint_task_id
 _names = itertools.count()
 
 
-def fresh_settings[Settings: BusSettings](
-    kind: type[Settings], nats_url: str, **more: Any
-) -> Settings:
-    """Return settings with subjects and streams that no other test has."""
+def fresh_names() -> dict[str, str]:
+    """Return settings' prefixes that no other test has, so that one server serves all tests."""
     name = f"t{next(_names)}-{secrets.token_hex(3)}"
-    return kind(nats_url=nats_url, prefix=name, stream_prefix=f"{name}-", **more)
+    return {"prefix": name, "stream_prefix": f"{name}-"}
 
 
 class Desk:
@@ -86,7 +84,7 @@ class Task:
         await self.publish(leg)
         return leg
 
-    async def ask(self, ask: Any) -> Holding | None:
+    async def ask(self, ask: Literal["who", "cancel"]) -> Holding | None:
         """Ask the holder; None: nobody listens."""
         subject = self.bus.subjects.control(self.key)
         try:
@@ -97,10 +95,7 @@ class Task:
 
     async def held(self, timeout: float = 20.0) -> Holding:
         """Return the holder's answer as soon as there is a holder."""
-        async with asyncio.timeout(timeout):
-            while (holding := await self.ask("who")) is None:
-                await asyncio.sleep(0.02)
-        return holding
+        return await eventually(lambda: self.ask("who"), timeout)
 
     async def last(self) -> Entry:
         """Return the log's last entry."""
@@ -108,18 +103,19 @@ class Task:
         assert last is not None
         return last
 
+    async def _last_if(self, holds: Callable[[Entry], bool]) -> Entry | None:
+        last = await self.last()
+        return last if holds(last) else None
+
     async def reaches(self, generation: int, timeout: float = 20.0) -> Entry:
         """Return the last entry once the log goes that far."""
-        async with asyncio.timeout(timeout):
-            while (last := await self.last()).last_generation < generation:
-                await asyncio.sleep(0.02)
-        return last
+        return await eventually(
+            lambda: self._last_if(lambda e: e.last_generation >= generation), timeout
+        )
 
     async def ended(self, timeout: float = 20.0) -> list[Entry]:
         """Return the whole log once its leg has ended."""
-        async with asyncio.timeout(timeout):
-            while not (last := await self.last()).ends_leg:
-                await asyncio.sleep(0.01)
+        last = await eventually(lambda: self._last_if(lambda e: e.ends_leg), timeout)
         return await self.entries(last)
 
     async def entries(self, last: Entry | None = None) -> list[Entry]:
@@ -135,6 +131,14 @@ class Task:
         """Return how many runs of this agent are in the work queue, at work or not."""
         info = await self.bus.js.consumer_info(self.bus.streams.runs, self.key.agent)
         return (info.num_pending or 0) + (info.num_ack_pending or 0)
+
+
+async def eventually[T](look: Callable[[], Awaitable[T | None]], timeout: float = 20.0) -> T:
+    """Return what `look` finds, as soon as that is something."""
+    async with asyncio.timeout(timeout):
+        while not (found := await look()):  # noqa: ASYNC110  # what changes is in a server
+            await asyncio.sleep(0.02)
+    return found
 
 
 def user_message(text: str) -> Json:

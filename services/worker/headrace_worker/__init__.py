@@ -3,7 +3,7 @@
 An agent is an async function under `agent`; what it yields is what it says:
 
     @agent(description="Greets.")
-    async def hello(ctx: RunContext) -> AsyncGenerator[Emission]:
+    async def hello(ctx: RunContext) -> AsyncIterator[Emission]:
         yield f"Hello, {ctx.prompt}!"
 
 ``headrace worker MODULE:hello`` serves it.

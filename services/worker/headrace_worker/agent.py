@@ -1,7 +1,15 @@
 """Agents: an async function and what it says of itself."""
 
 import inspect
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -13,7 +21,7 @@ from headrace_worker.context import RunContext
 from headrace_worker.emission import Emission
 from headrace_worker.errors import Misdeclared
 
-type Streaming = Callable[[RunContext], AsyncGenerator[Emission]]
+type Streaming = Callable[[RunContext], AsyncIterator[Emission]]
 """An async generator function: it yields what it says."""
 
 type Returning = Callable[[RunContext], Coroutine[Any, Any, Emission | None]]
@@ -59,7 +67,7 @@ class Agent:
 
     def streaming(self, ctx: RunContext) -> AsyncGenerator[Emission]:
         """Call a function that yields."""
-        return cast("Streaming", self.function)(ctx)
+        return cast("AsyncGenerator[Emission]", cast("Streaming", self.function)(ctx))
 
     def returning(self, ctx: RunContext) -> Coroutine[Any, Any, Emission | None]:
         """Call a function that returns."""

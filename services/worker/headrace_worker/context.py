@@ -1,7 +1,7 @@
 """What an agent gets: the message, whose it is, and ways to speak."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -44,6 +44,10 @@ class RunContext:
     metadata: Json
     """What came with the input beside its message: an AG-UI run's state and tools, say."""
     voice: Voice
+    """What `emit` and the methods below it speak with."""
+    recall: Callable[[], Awaitable[Json]]
+    """``await ctx.recall()``: the task as it was when this attempt began, an A2A v1.0 Task with
+    its history and artifacts. Read from the log: ask once."""
 
     @property
     def task(self) -> str:

@@ -1,7 +1,7 @@
 """Agents that need no model: to try the fleet with, and to test it."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncIterator
 
 from headrace_worker.agent import Agents, Skill, agent
 from headrace_worker.context import RunContext
@@ -20,7 +20,7 @@ _PAUSE = 0.02
     description="Answers with the message's text.",
     skills=[Skill("echo", "Echo", "Says what you say.", ["demo"], ["hello"])],
 )
-async def echo(ctx: RunContext) -> AsyncGenerator[Emission]:
+async def echo(ctx: RunContext) -> AsyncIterator[Emission]:
     """Answer with the message's text."""
     yield ctx.prompt
 
@@ -40,7 +40,7 @@ async def echo(ctx: RunContext) -> AsyncGenerator[Emission]:
     input_modes=["*/*"],
     output_modes=["text/plain", "text/markdown"],
 )
-async def assistant(ctx: RunContext) -> AsyncGenerator[Emission]:
+async def assistant(ctx: RunContext) -> AsyncIterator[Emission]:
     """Count the message's words, in every way that an agent can speak."""
     yield Thinking("The user says something. ")
     await asyncio.sleep(_PAUSE)
@@ -65,7 +65,7 @@ async def assistant(ctx: RunContext) -> AsyncGenerator[Emission]:
         Skill("count", "Count", "Streams the numbers from 1 to N.", ["demo"], ["10", "10 500"])
     ],
 )
-async def counter(ctx: RunContext) -> AsyncGenerator[Emission]:
+async def counter(ctx: RunContext) -> AsyncIterator[Emission]:
     """Stream `1 `, `2 `, … `N `, `delay_ms` milliseconds apart."""
     order = _read_order(ctx.prompt)
     if order is None:

@@ -6,6 +6,7 @@ from headrace.bus import Bus
 from headrace.entry import Entry
 from headrace.errors import LogLost
 from headrace.events import Json
+from headrace.fold import TaskFold
 from headrace.log import find_generation, replay
 from headrace.task import TaskKey
 
@@ -49,6 +50,20 @@ async def read_past(bus: Bus, key: TaskKey, leg: int, last: Entry) -> Past:
     if past is None:
         raise LogLost(f"the input {leg} of {key.task} is gone")
     return past
+
+
+async def recall(bus: Bus, key: TaskKey, head: int) -> Json:
+    """Return the task as its log has it up to stream sequence `head`: an A2A v1.0 Task.
+
+    Raises:
+        LogLost: that part of the log is gone.
+        BusUnavailable: the stream does not answer.
+    """
+    fold = TaskFold()
+    async for batch in replay(bus, key, 0, head):
+        for entry in batch:
+            fold.apply_entry(entry)
+    return fold.task()
 
 
 def _begin(entry: Entry, leg: int) -> Past:

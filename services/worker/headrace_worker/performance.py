@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from headrace.task import TaskKey
 from headrace_worker.agent import Agent
@@ -10,6 +11,7 @@ from headrace_worker.context import RunContext
 from headrace_worker.endings import Endings
 from headrace_worker.ids import LegIds
 from headrace_worker.outbox import Outbox
+from headrace_worker.past import recall
 from headrace_worker.rendering import Rendering
 from headrace_worker.station import Station
 from headrace_worker.taking import Taken
@@ -55,6 +57,7 @@ class Performance:
             message=taken.past.message,
             metadata=taken.past.metadata,
             voice=self.voice,
+            recall=partial(recall, station.bus, key, taken.writer.sequence),
         )
         self.acting: asyncio.Task[None] | None = None
 

@@ -1,0 +1,13 @@
+"""An agent in a few lines. From this folder: ``headrace dev --agents hello:hello``."""
+
+from collections.abc import AsyncIterator
+
+from headrace_worker import Emission, RunContext, Thinking, agent
+
+
+@agent(description="Greets whoever says their name.")
+async def hello(ctx: RunContext) -> AsyncIterator[Emission]:
+    """Greet the user."""
+    yield Thinking(f"This must be {ctx.prompt}.", end=True)
+    yield "Hello, "
+    yield f"{ctx.prompt}!"

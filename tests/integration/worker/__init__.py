@@ -1,0 +1,1 @@
+"""The worker on a real nats-server; a desk plays the gateway."""

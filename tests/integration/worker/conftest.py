@@ -1,0 +1,63 @@
+"""A desk, and workers in this process or in others, on streams of each test's own."""
+
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from headrace.settings import BusSettings
+from headrace_worker import Agent, Agents
+from headrace_worker.settings import WorkerSettings
+from headrace_worker.worker import Worker
+from tests.support.desk import Desk, fresh_names, open_desk
+from tests.support.servers import NatsProcess
+from tests.support.worker_process import WorkerProcess
+
+type Working = Callable[..., AbstractAsyncContextManager[Worker]]
+type Spawn = Callable[..., WorkerProcess]
+
+
+@pytest.fixture
+def names() -> dict[str, str]:
+    """Prefixes of one test."""
+    return fresh_names()
+
+
+@pytest.fixture
+async def desk(nats_server: NatsProcess, names: dict[str, str]) -> AsyncIterator[Desk]:
+    """A gateway without HTTP."""
+    async with open_desk(BusSettings.model_validate({"nats_url": nats_server.url, **names})) as it:
+        yield it
+
+
+@pytest.fixture
+def working(nats_server: NatsProcess, names: dict[str, str]) -> Working:
+    """Returns how to serve some agents in this process for the length of a block."""
+
+    @asynccontextmanager
+    async def serve(*agents: Agent, **settings: object) -> AsyncIterator[Worker]:
+        given = {"nats_url": nats_server.url, "drain_seconds": 0, **names, **settings}
+        worker = Worker(WorkerSettings.model_validate(given), Agents(agents))
+        await worker.start()
+        try:
+            yield worker
+        finally:
+            await worker.stop()
+
+    return serve
+
+
+@pytest.fixture
+def spawn(nats_server: NatsProcess, names: dict[str, str], tmp_path: Path) -> Iterator[Spawn]:
+    """Returns how to start one more worker process."""
+    numbers = itertools.count()
+    with ExitStack() as stack:
+
+        def start(target: str, **settings: object) -> WorkerProcess:
+            folder = tmp_path / f"worker-{next(numbers)}"
+            process = WorkerProcess(folder, target, nats_server.url, names, **settings)
+            return stack.enter_context(process)
+
+        yield start

@@ -1,0 +1,340 @@
+"""However an agent ends, its log says so: well, badly, asked to stop, or asking."""
+
+import asyncio
+import logging
+import re
+import sys
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from headrace.entry import ANSWERED
+from headrace.events import Json
+from headrace.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, REJECTED
+from headrace_worker import (
+    Agent,
+    Complete,
+    Emission,
+    File,
+    InputRequired,
+    MalformedOutput,
+    Message,
+    Reject,
+    RunContext,
+    Text,
+    ToolCall,
+    agent,
+)
+from headrace_worker.agent import AgentFunction
+from tests.integration.worker.conftest import Working
+from tests.support.desk import Desk, Task, eventually
+
+
+def end_of(events: list[Json]) -> tuple[str, str]:
+    """Return the last status's state and its message's text."""
+    status = events[-1]["statusUpdate"]["status"]
+    said = status.get("message", {}).get("parts", [{}])[0].get("text", "")
+    return status["state"], said
+
+
+async def ended(desk: Desk, working: Working, served: Agent, text: str = "x") -> list[Json]:
+    async with working(served):
+        task = await desk.start(served.name, text)
+        return await task.events()
+
+
+def texts(events: list[Json]) -> list[str]:
+    return [
+        e["artifactUpdate"]["artifact"]["parts"][0]["text"] for e in events if "artifactUpdate" in e
+    ]
+
+
+async def test_a_coroutine_that_returns_text_has_answered(desk: Desk, working: Working) -> None:
+    @agent()
+    async def returning(ctx: RunContext) -> str:
+        await ctx.text("one, ")
+        return f"{ctx.prompt}, three"
+
+    events = await ended(desk, working, returning, "two")
+    assert texts(events) == ["one, ", "two, three"]
+    assert end_of(events)[0] == COMPLETED
+
+
+async def test_an_agent_that_says_nothing_completes(desk: Desk, working: Working) -> None:
+    @agent()
+    async def silent(_: RunContext) -> None:
+        pass
+
+    events = await ended(desk, working, silent)
+    assert len(events) == 3
+    assert end_of(events) == (COMPLETED, "")
+
+
+async def test_an_exception_fails_the_task_with_an_id_that_the_log_explains(
+    desk: Desk, working: Working, caplog: pytest.LogCaptureFixture
+) -> None:
+    @agent()
+    async def broken(_: RunContext) -> AsyncIterator[Emission]:
+        yield "so far "
+        raise ValueError("the database password is hunter2")
+
+    events = await ended(desk, working, broken)
+    state, said = end_of(events)
+    assert texts(events) == ["so far "]
+    assert state == FAILED
+    assert "hunter2" not in said
+    [error_id] = re.findall(r"error ([0-9a-f]{8})", said)
+    [record] = [r for r in caplog.records if error_id in r.getMessage()]
+    assert record.exc_info
+    assert isinstance(record.exc_info[1], ValueError)
+    assert events[0]["task"]["id"] in record.getMessage()
+
+
+async def _raises_in_clean_up(_: RunContext) -> AsyncIterator[Emission]:
+    try:
+        yield "x"
+    finally:
+        raise ValueError("unclean")
+
+
+async def _exits(_: RunContext) -> AsyncIterator[Emission]:
+    yield "x"
+    sys.exit(3)
+
+
+async def _cancels_itself(_: RunContext) -> AsyncIterator[Emission]:
+    yield "x"
+    raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize("function", [_raises_in_clean_up, _exits, _cancels_itself])
+async def test_whatever_an_agent_raises_ends_its_own_task_only(
+    function: AgentFunction, desk: Desk, working: Working
+) -> None:
+    served = agent(name="bad")(function)
+    async with working(served):
+        for _ in range(2):
+            task = await desk.start("bad")
+            assert end_of(await task.events())[0] == FAILED
+
+
+async def _a_number(_: RunContext) -> AsyncIterator[Any]:
+    yield 42
+
+
+async def _a_wrong_field(_: RunContext) -> AsyncIterator[Any]:
+    yield Text(5)  # type: ignore[arg-type]
+
+
+async def _no_json(_: RunContext) -> AsyncIterator[Emission]:
+    yield ToolCall("f", {"x": object()})
+
+
+async def _half_a_character(_: RunContext) -> AsyncIterator[Emission]:
+    yield "a"
+    yield "\ud800"
+
+
+async def _too_much(_: RunContext) -> AsyncIterator[Emission]:
+    yield File("big.bin", b"x" * 2_000_000)
+
+
+async def _a_block_twice(_: RunContext) -> AsyncIterator[Emission]:
+    yield Text("a", block="one", end=True)
+    yield Text("b", block="one")
+
+
+async def _more_after_the_end(_: RunContext) -> AsyncIterator[Emission]:
+    yield Complete("done")
+    yield "and"
+
+
+async def _an_undeclared_message(_: RunContext) -> AsyncIterator[Emission]:
+    yield Message("hi")
+
+
+async def _a_file_of_nothing(_: RunContext) -> AsyncIterator[Emission]:
+    yield File("empty")
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (_a_number, "int is nothing that an agent can say"),
+        (_a_wrong_field, "Text.text must be a string, not int"),
+        (_no_json, "ToolCall holds what is not JSON"),
+        (_half_a_character, "str holds what is not JSON"),
+        (_too_much, "exceeds the limit"),
+        (_a_block_twice, "has ended"),
+        (_more_after_the_end, "after the leg's end"),
+        (_an_undeclared_message, "has not declared"),
+        (_a_file_of_nothing, "either its content or its address"),
+    ],
+)
+async def test_malformed_output_fails_the_task_with_the_reason(
+    function: AgentFunction, reason: str, desk: Desk, working: Working
+) -> None:
+    events = await ended(desk, working, agent(name="odd")(function))
+    state, said = end_of(events)
+    assert state == FAILED
+    assert "malformed" in said
+    assert reason in said
+
+
+async def test_an_agent_may_mend_what_it_was_told_is_malformed(
+    desk: Desk, working: Working
+) -> None:
+    @agent()
+    async def careful(ctx: RunContext) -> None:
+        try:
+            await ctx.file("big.bin", b"x" * 2_000_000)
+        except MalformedOutput:
+            await ctx.text("it was too big")
+
+    events = await ended(desk, working, careful)
+    assert texts(events) == ["it was too big"]
+    assert end_of(events)[0] == COMPLETED
+
+
+async def test_long_text_becomes_several_events(desk: Desk, working: Working) -> None:
+    long = "".join(f"{n:07} " for n in range(40_000))
+
+    @agent()
+    async def verbose(_: RunContext) -> AsyncIterator[Emission]:
+        yield long
+
+    events = await ended(desk, working, verbose)
+    assert "".join(texts(events)) == long
+    assert len(texts(events)) == 5
+
+
+@pytest.mark.parametrize(
+    ("said", "state", "text"),
+    [
+        (Complete("All done."), COMPLETED, "All done."),
+        (Reject("Not my department."), REJECTED, "Not my department."),
+        (InputRequired("Who are you?", {"type": "string"}), INPUT_REQUIRED, "Who are you?"),
+    ],
+)
+async def test_an_agent_says_how_it_ends(
+    said: Emission, state: str, text: str, desk: Desk, working: Working
+) -> None:
+    @agent()
+    async def ending(_: RunContext) -> AsyncIterator[Emission]:
+        yield said
+
+    events = await ended(desk, working, ending)
+    assert end_of(events) == (state, text)
+    message = events[-1]["statusUpdate"]["status"]["message"]
+    schema = {"headrace.inputSchema": {"type": "string"}} if state == INPUT_REQUIRED else None
+    assert message.get("metadata") == schema
+
+
+@agent(bare_message=True)
+async def terse(ctx: RunContext) -> Message:
+    """Answers with a bare Message."""
+    await asyncio.sleep(float(ctx.prompt))
+    return Message("hi")
+
+
+async def test_a_bare_message_ends_the_log(desk: Desk, working: Working) -> None:
+    async with working(terse):
+        task = await desk.start("terse", "0")
+        *_, last = await task.ended()
+    assert last.stamp.state == ANSWERED
+    assert last.events[-1]["message"]["parts"] == [{"text": "hi"}]
+    assert last.events[-1]["message"]["metadata"] == {"headrace.generation": 3}
+
+
+async def test_a_message_that_comes_after_the_task_was_shown_completes_it(
+    desk: Desk, working: Working
+) -> None:
+    async with working(terse):
+        slow = await desk.start("terse", "1.6")
+        shown = await desk.start("terse", "0", metadata={"headrace.shown": True})
+        for task in (shown, slow):
+            assert end_of(await task.events()) == (COMPLETED, "hi")
+
+
+async def test_a_cancelled_agent_cleans_up_and_the_log_confirms(
+    desk: Desk, working: Working
+) -> None:
+    @agent()
+    async def tidy(ctx: RunContext) -> AsyncIterator[Emission]:
+        try:
+            yield "begun "
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            await asyncio.sleep(0.05)
+            await ctx.text("cleaned up")
+            raise
+
+    async with working(tidy):
+        task = await desk.start("tidy")
+        events = await _cancelled(task)
+    assert texts(events) == ["begun ", "cleaned up"]
+    assert end_of(events)[0] == CANCELED
+    assert await eventually(lambda: _is_off_the_queue(task))
+
+
+async def test_an_agent_that_ignores_its_cancellation_is_left_behind(
+    desk: Desk, working: Working, caplog: pytest.LogCaptureFixture
+) -> None:
+    over = asyncio.Event()
+
+    @agent()
+    async def stubborn(ctx: RunContext) -> None:
+        while not over.is_set():
+            try:
+                await over.wait()
+            except asyncio.CancelledError:
+                await ctx.text("never ")
+
+    async with working(stubborn, cleanup_seconds=0.2):
+        task = await desk.start("stubborn")
+        events = await _cancelled(task)
+        assert end_of(events)[0] == CANCELED
+        assert "ignores that it is cancelled" in caplog.text
+        over.set()
+
+
+async def test_a_cancel_that_comes_too_late_changes_nothing(desk: Desk, working: Working) -> None:
+    @agent()
+    async def quick(_: RunContext) -> str:
+        await asyncio.sleep(0.3)
+        return "done"
+
+    async with working(quick):
+        task = await desk.start("quick")
+        entries = await task.ended()
+        await task.ask("cancel")
+        await asyncio.sleep(0.1)
+        assert len(await task.entries()) == len(entries)
+    assert entries[-1].stamp.state == COMPLETED
+
+
+async def test_what_agents_log_names_their_task(
+    desk: Desk, working: Working, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "headrace.agent")
+
+    @agent()
+    async def logging_agent(ctx: RunContext) -> None:
+        ctx.log.info("looking into it")
+
+    events = await ended(desk, working, logging_agent)
+    assert f"task {events[0]['task']['id']}: looking into it" in caplog.text
+
+
+async def _cancelled(task: Task) -> list[Json]:
+    await task.reaches(2)
+    held = await task.held()
+    answer = await task.ask("cancel")
+    assert answer is not None
+    assert (answer.accepted, answer.writer) == (True, held.writer)
+    return await task.events()
+
+
+async def _is_off_the_queue(task: Task) -> bool:
+    return await task.runs_waiting() == 0

@@ -1,0 +1,295 @@
+"""One writer at a time: who holds a leg, who steps back, who takes over, who falls silent."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from headrace import events
+from headrace.entry import Entry
+from headrace.messages import Holding
+from headrace.task import CANCELED, COMPLETED, SUBMITTED, WORKING
+from headrace_worker import Emission, InputRequired, RunContext, agent
+from headrace_worker.demo import echo
+from tests.integration.worker.conftest import Spawn, Working
+from tests.support.desk import Desk, Task, eventually, user_message
+from tests.support.worker_process import WorkerProcess
+
+DEMO = "headrace_worker.demo:agents"
+LEASE = 4.0
+"""Seconds: ack_wait."""
+
+
+@agent()
+async def patient(_: RunContext) -> AsyncIterator[Emission]:
+    """Says one thing and waits to be stopped."""
+    yield "begun"
+    await asyncio.sleep(60)
+
+
+def attempts(entries: list[Entry]) -> list[int]:
+    """Return the attempts that WORKING announces, in order."""
+    return [
+        event["statusUpdate"]["metadata"][events.ATTEMPT]
+        for entry in entries
+        for event in entry.events
+        if events.ATTEMPT in event.get("statusUpdate", {}).get("metadata", {})
+    ]
+
+
+def texts(entries: list[Entry], attempt: int) -> list[str]:
+    """Return the text chunks that an attempt wrote."""
+    return [
+        event["artifactUpdate"]["artifact"]["parts"][0]["text"]
+        for entry in entries
+        for event in entry.events
+        if entry.stamp.attempt == attempt and "artifactUpdate" in event
+    ]
+
+
+def holder_of(held: Holding, workers: list[WorkerProcess]) -> tuple[WorkerProcess, WorkerProcess]:
+    """Return the holder and the other one of two workers."""
+    first, second = workers
+    return (first, second) if first.id == held.worker else (second, first)
+
+
+async def started(spawn: Spawn, count: int = 2) -> list[WorkerProcess]:
+    return await asyncio.gather(*(asyncio.to_thread(spawn, DEMO) for _ in range(count)))
+
+
+async def test_a_killed_workers_leg_is_taken_over_and_goes_on_to_its_end(
+    desk: Desk, spawn: Spawn
+) -> None:
+    workers = await started(spawn)
+    task = await desk.start("counter", "40 50")
+    holder, other = holder_of(await task.held(), workers)
+    await task.reaches(10)
+    holder.kill()
+    entries = await task.ended()
+    assert attempts(entries) == [1, 2]
+    taken = next(e for e in entries if e.stamp.attempt == 2).events[0]["statusUpdate"]
+    assert taken["metadata"][events.DISCARDED_AFTER] == 1
+    assert taken["metadata"][events.WORKER] == other.id
+    assert texts(entries, 2) == [f"{n} " for n in range(1, 41)]
+    assert entries[-1].stamp.state == COMPLETED
+    assert await eventually(lambda: _is_off_the_queue(task))
+
+
+async def test_the_new_attempts_first_chunk_replaces_the_dead_ones_artifact(
+    desk: Desk, spawn: Spawn
+) -> None:
+    workers = await started(spawn)
+    task = await desk.start("counter", "30 50")
+    holder, _ = holder_of(await task.held(), workers)
+    await task.reaches(6)
+    holder.kill()
+    updates = [
+        (entry.stamp.attempt, event["artifactUpdate"])
+        for entry in await task.ended()
+        for event in entry.events
+        if "artifactUpdate" in event
+    ]
+    first = {attempt: next(u for a, u in updates if a == attempt) for attempt in (1, 2)}
+    assert first[1]["artifact"]["artifactId"] == first[2]["artifact"]["artifactId"]
+    assert "append" not in first[2]
+
+
+async def test_a_frozen_worker_comes_back_fenced_and_mute(desk: Desk, spawn: Spawn) -> None:
+    workers = await started(spawn)
+    task = await desk.start("counter", "100 50")
+    holder, _ = holder_of(await task.held(), workers)
+    await task.reaches(6)
+    await asyncio.to_thread(holder.freeze)
+    await eventually(lambda: _attempt_in_tail(task, 2))
+    holder.thaw()
+    entries = await task.ended()
+    assert attempts(entries) == [1, 2]
+    after = [e.stamp.attempt for e in entries[[e.stamp.attempt for e in entries].index(2) :]]
+    assert set(after) == {2}
+    assert texts(entries, 2) == [f"{n} " for n in range(1, 101)]
+    assert "not ours any more" in holder.output()
+    assert await eventually(lambda: _is_off_the_queue(task))
+
+
+async def test_a_second_run_of_a_held_leg_starts_no_second_attempt(
+    desk: Desk, spawn: Spawn
+) -> None:
+    await started(spawn)
+    task = await desk.start("counter", "30 100")
+    await task.held()
+    assert (await task.publish(1))["error"]["err_code"] == 10077
+    entries = await task.ended()
+    assert attempts(entries) == [1]
+
+
+async def test_a_run_redelivered_while_its_holder_is_well_changes_nothing(
+    desk: Desk, spawn: Spawn
+) -> None:
+    """As after a consumer leader's crash: the other worker gets the run, asks, and steps back."""
+    first = await asyncio.to_thread(spawn, DEMO)
+    task = await desk.start("counter", "60 100")
+    await task.held()
+    second = await asyncio.to_thread(spawn, DEMO, log_level="debug")
+
+    async def has_stepped_back() -> bool:
+        await _redeliver(task)
+        await asyncio.sleep(0.1)
+        return f"is well with {first.id}" in second.output()
+
+    await eventually(has_stepped_back)
+    entries = await task.ended()
+    assert attempts(entries) == [1]
+    assert await eventually(lambda: _is_off_the_queue(task))
+
+
+async def test_a_run_of_an_ended_leg_is_dropped(desk: Desk, working: Working) -> None:
+    async with working(echo):
+        task = await desk.start("echo", "x")
+        before = await task.ended()
+        await eventually(lambda: _is_off_the_queue(task))
+        await task.publish(1)
+        await eventually(lambda: _is_off_the_queue(task))
+        assert len(await task.entries()) == len(before)
+
+
+async def test_a_run_of_a_superseded_leg_is_dropped(desk: Desk, working: Working) -> None:
+    task = await desk.start("echo", "old", publish=False)
+    said = events.status_update(task.key.task, task.context, SUBMITTED, user_message("new"))
+    await task.append(said, SUBMITTED, writer="gateway-test")
+    await task.publish(1)
+    await task.publish(2)
+    async with working(echo):
+        entries = await task.ended()
+        await eventually(lambda: _is_off_the_queue(task))
+    assert texts(entries, 1) == ["new"]
+    assert {entry.stamp.leg for entry in entries[1:]} == {2}
+
+
+async def test_a_run_for_another_log_is_dropped(desk: Desk, working: Working) -> None:
+    task = await desk.start("echo", "x", publish=False)
+    task.log, own = "00000000", task.log
+    await task.publish(1)
+    async with working(echo):
+        await eventually(lambda: _is_off_the_queue(task))
+        task.log = own
+        assert len(await task.entries()) == 1
+
+
+async def test_a_run_whose_log_is_gone_is_dropped(desk: Desk, working: Working) -> None:
+    task = await desk.start("echo", "x", publish=False)
+    await desk.bus.js.purge_stream(
+        desk.bus.streams.of_shard(task.key.shard), subject=desk.bus.subjects.event(task.key)
+    )
+    await task.publish(1)
+    async with working(echo):
+        assert await eventually(lambda: _is_off_the_queue(task))
+
+
+async def test_the_holder_answers_who_it_is(desk: Desk, working: Working) -> None:
+    async with working(patient) as worker:
+        task = await desk.start("patient")
+        held = await task.held()
+        last = await task.reaches(3)
+        assert (held.worker, held.leg, held.attempt) == (worker.id, 1, 1)
+        assert held.writer == last.stamp.writer
+
+
+async def test_a_fenced_worker_notices_while_its_agent_is_silent(
+    desk: Desk, working: Working
+) -> None:
+    stopped = asyncio.Event()
+
+    @agent()
+    async def silent(ctx: RunContext) -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            await ctx.text("too late")
+            raise
+        finally:
+            stopped.set()
+
+    async with working(silent):
+        task = await desk.start("silent")
+        await task.held()
+        canceled = events.status_update(task.key.task, task.context, CANCELED)
+        await task.append(canceled, CANCELED, writer="gateway-test", leg=1)
+        async with asyncio.timeout(10):
+            await stopped.wait()
+        await eventually(lambda: _nobody_answers(task))
+        assert (await task.last()).stamp.writer == "gateway-test"
+
+
+async def test_a_message_that_is_no_entry_fences_nobody(desk: Desk, working: Working) -> None:
+    @agent()
+    async def slow(_: RunContext) -> AsyncIterator[Emission]:
+        for number in range(4):
+            yield f"{number} "
+            await asyncio.sleep(0.7)
+
+    async with working(slow):
+        task = await desk.start("slow")
+        await task.reaches(3)
+        await desk.bus.request(desk.bus.subjects.event(task.key), b"not an entry", 2.0)
+        entries = await task.ended()
+    assert attempts(entries) == [1]
+    assert texts(entries, 1) == ["0 ", "1 ", "2 ", "3 "]
+
+
+async def test_a_purged_log_is_not_written_to_again(desk: Desk, working: Working) -> None:
+    async with working(patient):
+        task = await desk.start("patient")
+        await task.reaches(3)
+        await desk.bus.js.purge_stream(
+            desk.bus.streams.of_shard(task.key.shard), subject=desk.bus.subjects.event(task.key)
+        )
+        await eventually(lambda: _nobody_answers(task))
+        async with asyncio.timeout(3 * LEASE):
+            assert await eventually(lambda: _is_off_the_queue(task), 3 * LEASE)
+
+
+async def test_a_follow_up_goes_on_with_what_was_said(desk: Desk, working: Working) -> None:
+    async with working(recalling):
+        task = await desk.start("recalling", "first")
+        await task.ended()
+        leg = await task.follow_up("second")
+        entries = await eventually(lambda: _ended_leg(task, leg))
+    assert [e.stamp.leg for e in entries[:5]] == [1, 1, 1, leg, leg]
+    assert texts(entries, 1)[-1] == "first second"
+
+
+async def _attempt_in_tail(task: Task, attempt: int) -> bool:
+    return (await task.last()).stamp.attempt == attempt
+
+
+async def _ended_leg(task: Task, leg: int) -> list[Entry] | None:
+    last = await task.last()
+    return await task.entries(last) if last.ends_task and last.stamp.leg == leg else None
+
+
+async def _is_off_the_queue(task: Task) -> bool:
+    return await task.runs_waiting() == 0
+
+
+async def _nobody_answers(task: Task) -> bool:
+    return await task.ask("who") is None
+
+
+async def _redeliver(task: Task) -> None:
+    """Let the work queue hand the run out again, as if its holder had said no."""
+    stream = task.bus.streams.runs
+    info = await task.bus.js.consumer_info(stream, task.key.agent)
+    found = await task.bus.js.get_last_msg(stream, task.bus.subjects.run(task.key, 1))
+    delivered = info.delivered.consumer_seq if info.delivered else 1
+    reply = f"$JS.ACK.{stream}.{task.key.agent}.1.{found.seq}.{delivered}.1.0"
+    await task.bus.connection.publish(reply, b"-NAK")
+
+
+@agent()
+async def recalling(ctx: RunContext) -> AsyncIterator[Emission]:
+    """Asks once, then says what the user has said so far."""
+    if ctx.leg == 1:
+        yield InputRequired("And then?")
+        return
+    task = await ctx.recall()
+    said = [m["parts"][0]["text"] for m in task["history"] if m["role"] == "ROLE_USER"]
+    yield " ".join(said)
+    assert task["status"]["state"] == WORKING

@@ -1,0 +1,299 @@
+"""A worker among others: how much it takes on, what it survives, how it leaves."""
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from nats.js.errors import NotFoundError
+
+from headrace.directory import Directory
+from headrace.messages import DeadLetter
+from headrace.settings import BusSettings
+from headrace.task import COMPLETED
+from headrace_worker import Agent, Agents, Emission, RunContext, agent
+from headrace_worker.demo import counter, echo
+from headrace_worker.settings import WorkerSettings
+from headrace_worker.worker import Worker
+from tests.integration.worker.conftest import Spawn, Working
+from tests.integration.worker.test_holding import attempts, holder_of, started, texts
+from tests.support.desk import Desk, Task, eventually, fresh_names, open_desk
+from tests.support.servers import NatsProcess
+from tests.support.service_process import ServiceProcess
+
+
+class Turnstile:
+    """An agent that counts how many of it are at work, and waits to be let go."""
+
+    def __init__(self, name: str, concurrency: int | None = None) -> None:
+        self.inside = self.most = 0
+        self.open = asyncio.Event()
+        self.agent: Agent = agent(name=name, concurrency=concurrency)(self._pass)
+
+    async def _pass(self, _: RunContext) -> None:
+        self.inside += 1
+        self.most = max(self.most, self.inside)
+        await self.open.wait()
+        self.inside -= 1
+
+    async def has_inside(self, count: int) -> bool:
+        return self.inside >= count
+
+
+async def test_a_worker_takes_no_more_runs_than_it_has_room_for(
+    desk: Desk, working: Working
+) -> None:
+    gate = Turnstile("gate")
+    async with working(gate.agent, concurrency=3):
+        tasks = [await desk.start("gate") for _ in range(8)]
+        await eventually(lambda: gate.has_inside(3))
+        await asyncio.sleep(0.3)
+        assert gate.most == 3
+        assert [len(await task.entries()) for task in tasks].count(1) == 5
+        gate.open.set()
+        await asyncio.gather(*(task.ended() for task in tasks))
+    assert gate.most == 3
+
+
+async def test_an_agents_own_limit_leaves_room_for_others(desk: Desk, working: Working) -> None:
+    gate = Turnstile("gate", concurrency=2)
+    async with working(gate.agent, echo, concurrency=3):
+        held = [await desk.start("gate") for _ in range(4)]
+        await eventually(lambda: gate.has_inside(2))
+        others = [await desk.start("echo", "x") for _ in range(5)]
+        await asyncio.gather(*(task.ended() for task in others))
+        assert gate.most == 2
+        gate.open.set()
+        await asyncio.gather(*(task.ended() for task in held))
+
+
+async def test_agents_take_turns_where_there_is_room_for_one(desk: Desk, working: Working) -> None:
+    async with working(echo, counter, concurrency=1):
+        tasks = [await desk.start(n, "1") for n in ("echo", "counter") for _ in range(3)]
+        logs = await asyncio.gather(*(task.ended() for task in tasks))
+    assert {log[-1].stamp.state for log in logs} == {COMPLETED}
+
+
+async def test_a_burst_goes_through_one_worker_whole(desk: Desk, working: Working) -> None:
+    async with working(echo):
+        tasks = await asyncio.gather(*(desk.start("echo", f"{n}") for n in range(200)))
+        logs = await asyncio.gather(*(task.ended(40) for task in tasks))
+    assert [texts(log, 1) for log in logs] == [[f"{n}"] for n in range(200)]
+    assert all(attempts(log) == [1] for log in logs)
+
+
+async def test_an_agent_that_blocks_its_loop_for_9_s_keeps_its_leg(
+    desk: Desk, spawn: Spawn
+) -> None:
+    sleeper, other = await asyncio.gather(
+        *(asyncio.to_thread(spawn, "tests.support.agents:agents") for _ in range(2))
+    )
+    task = await desk.start("sleeper")
+    entries = await task.ended(40)
+    assert attempts(entries) == [1]
+    assert texts(entries, 1) == ["before ", "after"]
+    assert "has blocked the worker's loop" in sleeper.output() + other.output()
+
+
+async def test_a_blocked_worker_answers_who_asks(desk: Desk, working: Working) -> None:
+    @agent()
+    async def blocking(_: RunContext) -> None:
+        await asyncio.sleep(0.2)
+        await asyncio.get_running_loop().run_in_executor(None, time.sleep, 0.01)
+        _block(1.0)
+
+    async with working(blocking) as worker:
+        task = await desk.start("blocking")
+        held = await task.held()
+        assert held.worker == worker.id
+        await task.ended()
+
+
+def _block(seconds: float) -> None:
+    time.sleep(seconds)
+
+
+async def test_what_is_no_run_becomes_a_dead_letter(desk: Desk, working: Working) -> None:
+    async with working(echo):
+        task = await desk.start("echo", publish=False)
+        await task.publish(1, b'{"log": 5}')
+        letter = await eventually(lambda: _dead_letter(desk, "echo"))
+        assert await eventually(lambda: _is_off_the_queue(task))
+        good = await desk.start("echo", "still here")
+        assert texts(await good.ended(), 1) == ["still here"]
+    assert letter.subject == desk.bus.subjects.run(task.key, 1)
+    assert "log" in letter.reason
+    assert letter.body == "eyJsb2ciOiA1fQ=="
+
+
+@pytest.mark.parametrize("tokens", ["default.echo.not-a-task.1", "default.echo.0-abc.x"])
+async def test_a_run_on_an_impossible_subject_becomes_a_dead_letter(
+    tokens: str, desk: Desk, working: Working
+) -> None:
+    subject = f"{desk.bus.subjects.prefix}.run.{tokens}"
+    async with working(echo):
+        await desk.bus.request(subject, b"{}", 2.0)
+        letter = await eventually(lambda: _dead_letter(desk, "echo"))
+    assert letter.subject == subject
+
+
+async def test_an_agent_is_announced_and_withdrawn(desk: Desk, working: Working) -> None:
+    directory = Directory(desk.bus)
+    await directory.start()
+    try:
+        async with working(echo):
+            await eventually(lambda: _is_available(directory, "echo"))
+        await eventually(lambda: _is_gone(directory, "echo"))
+        card = directory.card("echo")
+        assert card is not None
+        assert card.skills[0]["id"] == "echo"
+    finally:
+        await directory.stop()
+
+
+async def test_a_drained_worker_finishes_what_it_can(desk: Desk, spawn: Spawn) -> None:
+    [worker] = await started(spawn, 1)
+    task = await desk.start("counter", "20 50")
+    await task.reaches(5)
+    await asyncio.to_thread(worker.stop)
+    last = await task.last()
+    assert (last.stamp.state, last.stamp.attempt) == (COMPLETED, 1)
+
+
+async def test_a_drained_worker_hands_the_rest_to_others_at_once(desk: Desk, spawn: Spawn) -> None:
+    workers = await started(spawn)
+    task = await desk.start("counter", "100 50")
+    holder, other = holder_of(await task.held(), workers)
+    await task.reaches(5)
+    started_at = time.monotonic()
+    await asyncio.to_thread(holder.stop)
+    assert time.monotonic() - started_at < 4.5
+    await eventually(lambda: _attempt_in_tail(task, 2), 3.5)
+    entries = await task.ended()
+    assert attempts(entries) == [1, 2]
+    assert entries[-1].stamp.writer.startswith(other.id)
+
+
+async def test_a_drained_worker_takes_no_new_runs(desk: Desk, spawn: Spawn) -> None:
+    [worker] = await started(spawn, 1)
+    await desk.start("counter", "40 50")
+    stopping = asyncio.create_task(asyncio.to_thread(worker.stop))
+    await asyncio.sleep(0.3)
+    late = await desk.start("echo", "late")
+    await stopping
+    assert len(await late.entries()) == 1
+    [successor] = await started(spawn, 1)
+    entries = await late.ended(3.5)
+    assert entries[-1].stamp.writer.startswith(successor.id)
+
+
+async def test_an_idle_worker_leaves_at_once_and_says_so_by_its_exit_code(spawn: Spawn) -> None:
+    [worker] = await started(spawn, 1)
+    process = worker._process
+    assert process is not None
+    await asyncio.to_thread(worker.stop)
+    assert process.poll() == 0
+
+
+async def test_output_made_while_nats_is_away_is_kept(tmp_path: Path) -> None:
+    with NatsProcess(tmp_path / "nats") as server:
+        names = {"nats_url": server.url, **fresh_names()}
+        worker = Worker(WorkerSettings.model_validate(names), Agents([counter]))
+        await worker.start()
+        async with open_desk(BusSettings.model_validate(names)) as desk:
+            task = await desk.start("counter", "60 50")
+            await task.reaches(8)
+            await asyncio.to_thread(server.kill)
+            await asyncio.sleep(1)
+            await asyncio.to_thread(server.start)
+            entries = await task.ended(60)
+        await worker.stop()
+    assert attempts(entries) == [1]
+    assert texts(entries, 1) == [f"{n} " for n in range(1, 61)]
+
+
+async def test_runs_flow_again_after_nats_was_away(tmp_path: Path) -> None:
+    with NatsProcess(tmp_path / "nats") as server:
+        names = {"nats_url": server.url, **fresh_names()}
+        worker = Worker(WorkerSettings.model_validate(names), Agents([echo]))
+        await worker.start()
+        async with open_desk(BusSettings.model_validate(names)) as desk:
+            await asyncio.to_thread(server.restart)
+            task = await eventually(lambda: _started(desk, "echo"), 40)
+            entries = await task.ended(40)
+        await worker.stop()
+    assert texts(entries, 1) == ["back"]
+
+
+async def test_a_consumer_that_was_deleted_is_made_again(desk: Desk, working: Working) -> None:
+    async with working(echo):
+        await desk.bus.js.delete_consumer(desk.bus.streams.runs, "echo")
+        task = await desk.start("echo", "x")
+        assert texts(await task.ended(), 1) == ["x"]
+
+
+async def test_the_agent_waits_when_it_is_far_ahead_of_the_log(
+    desk: Desk, working: Working
+) -> None:
+    said: list[int] = []
+
+    @agent()
+    async def fast(_: RunContext) -> AsyncIterator[Emission]:
+        for number in range(5000):
+            said.append(number)
+            yield "x"
+
+    async with working(fast, emit_buffer_events=100):
+        task = await desk.start("fast")
+        entries = await task.ended()
+    assert len(texts(entries, 1)) == 5000
+    assert max(len(entry.events) for entry in entries) <= 101
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("no_such_module:agents", "there is no module no_such_module"),
+        ("headrace_worker.demo:nobody", "headrace_worker.demo has no nobody"),
+        ("headrace_worker.demo:MAX_COUNT", "is neither an agent nor a list of agents"),
+    ],
+)
+def test_a_target_that_names_no_agents_is_one_clear_line(
+    target: str, words: str, tmp_path: Path
+) -> None:
+    process = ServiceProcess("worker", tmp_path, ["worker", target], {}, lambda: True)
+    running = process._launched()
+    assert running.wait(30) == os.EX_CONFIG
+    [line] = process.log.read_text().splitlines()
+    assert words in line
+
+
+async def _dead_letter(desk: Desk, agent_name: str) -> DeadLetter | None:
+    subject = desk.bus.subjects.dead("default", agent_name)
+    try:
+        found = await desk.bus.js.get_last_msg(desk.bus.streams.dead, subject)
+    except NotFoundError:
+        return None
+    return DeadLetter.decode(subject, found.data or b"")
+
+
+async def _started(desk: Desk, agent_name: str) -> Task | None:
+    return await desk.start(agent_name, "back") if desk.bus.connected else None
+
+
+async def _is_available(directory: Directory, agent_name: str) -> bool:
+    return directory.available(agent_name)
+
+
+async def _is_gone(directory: Directory, agent_name: str) -> bool:
+    return not directory.available(agent_name)
+
+
+async def _attempt_in_tail(task: Task, attempt: int) -> bool:
+    return (await task.last()).stamp.attempt == attempt
+
+
+async def _is_off_the_queue(task: Task) -> bool:
+    return await task.runs_waiting() == 0
