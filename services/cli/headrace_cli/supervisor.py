@@ -18,7 +18,7 @@ _TRIES = 3
 _WAITED = 0.9
 """A child that ended by itself after that part of its start's bound has waited in vain."""
 
-_SERVICE_GRACE = 2.5
+_SERVICE_GRACE = 3.0
 _SERVER_GRACE = 1.0
 """Seconds to end in after SIGTERM; both together stay under 5."""
 
