@@ -9,6 +9,7 @@ from starlette.routing import BaseRoute
 from headrace_gateway.a2a.jsonrpc import JsonRpcBinding
 from headrace_gateway.a2a.rest import RestBinding
 from headrace_gateway.a2a.rest_errors import no_such_route
+from headrace_gateway.agui import endpoint as agui
 from headrace_gateway.discovery import Discovery
 from headrace_gateway.health import Health
 from headrace_gateway.origin import OriginGuard
@@ -37,6 +38,7 @@ def _routes(services: Services) -> list[BaseRoute]:
         *rest.routes(AGENT),
         *rpc.routes(""),
         *rest.routes(""),
+        *agui.routes(services),
         *Discovery(services).routes(),
         *Health(services.bus).routes(),
     ]

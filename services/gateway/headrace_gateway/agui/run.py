@@ -31,7 +31,7 @@ class Run:
     @property
     def modern(self) -> bool:
         """Whether the client knows what came with 1.0."""
-        return self.version is not None
+        return self.version is not None and not self.version.startswith("0.")
 
     @classmethod
     def of_input(cls, event: Json, leg: int) -> Self:

@@ -1,0 +1,72 @@
+"""Why a run is refused before its stream starts: a status and ``{"error":{"code","message"}}``."""
+
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import ClassVar
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from headrace.errors import HeadraceError
+from headrace_gateway.a2a.error_shapes import headers
+from headrace_gateway.a2a.problems import problem_of
+from headrace_gateway.json_response import json_response
+
+type Endpoint = Callable[[Request], Awaitable[ASGIApp]]
+
+_CLIENT_WENT_AWAY = 499
+
+
+class RunRefused(HeadraceError):
+    """The request can't become a run."""
+
+    status: ClassVar[HTTPStatus]
+
+
+class InputInvalid(RunRefused):
+    """The body is no RunAgentInput; the message names the field and the rule that it breaks."""
+
+    code = "invalid_input"
+    status = HTTPStatus.BAD_REQUEST
+
+
+class BodyNotJson(RunRefused):
+    """The body is sent as something else than JSON."""
+
+    code = "unsupported_media_type"
+    status = HTTPStatus.UNSUPPORTED_MEDIA_TYPE
+
+
+class NotAcceptable(RunRefused):
+    """The client accepts nothing that a run can be streamed as."""
+
+    code = "not_acceptable"
+    status = HTTPStatus.NOT_ACCEPTABLE
+
+
+def refusal(error: Exception) -> Response:
+    """Return what the client is told of `error`."""
+    if isinstance(error, RunRefused):
+        return _response(error.status, error.code, str(error), {})
+    problem = problem_of(error)
+    code = error.code if isinstance(error, HeadraceError) else problem.reason.lower()
+    return _response(problem.http_status, code, problem.message, headers(problem))
+
+
+def _response(status: int, code: str, message: str, more: dict[str, str]) -> Response:
+    return json_response({"error": {"code": code, "message": message}}, status, more)
+
+
+def answering_refusals(endpoint: Endpoint) -> Endpoint:
+    """Return `endpoint` with everything that it raises told to the client."""
+
+    async def answer(request: Request) -> ASGIApp:
+        try:
+            return await endpoint(request)
+        except ClientDisconnect:
+            return Response(status_code=_CLIENT_WENT_AWAY)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client gets protocol shape
+            return refusal(error)
+
+    return answer

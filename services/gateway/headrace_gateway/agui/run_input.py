@@ -1,0 +1,142 @@
+"""Reading a RunAgentInput: what it asks of an agent, as an A2A message and metadata beside it."""
+
+import logging
+from dataclasses import dataclass
+from typing import Self
+
+import orjson
+from ag_ui.core import RunAgentInput
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from headrace import parts
+from headrace.events import Json
+from headrace_gateway.agui.normalise import normalised
+from headrace_gateway.agui.refusal import InputInvalid
+from headrace_gateway.agui.run import METADATA
+from headrace_gateway.agui.user_content import to_parts
+
+_log = logging.getLogger(__name__)
+
+_KEPT = (
+    "runId",
+    "parentRunId",
+    "protocolVersion",
+    "state",
+    "tools",
+    "context",
+    "forwardedProps",
+    "resume",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RunInput:
+    """A run that a client asks for."""
+
+    thread: str
+    message: Json
+    """The A2A Message that the agent gets: what the user said last, or the tool results that came
+    after it."""
+    metadata: Json
+    """Of the input event; see `run.METADATA`."""
+
+    @classmethod
+    def read(cls, body: bytes) -> Self:
+        """Read a request's body.
+
+        Raises:
+            InputInvalid: it is no RunAgentInput; says which field breaks which rule.
+        """
+        asked = _validated(_parsed(body))
+        for name in ("threadId", "runId"):
+            if not asked[name]:
+                raise InputInvalid(f"{name}: must not be empty")
+        message, messages = _said(asked["messages"], asked["runId"])
+        kept = {name: asked[name] for name in _KEPT if name in asked}
+        return cls(asked["threadId"], message, {METADATA: {**kept, "messages": messages}})
+
+
+def _parsed(body: bytes) -> Json:
+    try:
+        parsed = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise InputInvalid(f"the body is not JSON: {error}") from None
+    if not isinstance(parsed, dict):
+        raise InputInvalid("the body must be a JSON object")
+    return parsed
+
+
+def _validated(body: Json) -> Json:
+    """Return the input by its wire names, without fields that have no value."""
+    known, stripped = normalised(body)
+    if stripped:
+        _log.warning("AG-UI input: ignoring what the protocol does not know: %s", stripped)
+    try:
+        return RunAgentInput.model_validate(known).model_dump(mode="json", by_alias=True)
+    except ValidationError as error:
+        raise InputInvalid(_complaint(error, known)) from None
+
+
+def _complaint(error: ValidationError, body: Json) -> str:
+    """Return what is wrong, of several things the one that lies deepest."""
+    found = max(error.errors(include_url=False, include_input=False), key=_depth)
+    path, rule = _path(found["loc"], body), found["msg"]
+    if found["type"] == "union_tag_not_found":
+        return f"{path}.{_tag(found)}: Field required"
+    if found["type"] == "union_tag_invalid":
+        return f"{path}.{_tag(found)}: Input should be one of {found['ctx']['expected_tags']}"
+    return f"{path}: {rule}"
+
+
+def _depth(found: ErrorDetails) -> int:
+    return len(found["loc"])
+
+
+def _tag(found: ErrorDetails) -> str:
+    return str(found["ctx"]["discriminator"]).strip("'")
+
+
+def _path(location: tuple[int | str, ...], body: Json) -> str:
+    """Return where the error is, without the names that the models give to alternatives."""
+    path: list[str] = []
+    place: object = body
+    for step in location:
+        if isinstance(place, dict) and isinstance(step, str):
+            if step not in place and step != location[-1]:
+                continue
+            place = place.get(step)
+        elif isinstance(place, list) and isinstance(step, int):
+            place = place[step]
+        else:
+            continue
+        path.append(str(step))
+    return ".".join(path) or "the body"
+
+
+def _said(messages: list[Json], run: str) -> tuple[Json, list[Json]]:
+    """Return the A2A message, and the messages with the one that it was left without content."""
+    last = next((m for m in reversed(messages) if m["role"] in {"user", "tool"}), None)
+    if last is None:
+        # An agent may speak first.
+        return _user_message(f"{run}-input", [{"text": ""}]), messages
+    if last["role"] == "tool":
+        return _user_message(last["id"], _results(messages, last)), messages
+    bare = {key: value for key, value in last.items() if key != "content"}
+    rest = [bare if message is last else message for message in messages]
+    return _user_message(last["id"], to_parts(last["content"])), rest
+
+
+def _results(messages: list[Json], last: Json) -> list[Json]:
+    """Return the tool results that end the conversation, as parts."""
+    results: list[Json] = []
+    for message in reversed(messages[: messages.index(last) + 1]):
+        if message["role"] != "tool":
+            break
+        error = message.get("error") or ""
+        results.insert(0, parts.tool_result_part(message["toolCallId"], message["content"], error))
+    return results
+
+
+def _user_message(message: str, content: list[Json]) -> Json:
+    return {"messageId": message, "role": "ROLE_USER", "parts": content}
