@@ -1,0 +1,120 @@
+"""The official SDK's client where answers are not the plain case."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+from a2a.client import Client, ClientConfig, ClientFactory
+from a2a.client.errors import A2AClientError
+from a2a.helpers.proto_helpers import new_text_message
+from a2a.types import a2a_pb2
+from a2a.types.a2a_pb2 import SendMessageRequest, StreamResponse
+from a2a.utils.constants import TransportProtocol
+from a2a.utils.errors import (
+    InvalidParamsError,
+    TaskNotCancelableError,
+    TaskNotFoundError,
+    UnsupportedOperationError,
+)
+
+from headrace.task import mint_task_id
+from tests.support.scripted_fleet import ScriptedFleet
+
+pytestmark = pytest.mark.parametrize(
+    "binding", [TransportProtocol.JSONRPC, TransportProtocol.HTTP_JSON]
+)
+
+
+@asynccontextmanager
+async def connected(
+    url: str, binding: TransportProtocol, *, streaming: bool = True
+) -> AsyncIterator[Client]:
+    async with httpx.AsyncClient(timeout=20) as http:
+        bindings = [str(binding.value)]
+        config = ClientConfig(
+            streaming=streaming, httpx_client=http, supported_protocol_bindings=bindings
+        )
+        async with await ClientFactory(config).create_from_url(url) as client:
+            yield client
+
+
+def asking(text: str, **fields: str) -> SendMessageRequest:
+    message = new_text_message(text, role=a2a_pb2.ROLE_USER)
+    for name, value in fields.items():
+        setattr(message, name, value)
+    return SendMessageRequest(message=message)
+
+
+async def sent(client: Client, request: SendMessageRequest) -> list[StreamResponse]:
+    return [event async for event in client.send_message(request)]
+
+
+@pytest.mark.parametrize("streaming", [True, False], ids=["streaming", "blocking"])
+async def test_a_question_is_answered(
+    gateway: str,
+    binding: TransportProtocol,
+    streaming: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    url = f"{gateway}/v1/agents/ask"
+    async with connected(url, binding, streaming=streaming) as client:
+        first = (await sent(client, asking("hi")))[0].task
+        events = await sent(client, asking("Ada", task_id=first.id))
+    last = events[-1].status_update if streaming else events[-1].task
+    assert last.status.state == a2a_pb2.TASK_STATE_COMPLETED
+    assert last.status.message.parts[0].text == "Hello Ada"
+    assert last.context_id == first.context_id
+
+
+@pytest.mark.parametrize("streaming", [True, False], ids=["streaming", "blocking"])
+async def test_a_bare_message_is_a_message(
+    gateway: str,
+    binding: TransportProtocol,
+    streaming: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    async with connected(f"{gateway}/v1/agents/bare", binding, streaming=streaming) as client:
+        (event,) = await sent(client, asking("hi"))
+    assert event.message.parts[0].text == "bare hi"
+
+
+async def test_a_subscriber_sees_the_task_and_what_follows(
+    gateway: str, binding: TransportProtocol, fleet: ScriptedFleet
+) -> None:
+    async with connected(f"{gateway}/v1/agents/patient", binding) as client:
+        stream = client.send_message(asking("hi"))
+        task = (await anext(stream)).task
+        for _ in range(2):
+            await anext(stream)
+        fleet.legs[0].go_on.set()
+        rest = [event async for event in stream]
+        with pytest.raises(UnsupportedOperationError):
+            async for _ in client.subscribe(a2a_pb2.SubscribeToTaskRequest(id=task.id)):
+                pass
+    assert rest[-1].status_update.status.state == a2a_pb2.TASK_STATE_COMPLETED
+
+
+async def test_errors_are_the_sdks_own(gateway: str, binding: TransportProtocol) -> None:
+    async with connected(gateway, binding) as client:
+        unknown = mint_task_id(0)
+        with pytest.raises(TaskNotFoundError):
+            await client.get_task(a2a_pb2.GetTaskRequest(id=unknown))
+        with pytest.raises(TaskNotFoundError):
+            await client.cancel_task(a2a_pb2.CancelTaskRequest(id=unknown))
+        with pytest.raises(TaskNotFoundError):
+            await sent(client, asking("hi", task_id=unknown))
+        with pytest.raises(InvalidParamsError, match="pageSize"):
+            await client.list_tasks(a2a_pb2.ListTasksRequest(page_size=101))
+        over = (await sent(client, asking("hi")))[0].task.id
+        with pytest.raises(UnsupportedOperationError):
+            await sent(client, asking("more", task_id=over))
+        with pytest.raises(TaskNotCancelableError):
+            await client.cancel_task(a2a_pb2.CancelTaskRequest(id=over))
+
+
+async def test_an_outage_is_an_error_not_a_hang(
+    gateway: str, binding: TransportProtocol, fleet: ScriptedFleet
+) -> None:
+    await fleet.stop_state()
+    async with connected(gateway, binding) as client:
+        with pytest.raises(A2AClientError, match="503"):
+            await client.list_tasks(a2a_pb2.ListTasksRequest())
