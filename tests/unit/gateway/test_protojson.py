@@ -64,8 +64,8 @@ LISTS = fields(
 
 
 STRICTER = ("must be one of", "must have one of", "must be an object")
-"""Where we are stricter than the parser: it drops values of enums that it does not know, does not see
-that a part needs content, and takes a string for an object without known fields."""
+"""Where we are stricter than the parser: it drops values of enums that it does not know, does not
+see that a part needs content, and takes a string for an object without known fields."""
 
 
 def parsed(kind: type[Message], request: Any) -> Message | None:  # noqa: ANN401 - any JSON
