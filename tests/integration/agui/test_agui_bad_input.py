@@ -1,0 +1,108 @@
+"""What is wrong with a request is said before any stream starts."""
+
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from headrace.events import Json
+from tests.integration.agui.asking import path, run, run_input
+from tests.support.scripted_fleet import ScriptedFleet
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+def complaint(answer: httpx.Response, status: int, code: str) -> str:
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/json"
+    body = answer.json()
+    assert body.keys() == {"error"}
+    assert body["error"].keys() == {"code", "message"}
+    assert body["error"]["code"] == code
+    message: str = body["error"]["message"]
+    return message
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"threadId": None}, "threadId"),
+        ({"runId": 5}, "runId"),
+        ({"messages": [{"id": "m", "role": "user"}]}, "messages.0.content"),
+        ({"tools": [{}]}, "tools.0.name"),
+        ({"resume": [{}]}, "resume.0.interruptId"),
+    ],
+    ids=["threadId", "runId", "messages", "tools", "resume"],
+)
+async def test_a_malformed_input_is_named(
+    http: httpx.AsyncClient, fleet: ScriptedFleet, changes: Json, named: str
+) -> None:
+    answer = await http.post(path("assistant"), json=run_input(**changes))
+    assert complaint(answer, 400, "invalid_input").startswith(f"{named}: ")
+    assert fleet.legs == []
+
+
+async def test_malformed_json_is_named(http: httpx.AsyncClient) -> None:
+    headers = {"content-type": "application/json"}
+    answer = await http.post(path("assistant"), content=b'{"threadId":', headers=headers)
+    assert "not JSON" in complaint(answer, 400, "invalid_input")
+
+
+async def test_an_unknown_agent_is_not_found(http: httpx.AsyncClient) -> None:
+    answer = await http.post(path("nobody"), json=run_input())
+    assert "nobody" in complaint(answer, 404, "agent_unknown")
+
+
+async def test_a_client_that_takes_no_event_stream_is_refused(http: httpx.AsyncClient) -> None:
+    headers = {"accept": "application/vnd.ag-ui.event+proto"}
+    answer = await http.post(path("assistant"), json=run_input(), headers=headers)
+    assert "text/event-stream" in complaint(answer, 406, "not_acceptable")
+
+
+async def test_a_body_that_is_not_sent_as_json_is_refused(http: httpx.AsyncClient) -> None:
+    headers = {"content-type": "text/plain"}
+    answer = await http.post(path("assistant"), content=b"{}", headers=headers)
+    complaint(answer, 415, "unsupported_media_type")
+
+
+async def test_a_body_over_the_limit_is_refused(http: httpx.AsyncClient) -> None:
+    answer = await http.post(path("assistant"), json=run_input("x" * 1_000_001))
+    complaint(answer, 413, "body_too_large")
+
+
+async def test_an_input_that_no_log_entry_holds_is_refused(http: httpx.AsyncClient) -> None:
+    result = {"id": "t", "role": "tool", "toolCallId": "c", "content": "x" * 600_000}
+    answer = await http.post(path("assistant"), json=run_input(messages=[result]))
+    complaint(answer, 413, "event_too_large")
+
+
+async def test_media_that_the_agent_does_not_take_is_refused(http: httpx.AsyncClient) -> None:
+    source = {"type": "data", "value": "YQ==", "mimeType": "image/png"}
+    content: Any = [{"type": "image", "source": source}]
+    message = {"id": "m", "role": "user", "content": content}
+    answer = await http.post(path("ending"), json=run_input(messages=[message]))
+    assert "image/png" in complaint(answer, 400, "content_type_not_supported")
+    taken = await run(http, "assistant", run_input(messages=[message]))
+    assert taken[-1].json["type"] == "RUN_FINISHED"
+
+
+async def test_somebody_elses_thread_is_refused(
+    http: httpx.AsyncClient, fleet: ScriptedFleet
+) -> None:
+    thread = str(uuid4())
+    await fleet.foreign_task("assistant", thread)
+    answer = await http.post(path("assistant"), json=run_input(threadId=thread))
+    complaint(answer, 400, "context_refused")
+
+
+async def test_without_task_state_a_run_has_to_wait(
+    http: httpx.AsyncClient, fleet: ScriptedFleet
+) -> None:
+    await fleet.stop_state()
+    try:
+        answer = await http.post(path("assistant"), json=run_input())
+    finally:
+        await fleet.start_state()
+    complaint(answer, 503, "state_unavailable")
+    assert int(answer.headers["retry-after"]) > 0
