@@ -1,6 +1,7 @@
 """Processes die; clients lose nothing and tasks end."""
 
 import asyncio
+import re
 
 import httpx
 
@@ -72,7 +73,7 @@ async def test_a_killed_workers_task_is_finished_by_another_in_the_open_stream(
         async for frame in frames(response):
             streamed.append(frame)
             if len(streamed) == 6:
-                await kill_holder(fleet, streamed)
+                kill_holder(fleet, streamed)
     events = [frame.event for frame in streamed]
     assert streamed[-1].state == "COMPLETED"
     assert attempts(events) == [1, 2]
@@ -83,8 +84,13 @@ async def test_a_killed_workers_task_is_finished_by_another_in_the_open_stream(
     assert "".join(part["text"] for part in artifact["parts"]) == counted_to(60)
 
 
-async def kill_holder(fleet: Fleet, streamed: list[Frame]) -> None:
-    """Kill the worker that the last WORKING event names."""
+def kill_holder(fleet: Fleet, streamed: list[Frame]) -> None:
+    """Kill the worker that took the leg: the log tells its id, its own first line whose that is."""
+    [working] = [event for event in (f.event for f in streamed) if attempts([event])]
+    worker = working["statusUpdate"]["metadata"]["headrace.worker"]
+    line = re.search(rf"^worker-(\d+) .* {worker} serves ", fleet.stack.log(), re.MULTILINE)
+    assert line is not None
+    fleet.stack.kill("worker", int(line[1]))
 
 
 async def test_nats_may_be_killed_in_mid_stream(fleet: Fleet, http: httpx.AsyncClient) -> None:
