@@ -1,19 +1,43 @@
 """A client's place in a feed: from the ring while it keeps up, from the log while it does not."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Callable
+from typing import Protocol
 
+from headrace.bus import Bus
 from headrace.entry import Entry
 from headrace.errors import LogLost
 from headrace.log import find_generation, replay
+from headrace.task import TaskKey
 from headrace_gateway.feeds.block import Block
-
-if TYPE_CHECKING:
-    from headrace_gateway.feeds.feed import Feed
+from headrace_gateway.feeds.ring import Ring
 
 MOST = 256 * 1024
 """About how many bytes of events one read returns: bounds what a slow client's socket buffers."""
+
+
+class Source(Protocol):
+    """What a reader needs of its feed."""
+
+    bus: Bus
+    key: TaskKey
+    ring: Ring
+    last: Entry | None
+    loss: LogLost | None
+
+    @property
+    def head(self) -> int:
+        """Generation of the newest event."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing can follow it."""
+
+    def wake_on_change(self, wake: Callable[[], None]) -> None:
+        """Call `wake` once, at the next change."""
+
+    def no_wake(self, wake: Callable[[], None]) -> None:
+        """Do not call it after all."""
 
 
 class Reader:
@@ -22,7 +46,7 @@ class Reader:
     `after` is the generation of the last event read. Only one `read` at a time.
     """
 
-    def __init__(self, feed: "Feed", after: int) -> None:
+    def __init__(self, feed: Source, after: int) -> None:
         """Read what lies behind generation `after`."""
         self.after = after
         self._feed = feed
