@@ -18,6 +18,10 @@ from headrace.messages import (
 TIMEOUT = 5.0
 """Seconds to wait for task state: longer than a takeover of a range takes."""
 
+MORE = "Headrace-More"
+"""Header of an answer that is longer than one message: the subject on which the next piece is asked
+for. The pieces in a row are the answer."""
+
 
 class StateClient:
     """Task state's operations as calls.
@@ -47,12 +51,22 @@ class StateClient:
     ) -> Answer:
         subject = self._bus.subjects.state(operation)
         try:
-            data = (await self._bus.request(subject, query.encode(), TIMEOUT)).data
+            data = await self._fetch(subject, query.encode())
         except BusUnavailable as error:
             raise StateUnavailable("task state does not answer; try again") from error
         if "code" in orjson.loads(data):
             raise _error(Refusal.decode(subject, data))
         return answer.decode(subject, data)
+
+    async def _fetch(self, subject: str, query: bytes) -> bytes:
+        msg = await self._bus.request(subject, query, TIMEOUT)
+        pieces = [msg.data]
+        while more := (msg.headers or {}).get(MORE):
+            msg = await self._bus.request(more, b"", TIMEOUT)
+            if not msg.data:
+                raise BusUnavailable(f"{more}: the answer is not kept any more")
+            pieces.append(msg.data)
+        return b"".join(pieces)
 
 
 def _error(refusal: Refusal) -> Exception:

@@ -1,0 +1,1 @@
+"""Answering on ``state.*``: questions in, answers or refusals out, through FastStream."""

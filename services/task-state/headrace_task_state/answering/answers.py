@@ -1,0 +1,60 @@
+"""The operations of task state, from body to body."""
+
+import asyncio
+from collections.abc import Coroutine, Iterable
+from typing import Any
+
+import orjson
+
+from headrace.errors import StateUnavailable
+from headrace.events import Json
+from headrace.messages import GetTask, ListTasks, WhoseContext
+from headrace_task_state.ranges import Range
+from headrace_task_state.reading.contexts import Contexts
+from headrace_task_state.reading.get import Tasks
+from headrace_task_state.reading.listing import Lists
+from headrace_task_state.store.reading import Reader
+
+PATIENCE = 4.0
+"""Seconds after which an answer says that there is none: less than whoever asks waits."""
+
+
+class Answers:
+    """Answers questions of gateways and workers."""
+
+    def __init__(
+        self,
+        tasks: Tasks,
+        lists: Lists,
+        contexts: Contexts,
+        reader: Reader,
+        ranges: Iterable[Range],
+    ) -> None:
+        """Answer from these."""
+        self._tasks, self._lists, self._contexts = tasks, lists, contexts
+        self._reader, self._ranges = reader, list(ranges)
+
+    async def get(self, query: GetTask) -> bytes:
+        """Return a `TaskFound`; see `Tasks.get` for what is raised."""
+        return await _in_time(self._tasks.get(query))
+
+    async def list(self, query: ListTasks) -> bytes:
+        """Return a `TasksFound`; see `Lists.list` for what is raised."""
+        return await _in_time(self._lists.list(query))
+
+    async def context(self, query: WhoseContext) -> bytes:
+        """Return a `ContextFound`; see `Contexts.owner` for what is raised."""
+        return await _in_time(self._contexts.owner(query))
+
+    async def ready(self) -> bytes:
+        """Return ``{"following": …}``: whether every range is being applied by some replica."""
+        try:
+            following = await self._reader.are_followed(self._ranges)
+        except StateUnavailable:
+            following = False
+        return orjson.dumps({"following": following})
+
+
+async def _in_time(answer: Coroutine[Any, Any, Json]) -> bytes:
+    async with asyncio.timeout(PATIENCE):
+        return orjson.dumps(await answer)

@@ -1,0 +1,33 @@
+"""What went wrong, as an answer."""
+
+import logging
+
+from pydantic import ValidationError
+
+from headrace.errors import BusUnavailable, InvalidName, StateUnavailable, TaskUnknown
+from headrace.messages import Refusal
+
+_log = logging.getLogger(__name__)
+
+
+def refusal_of(error: Exception) -> Refusal:
+    """Return what to answer for `error`."""
+    match error:
+        case TaskUnknown():
+            return Refusal(code="task_unknown", message=str(error))
+        case InvalidName():
+            return Refusal(code="bad_request", message=str(error))
+        case ValidationError():
+            return Refusal(code="bad_request", message=_first_of(error))
+        case StateUnavailable() | BusUnavailable() | TimeoutError():
+            message = str(error) or "no answer in time; try again"
+            return Refusal(code="state_unavailable", message=message)
+        case _:
+            _log.error("a question could not be answered", exc_info=error)
+            return Refusal(code="state_unavailable", message="task state failed; its log says how")
+
+
+def _first_of(error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    where = ".".join(map(str, first["loc"])) or "body"
+    return f"{where}: {first['msg']}"

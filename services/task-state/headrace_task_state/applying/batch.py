@@ -1,0 +1,101 @@
+"""Bringing messages of a range into one write."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from headrace.entry import Entry, parse_entry
+from headrace.errors import InvalidName, UndecodableMessage
+from headrace.fold import IllFormedEvent, read_change
+from headrace.messages import DeadLetter
+from headrace.subjects import Subjects
+from headrace.task import TaskKey, check_task_id
+from headrace_task_state.applying.delta import Delta
+from headrace_task_state.applying.letters import letter
+from headrace_task_state.arrival import Arrival
+from headrace_task_state.store.connection import Argument
+from headrace_task_state.store.progress import Progress
+
+REMEMBERED_TASKS = 10_000
+"""Tasks of which it is remembered what their lists end with; beyond, texts take more room."""
+
+
+@dataclass(slots=True)
+class Batch:
+    """One write, and the letters that must be sent before it."""
+
+    then: Progress
+    """Where the range is once it is written."""
+    tasks: list[Argument] = field(default_factory=list)
+    """What to write, as ``lua/apply.lua`` takes it."""
+    letters: list[DeadLetter] = field(default_factory=list)
+
+
+class Batches:
+    """Builds one range's batches, one after the other.
+
+    Every batch relies on those before it being written; after a failure begin with a new one.
+    """
+
+    def __init__(self, subjects: Subjects, patience: float) -> None:
+        """Build from messages on `subjects`; an input is due again after `patience` seconds."""
+        self._subjects = subjects
+        self._patience = round(patience * 1000)
+        self._deltas: dict[str, Delta] = {}
+
+    def build(self, arrivals: Sequence[Arrival], before: Progress) -> Batch:
+        """Return what `arrivals`, the next messages of a range at `before`, change."""
+        if len(self._deltas) > REMEMBERED_TASKS:
+            self._deltas.clear()
+        if not arrivals:
+            return Batch(before)
+        touched: list[Delta] = []
+        last = arrivals[-1]
+        batch = Batch(replace(before, position=last.sequence, last=last.sequence, time=last.time))
+        for arrival in arrivals:
+            try:
+                self._take(arrival, touched, batch.letters)
+            except UndecodableMessage as error:
+                batch.letters.append(letter(arrival, error.reason))
+        for delta in touched:
+            batch.tasks += delta.flush(self._patience)
+        return batch
+
+    def _take(self, arrival: Arrival, touched: list[Delta], letters: list[DeadLetter]) -> None:
+        msg = arrival.msg
+        delta = self._deltas.get(msg.subject) or self._delta(msg.subject)
+        entry = parse_entry(msg.subject, msg.headers, msg.data, arrival.sequence, "")
+        if not delta.follows(entry):
+            letters.append(letter(arrival, "it is of another log than those before it"))
+            return
+        if not delta.touched:
+            touched.append(delta)
+        delta.begin_entry(entry, arrival.time)
+        if wrong := _take_events(delta, entry):
+            letters.append(letter(arrival, "; ".join(wrong)))
+
+    def _delta(self, subject: str) -> Delta:
+        key = self._subjects.key_of_event(subject)
+        self._check_place(subject, key)
+        delta = self._deltas[subject] = Delta(key)
+        return delta
+
+    def _check_place(self, subject: str, key: TaskKey) -> None:
+        try:
+            check_task_id(key.task)
+        except InvalidName as error:
+            raise UndecodableMessage(subject, str(error)) from None
+        if subject != self._subjects.event(key):
+            raise UndecodableMessage(subject, f"the task is of shard {key.shard}")
+
+
+def _take_events(delta: Delta, entry: Entry) -> list[str]:
+    """Fold the entry's events in; what is wrong with some of them is returned."""
+    wrong: list[str] = []
+    generation = entry.generation
+    for event in entry.events:
+        try:
+            delta.take(read_change(event, generation))
+        except IllFormedEvent as error:
+            wrong.append(str(error))
+        generation += 1
+    return wrong

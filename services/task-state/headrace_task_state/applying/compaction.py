@@ -1,0 +1,79 @@
+"""Items of one task's history or artifacts on their way to Redis, texts in their shortest form.
+
+A chunk of streamed text repeats its artifact's id and the part's metadata a thousand times. What
+only goes on with the text before it is kept as that text alone (`headrace.fold.change`, "t").
+"""
+
+import orjson
+
+from headrace.events import Json
+from headrace.fold.change import ADD, META, NEW, OUT, TEXTS, Item
+from headrace.fold.pieces import same_but_text
+
+_BEARING = frozenset({NEW, ADD, OUT})
+_EXTENDING = frozenset({ADD, OUT})
+_BARE_ARTIFACT = 2
+"""Fields of a chunk that says nothing beside its parts."""
+
+
+class Compaction:
+    """Takes items in order, and gives back what to append to the task's list.
+
+    It remembers what the list ends with, so it must see every item from some point on, and be
+    given up if what it gave back was not written.
+    """
+
+    __slots__ = ("_items", "_name", "_next", "_open", "_texts")
+
+    def __init__(self) -> None:
+        """Know nothing of what the list ends with."""
+        self._items: list[Item] = []
+        self._name: str | None = None
+        self._open: Json | None = None
+        """The text part that the list ends with."""
+        self._texts: Item | None = None
+        self._next = 0
+
+    def take(self, item: Item) -> None:
+        """Take the next item."""
+        generation, tag, value = item
+        if tag in _EXTENDING and (text := self._going_on(tag, value)) is not None:
+            if self._texts is not None and generation == self._next:
+                self._texts.append(text)
+            else:
+                self._texts = [generation, TEXTS, text]
+                self._items.append(self._texts)
+            self._next = generation + 1
+            return
+        self._texts = None
+        self._items.append(item)
+        if tag != META:
+            self._remember(tag, value)
+
+    def flush(self) -> list[bytes]:
+        """Return what came since the last time, encoded."""
+        encoded = [orjson.dumps(item) for item in self._items]
+        self._items, self._texts = [], None
+        return encoded
+
+    def _going_on(self, tag: str, value: Json) -> str | None:
+        """Return the text if it is all that `value` adds to what the list ends with."""
+        if self._open is None:
+            return None
+        name = value.get("artifactId" if tag == ADD else "messageId")
+        parts: list[Json] = value.get("parts") or []
+        if name != self._name or len(parts) != 1 or (tag == ADD and len(value) > _BARE_ARTIFACT):
+            return None
+        part = parts[0]
+        if "text" not in part or not same_but_text(self._open, part):
+            return None
+        text: str = part["text"]
+        return text
+
+    def _remember(self, tag: str, value: Json) -> None:
+        self._name = self._open = None
+        if tag in _BEARING:
+            parts = value.get("parts")
+            name = value.get("messageId" if tag == OUT else "artifactId")
+            if name and parts and "text" in parts[-1]:
+                self._name, self._open = name, parts[-1]

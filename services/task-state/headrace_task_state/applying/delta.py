@@ -1,0 +1,127 @@
+"""What a batch changes in one task."""
+
+from datetime import datetime
+
+import orjson
+
+from headrace.entry import ANSWERED, Entry
+from headrace.events import Json
+from headrace.fold import Change
+from headrace.task import SUBMITTED, TERMINAL, TaskKey
+from headrace_task_state.applying.compaction import Compaction
+from headrace_task_state.store.connection import Argument
+
+_EXACT = 2**53
+"""Scores are doubles: microseconds are exact below this (the year 2255)."""
+
+
+class Delta:
+    """One task as a batch sees it. It outlives the batch, for what its lists end with.
+
+    Texts and statuses that the batch itself overtakes are never sent.
+    """
+
+    __slots__ = (
+        "_artifacts",
+        "_begins",
+        "_fields",
+        "_history",
+        "_log",
+        "_name",
+        "_state",
+        "_status",
+        "_stored",
+        "key",
+        "touched",
+    )
+
+    def __init__(self, key: TaskKey) -> None:
+        """Change nothing yet in the task `key`."""
+        self.key = key
+        self.touched = False
+        """Whether the batch changes it."""
+        self._name = f"{key.tenant}:{key.task}"
+        self._history, self._artifacts = Compaction(), Compaction()
+        self._log = ""
+        self._clear()
+
+    def _clear(self) -> None:
+        self.touched, self._begins = False, False
+        self._fields: dict[str, Argument] = {}
+        self._status: Json = {}
+        self._state = ""
+        self._stored = 0
+
+    def follows(self, entry: Entry) -> bool:
+        """Tell whether `entry` belongs to this task's log; one that begins a log always does."""
+        return entry.generation == 1 or self._log in ("", entry.stamp.log)
+
+    def begin_entry(self, entry: Entry, stored: int) -> None:
+        """Take what an entry says beside its events; NATS stored it at `stored`, ns since 1970."""
+        stamp = entry.stamp
+        if stamp.generation == 1:
+            self._history, self._artifacts = Compaction(), Compaction()
+            self._clear()
+            self._begins = True
+            self._fields |= {
+                "log": stamp.log,
+                "agent": self.key.agent,
+                "owner": stamp.owner or "",
+                "context": "",
+                "created": stored // 1_000_000,
+            }
+        self.touched = True
+        self._log, self._stored = stamp.log, stored
+        self._fields["generation"] = entry.last_generation
+        self._fields["sequence"] = entry.sequence
+        self._fields["updated"] = stored // 1_000_000
+
+    def take(self, change: Change) -> None:
+        """Take what one event of the entry changes."""
+        for item in change.history:
+            self._history.take(item)
+        for item in change.artifacts:
+            self._artifacts.take(item)
+        if change.opens:
+            self._fields["context"] = change.context
+        if change.status is not None:
+            self._status, self._state = change.status, change.status["state"]
+            self._fields["status_generation"] = change.generation
+        if change.answer is not None:
+            self._state = ANSWERED
+            self._fields["answer"] = orjson.dumps(change.answer)
+            self._fields["answer_generation"] = change.generation
+        if change.is_input:
+            self._fields["leg"] = change.generation
+            self._fields["submitted"] = self._stored // 1_000_000
+
+    def flush(self, patience: int) -> list[Argument]:
+        """Return the arguments of the batch's script; an input may wait `patience` ms for a worker.
+
+        See ``lua/apply.lua`` for their order.
+        """
+        time, due, ended = "", "", ""
+        stored = self._stored // 1_000_000
+        if self._status:
+            self._fields["status"] = orjson.dumps(self._status)
+        if self._state:
+            time = str(time_of(self._status, self._stored))
+            due = str(stored + patience) if self._state == SUBMITTED else ""
+            ended = str(stored) if self._state in TERMINAL or self._state == ANSWERED else ""
+        history, artifacts = self._history.flush(), self._artifacts.flush()
+        fields = [word for pair in self._fields.items() for word in pair]
+        begins = "1" if self._begins else ""
+        head: list[Argument] = [self._name, self._log, begins, self._state, time, due, ended]
+        sizes = [len(fields), len(history), len(artifacts)]
+        self._clear()
+        return [*head, *sizes, *fields, *history, *artifacts]
+
+
+def time_of(status: Json, stored: int) -> int:
+    """Return the time of a status in microseconds since 1970; it may have to be `stored` (ns)."""
+    try:
+        moment = datetime.fromisoformat(status["timestamp"])
+        time = round(moment.timestamp() * 1_000_000)
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return stored // 1000
+    return time if moment.tzinfo is not None and 0 <= time < _EXACT else stored // 1000

@@ -1,0 +1,34 @@
+"""A message as a range's consumer hands it out."""
+
+from typing import NamedTuple
+
+from nats.aio.msg import Msg
+
+_OLD_FORM = 9
+_DOMAIN_AND_ACCOUNT = 2
+
+
+class Arrival(NamedTuple):
+    """One message, with what its reply subject says of it."""
+
+    sequence: int
+    """In the stream."""
+    number: int
+    """How many messages the consumer has handed out, this one included."""
+    time: int
+    """When NATS stored it, nanoseconds since 1970."""
+    msg: Msg
+
+
+def read_arrival(msg: Msg) -> Arrival:
+    """Read ``$JS.ACK[.domain.account].stream.consumer.delivered.sequence.number.time.pending``.
+
+    Raises:
+        ValueError: the reply subject is not of that form.
+    """
+    tokens = msg.reply.split(".")
+    at = 5 if len(tokens) == _OLD_FORM else 5 + _DOMAIN_AND_ACCOUNT
+    try:
+        return Arrival(int(tokens[at]), int(tokens[at + 1]), int(tokens[at + 2]), msg)
+    except IndexError:
+        raise ValueError(f"{msg.reply} is no reply subject of a consumer") from None

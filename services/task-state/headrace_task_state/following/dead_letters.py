@@ -1,0 +1,83 @@
+"""Sending dead letters, each once: also when a range is applied anew from its beginning."""
+
+import asyncio
+import logging
+from datetime import UTC, datetime
+
+import orjson
+from nats.aio.msg import Msg
+
+from headrace.bus import Bus
+from headrace.entry import SEQUENCE
+from headrace.errors import BusUnavailable
+from headrace.log.direct import direct_get
+from headrace.messages import DeadLetter
+from headrace_task_state.applying.letters import addressee
+
+_log = logging.getLogger(__name__)
+
+MESSAGE_ID = "Nats-Msg-Id"
+"""Header by which JetStream refuses a second copy, for as long as the stream's window is."""
+
+WINDOW = 60.0
+"""Seconds for which JetStream is relied on to know a message id; it does for 120."""
+
+_ACK_TIMEOUT = 2.0
+_PAUSE = 0.5
+_BATCH = 500
+
+
+class DeadLetters:
+    """Puts letters of one event stream into the dead-letter stream."""
+
+    def __init__(self, bus: Bus, stream: str) -> None:
+        """Send what was found in event stream `stream`."""
+        self._bus, self._stream = bus, stream
+        self._before: set[str] | None = None
+        """Ids of the letters that were there when the first old message was found."""
+
+    async def send(self, letter: DeadLetter) -> None:
+        """Return once the letter is stored; nothing is stepped over before."""
+        tenant, agent = addressee(letter.subject, self._bus.subjects.prefix)
+        subject = self._bus.subjects.dead(tenant, agent)
+        _log.warning("%s at %s: %s", letter.subject, letter.sequence, letter.reason)
+        while True:
+            try:
+                await self._send_once(subject, letter)
+            except BusUnavailable as trouble:
+                _log.warning("a dead letter waits: %s", trouble)
+                await asyncio.sleep(_PAUSE)
+            else:
+                return
+
+    async def _send_once(self, subject: str, letter: DeadLetter) -> None:
+        name = f"{self._stream}.{letter.sequence}"
+        age = datetime.now(UTC) - datetime.fromisoformat(letter.at)
+        if age.total_seconds() > WINDOW and name in await self._sent_before():
+            return
+        headers = {MESSAGE_ID: name}
+        msg = await self._bus.request(subject, letter.encode(), _ACK_TIMEOUT, headers)
+        if error := orjson.loads(msg.data).get("error"):
+            raise BusUnavailable(f"{subject}: {error.get('description')}")
+
+    async def _sent_before(self) -> set[str]:
+        if self._before is None:
+            self._before = await self._read_names()
+        return self._before
+
+    async def _read_names(self) -> set[str]:
+        names: set[str] = set()
+        query = {"batch": _BATCH, "seq": 1, "next_by_subj": self._bus.subjects.dead_letters()}
+        while True:
+            answer = await direct_get(self._bus, self._bus.streams.dead, query, _name)
+            if not answer.complete:
+                raise BusUnavailable("the dead letters can't be read")
+            names |= {name for name, _ in answer.messages}
+            if not answer.pending:
+                return names
+            query["seq"] = answer.messages[-1][1] + 1
+
+
+def _name(msg: Msg) -> tuple[str, int]:
+    headers = msg.headers or {}
+    return headers.get(MESSAGE_ID, ""), int(headers[SEQUENCE])

@@ -1,0 +1,96 @@
+"""Applying a range: from its consumer into Redis, as long as the lease is held."""
+
+import asyncio
+import logging
+from dataclasses import replace
+
+from headrace.bus import Bus
+from headrace.errors import BusUnavailable, StateUnavailable
+from headrace_task_state.applying.batch import Batches
+from headrace_task_state.following.consumer import Consumer, ConsumerLost
+from headrace_task_state.following.dead_letters import DeadLetters
+from headrace_task_state.following.origin import origin_of
+from headrace_task_state.store.progress import Progress
+from headrace_task_state.store.writing import LeaseLost, PositionMoved, Writer
+
+_log = logging.getLogger(__name__)
+
+MOST = 1000
+"""Messages in one batch."""
+
+MOST_BYTES = 1024 * 1024
+"""Bytes of messages in one batch: some 10 ms, for which nothing else here gets its turn."""
+
+LINGER = 0.02
+"""Seconds from one batch to the next while fewer than `FULL` messages wait: under load it lets
+texts gather, and each batch costs about as much as twenty events."""
+
+FULL = 250
+
+_PAUSE = 0.5
+
+
+class Follower:
+    """Applies one range under one lease."""
+
+    def __init__(self, bus: Bus, writer: Writer, patience: float) -> None:
+        """Write through `writer`; an input is due to be asked for again after `patience` s."""
+        self._bus, self._writer, self._patience = bus, writer, patience
+        self._range = writer.lease.range
+        self._stream = bus.streams.events(self._range.stream)
+        self._letters = DeadLetters(bus, self._stream)
+        self._loop = asyncio.get_running_loop()
+        self._consumers = 0
+
+    async def run(self) -> None:
+        """Apply until the lease is lost; trouble with NATS and Redis is waited out."""
+        while True:
+            try:
+                await self._follow()
+            except LeaseLost as loss:
+                _log.info("range %s: %s", self._range.name, loss)
+                return
+            except (ConsumerLost, PositionMoved) as reason:
+                _log.info("range %s begins anew: %s", self._range.name, reason)
+            except (BusUnavailable, StateUnavailable) as trouble:
+                _log.warning("range %s waits: %s", self._range.name, trouble)
+                await asyncio.sleep(_PAUSE)
+
+    async def _follow(self) -> None:
+        progress = await self._writer.progress()
+        origin = await origin_of(self._bus, self._stream, progress)
+        if origin is None:
+            _log.error("stream %s is not the one of before: its tasks are gone", self._stream)
+            await self._writer.begin_era()
+            raise LeaseLost("the view begins anew")
+        consumer = self._consumer()
+        try:
+            await consumer.open(progress.position)
+            await self._writer.apply(progress, replace(progress, origin=origin), [])
+            _log.info("range %s is followed from %d", self._range.name, progress.position)
+            await self._apply_all(consumer, replace(progress, origin=origin))
+        finally:
+            await consumer.close()
+
+    def _consumer(self) -> Consumer:
+        self._consumers += 1
+        name = f"task-state-{self._writer.lease.token}-{self._consumers}"
+        return Consumer(self._bus, self._stream, name.replace(".", "-"))
+
+    async def _apply_all(self, consumer: Consumer, progress: Progress) -> None:
+        batches = Batches(self._bus.subjects, self._patience)
+        while True:
+            arrivals = await consumer.take(MOST, MOST_BYTES)
+            begun = self._loop.time()
+            batch = batches.build(arrivals, progress)
+            for letter in batch.letters:
+                await self._letters.send(letter)
+            then = batch.then
+            if not arrivals:
+                if consumer.examined <= progress.position:
+                    continue
+                then = replace(progress, position=consumer.examined)
+            await self._writer.apply(progress, then, batch.tasks)
+            progress = then
+            if consumer.waiting < FULL:
+                await asyncio.sleep(begun + LINGER - self._loop.time())

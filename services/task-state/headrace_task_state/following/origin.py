@@ -1,0 +1,42 @@
+"""Seeing that a range's position still means what it meant when it was written.
+
+NATS may have lost its stream, or the end of it (a disk image from before, a power cut without
+`sync_interval: always`). Sequences are then given out again, and a position from before would step
+over messages that nobody has applied.
+"""
+
+from datetime import datetime
+
+from headrace.bus import Bus
+from headrace_task_state.leader import find_message, stream_state
+from headrace_task_state.store.progress import Progress
+
+_NANOSECOND_DIGITS = 9
+
+
+async def origin_of(bus: Bus, stream: str, progress: Progress) -> str | None:
+    """Return the stream's origin if `progress` is of this very stream; None: it is of another.
+
+    Raises:
+        BusUnavailable: no leader answers.
+    """
+    state = await stream_state(bus, stream)
+    same = progress.origin in ("", state.origin) and progress.position <= state.last
+    if not same or not await _holds(bus, stream, progress):
+        return None
+    return state.origin
+
+
+async def _holds(bus: Bus, stream: str, progress: Progress) -> bool:
+    """Tell whether the last message applied is the one of that sequence, or purged by now."""
+    if not progress.last:
+        return True
+    message = await find_message(bus, stream, {"seq": progress.last})
+    return message is None or nanoseconds(message["time"]) == progress.time
+
+
+def nanoseconds(time: str) -> int:
+    """Return a time as NATS writes it (RFC 3339, UTC, up to nanoseconds) in ns since 1970."""
+    seconds, _, fraction = time.removesuffix("Z").partition(".")
+    moment = datetime.fromisoformat(f"{seconds}+00:00")
+    return round(moment.timestamp()) * 10**9 + int(fraction.ljust(_NANOSECOND_DIGITS, "0") or 0)

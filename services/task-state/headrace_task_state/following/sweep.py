@@ -1,0 +1,81 @@
+"""The sweep: an input that no worker has taken up gets its run published again.
+
+A gateway may die between an append and its run. A copy of a run that still waits is refused by
+the queue, a copy of one in flight does nothing: the log decides.
+"""
+
+import asyncio
+import logging
+import time
+
+import orjson
+
+from headrace.bus import Bus
+from headrace.errors import BusUnavailable, StateUnavailable
+from headrace.messages import Run
+from headrace.task import SUBMITTED, TaskKey
+from headrace_task_state.store.writing import LeaseLost, Writer
+
+_log = logging.getLogger(__name__)
+
+EVERY = 1.0
+"""Seconds between looks for inputs that are due."""
+
+LONGEST = 60.0
+"""What the time to the next request for one input grows to, seconds: it doubles each time."""
+
+_WAITING = "w"
+_MOST = 200
+_ACK_TIMEOUT = 2.0
+_ALREADY_WAITING = 10077
+
+
+class Sweep:
+    """Looks after the waiting inputs of one range, under its lease."""
+
+    def __init__(self, bus: Bus, writer: Writer) -> None:
+        """Look through `writer`."""
+        self._bus, self._writer = bus, writer
+
+    async def run(self) -> None:
+        """Sweep until the lease is lost."""
+        while True:
+            await asyncio.sleep(EVERY)
+            try:
+                await self.sweep()
+            except LeaseLost:
+                return
+            except (BusUnavailable, StateUnavailable) as trouble:
+                _log.info("the sweep waits: %s", trouble)
+
+    async def sweep(self) -> int:
+        """Ask for a worker for every input that is due; returns for how many.
+
+        Raises:
+            LeaseLost: the range is another replica's.
+            BusUnavailable: the queue does not answer.
+            StateUnavailable: Redis does not answer.
+        """
+        now = round(time.time() * 1000)
+        names = await self._writer.due(_WAITING, now, _MOST)
+        for name in names:
+            await self._ask_again(name, now)
+        return len(names)
+
+    async def _ask_again(self, name: str, now: int) -> None:
+        task = await self._writer.hash_of(name)
+        if task.get("state") == SUBMITTED:
+            tenant, _, task_id = name.partition(":")
+            await self._publish(TaskKey(tenant, task["agent"], task_id), task)
+        waited = now - int(task.get("submitted", now))
+        await self._writer.defer(name, now + min(waited, round(LONGEST * 1000)))
+
+    async def _publish(self, key: TaskKey, task: dict[str, str]) -> None:
+        subject = self._bus.subjects.run(key, int(task["leg"]))
+        run = Run(log=task["log"], context=task["context"], owner=task["owner"])
+        msg = await self._bus.request(subject, run.encode(), _ACK_TIMEOUT)
+        error = orjson.loads(msg.data).get("error")
+        if error is None:
+            _log.warning("nobody had taken up %s of leg %s: asked again", key.task, task["leg"])
+        elif error.get("err_code") != _ALREADY_WAITING:
+            raise BusUnavailable(f"{subject}: {error.get('description')}")

@@ -1,0 +1,93 @@
+-- Applies a batch of a range's entries to the view, if the caller holds the range's lease and the
+-- range has been applied exactly up to where the batch begins. Answers 'applied', 'fenced' or
+-- 'moved'.
+--
+-- KEYS: lease, progress
+-- ARGV: token, lease's life (ms), view, range, expected position, number of progress fields, the
+--       fields and values; then for each task: name, log, '1' if its log begins here, state, time
+--       of the status (us), when a waiting input is due (ms), when the task ended (ms), each ''
+--       if it does not change; number of hash fields and values, number of history items, number
+--       of artifact items, and all of these.
+
+local MOST = 1000 -- values that one RPUSH takes; unpack has its limits
+
+local function push(key, first, count)
+  for start = first, first + count - 1, MOST do
+    local last = math.min(start + MOST, first + count) - 1
+    redis.call('RPUSH', key, unpack(ARGV, start, last))
+  end
+end
+
+local function restate(view, range, name, state, time, due, ended)
+  local key = view .. 't:' .. name
+  local tenant, task = tenant_and_task(name)
+  local was = redis.call('HMGET', key, 'owner', 'agent', 'context', 'state')
+  local owner, agent, context, before = was[1], was[2], was[3], was[4]
+  local listed = listings(view, tenant, owner, agent, context, state)
+  if before and before ~= state then
+    for place, listing in ipairs(listings(view, tenant, owner, agent, context, before)) do
+      if place > 2 then
+        redis.call('ZREM', listing, task)
+      end
+    end
+  end
+  for _, listing in ipairs(listed) do
+    if state == 'HEADRACE_ANSWERED' then
+      redis.call('ZREM', listing, task)
+    else
+      redis.call('ZADD', listing, time, task)
+    end
+  end
+  redis.call('HSET', key, 'state', state)
+  if due ~= '' then
+    redis.call('ZADD', view .. 'w:' .. range, due, name)
+  else
+    redis.call('ZREM', view .. 'w:' .. range, name)
+  end
+  if ended ~= '' then
+    redis.call('ZADD', view .. 'e:' .. range, ended, name)
+  end
+end
+
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then
+  return 'fenced'
+end
+if (redis.call('HGET', KEYS[2], 'position') or '0') ~= ARGV[5] then
+  return 'moved'
+end
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+local view, range = ARGV[3], ARGV[4]
+local at = 7 + tonumber(ARGV[6])
+redis.call('HSET', KEYS[2], unpack(ARGV, 7, at - 1))
+
+while at <= #ARGV do
+  local name, log, begins = ARGV[at], ARGV[at + 1], ARGV[at + 2] == '1'
+  local fields, history = tonumber(ARGV[at + 7]), tonumber(ARGV[at + 8])
+  local artifacts = tonumber(ARGV[at + 9])
+  local first = at + 10
+  local key = view .. 't:' .. name
+  local known = redis.call('HGET', key, 'log')
+  if begins and known then
+    -- Somebody emptied the subject and began another log there.
+    forget(view, range, name)
+  end
+  -- A log whose beginning is gone, or that is not the one we know, makes no task.
+  if begins or known == log then
+    redis.call('HSET', key, unpack(ARGV, first, first + fields - 1))
+    push(key .. ':h', first + fields, history)
+    push(key .. ':a', first + fields + history, artifacts)
+    if begins then
+      local tenant = tenant_and_task(name)
+      local was = redis.call('HMGET', key, 'owner', 'agent', 'context')
+      local conversation = view .. 'c:' .. tenant .. ':' .. was[3]
+      redis.call('SADD', view .. 'o:' .. tenant .. ':' .. was[1], was[2])
+      redis.call('HSETNX', conversation, 'owner', was[1])
+      redis.call('HINCRBY', conversation, 'tasks', 1)
+    end
+    if ARGV[at + 3] ~= '' then
+      restate(view, range, name, ARGV[at + 3], ARGV[at + 4], ARGV[at + 5], ARGV[at + 6])
+    end
+  end
+  at = first + fields + history + artifacts
+end
+return 'applied'

@@ -1,0 +1,83 @@
+-- Answers {total, '1' if there is more, {task, time, hash, history items, artifact items}, …}: one
+-- page of a list, newest status first, tasks of equal time by their id backwards.
+--
+-- ARGV: view, tenant, owner, agent ('' for all), state ('' for all), '1' if there is a context,
+--       context, least time ('-inf' for none), time and task after which the page begins ('' for
+--       the first), size, '1' if artifacts are wanted
+
+local view, tenant, owner = ARGV[1], ARGV[2], ARGV[3]
+local least, after_time, after_task = ARGV[8], ARGV[9], ARGV[10]
+local size = tonumber(ARGV[11])
+
+-- As Redis orders them; Lua's own comparison would follow the server's locale.
+local function less(a, b)
+  for i = 1, math.min(#a, #b) do
+    if a:byte(i) ~= b:byte(i) then
+      return a:byte(i) < b:byte(i)
+    end
+  end
+  return #a < #b
+end
+
+local function listing(agent)
+  local key = view .. 'l:' .. tenant .. ':' .. owner .. ':' .. agent
+  if ARGV[5] ~= '' then
+    key = key .. ':s:' .. ARGV[5]
+  end
+  if ARGV[6] == '1' then
+    key = key .. ':c:' .. ARGV[7]
+  end
+  return key
+end
+
+local found = {}
+
+local function collect(key)
+  local from = after_time == '' and '+inf' or after_time
+  local offset, taken, most = 0, 0, size + 1
+  while taken < most do
+    local some = redis.call(
+      'ZRANGE', key, from, least, 'BYSCORE', 'REV', 'LIMIT', offset, most, 'WITHSCORES')
+    for i = 1, #some, 2 do
+      local task, time = some[i], some[i + 1]
+      if time ~= after_time or less(task, after_task) then
+        found[#found + 1] = { task, time }
+        taken = taken + 1
+      end
+    end
+    if #some < 2 * most then
+      return
+    end
+    offset = offset + most
+  end
+end
+
+local agents = { ARGV[4] }
+if ARGV[4] == '' then
+  agents = redis.call('SMEMBERS', view .. 'o:' .. tenant .. ':' .. owner)
+end
+local total = 0
+for _, agent in ipairs(agents) do
+  local key = listing(agent)
+  total = total + redis.call('ZCOUNT', key, least, '+inf')
+  collect(key)
+end
+table.sort(found, function(a, b)
+  if a[2] ~= b[2] then
+    return tonumber(a[2]) > tonumber(b[2])
+  end
+  return less(b[1], a[1])
+end)
+
+local answer = { total, #found > size and '1' or '0' }
+for i = 1, math.min(size, #found) do
+  local key = view .. 't:' .. tenant .. ':' .. found[i][1]
+  answer[#answer + 1] = {
+    found[i][1],
+    found[i][2],
+    redis.call('HGETALL', key),
+    redis.call('LRANGE', key .. ':h', 0, -1),
+    ARGV[12] == '1' and redis.call('LRANGE', key .. ':a', 0, -1) or {},
+  }
+end
+return answer

@@ -1,0 +1,11 @@
+-- Gives leases back, those that are still the caller's.
+--
+-- KEYS: leases
+-- ARGV: their tokens
+
+for i, lease in ipairs(KEYS) do
+  if redis.call('GET', lease) == ARGV[i] then
+    redis.call('DEL', lease)
+  end
+end
+return #KEYS

@@ -1,0 +1,27 @@
+-- A replica says that it lives and renews its leases. Answers {live replicas, ranges that it does
+-- not hold any more, ranges that nobody holds}.
+--
+-- KEYS: replicas
+-- ARGV: replica, lease's life (ms), start of the leases' keys, number of ranges held, each with its
+--       token, then all ranges
+
+local now = redis.call('TIME')
+now = tonumber(now[1]) * 1000 + math.floor(tonumber(now[2]) / 1000)
+local life, leases, held = tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
+redis.call('ZADD', KEYS[1], string.format('%.0f', now + life), ARGV[1])
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('(%.0f', now))
+
+local lost, free = {}, {}
+for i = 5, 4 + 2 * held, 2 do
+  if redis.call('GET', leases .. ARGV[i]) == ARGV[i + 1] then
+    redis.call('PEXPIRE', leases .. ARGV[i], life)
+  else
+    lost[#lost + 1] = ARGV[i]
+  end
+end
+for i = 5 + 2 * held, #ARGV do
+  if redis.call('EXISTS', leases .. ARGV[i]) == 0 then
+    free[#free + 1] = ARGV[i]
+  end
+end
+return { redis.call('ZRANGE', KEYS[1], 0, -1), lost, free }

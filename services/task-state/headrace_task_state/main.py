@@ -1,0 +1,148 @@
+"""Task state: put together, started, stopped."""
+
+import asyncio
+import logging
+import os
+import secrets
+import signal
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
+from typing import Any
+from urllib.parse import urlsplit
+
+import uvloop
+from pydantic import ValidationError
+
+from headrace.bus import Bus
+from headrace.errors import BusUnavailable
+from headrace.patience import patiently
+from headrace_task_state.answering.answers import Answers
+from headrace_task_state.answering.broker import make_broker
+from headrace_task_state.answering.pieces import Pieces
+from headrace_task_state.following.follow import Follower
+from headrace_task_state.following.replica import Replica
+from headrace_task_state.following.retention import Retention
+from headrace_task_state.following.sweep import Sweep
+from headrace_task_state.ranges import all_ranges
+from headrace_task_state.reading.contexts import Contexts
+from headrace_task_state.reading.frontier import Frontier
+from headrace_task_state.reading.get import Tasks
+from headrace_task_state.reading.listing import Lists
+from headrace_task_state.settings import TaskStateSettings
+from headrace_task_state.store.connection import Connection
+from headrace_task_state.store.keys import Keys
+from headrace_task_state.store.leases import Lease, Leases
+from headrace_task_state.store.reading import Reader
+from headrace_task_state.store.writing import Writer
+
+_log = logging.getLogger(__name__)
+
+_HEADERS = 16 * 1024
+"""Bytes of an answer's message kept free for headers."""
+
+
+class TaskState:
+    """One replica of the service."""
+
+    def __init__(self, settings: TaskStateSettings) -> None:
+        """Prepare; `start` does the work."""
+        self._settings = settings
+        self._name = secrets.token_hex(4)
+        self._bus = Bus(settings)
+        self._redis = Connection(settings.redis_url)
+        self._keys = Keys.of(settings.prefix, settings.stream_prefix)
+        self._ranges = all_ranges(settings.event_streams)
+        self._stack = AsyncExitStack()
+
+    async def start(self) -> None:
+        """Connect, answer questions, and take a share of the ranges.
+
+        Raises:
+            BusUnavailable: NATS or Redis was not there within `startup_timeout`.
+        """
+        redis = f"Redis at {_without_password(self._settings.redis_url)}"
+        self._stack.push_async_callback(self._redis.close)
+        self._stack.push_async_callback(self._bus.close)
+        await asyncio.gather(
+            self._bus.connect(f"task-state {self._name}"),
+            patiently(redis, self._redis.check, self._settings.startup_timeout),
+        )
+        broker = make_broker(self._settings, self._answers(), self._pieces())
+        await broker.start()
+        self._stack.push_async_callback(broker.stop)
+        leases = Leases(self._redis, self._keys, self._name, self._ranges)
+        replica = Replica(self._name, leases, self._ranges, self._duties)
+        tending = asyncio.create_task(replica.run(), name="leases")
+        self._stack.push_async_callback(replica.stop)
+        self._stack.callback(tending.cancel)
+
+    async def stop(self) -> None:
+        """Hand the ranges over and hang up."""
+        await self._stack.aclose()
+
+    def _pieces(self) -> Pieces:
+        subject = self._settings.subjects.state(f"more.{self._name}")
+        return Pieces(subject, self._bus.max_payload - _HEADERS)
+
+    def _answers(self) -> Answers:
+        reader, streams = Reader(self._redis, self._keys), self._settings.event_streams
+        frontier = Frontier(self._bus, reader, self._ranges)
+        return Answers(
+            Tasks(self._bus, reader, streams),
+            Lists(reader, frontier),
+            Contexts(reader, frontier),
+            reader,
+            self._ranges,
+        )
+
+    def _duties(self, lease: Lease) -> list[Coroutine[Any, Any, None]]:
+        writer = Writer(self._redis, self._keys, lease, self._ranges)
+        return [
+            Follower(self._bus, writer, self._settings.sweep_after).run(),
+            Sweep(self._bus, writer).run(),
+            Retention(self._bus, writer, self._settings.retention).run(),
+        ]
+
+
+async def serve(settings: TaskStateSettings) -> int:
+    """Serve until SIGTERM or SIGINT; returns the process's exit code."""
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    service = TaskState(settings)
+    starting = asyncio.create_task(service.start())
+    waiting = asyncio.create_task(stopping.wait())
+    try:
+        await asyncio.wait([starting, waiting], return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            await starting
+            _log.info("task state serves")
+            await waiting
+    except BusUnavailable as error:
+        _log.error("%s", error)
+        return 1
+    finally:
+        starting.cancel()
+        await service.stop()
+    return 0
+
+
+def run() -> int:
+    """Serve until SIGTERM or SIGINT; return the process's exit code.
+
+    1: NATS or Redis was away for too long; 78 (EX_CONFIG): a setting does not fit.
+    """
+    logging.basicConfig(format="%(asctime)s %(levelname)-7s %(message)s")
+    try:
+        settings = TaskStateSettings()
+        logging.getLogger().setLevel(settings.log_level.upper())
+    except ValidationError as invalid:
+        error = invalid.errors()[0]
+        _log.error("HEADRACE_%s: %s", "_".join(map(str, error["loc"])).upper(), error["msg"])
+        return os.EX_CONFIG
+    return uvloop.run(serve(settings))
+
+
+def _without_password(url: str) -> str:
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()

@@ -1,0 +1,1 @@
+"""Reading: the view in Redis, and the log where the view lags."""

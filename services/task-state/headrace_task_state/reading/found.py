@@ -1,0 +1,59 @@
+"""A task as it was found in the view."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import orjson
+
+from headrace.events import Json
+from headrace.fold import Change, Item, Standing, TaskFold
+from headrace_task_state.store.reading import Fields, StoredTask
+
+
+@dataclass(slots=True)
+class Found:
+    """A task and what of it is no part of A2A's Task."""
+
+    fold: TaskFold
+    owner: str
+    agent: str
+    log: str
+    sequence: int
+    """Stream sequence of the last entry that the fold reflects."""
+
+
+def read_found(stored: StoredTask) -> Found:
+    """Return the task that a view's hash and lists hold (``lua/listings.lua``)."""
+    fields = stored.fields
+    standing = _standing(stored.task, fields)
+    return Found(
+        TaskFold.restored(standing, _items(stored.history), _items(stored.artifacts)),
+        owner=fields[b"owner"].decode(),
+        agent=fields[b"agent"].decode(),
+        log=fields[b"log"].decode(),
+        sequence=int(fields[b"sequence"]),
+    )
+
+
+def _standing(task: str, fields: Fields) -> Standing:
+    standing = Standing(
+        task,
+        fields[b"context"].decode(),
+        status=_json(fields, b"status"),
+        status_generation=int(fields.get(b"status_generation", 0)),
+    )
+    if b"answer" in fields:
+        generation = int(fields[b"answer_generation"])
+        standing.take(Change(generation, answer=_json(fields, b"answer")))
+    standing.generation = int(fields[b"generation"])
+    return standing
+
+
+def _json(fields: Fields, name: bytes) -> Json:
+    value: Json = orjson.loads(fields.get(name, b"{}"))
+    return value
+
+
+def _items(encoded: Iterable[bytes]) -> list[Item]:
+    items: list[Item] = orjson.loads(b"[%b]" % b",".join(encoded))
+    return items

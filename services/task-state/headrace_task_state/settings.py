@@ -1,0 +1,19 @@
+"""What task state is told by its environment."""
+
+from pydantic import Field
+
+from headrace.settings import BusSettings
+
+
+class TaskStateSettings(BusSettings):
+    """Where Redis is, how long tasks are kept, and when a waiting input is asked for again."""
+
+    redis_url: str = "redis://127.0.0.1:6379/0"
+    """Redis 7 or newer, or Valkey; one server, not a cluster, and with `maxmemory-policy
+    noeviction`: a view from which keys vanish is wrong without anybody noticing."""
+
+    retention: float = Field(default=7 * 24 * 3600.0, gt=0)
+    """Seconds for which a finished task is kept; then only its log's last message is."""
+
+    sweep_after: float = Field(default=5.0, gt=0)
+    """Seconds after which a run is asked for again if no worker has taken it up."""

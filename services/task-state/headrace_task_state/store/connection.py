@@ -1,0 +1,112 @@
+"""The connections to Redis, and what its trouble means here."""
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import NoScriptError, RedisError, ResponseError
+
+from headrace.errors import StateUnavailable
+from headrace_task_state.store.scripts import script
+
+_log = logging.getLogger(__name__)
+
+ANSWER_TIMEOUT = 3.0
+"""Seconds for one answer; a batch takes milliseconds."""
+
+_CONNECT_TIMEOUT = 2.0
+_CONNECTIONS = 32
+
+type Argument = bytes | str | int | float
+
+
+class Connection:
+    """Redis, asked one script or one transaction at a time.
+
+    Nothing is tried again by itself: a script that was sent may have been carried out.
+    """
+
+    def __init__(self, url: str) -> None:
+        """Connect to `url` when it is needed."""
+        pool = BlockingConnectionPool.from_url(
+            url,
+            max_connections=_CONNECTIONS,
+            timeout=ANSWER_TIMEOUT,
+            socket_timeout=ANSWER_TIMEOUT,
+            socket_connect_timeout=_CONNECT_TIMEOUT,
+            retry=Retry(NoBackoff(), 0),
+            protocol=2,
+        )
+        self._redis = Redis(connection_pool=pool)
+
+    async def check(self) -> None:
+        """Return if Redis answers.
+
+        Raises:
+            ConnectionError: it does not.
+        """
+        try:
+            await self._redis.ping()
+        except RedisError as error:
+            raise ConnectionError(str(error)) from error
+
+    async def run(self, name: str, keys: Sequence[str], arguments: Sequence[Argument]) -> Any:  # noqa: ANN401 - whatever the script returns
+        """Run ``lua/<name>.lua`` and return its answer.
+
+        Raises:
+            StateUnavailable: Redis does not answer or refuses; the script may have run.
+        """
+        chosen = script(name)
+        try:
+            try:
+                return await self._redis.evalsha(chosen.digest, len(keys), *keys, *arguments)
+            except NoScriptError:
+                return await self._redis.eval(chosen.text, len(keys), *keys, *arguments)
+        except (RedisError, OSError) as error:
+            raise trouble(error) from error
+
+    async def ask(self, *commands: Sequence[Argument]) -> list[Any]:
+        """Carry out reading commands as of one moment and return their answers.
+
+        Raises:
+            StateUnavailable: Redis does not answer.
+        """
+        try:
+            async with self._redis.pipeline(transaction=True) as pipeline:
+                for command in commands:
+                    pipeline.execute_command(*command)
+                return await pipeline.execute()
+        except (RedisError, OSError) as error:
+            raise trouble(error) from error
+
+    async def unlink_all(self, start: str) -> None:
+        """Delete every key that starts with `start`, a few at a time.
+
+        Raises:
+            StateUnavailable: Redis does not answer; some keys may be left.
+        """
+        try:
+            cursor = 0
+            while True:
+                cursor, found = await self._redis.scan(cursor, match=f"{start}*", count=500)
+                if found:
+                    await self._redis.unlink(*found)
+                if cursor == 0:
+                    return
+        except (RedisError, OSError) as error:
+            raise trouble(error) from error
+
+    async def close(self) -> None:
+        """Hang up."""
+        await self._redis.aclose()
+        await self._redis.connection_pool.disconnect()
+
+
+def trouble(error: Exception) -> StateUnavailable:
+    """Return what Redis's `error` means to whoever asked."""
+    if isinstance(error, ResponseError):
+        _log.error("Redis refuses: %s", error)
+    return StateUnavailable(f"Redis: {error or type(error).__name__}")

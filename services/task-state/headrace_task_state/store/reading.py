@@ -1,0 +1,111 @@
+"""Reading from the view, each answer as of one moment."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from headrace.messages import ListTasks
+from headrace_task_state.ranges import Range
+from headrace_task_state.store.connection import Connection
+from headrace_task_state.store.keys import Keys
+
+type Fields = dict[bytes, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTask:
+    """A task as Redis has it."""
+
+    task: str
+    time: bytes
+    """Score in the list that it was found in, if in one."""
+    fields: Fields
+    history: list[bytes]
+    artifacts: list[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPage:
+    """One page of a list as Redis has it."""
+
+    tasks: list[StoredTask]
+    total: int
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class After:
+    """Where a page begins: behind this task, which had this time (us since 1970)."""
+
+    time: str = ""
+    task: str = ""
+
+
+class Reader:
+    """Reads the view in use. Every call raises StateUnavailable without Redis."""
+
+    def __init__(self, redis: Connection, keys: Keys) -> None:
+        """Read the view of one fleet."""
+        self._redis, self._keys = redis, keys
+
+    async def task(self, tenant: str, task: str) -> StoredTask | None:
+        """Return a task; None: it is not in the view."""
+        key = f"{await self._view()}t:{tenant}:{task}"
+        fields, history, artifacts = await self._redis.ask(
+            ["HGETALL", key], ["LRANGE", f"{key}:h", 0, -1], ["LRANGE", f"{key}:a", 0, -1]
+        )
+        return StoredTask(task, b"", fields, history, artifacts) if fields else None
+
+    async def former_owner(self, tenant: str, task: str) -> str | None:
+        """Return whose task it was that is past retention; None: nobody knows."""
+        return await self._get(f"{await self._view()}g:{tenant}:{task}")
+
+    async def context_owner(self, tenant: str, context: str) -> str | None:
+        """Return the owner of a context; None: it has no task."""
+        key = f"{await self._view()}c:{tenant}:{context}"
+        [owner] = await self._redis.ask(["HGET", key, "owner"])
+        return None if owner is None else owner.decode()
+
+    async def page(self, query: ListTasks, least: str, after: After) -> StoredPage:
+        """Return one page; `least` is the least time of a status (us since 1970, or ``-inf``)."""
+        total, more, *tasks = await self._redis.run(
+            "page",
+            [],
+            [
+                *(await self._view(), query.tenant, query.owner, query.agent or ""),
+                *(query.status or "", "" if query.context is None else "1", query.context or ""),
+                *(least, after.time, after.task, query.page_size),
+                "1" if query.include_artifacts else "",
+            ],
+        )
+        return StoredPage([_stored_task(*task) for task in tasks], total, more == b"1")
+
+    async def positions(self, ranges: Iterable[Range]) -> list[int]:
+        """Return up to where each range has been applied."""
+        queries = [["HGET", self._keys.progress(place), "position"] for place in ranges]
+        return [int(position or 0) for position in await self._redis.ask(*queries)]
+
+    async def are_followed(self, ranges: Iterable[Range]) -> bool:
+        """Tell whether every range is being applied by somebody."""
+        queries = [
+            query
+            for place in ranges
+            for query in (
+                ["EXISTS", self._keys.lease(place)],
+                ["HEXISTS", self._keys.progress(place), "origin"],
+            )
+        ]
+        return all(await self._redis.ask(*queries))
+
+    async def _view(self) -> str:
+        return self._keys.view(int(await self._get(self._keys.era) or 0))
+
+    async def _get(self, key: str) -> str | None:
+        [value] = await self._redis.ask(["GET", key])
+        return None if value is None else value.decode()
+
+
+def _stored_task(
+    task: bytes, time: bytes, pairs: list[bytes], history: list[bytes], artifacts: list[bytes]
+) -> StoredTask:
+    fields = dict(zip(pairs[::2], pairs[1::2], strict=True))
+    return StoredTask(task.decode(), time, fields, history, artifacts)
