@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.announced import instances
-from tests.support.servers import NatsProcess, ports
+from tests.support.servers import NatsProcess, ValkeyProcess, ports
 from tests.support.service_process import ServiceProcess
 from tests.support.waiting import until
 
@@ -18,7 +18,7 @@ COMMANDS = {
 
 def started(folder: Path, name: str, **environment: str) -> ServiceProcess:
     given = {
-        "HEADRACE_STARTUP_TIMEOUT": "2",
+        "HEADRACE_STARTUP_TIMEOUT": "4",
         "HEADRACE_HTTP_PORT": str(ports.pick()),
         "HEADRACE_GRPC_PORT": str(ports.pick()),
         **environment,
@@ -36,11 +36,14 @@ def last_words(service: ServiceProcess) -> str:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_without_nats_a_service_says_so_and_gives_up(name: str, tmp_path: Path) -> None:
+def test_without_nats_a_service_says_so_and_gives_up(
+    name: str, valkey: ValkeyProcess, tmp_path: Path
+) -> None:
     url = f"nats://127.0.0.1:{ports.pick()}"
-    said = last_words(started(tmp_path, name, HEADRACE_NATS_URL=url))
+    service = started(tmp_path, name, HEADRACE_NATS_URL=url, HEADRACE_REDIS_URL=valkey.url)
+    said = last_words(service)
     assert f"waiting for NATS at {url}" in said
-    assert f"NATS at {url} did not answer within 2 s" in said
+    assert f"NATS at {url} did not answer within 4 s" in said
     assert "Traceback" not in said
 
 
@@ -58,7 +61,7 @@ def test_without_redis_task_state_says_so_and_gives_up(
     )
     said = last_words(service)
     assert "waiting for Redis" in said
-    assert "did not answer within 2 s" in said
+    assert "did not answer within 4 s" in said
     assert "Traceback" not in said
 
 

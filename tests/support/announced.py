@@ -1,22 +1,22 @@
 """Which workers have announced an agent, as the bus has it."""
 
 import asyncio
+import json
 
 import nats
-from nats.js.errors import NoKeysError, NotFoundError
 
 
 def instances(nats_url: str, agent: str) -> set[str]:
-    """Return the keys of the live instances of `agent`; where a loop runs, call it in a thread."""
+    """Return the keys of the instances of `agent`; where a loop runs, call it in a thread."""
     return asyncio.run(_instances(nats_url, agent))
 
 
 async def _instances(nats_url: str, agent: str) -> set[str]:
     client = await nats.connect(nats_url)
+    query = json.dumps({"subjects_filter": f"$KV.AGENTS.live.{agent}.*"}).encode()
     try:
-        bucket = await client.jetstream().key_value("AGENTS")
-        return set(await bucket.keys(filters=[f"live.{agent}.*"]))
-    except (NoKeysError, NotFoundError):
-        return set()
+        answer = await client.request("$JS.API.STREAM.INFO.KV_AGENTS", query, timeout=5)
     finally:
         await client.close()
+    state = json.loads(answer.data).get("state", {})
+    return set(state.get("subjects") or ())
