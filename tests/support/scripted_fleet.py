@@ -46,6 +46,8 @@ class Leg:
     log: str
     leg: int
     message: Json
+    metadata: Json
+    """Of the input's event."""
     writer: LogWriter
     go_on: asyncio.Event = field(default_factory=asyncio.Event)
     """Set by a test that lets a script go on which waits for it."""
@@ -186,7 +188,8 @@ class ScriptedFleet:
         last = await last_entry(self.bus, key)
         assert last is not None
         writer = LogWriter.behind(self.bus, key, last)
-        leg = Leg(self.bus, key, run.context, run.log, number, _input(last), writer)
+        message, metadata = _input(last)
+        leg = Leg(self.bus, key, run.context, run.log, number, message, metadata, writer)
         self.legs.append(leg)
         working = asyncio.current_task()
 
@@ -279,11 +282,9 @@ class ScriptedFleet:
         await msg.respond(orjson.dumps({"following": self.following}))
 
 
-def _input(entry: Entry) -> Json:
-    """Return the message of the input that `entry` is."""
+def _input(entry: Entry) -> tuple[Json, Json]:
+    """Return the message of the input that `entry` is, and the event's metadata."""
     event = entry.events[-1]
     if "task" in event:
-        message: Json = event["task"]["history"][0]
-    else:
-        message = event["statusUpdate"]["status"]["message"]
-    return message
+        return event["task"]["history"][0], event["task"]["metadata"]
+    return event["statusUpdate"]["status"]["message"], event["statusUpdate"]["metadata"]

@@ -6,6 +6,7 @@ not go by, since a name that turns to loopback (DNS rebinding) makes a foreign p
 Programs that are no browsers send no Origin and are not concerned.
 """
 
+from functools import lru_cache
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
@@ -57,6 +58,7 @@ class OriginGuard:
         return name in self._hosts or is_loopback(name)
 
 
+@lru_cache(maxsize=256)
 def is_loopback(host: str) -> bool:
     """Whether `host`, a name or an address, is this machine for itself."""
     if host == "localhost" or host.endswith(".localhost"):

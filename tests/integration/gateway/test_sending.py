@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 import httpx
 
 from headrace.bus import Bus
+from headrace.events import SHOWN
 from headrace.task import TaskKey
 from tests.integration.gateway.running import until
 from tests.integration.gateway.talking import Json, Talk, message
@@ -76,7 +77,7 @@ async def test_numbers_and_unknown_metadata_come_back_as_they_went(talk: Talk) -
     assert said["metadata"] == {"n": 0}
     read = await talk.to("patient").call("GetTask", {"id": task["id"]})
     assert read["history"] == task["history"]
-    assert isinstance(read["history"][0]["parts"][0]["data"]["numbers"]["zero"], int)
+    assert isinstance(read["history"][0]["parts"][0]["data"]["zero"], int)
 
 
 async def test_requests_are_read_as_protojson_allows_them(talk: Talk) -> None:
@@ -169,6 +170,7 @@ async def test_a_bare_answer_is_a_task_to_who_would_not_wait(
     shown = (await agent.call("SendMessage", immediately(message("late"))))["task"]
     assert shown["status"]["state"] == "TASK_STATE_SUBMITTED"
     await until(has_legs(fleet), "the agent works")
+    assert fleet.legs[-1].metadata[SHOWN] is True, "the worker is told"
     fleet.legs[-1].go_on.set()
 
     async def completed() -> bool:

@@ -2,7 +2,7 @@
 
 from a2a.utils.errors import PushNotificationNotSupportedError
 
-from headrace.events import Json
+from headrace.events import SHOWN, Json
 from headrace_gateway.a2a.call import Call
 from headrace_gateway.a2a.media import check_parts
 from headrace_gateway.a2a.parameters import SendMessage
@@ -24,7 +24,7 @@ async def accept(services: Services, call: Call, asked: SendMessage) -> Accepted
     if asked.push_config is not None:
         raise PushNotificationNotSupportedError("this agent sends no push notifications")
     check_parts(asked.message, call.card)
-    metadata = _metadata(asked.metadata or {})
+    metadata = _metadata(call, asked)
     if asked.task is None:
         return await services.intake.start(
             call.caller, call.agent, asked.message, context=asked.context, metadata=metadata
@@ -35,6 +35,10 @@ async def accept(services: Services, call: Call, asked: SendMessage) -> Accepted
     )
 
 
-def _metadata(given: Json) -> Json:
+def _metadata(call: Call, asked: SendMessage) -> Json:
     """Return what the client says beside its message, without what only we may say."""
-    return {key: value for key, value in given.items() if not key.startswith(_OURS)}
+    given = asked.metadata or {}
+    metadata = {key: value for key, value in given.items() if not key.startswith(_OURS)}
+    if call.card.bare_message and asked.return_immediately:
+        metadata[SHOWN] = True
+    return metadata
