@@ -3,8 +3,9 @@
 import asyncio
 
 from headrace.bus import Bus
-from headrace.log import Follower, TailRule, last_entry
+from headrace.log import TailRule, last_entry
 from tests.contract.conftest import Connect
+from tests.contract.soon import soon
 from tests.support.nats_proxy import Frame, NatsProxy
 from tests.support.task_log import TaskLog, following, generations
 from tests.support.topology import Topology
@@ -97,13 +98,7 @@ async def test_messages_that_do_not_parse_are_stepped_over(
         late.follower.begin(0)
         for reading in (live, late):
             assert await reading.until(11) == list(range(1, 12))
-        await until_at(live.follower, end)
-
-
-async def until_at(follower: Follower, sequence: int) -> None:
-    async with asyncio.timeout(20):
-        while follower.sequence < sequence:  # noqa: ASYNC110 - nothing tells of junk
-            await asyncio.sleep(0.02)
+        await soon(lambda: live.follower.sequence == end, "the follower is at the junk")
 
 
 async def test_a_purged_log_is_lost_and_nothing_comes_after(

@@ -84,10 +84,12 @@ class TaskLog:
         await self.bus.js.purge_stream(self.stream, subject=self.subject, keep=keep)
 
     async def read(self) -> list[Entry]:
-        """Return every entry."""
+        """Return every entry, at least up to the last one of this writer."""
         last = await last_entry(self.bus, self.key)
         assert last is not None
-        return [e async for batch in replay(self.bus, self.key, 0, last.sequence) for e in batch]
+        # A leader that has just thawed answers what it knew when it froze.
+        head = max(last.sequence, self.writer.sequence)
+        return [e async for batch in replay(self.bus, self.key, 0, head) for e in batch]
 
 
 def generations(entries: Sequence[Entry]) -> list[int]:

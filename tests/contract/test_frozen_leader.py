@@ -1,0 +1,45 @@
+"""Servers that stop in their tracks: they cost time, not events."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from headrace.bus import Bus
+from headrace.log import TailRule
+from tests.contract.conftest import Connect
+from tests.support.task_log import TaskLog, following, generations
+from tests.support.topology import Topology
+
+
+@pytest.fixture(autouse=True)
+async def _healed(topology: Topology) -> AsyncIterator[None]:
+    yield
+    await asyncio.to_thread(topology.heal)
+
+
+async def test_a_leader_that_froze_and_thawed_leaves_no_hole_and_no_duplicate(
+    connect: Connect, topology: Topology, bus: Bus
+) -> None:
+    """The thawed one believes for a moment that it still leads, and answers what it knew."""
+    log = TaskLog(bus)
+    leader = await topology.leader(bus, log.stream)
+    others = await topology.followers(bus, log.stream) or topology.nodes
+    beside = await connect(nats_url=",".join(node.url for node in others))
+    rule = TailRule(beside)
+    await rule.start()
+    log = TaskLog(beside)
+    await log.begin()
+    async with following(beside, rule, log.key) as reading:
+        growing = asyncio.create_task(log.grow(400))
+        await reading.until(50)
+        leader.freeze()
+        await asyncio.sleep(3.0)
+        # In a cluster, wait for the election, so that the leader thaws beside its successor.
+        await reading.until(100 if len(topology.nodes) > 1 else 50)
+        leader.thaw()
+        await growing
+        assert await reading.until(400) == list(range(1, 401))
+        assert reading.losses == []
+    assert generations(await log.read()) == list(range(1, 401))
+    await rule.stop()
