@@ -1,0 +1,91 @@
+"""The official AG-UI client, given nothing but an agent's URL."""
+
+from typing import Any
+from uuid import uuid4
+
+import httpx
+
+from tests.support import javascript
+from tests.support.fleet import Fleet
+from tests.support.plain_a2a import PlainAgent
+from tests.support.waiting import eventually
+
+type Json = dict[str, Any]
+
+
+def drive(url: str, agent: str, *runs: Json, **more: Any) -> Json:  # noqa: ANN401
+    """Run the client and return what it holds in the end; it had nothing to complain of."""
+    order = {"url": f"{url}/v1/agents/{agent}/ag-ui", "runs": runs, **more}
+    driven: Json = javascript.run("drive.mjs", order)
+    assert driven["warnings"] == []
+    return driven
+
+
+def kinds(run: Json) -> list[str]:
+    return [event["type"] for event in run["events"]]
+
+
+async def test_the_assistant_thinks_calls_a_tool_and_answers(fleet: Fleet) -> None:
+    driven = drive(fleet.gateways[0], "assistant", {"text": "hello there"})
+    [run] = driven["runs"]
+    assert run["failure"] is None
+    assert (kinds(run)[0], kinds(run)[-1]) == ("RUN_STARTED", "RUN_FINISHED")
+    user, thought, caller, result, answer, file = driven["messages"]
+    assert user["content"] == "hello there"
+    assert thought["role"] == "reasoning"
+    assert caller["toolCalls"][0]["function"]["name"] == "count_words"
+    assert (result["role"], result["content"]) == ("tool", '{"words":2}')
+    assert answer["content"] == "You said 2 words: hello there"
+    assert file["content"]["parts"][0]["filename"] == "summary.md"
+
+
+async def test_chunks_arrive_as_they_are_made(fleet: Fleet) -> None:
+    [run] = drive(fleet.gateways[1], "counter", {"text": "5 20"})["runs"]
+    deltas = [event["delta"] for event in run["events"] if "delta" in event]
+    assert deltas == ["1 ", "2 ", "3 ", "4 ", "5 "]
+    times = [event["timestamp"] for event in run["events"]]
+    assert times == sorted(times)
+    assert times[-1] - times[0] >= 60
+
+
+async def test_an_input_that_an_agent_does_not_take_is_an_error_of_the_run(fleet: Fleet) -> None:
+    [run] = drive(fleet.gateways[0], "counter", {"text": "many"})["runs"]
+    last = run["events"][-1]
+    assert (last["type"], last["code"]) == ("RUN_ERROR", "rejected")
+    assert "N [delay_ms]" in last["message"]
+
+
+async def test_a_thread_takes_one_run_after_the_other(
+    fleet: Fleet, http: httpx.AsyncClient
+) -> None:
+    runs = [{"text": text} for text in ("one", "two", "three")]
+    driven = drive(fleet.gateways[0], "echo", *runs)
+    said = [message["content"] for message in driven["messages"]]
+    assert said == ["one", "one", "two", "two", "three", "three"]
+    agent = PlainAgent(http, fleet.gateways[1], "echo")
+    listed = (await agent.list(contextId=driven["threadId"])).json()
+    assert listed["totalSize"] == 3
+
+
+async def test_a_client_that_leaves_does_not_end_the_run(
+    fleet: Fleet, http: httpx.AsyncClient
+) -> None:
+    leaving = {"text": "20 50", "leaveAfter": "TEXT_MESSAGE_CONTENT"}
+    thread = str(uuid4())
+    [run] = drive(fleet.gateways[0], "counter", leaving, threadId=thread)["runs"]
+    assert "RUN_FINISHED" not in kinds(run)
+    agent = PlainAgent(http, fleet.gateways[1], "counter")
+
+    async def is_completed() -> bool:
+        [task] = (await agent.list(contextId=thread)).json()["tasks"]
+        return bool(task["status"]["state"] == "TASK_STATE_COMPLETED")
+
+    await eventually(is_completed, "the task is completed")
+
+
+async def test_an_unknown_agent_fails_the_run_with_a_reason(fleet: Fleet) -> None:
+    order = {"url": f"{fleet.gateways[0]}/v1/agents/nobody/ag-ui", "runs": [{"text": "hello"}]}
+    [run] = javascript.run("drive.mjs", order)["runs"]
+    assert run["failure"]["status"] == 404
+    assert run["failure"]["body"]["error"]["code"] == "agent_unknown"
+    assert run["events"] == []

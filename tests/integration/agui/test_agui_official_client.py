@@ -1,0 +1,56 @@
+"""The official client reads what the fold makes of logs drawn at random."""
+
+from typing import Any
+
+from hypothesis import Phase, given, settings
+
+from headrace.events import Json
+from headrace_gateway.agui.fold import Fold
+from headrace_gateway.agui.frame import Frame, sse
+from tests.support import javascript
+from tests.unit.agui.agui_logs import GIVEN, RUN_METADATA, AguiLog, agui_logs
+
+
+def drawn_logs(number: int) -> list[AguiLog]:
+    logs: list[AguiLog] = []
+
+    @settings(max_examples=number, phases=[Phase.generate], database=None, deadline=None)
+    @given(agui_logs())
+    def draw(log: AguiLog) -> None:
+        logs.append(log)
+
+    draw()
+    return logs
+
+
+def folded(log: AguiLog) -> tuple[list[Frame], Fold]:
+    fold = Fold(1)
+    frames = [frame for entry in log.parsed() for frame in fold.read(entry)]
+    return [*frames, *fold.broken("log_lost", "the log is gone")], fold
+
+
+def read(bodies: list[bytes]) -> list[Json]:
+    state = RUN_METADATA["state"]
+    recorded = [{"body": b.decode(), "messages": GIVEN, "state": state} for b in bodies]
+    held: list[Any] = javascript.run("read.mjs", recorded)
+    return held
+
+
+def test_it_holds_what_the_fold_says_and_complains_of_nothing() -> None:
+    streams = [folded(log) for log in drawn_logs(150)]
+    held = read([sse("log00000", frames) for frames, _ in streams])
+    for (_, fold), client in zip(streams, held, strict=True):
+        assert fold.view is not None
+        assert client == {
+            "messages": fold.view.shown(),
+            "state": fold.view.state,
+            "failure": None,
+            "warnings": [],
+        }
+
+
+def test_it_would_notice_a_rule_that_is_broken() -> None:
+    log = AguiLog.started().show({"text": "hello"}).end()
+    frames = [f for f in log.frames() if f.event["type"] != "TEXT_MESSAGE_END"]
+    [client] = read([sse("log00000", frames)])
+    assert "RUN_FINISHED" in client["failure"]

@@ -1,0 +1,69 @@
+"""The official JavaScript clients, run with Node in a process of their own."""
+
+import functools
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+FOLDER = Path(__file__).resolve().parents[1] / "e2e" / "javascript"
+
+_OLDEST = 20
+_INSTALL_TIMEOUT = 300
+_RUN_TIMEOUT = 90
+
+
+def run(script: str, order: Any) -> Any:  # noqa: ANN401  # JSON in, JSON out
+    """Run a script of `FOLDER` with `order` on stdin, and return what it printed.
+
+    Skips the test where there is no Node, or no way to install the clients; in CI, fails it.
+    """
+    _install()
+    done = subprocess.run(
+        [_program("node"), script],
+        cwd=FOLDER,
+        input=json.dumps(order).encode(),
+        capture_output=True,
+        timeout=_RUN_TIMEOUT,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    return json.loads(done.stdout)
+
+
+@functools.cache
+def _install() -> None:
+    """Install what the lock file pins, unless that has been done."""
+    version = subprocess.run(
+        [_program("node"), "--version"], capture_output=True, text=True, timeout=30, check=True
+    ).stdout
+    if int(version.removeprefix("v").partition(".")[0]) < _OLDEST:
+        _cannot(f"needs Node {_OLDEST} or newer, not {version.strip()}")
+    installed, wanted = FOLDER / "node_modules/.package-lock.json", FOLDER / "package-lock.json"
+    if installed.exists() and installed.stat().st_mtime >= wanted.stat().st_mtime:
+        return
+    done = subprocess.run(
+        [_program("npm"), "ci", "--loglevel=error"],
+        cwd=FOLDER,
+        capture_output=True,
+        text=True,
+        timeout=_INSTALL_TIMEOUT,
+        check=False,
+    )
+    if done.returncode != 0:
+        _cannot(f"npm can't install the clients: {done.stderr.strip()[-500:]}")
+
+
+def _program(name: str) -> str:
+    return shutil.which(name) or _cannot(f"needs {name} on the PATH")
+
+
+def _cannot(reason: str) -> NoReturn:
+    """Give up on the test, aloud where nothing may be left out."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"JavaScript clients: {reason}")
+    pytest.skip(f"JavaScript clients: {reason}")
