@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from headrace.entry import PREVIOUS, SEQUENCE, TIME, Entry, parse_entry
 from headrace.errors import UndecodableMessage
+from headrace.nats_client import NatsClient
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,4 +61,4 @@ def _entry(
 
 
 def _headers(raw: bytes) -> dict[str, str]:
-    return Client._parse_header_lines(raw.partition(b"\r\n")[2])  # noqa: SLF001 - nats-py's one parser
+    return NatsClient._parse_header_lines(raw.partition(b"\r\n")[2])  # noqa: SLF001 - the one parser
