@@ -38,7 +38,7 @@ async def send_message(services: Services, call: Call, params: object) -> Json:
 async def _begun(services: Services, call: Call, accepted: Accepted, asked: SendMessage) -> Json:
     """Fold a new task from its log, all of which passes here: no need to ask for it."""
     fold = TaskFold()
-    async with Waiting(services.streams, accepted.feed, 0, call.request.receive) as waiting:
+    async with Waiting(services.streams, accepted.feed, 0, call.receive) as waiting:
         while entries := await waiting.read():
             for entry in entries:
                 fold.apply_entry(entry)
@@ -55,7 +55,7 @@ async def _continued(
     """Ask for a task whose past is not known here."""
     if not asked.return_immediately:
         after = accepted.generation - 1
-        async with Waiting(services.streams, accepted.feed, after, call.request.receive) as waiting:
+        async with Waiting(services.streams, accepted.feed, after, call.receive) as waiting:
             while entries := await waiting.read():
                 if _rests(accepted, entries[-1]):
                     break

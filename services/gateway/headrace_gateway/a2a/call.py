@@ -2,9 +2,12 @@
 
 from dataclasses import dataclass
 
+from a2a.extensions.common import HTTP_EXTENSION_HEADER
 from starlette.requests import Request
+from starlette.types import Receive
 
 from headrace.directory import AgentCard
+from headrace_gateway.a2a.extensions import activated
 from headrace_gateway.caller import Caller
 from headrace_gateway.refusals import AgentUnknown
 from headrace_gateway.services import Services
@@ -12,12 +15,17 @@ from headrace_gateway.services import Services
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Who asks which agent."""
+    """Who asks which agent, and what goes with the call beside its parameters."""
 
-    request: Request
     caller: Caller
     card: AgentCard
     """The agent asked."""
+    cursor: str
+    """Behind which event to go on; empty: the client has none."""
+    extensions: tuple[str, ...]
+    """URIs of the extensions that the call activates."""
+    receive: Receive
+    """Tells when the client goes away (ASGI)."""
 
     @property
     def agent(self) -> str:
@@ -25,10 +33,11 @@ class Call:
         return self.card.name
 
     @property
-    def cursor(self) -> str:
-        """Where to resume, from the header that EventSource sends or the query; empty: nowhere."""
-        stated = self.request.headers.get("last-event-id") or self.request.query_params.get("after")
-        return (stated or "").strip()
+    def headers(self) -> dict[str, str]:
+        """What every answer to the call says in its headers."""
+        if not self.extensions:
+            return {}
+        return {HTTP_EXTENSION_HEADER: ", ".join(self.extensions)}
 
 
 def call_of(services: Services, request: Request) -> Call:
@@ -41,9 +50,16 @@ def call_of(services: Services, request: Request) -> Call:
     card = services.directory.card(name)
     if card is None:
         raise AgentUnknown(f"there is no agent {name!r}")
-    return Call(request, caller_of(request), card)
+    extensions = activated(request.headers.getlist(HTTP_EXTENSION_HEADER))
+    return Call(caller_of(request), card, _cursor(request), extensions, request.receive)
 
 
 def caller_of(request: Request) -> Caller:  # noqa: ARG001 - credentials will be read from it
     """Return who asks; until there is authentication, everybody is anonymous."""
     return Caller()
+
+
+def _cursor(request: Request) -> str:
+    # EventSource sends the header by itself when it reconnects, so it is the newer one.
+    stated = request.headers.get("last-event-id") or request.query_params.get("after")
+    return (stated or "").strip()

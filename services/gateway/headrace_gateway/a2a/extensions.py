@@ -1,7 +1,6 @@
-"""A2A extensions that the gateway itself offers, and which of them a request activates."""
+"""A2A extensions that the gateway itself offers, and which of them a call activates."""
 
-from a2a.extensions.common import HTTP_EXTENSION_HEADER, get_requested_extensions
-from starlette.requests import Request
+from a2a.extensions.common import get_requested_extensions
 
 from headrace.events import Json
 
@@ -22,11 +21,9 @@ OFFERED: tuple[Json, ...] = (
 )
 """As they stand in every card's capabilities."""
 
-_URIS = {extension["uri"] for extension in OFFERED}
+_URIS = frozenset(str(extension["uri"]) for extension in OFFERED)
 
 
-def activated(request: Request) -> dict[str, str]:
-    """Return the header that says which of the extensions that the request names are active."""
-    named = get_requested_extensions(request.headers.getlist(HTTP_EXTENSION_HEADER))
-    active = sorted(named & _URIS)
-    return {HTTP_EXTENSION_HEADER: ", ".join(active)} if active else {}
+def activated(headers: list[str]) -> tuple[str, ...]:
+    """Return which of the extensions that the values of `A2A-Extensions` name are offered."""
+    return tuple(sorted(_URIS & get_requested_extensions(headers))) if headers else ()

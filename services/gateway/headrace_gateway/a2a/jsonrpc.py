@@ -9,7 +9,6 @@ from starlette.types import ASGIApp
 from headrace.events import Json
 from headrace_gateway.a2a.call import Call, call_of
 from headrace_gateway.a2a.error_shapes import headers, rpc_body
-from headrace_gateway.a2a.extensions import activated
 from headrace_gateway.a2a.json_body import parse
 from headrace_gateway.a2a.operations import STREAMING, UNARY
 from headrace_gateway.a2a.problems import problem_of
@@ -54,7 +53,7 @@ class JsonRpcBinding:
         if (unary := UNARY.get(method)) is not None:
             result = await unary(self._services, call, params)
             content = {"jsonrpc": "2.0", "id": request_id, "result": result}
-            return json_response(content, headers=activated(call.request))
+            return json_response(content, headers=call.headers)
         if (stream := STREAMING.get(method)) is None:
             raise MethodNotFoundError(f"there is no method {method!r}")
         try:

@@ -12,6 +12,9 @@ from headrace_gateway.a2a.protojson import Malformed, Violation, read
 PAGE_SIZES = range(1, 101)
 DEFAULT_PAGE_SIZE = 50
 
+LONGEST_CONTEXT = 256
+"""Characters of a contextId: every event of its tasks repeats it."""
+
 
 @dataclass(frozen=True, slots=True)
 class SendMessage:
@@ -37,6 +40,9 @@ class SendMessage:
         """
         request = read(a2a_pb2.SendMessageRequest, params)
         message = request["message"]
+        if len(message.get("contextId", "")) > LONGEST_CONTEXT:
+            rule = f"must not be longer than {LONGEST_CONTEXT} characters"
+            raise Malformed([Violation("message.contextId", rule)])
         configuration = request.get("configuration", {})
         return cls(
             message=message,

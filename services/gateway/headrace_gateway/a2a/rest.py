@@ -12,7 +12,6 @@ from starlette.types import ASGIApp
 
 from headrace.events import Json
 from headrace_gateway.a2a.call import Call, call_of
-from headrace_gateway.a2a.extensions import activated
 from headrace_gateway.a2a.json_body import parse_object
 from headrace_gateway.a2a.operations import STREAMING, UNARY
 from headrace_gateway.a2a.query import from_query
@@ -68,7 +67,7 @@ class RestBinding:
             call = call_of(self._services, request)
             params = await self._params(request, operation)
             check_version(request, looks_like=shape_of_message(params))
-            return await answer(call, operation, params)
+            return await answer(request, call, operation, params)
 
         return endpoint
 
@@ -80,15 +79,14 @@ class RestBinding:
             return (parse_object(body) if body else {}) | in_path
         return from_query(_REQUESTS[operation], request.query_params) | in_path
 
-    async def _answer(self, call: Call, operation: str, params: Json) -> Response:
+    async def _answer(self, request: Request, call: Call, operation: str, params: Json) -> Response:
         result = await UNARY[operation](self._services, call, params)
-        body, headers = orjson.dumps(result), activated(call.request)
-        return Response(body, 200, headers, media_type(call.request))
+        return Response(orjson.dumps(result), 200, call.headers, media_type(request))
 
-    async def _stream(self, call: Call, operation: str, params: Json) -> ASGIApp:
+    async def _stream(self, request: Request, call: Call, operation: str, params: Json) -> ASGIApp:
         try:
             streaming = await STREAMING[operation](self._services, call, params)
         except NothingLeft:
-            is_get = call.request.method == "GET"
-            return Response(status_code=204) if is_get else empty_stream(call)
+            # EventSource reconnects after anything else.
+            return Response(status_code=204) if request.method == "GET" else empty_stream(call)
         return rest_stream(self._services.event_streams, call, streaming)

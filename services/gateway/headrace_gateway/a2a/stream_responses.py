@@ -9,7 +9,6 @@ from headrace.events import Json
 from headrace_gateway.a2a.bare_messages import AfterTask
 from headrace_gateway.a2a.call import Call
 from headrace_gateway.a2a.cursor import Cursor
-from headrace_gateway.a2a.extensions import activated
 from headrace_gateway.a2a.streaming import Streaming
 from headrace_gateway.event_stream import EventStream, EventStreams
 from headrace_gateway.feeds import Dialect
@@ -38,7 +37,7 @@ def rpc_stream(
 
 def empty_stream(call: Call) -> Response:
     """Return a stream that ends at once: nothing is left to tell, now or ever."""
-    return Response(b"", 200, HEADERS | activated(call.request))
+    return Response(b"", 200, HEADERS | call.headers)
 
 
 def _stream(  # noqa: PLR0917 - what differs between the two bindings above
@@ -55,7 +54,7 @@ def _stream(  # noqa: PLR0917 - what differs between the two bindings above
     if streaming.first is not None:
         cursor = Cursor(streaming.log, streaming.first.generation)
         first = frame(str(cursor), envelope(streaming.first.event))
-    headers = activated(call.request) | ({} if streaming.recovered else {RECOVERED: "false"})
+    headers = call.headers | ({} if streaming.recovered else {RECOVERED: "false"})
     return streams.of(
         streaming.feed, streaming.after, dialect, splice=splice, first=first, headers=headers
     )
