@@ -25,7 +25,8 @@ class Assignment:
     key: TaskKey
     leg: int
     run: Run
-    reply: str
+    message: Msg
+    """The run as it was pulled."""
 
     async def ack(self, bus: Bus) -> None:
         """Take the run off the queue. Not confirmed: a run that stays is dropped when it is seen.
@@ -33,7 +34,7 @@ class Assignment:
         Raises:
             nats.errors.Error: there is no connection, and no room to wait for one.
         """
-        await bus.connection.publish(self.reply, _ACK)
+        await bus.connection.publish(self.message.reply, _ACK)
 
     async def give_back(self, bus: Bus) -> None:
         """Let another worker have the run at once.
@@ -41,7 +42,15 @@ class Assignment:
         Raises:
             nats.errors.Error: as `ack`.
         """
-        await bus.connection.publish(self.reply, _NAK)
+        await bus.connection.publish(self.message.reply, _NAK)
+
+    async def give_up(self, bus: Bus, reason: str) -> None:
+        """Take the run off the queue and keep it as a dead letter.
+
+        Raises:
+            BusUnavailable: the letter was not stored, so the run stays.
+        """
+        await give_up(bus, self.message, reason)
 
 
 def read(bus: Bus, msg: Msg) -> Assignment:
@@ -55,7 +64,7 @@ def read(bus: Bus, msg: Msg) -> Assignment:
         check_task_id(key.task)
     except InvalidName as error:
         raise UndecodableMessage(msg.subject, str(error)) from None
-    return Assignment(key, leg, Run.decode(msg.subject, msg.data), msg.reply)
+    return Assignment(key, leg, Run.decode(msg.subject, msg.data), msg)
 
 
 async def give_up(bus: Bus, msg: Msg, reason: str) -> None:

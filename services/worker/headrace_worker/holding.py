@@ -21,7 +21,7 @@ from headrace_worker.assignment import Assignment
 ANSWER = 0.5
 """Seconds that a holder has to answer; one that does not is taken over from."""
 
-SECOND_TRY = 0.25
+SECOND_TRY = 0.15
 """Seconds after which nobody listening is believed: a holder begins to listen a moment after it
 has written to the log."""
 
@@ -50,7 +50,7 @@ class Void:
 
     reason: str
     lost: bool = False
-    """Whether the reason is worth an operator's attention."""
+    """Whether there should have been something, so that the run is kept as a dead letter."""
 
 
 type Verdict = Free | Held | Void

@@ -105,6 +105,8 @@ class Leases:
                 await self._look_after(holds)
             except (NatsError, OSError) as trouble:
                 _log.debug("leases: %s", trouble)
+            except Exception:  # noqa: BLE001  # without this loop every lease is lost
+                _log.exception("leases")
             blocked = self._watch_pulse(blocked=blocked)
             await asyncio.sleep(_TICK)
 

@@ -51,7 +51,7 @@ class Leg:
 
     async def run(self) -> None:
         """Do it. Whatever goes wrong, the run stays in the queue or its log says how it ended."""
-        hold = self._station.leases.take(self._assignment.reply)
+        hold = self._station.leases.take(self._assignment.message.reply)
         try:
             await self._run(hold)
         except (Fenced, LogLost) as loss:
@@ -88,9 +88,16 @@ class Leg:
             case Held():
                 _log.debug("task %s is well with %s", assignment.key.task, taken.by)
             case Void():
-                level = logging.WARNING if taken.lost else logging.DEBUG
-                _log.log(level, "dropped a run of %s: %s", assignment.key.task, taken.reason)
-                await assignment.ack(station.bus)
+                await self._drop(taken)
+
+    async def _drop(self, void: Void) -> None:
+        task, bus = self._assignment.key.task, self._station.bus
+        if void.lost:
+            _log.warning("a run of %s goes to the dead letters: %s", task, void.reason)
+            await self._assignment.give_up(bus, void.reason)
+        else:
+            _log.debug("dropped a run of %s: %s", task, void.reason)
+            await self._assignment.ack(bus)
 
     async def _perform(self, hold: Hold, taken: Taken) -> None:
         performance = Performance(self._station, self._agent, self._assignment, taken, self.lose)

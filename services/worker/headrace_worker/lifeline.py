@@ -66,7 +66,7 @@ class Lifeline:
     async def _end(self) -> None:
         mine = asyncio.current_task()
         others = [task for task in asyncio.all_tasks() if task is not mine]
-        await self.bus.close()
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
+        await self.bus.close()

@@ -11,22 +11,27 @@ def load(target: str) -> Agents:
     """Import MODULE and return the agents that its ATTR is: one, several, or a registry.
 
     Raises:
-        Misdeclared: there is no such module or attribute, or what it is holds no agents.
+        Misdeclared: there is no such module or attribute, it is no agents, or the module imports
+            what is not installed.
         Exception: whatever importing the module raises.
     """
     module_name, _, path = target.partition(":")
     try:
         found: object = import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise  # The module is there; what it imports is not.
-        raise Misdeclared(f"there is no module {module_name}") from None
+    except ModuleNotFoundError as missing:
+        raise Misdeclared(_what_is_missing(module_name, missing.name or "")) from None
     for name in path.split("."):
         try:
             found = getattr(found, name)
         except AttributeError:
             raise Misdeclared(f"{module_name} has no {path}") from None
     return _agents(target, found)
+
+
+def _what_is_missing(module: str, missing: str) -> str:
+    if f"{module}.".startswith(f"{missing}."):
+        return f"there is no module {module}"
+    return f"{module} imports {missing}, which is not installed"
 
 
 def _agents(target: str, found: object) -> Agents:

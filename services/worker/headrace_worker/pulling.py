@@ -129,16 +129,19 @@ class Puller:
 
     async def _pull(self) -> None:
         while True:
-            await self._own.take()
-            try:
-                await self._slots.take()
-            except asyncio.CancelledError:
-                self._own.give_back(1)
-                raise
+            await self._take_place()
             how = await self._ask(1 + self._more())
             if how not in _IN_ORDER:
                 _log.info("pulling for %s: %s", self._agent, how)
                 await self._mend()
+
+    async def _take_place(self) -> None:
+        await self._own.take()
+        try:
+            await self._slots.take()
+        except asyncio.CancelledError:
+            self._own.give_back(1)
+            raise
 
     def _more(self) -> int:
         """Take room for as many runs again as are at work.
@@ -159,8 +162,8 @@ class Puller:
         try:
             await self._publish(request, batch, expires)
             return await request.over
-        except NatsError as trouble:
-            return str(trouble)
+        except (NatsError, OSError) as trouble:
+            return str(trouble) or type(trouble).__name__
         finally:
             overdue.cancel()
             self._request = None
@@ -176,7 +179,7 @@ class Puller:
         await asyncio.sleep(_AFTER_TROUBLE)
         try:
             await ensure_consumer(self._bus, self._agent)
-        except NatsError as trouble:
+        except (NatsError, OSError) as trouble:
             _log.info("the work queue of %s: %s", self._agent, trouble)
 
     async def _on_message(self, msg: Msg) -> None:

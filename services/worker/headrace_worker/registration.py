@@ -42,8 +42,7 @@ class Registration:
             await self._announcer.announce(agent.card)
 
     async def _withdraw(self) -> None:
-        for agent in self._agents:
-            await self._announcer.withdraw(agent.name)
+        await asyncio.gather(*(self._announcer.withdraw(agent.name) for agent in self._agents))
 
     async def _renew(self) -> None:
         while True:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from headrace import events
 from headrace.bus import Bus
-from headrace.errors import BusUnavailable, Fenced
+from headrace.errors import BusUnavailable, Fenced, LogLost
 from headrace.events import Draft, Json
 from headrace.log import LogWriter
 from headrace.task import WORKING
@@ -32,7 +32,6 @@ async def take(bus: Bus, worker: str, assignment: Assignment) -> Taken | Held | 
 
     Raises:
         BusUnavailable: the log does not answer, or others keep appending to it.
-        LogLost: the leg's input is no longer in the log.
     """
     for _ in range(_ROUNDS):
         verdict = await judge(bus, assignment)
@@ -43,6 +42,8 @@ async def take(bus: Bus, worker: str, assignment: Assignment) -> Taken | Held | 
         except Fenced:
             # Somebody was quicker: what it appended decides anew.
             continue
+        except LogLost as loss:
+            return Void(str(loss), lost=True)
     raise BusUnavailable(f"others keep appending to {assignment.key.task}")
 
 

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
+from nats.errors import Error as NatsError
 
 from headrace.bus import Bus
 from headrace.entry import parse_stamp
@@ -82,7 +83,10 @@ class Watch:
             if now - before > _STALL:
                 _log.warning("nothing ran here for %.1f s: checking every log held", now - before)
                 self._rule.check_all()
-            await self._tick(now, stalled=now - before > _STALL)
+            try:
+                await self._tick(now, stalled=now - before > _STALL)
+            except (NatsError, OSError) as trouble:
+                _log.info("watching logs: %s", trouble)
 
     async def _tick(self, now: float, *, stalled: bool) -> None:
         for leg, watcher in list(self._watchers.items()):

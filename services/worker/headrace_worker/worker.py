@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import secrets
+from collections.abc import Awaitable
 
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
@@ -26,6 +27,7 @@ from headrace_worker.watch import Watch
 _log = logging.getLogger(__name__)
 
 _LAST_MOMENTS = 1.0
+_FAREWELL = 0.5
 _PULSE = 0.5
 
 
@@ -69,14 +71,13 @@ class Worker:
 
     async def stop(self) -> None:
         """Leave: give running legs time to end, hand the others back."""
-        await self._registration.withdraw()
-        await asyncio.gather(*(puller.drain() for puller in self._pullers))
+        await _briefly(self._registration.withdraw())
+        await _briefly(*(puller.drain() for puller in self._pullers))
         await self._finish()
         for task in self._background:
             task.cancel()
-        await self._rule.stop()
-        await self._lifeline.stop()
-        await self._bus.close()
+        await _briefly(self._rule.stop())
+        await asyncio.gather(self._lifeline.stop(), self._bus.close())
 
     async def _serve(self, agent: Agent) -> None:
         await patiently(
@@ -88,9 +89,11 @@ class Worker:
         puller: Puller
 
         def deliver(msg: Msg) -> None:
-            task = asyncio.get_running_loop().create_task(self._work(agent, msg, puller))
-            self._working.add(task)
-            task.add_done_callback(self._working.discard)
+            work = self._work(agent, msg, puller)
+            task = asyncio.Task(work, loop=asyncio.get_running_loop(), eager_start=True)
+            if not task.done():
+                self._working.add(task)
+                task.add_done_callback(self._working.discard)
 
         puller = Puller(self._bus, agent.name, deliver, self._slots, own)
         await puller.start()
@@ -137,3 +140,12 @@ class Worker:
         while True:
             self._leases.pulse()
             await asyncio.sleep(_PULSE)
+
+
+async def _briefly(*farewells: Awaitable[None]) -> None:
+    """Do what may be left undone if NATS does not answer."""
+    try:
+        async with asyncio.timeout(_FAREWELL):
+            await asyncio.gather(*farewells)
+    except (TimeoutError, NatsError) as trouble:
+        _log.info("left without a word: %s", trouble)

@@ -227,6 +227,21 @@ async def test_runs_flow_again_after_nats_was_away(tmp_path: Path) -> None:
     assert texts(entries, 1) == ["back"]
 
 
+@pytest.mark.parametrize("frozen", [True, False])
+async def test_a_worker_leaves_also_when_nats_is_away(tmp_path: Path, frozen: bool) -> None:  # noqa: FBT001  # a case
+    with NatsProcess(tmp_path / "nats") as server:
+        names = {"nats_url": server.url, "drain_seconds": 0, **fresh_names()}
+        worker = Worker(WorkerSettings.model_validate(names), Agents([counter]))
+        await worker.start()
+        async with open_desk(BusSettings.model_validate(names)) as desk:
+            task = await desk.start("counter", "600 50")
+            await task.reaches(4)
+            await asyncio.to_thread(server.freeze if frozen else server.kill)
+            async with asyncio.timeout(15):
+                await worker.stop()
+            await asyncio.to_thread(server.thaw)
+
+
 async def test_a_consumer_that_was_deleted_is_made_again(desk: Desk, working: Working) -> None:
     async with working(echo):
         await desk.bus.js.delete_consumer(desk.bus.streams.runs, "echo")

@@ -1,0 +1,112 @@
+"""Agents are declared by a decorator, registered once, found by name."""
+
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from headrace_worker import Agent, Agents, Emission, RunContext, Skill, agent
+from headrace_worker.agent import AgentFunction
+from headrace_worker.demo import agents as demo_agents
+from headrace_worker.demo import echo
+from headrace_worker.errors import Misdeclared
+from headrace_worker.loading import load
+
+
+async def my_function(_: RunContext) -> None:
+    """Does nothing. And nothing else.
+
+    At all.
+    """
+
+
+def test_an_agent_is_called_and_described_as_its_function_is() -> None:
+    declared = agent()(my_function)
+    assert declared.name == "my-function"
+    assert declared.card.description == "Does nothing. And nothing else."
+
+
+def test_a_card_says_what_the_decorator_says() -> None:
+    card = agent(
+        name="x",
+        description="d",
+        version="2.1",
+        skills=[Skill("s", "S", tags=["t"]), {"id": "raw"}],
+        input_modes=["*/*"],
+        output_modes=["text/markdown"],
+        bare_message=True,
+    )(my_function).card
+    assert card.model_dump() == {
+        "name": "x",
+        "description": "d",
+        "version": "2.1",
+        "skills": [
+            {"id": "s", "name": "S", "description": "", "tags": ["t"], "examples": []},
+            {"id": "raw"},
+        ],
+        "input_modes": ["*/*"],
+        "output_modes": ["text/markdown"],
+        "bare_message": True,
+    }
+
+
+def _plain(_: RunContext) -> None: ...
+
+
+def _decorated(function: object, **how: object) -> Callable[[], Agent]:
+    return lambda: agent(**how)(function)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("declare", "words"),
+    [
+        (_decorated(_plain, name="plain"), "must be async"),
+        (_decorated(my_function, name="no spaces"), "no spaces"),
+        (_decorated(my_function, concurrency=0), "at least 1"),
+    ],
+)
+def test_what_cannot_work_is_said_at_once(declare: Callable[[], Agent], words: str) -> None:
+    with pytest.raises(Misdeclared, match=words):
+        declare()
+
+
+def test_both_kinds_of_function_are_agents() -> None:
+    async def streaming(_: RunContext) -> AsyncIterator[Emission]:
+        yield "x"
+
+    functions: list[AgentFunction] = [streaming, my_function]
+    assert [agent()(function).streams for function in functions] == [True, False]
+
+
+def test_two_agents_of_one_name_are_refused() -> None:
+    other = agent(name="echo")(my_function)
+    with pytest.raises(Misdeclared, match="'echo'"):
+        Agents([echo, other])
+    assert len(Agents([echo, echo])) == 1
+
+
+def test_a_target_may_be_an_agent_several_or_a_registry() -> None:
+    assert [a.name for a in load("headrace_worker.demo:echo")] == ["echo"]
+    assert load("headrace_worker.demo:agents") is demo_agents
+    assert [a.name for a in load(f"{__name__}:several")] == ["echo", "my-function"]
+    assert [a.name for a in load(f"{__name__}:Namespace.inner")] == ["echo"]
+
+
+def test_a_module_that_imports_what_is_missing_is_not_called_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "half_there.py").write_text("import not_there_at_all\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(Misdeclared, match="half_there imports not_there_at_all"):
+        load("half_there:agents")
+    assert "half_there" not in sys.modules
+
+
+several = [echo, agent()(my_function)]
+
+
+class Namespace:
+    """Holds an agent."""
+
+    inner = echo

@@ -1,0 +1,248 @@
+"""What is said while an append is in flight goes into the next; nothing is lost or doubled."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import cast
+
+import pytest
+
+from headrace.entry import Stamp
+from headrace.errors import BusUnavailable, Fenced
+from headrace.events import Draft
+from headrace.log import LogWriter
+from headrace.task import COMPLETED, WORKING
+from headrace_worker import outbox as module
+from headrace_worker.errors import LegOver, MalformedOutput
+from headrace_worker.outbox import BATCH, Authorship, Outbox
+
+
+class FakeWriter:
+    """Keeps what is appended, when it is let; fails as told."""
+
+    def __init__(self, capacity: int = 100_000) -> None:
+        self.capacity = capacity
+        self.generation, self.sequence = 2, 2
+        self.appends: list[tuple[list[bytes], Stamp]] = []
+        self.asked = 0
+        self.free = asyncio.Event()
+        self.free.set()
+        self.failures: list[Exception] = []
+
+    async def append(self, drafts: Sequence[Draft], stamp: Stamp, _: float) -> None:
+        self.asked += 1
+        await self.free.wait()
+        await asyncio.sleep(0)
+        if self.failures:
+            raise self.failures.pop(0)
+        self.appends.append(([d.line(stamp.generation + n) for n, d in enumerate(drafts)], stamp))
+        self.generation += len(drafts)
+        self.sequence += 1
+
+    @property
+    def sizes(self) -> list[int]:
+        return [len(lines) for lines, _ in self.appends]
+
+    @property
+    def states(self) -> list[str]:
+        return [stamp.state for _, stamp in self.appends]
+
+
+def event(name: object, size: int = 1) -> Draft:
+    return Draft(f"{name}:".encode() + b"x" * size, b"")
+
+
+def make(
+    writer: FakeWriter,
+    lost: list[Exception] | None = None,
+    max_events: int = 2000,
+    max_bytes: int = 1_000_000,
+) -> Outbox:
+    return Outbox(
+        cast("LogWriter", writer),
+        Authorship("log", "writer", 1, 1),
+        (lost if lost is not None else []).append,
+        max_events=max_events,
+        max_bytes=max_bytes,
+    )
+
+
+async def settle() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def test_an_idle_log_gets_an_event_at_once() -> None:
+    writer = FakeWriter()
+    outbox = make(writer)
+    outbox.offer(event(1))
+    await settle()
+    assert writer.sizes == [1]
+
+
+async def test_what_is_said_during_an_append_goes_into_the_next_one() -> None:
+    writer = FakeWriter()
+    outbox = make(writer)
+    writer.free.clear()
+    outbox.offer(event(1))
+    await settle()
+    for number in range(2, 12):
+        outbox.offer(event(number))
+        await settle()
+    assert writer.asked == 1
+    writer.free.set()
+    await settle()
+    assert writer.sizes == [1, 10]
+    assert [stamp.generation for _, stamp in writer.appends] == [3, 4]
+
+
+async def test_a_message_holds_a_bounded_number_of_events() -> None:
+    writer = FakeWriter(capacity=10_000_000)
+    outbox = make(writer)
+    for number in range(2 * BATCH + 1):
+        outbox.offer(event(number))
+    await outbox.close([], COMPLETED)
+    assert writer.sizes == [BATCH, BATCH, 1]
+
+
+async def test_a_message_holds_no_more_bytes_than_fit() -> None:
+    writer = FakeWriter(capacity=1000)
+    outbox = make(writer)
+    for number in range(10):
+        outbox.offer(event(number, size=300))
+    await outbox.close([event("end")], COMPLETED)
+    assert all(len(b"\n".join(lines)) <= 1000 for lines, _ in writer.appends)
+    assert sum(writer.sizes) == 11
+    assert b"".join(line for lines, _ in writer.appends for line in lines).count(b":") == 11
+
+
+async def test_an_event_that_fits_no_message_is_refused() -> None:
+    outbox = make(FakeWriter(capacity=1000))
+    with pytest.raises(MalformedOutput, match="limit of 1000"):
+        outbox.offer(event(1, size=1000))
+
+
+@pytest.mark.parametrize(("max_events", "max_bytes"), [(10, 1_000_000), (2000, 400)])
+async def test_who_is_far_ahead_waits_until_the_log_has_caught_up(
+    max_events: int, max_bytes: int
+) -> None:
+    writer = FakeWriter()
+    outbox = make(writer, max_events=max_events, max_bytes=max_bytes)
+    writer.free.clear()
+    outbox.offer(event("first"))
+    await settle()
+    answers = [outbox.offer(event(number, size=20)) for number in range(10)]
+    assert answers[0] is True
+    assert answers[-1] is False
+    waiting = asyncio.ensure_future(outbox.room())
+    await settle()
+    assert not waiting.done()
+    writer.free.set()
+    await asyncio.wait_for(waiting, 5)
+
+
+async def test_only_the_last_append_carries_the_final_state() -> None:
+    writer = FakeWriter()
+    outbox = make(writer)
+    for number in range(BATCH):
+        outbox.offer(event(number))
+    await outbox.close([event("end")], COMPLETED)
+    assert writer.states == [WORKING, COMPLETED]
+
+
+async def test_output_and_end_of_a_quick_agent_are_one_append() -> None:
+    writer = FakeWriter()
+    outbox = make(writer)
+    outbox.offer(event(1))
+    await outbox.close([event("end")], COMPLETED)
+    assert writer.sizes == [2]
+
+
+async def test_the_end_waits_for_the_append_in_flight() -> None:
+    writer = FakeWriter()
+    outbox = make(writer)
+    writer.free.clear()
+    outbox.offer(event(1))
+    await settle()
+    outbox.offer(event(2))
+    closing = asyncio.ensure_future(outbox.close([event("end")], COMPLETED))
+    await settle()
+    assert not closing.done()
+    writer.free.set()
+    await closing
+    assert writer.sizes == [1, 2]
+    assert writer.states == [WORKING, COMPLETED]
+
+
+async def test_nothing_is_taken_after_the_end() -> None:
+    outbox = make(FakeWriter())
+    await outbox.close([event("end")], COMPLETED)
+    with pytest.raises(LegOver):
+        outbox.offer(event("more"))
+
+
+async def test_who_is_fenced_hears_of_it_once_and_appends_nothing_more() -> None:
+    writer, lost = FakeWriter(), list[Exception]()
+    outbox = make(writer, lost)
+    writer.failures = [Fenced("another was first")]
+    outbox.offer(event(1))
+    await settle()
+    assert [type(loss) for loss in lost] == [Fenced]
+    with pytest.raises(LegOver):
+        outbox.offer(event(2))
+    with pytest.raises(Fenced):
+        await outbox.close([event("end")], COMPLETED)
+    assert (writer.asked, writer.appends) == (1, [])
+
+
+async def test_who_waits_for_room_is_let_go_by_a_loss() -> None:
+    writer = FakeWriter()
+    outbox = make(writer, max_events=1)
+    writer.free.clear()
+    writer.failures = [Fenced("another was first")]
+    outbox.offer(event(1))
+    await settle()
+    outbox.offer(event(2))
+    waiting = asyncio.ensure_future(outbox.room())
+    writer.free.set()
+    await asyncio.wait_for(waiting, 5)
+
+
+async def test_output_is_kept_while_nats_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_PAUSE", 0)
+    writer, lost = FakeWriter(), list[Exception]()
+    outbox = make(writer, lost)
+    writer.failures = [BusUnavailable("away")] * 3
+    outbox.offer(event(1))
+    await settle()
+    outbox.offer(event(2))
+    await outbox.close([event("end")], COMPLETED)
+    lines = [line for lines, _ in writer.appends for line in lines]
+    assert [line.split(b":")[0] for line in lines] == [b"1", b"2", b"end"]
+    assert lost == []
+
+
+async def test_the_mute_append_nothing_of_what_is_pending() -> None:
+    writer = FakeWriter()
+    outbox = make(writer)
+    writer.free.clear()
+    outbox.offer(event(1))
+    await settle()
+    outbox.offer(event(2))
+    outbox.mute()
+    writer.free.set()
+    await settle()
+    assert writer.appends == []
+
+
+async def test_settling_lets_the_append_in_flight_end() -> None:
+    writer = FakeWriter()
+    outbox = make(writer)
+    writer.free.clear()
+    outbox.offer(event(1))
+    await settle()
+    outbox.offer(event(2))
+    settling = asyncio.ensure_future(outbox.settle(5))
+    await settle()
+    writer.free.set()
+    await settling
+    assert writer.sizes == [1]

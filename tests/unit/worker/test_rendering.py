@@ -1,0 +1,230 @@
+"""What an agent says becomes the events that the design's table names."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace import parts
+from headrace.events import Draft, Json
+from headrace_worker import Data, File, Status, Text, Thinking, ToolArguments, ToolCall, ToolResult
+from headrace_worker.emission import Utterance
+from headrace_worker.errors import MalformedOutput
+from headrace_worker.ids import LegIds
+from headrace_worker.rendering import PIECE, Rendering
+
+type Said = str | Utterance
+
+
+def rendering(leg: int = 1) -> Rendering:
+    return Rendering("0-task", "ctx", LegIds("0-task", leg))
+
+
+def say(render: Rendering, *said: Said) -> list[Json]:
+    """Return the events of `said`, as the voice gets them."""
+    drafts: list[Draft] = []
+    for one in said:
+        chunk = render.chunk(one) if isinstance(one, str) else None
+        if chunk is not None:
+            drafts.append(chunk)
+        else:
+            drafts += render.drafts(Text(one) if isinstance(one, str) else one)
+    return [orjson.loads(draft.line(n)) for n, draft in enumerate(drafts, 1)]
+
+
+def updates(events: Iterable[Json]) -> list[tuple[str, bool, str, Any]]:
+    """Return artifact id, append, text and block end of each artifact update."""
+    found = []
+    for event in events:
+        if update := event.get("artifactUpdate"):
+            [part] = update["artifact"]["parts"]
+            end = part.get("metadata", {}).get("agui_block_end")
+            appended = update.get("append", False)
+            found.append((update["artifact"]["artifactId"], appended, part.get("text"), end))
+    return found
+
+
+def message(event: Json) -> Json:
+    found: Json = event["statusUpdate"]["status"]["message"]
+    return found
+
+
+def test_a_stream_of_text_is_one_artifact_whose_first_chunk_does_not_append() -> None:
+    said = updates(say(rendering(), "a", "b", "c"))
+    assert [(append, text) for _, append, text, _ in said] == [
+        (False, "a"),
+        (True, "b"),
+        (True, "c"),
+    ]
+    assert len({artifact for artifact, *_ in said}) == 1
+
+
+def test_the_quick_way_and_the_slow_way_say_the_same() -> None:
+    quick = say(rendering(), "a", "b", 'c"\n\u2028é')
+    slow = say(rendering(), Text("a"), Text("b"), Text('c"\n\u2028é'))
+    assert quick == slow
+
+
+def test_the_block_is_named_on_the_artifact_and_on_each_part() -> None:
+    for event in say(rendering(), "a", "b"):
+        artifact = event["artifactUpdate"]["artifact"]
+        assert parts.block_id(artifact["parts"][0]) == artifact["artifactId"]
+
+
+def test_nothing_said_is_no_event() -> None:
+    assert say(rendering(), "", Text(""), Text("", end=True), Thinking("")) == []
+
+
+def test_text_after_a_tools_answer_is_a_new_block_and_ends_the_former() -> None:
+    said = say(rendering(), "let me look", ToolCall("f", {}, "c1"), ToolResult("c1", "ok"), "found")
+    first, end, second = updates(said)
+    assert first[1:] == (False, "let me look", None)
+    assert end == (first[0], True, "", True)
+    assert second[1:] == (False, "found", None)
+    assert second[0] != first[0]
+    assert said[3]["artifactUpdate"]["lastChunk"] is True
+
+
+@pytest.mark.parametrize("between", [File("f", b"x"), Data({"n": 1}), Status("working")])
+def test_files_data_and_status_do_not_cut_text(between: Utterance) -> None:
+    said = say(rendering(), "a", between, "b")
+    texts = [(append, text) for _, append, text, _ in updates(said) if text]
+    assert texts == [(False, "a"), (True, "b")]
+
+
+def test_labelled_blocks_interleave() -> None:
+    said = updates(
+        say(
+            rendering(),
+            Text("a1", block="a"),
+            Text("b1", block="b"),
+            "plain ",
+            Text("a2", block="a", end=True),
+            "text",
+            Text("b2", block="b"),
+        )
+    )
+    by_artifact: dict[str, str] = {}
+    for artifact, append, text, _ in said:
+        by_artifact[artifact] = by_artifact.get(artifact, "") + text
+        assert append is (by_artifact[artifact] != text)
+    assert list(by_artifact.values()) == ["a1a2", "b1b2", "plain text"]
+    assert [text for *_, text, end in said if end] == ["a2"]
+
+
+@pytest.mark.parametrize("again", [Text("more", block="a"), Text("", block="a", end=True)])
+def test_an_ended_block_takes_no_more_text(again: Text) -> None:
+    render = rendering()
+    say(render, Text("x", block="a", end=True))
+    if again.text:
+        with pytest.raises(MalformedOutput, match="'a' has ended"):
+            render.drafts(again)
+    else:
+        assert say(render, again) == []
+
+
+def test_reasoning_is_pieces_of_one_message() -> None:
+    said = say(rendering(), Thinking("Hm, ", title="Planning"), Thinking("yes."))
+    assert len({message(event)["messageId"] for event in said}) == 1
+    assert {event["statusUpdate"]["status"]["state"] for event in said} == {"TASK_STATE_WORKING"}
+    assert parts.thinking_of(message(e)["parts"][0] for e in said) == "Hm, yes."
+    assert message(said[0])["parts"][0]["metadata"]["title"] == "Planning"
+    assert parts.block_id(message(said[0])["parts"][0]) == message(said[0])["messageId"]
+
+
+@pytest.mark.parametrize("next_", ["so", ToolCall("f"), ToolResult("c", "x")])
+def test_reasoning_ends_where_something_else_begins(next_: Said) -> None:
+    said = say(rendering(), Thinking("Hm."), next_)
+    [part] = message(said[1])["parts"]
+    assert (part["text"], parts.is_block_end(part)) == ("", True)
+    assert message(said[1])["messageId"] == message(said[0])["messageId"]
+    assert len(said) == 3
+
+
+def test_reasoning_that_the_agent_ended_is_not_ended_again() -> None:
+    said = say(rendering(), Thinking("Hm.", end=True), "so")
+    assert len(said) == 2
+    assert parts.is_block_end(message(said[0])["parts"][0])
+
+
+def test_a_tool_call_without_an_id_gets_one() -> None:
+    first, second = say(rendering(), ToolCall("f", {"x": 1}), ToolCall("f", {"x": 2}))
+    calls = [parts.tool_call(message(event)["parts"][0]) for event in (first, second)]
+    assert all(calls)
+    assert len({call.id for call in calls if call}) == 2
+    assert message(first)["messageId"] != message(second)["messageId"]
+
+
+def test_streamed_arguments_are_partial_pieces_of_one_message() -> None:
+    said = say(
+        rendering(),
+        ToolArguments("c1", '{"a":', "f"),
+        ToolArguments("c1", "1}"),
+        ToolCall("f", {"a": 1}, "c1"),
+    )
+    assert len({message(event)["messageId"] for event in said}) == 1
+    pieces = [message(event)["parts"][0] for event in said]
+    assert "".join(part["text"] for part in pieces) == '{"a":1}'
+    assert all(parts.is_partial_tool_call(part) for part in pieces)
+    assert {parts.tool_name(part) for part in pieces} == {"f"}
+    assert [parts.is_block_end(part) for part in pieces] == [False, False, True]
+
+
+def test_a_file_is_an_artifact_of_one_chunk() -> None:
+    [event] = say(rendering(), File("a.txt", b"hi", "text/plain"))
+    update = event["artifactUpdate"]
+    assert update["lastChunk"] is True
+    assert update["artifact"]["name"] == "a.txt"
+    assert update["artifact"]["parts"] == [
+        {"raw": "aGk=", "filename": "a.txt", "mediaType": "text/plain"}
+    ]
+
+
+def test_a_second_result_of_one_id_replaces_the_first() -> None:
+    said = say(rendering(), Data({"v": 1}, id="report"), Data({"v": 2}, id="report"))
+    assert [(artifact, append) for artifact, append, *_ in updates(said)] == [
+        ("report", False),
+        ("report", False),
+    ]
+
+
+def test_ids_are_the_same_in_each_attempt_and_others_in_each_leg() -> None:
+    script: list[Said] = ["a", ToolCall("f"), Thinking("t"), File("f", b""), "b"]
+    assert _ids(say(rendering(), *script)) == _ids(say(rendering(), *script))
+    assert not _ids(say(rendering(1), *script)) & _ids(say(rendering(2), *script))
+
+
+def test_block_indices_count_up() -> None:
+    said = say(rendering(), Thinking("t", end=True), "a", ToolCall("f"), "b")
+    indices = [
+        parts.block_index(part)
+        for event in said
+        for part in event.get("artifactUpdate", {}).get("artifact", {}).get("parts", [])
+        or message(event)["parts"]
+        if parts.block_id(part)
+    ]
+    assert indices == [0, 1, 1, 2]
+
+
+@given(st.text(min_size=1, max_size=50), st.integers(0, 3))
+def test_any_text_arrives_as_it_was_said(text: str, repeats: int) -> None:
+    said = updates(say(rendering(), *([text] * (repeats + 1))))
+    assert "".join(chunk for _, _, chunk, _ in said) == text * (repeats + 1)
+
+
+def test_long_text_is_cut_into_pieces() -> None:
+    said = updates(say(rendering(), "x" * (2 * PIECE + 1), "y" * (PIECE + 1)))
+    assert [len(text) for _, _, text, _ in said] == [PIECE, PIECE, 1, PIECE, 1]
+    assert [append for _, append, _, _ in said] == [False, True, True, True, True]
+
+
+def _ids(events: list[Json]) -> set[str]:
+    return {
+        event["artifactUpdate"]["artifact"]["artifactId"]
+        if "artifactUpdate" in event
+        else message(event)["messageId"]
+        for event in events
+    }
