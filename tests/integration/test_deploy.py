@@ -14,6 +14,7 @@ import pytest
 from nats.aio.client import Client
 from nats.errors import TimeoutError as NatsTimeoutError
 
+from headrace_gateway.settings import GatewaySettings
 from tests.support.announced import instances
 from tests.support.compose_file import ROOT, ComposeService, load
 from tests.support.deployment import Deployment, get
@@ -22,7 +23,7 @@ from tests.support.plain_a2a import PlainAgent
 from tests.support.waiting import eventually, until
 
 DOCKERFILE = (ROOT / "deploy" / "Dockerfile").read_text()
-CADDYFILE = (ROOT / "deploy" / "Caddyfile").read_text()
+PROXY = (ROOT / "deploy" / "nginx.conf").read_text()
 DEMO_AGENTS = ["assistant", "counter", "echo"]
 
 
@@ -89,14 +90,21 @@ def test_the_servers_are_out_of_reach_from_outside(services: dict[str, ComposeSe
 
 
 def test_the_proxy_leads_to_the_gateways(services: dict[str, ComposeService]) -> None:
-    upstream = re.search(r"name (\S+)\s+port (\d+)", CADDYFILE)
+    upstream = re.search(r"server (\S+):(\d+) resolve", PROXY)
     assert upstream is not None
     name, port = upstream.groups()
     assert services[name].environment["HEADRACE_HTTP_PORT"] == port
     assert set(services[name].networks) >= set(services["proxy"].networks)
-    listening = re.search(r"^:(\d+) \{", CADDYFILE, re.MULTILINE)
+    listening = re.search(r"listen (\d+);", PROXY)
     assert listening is not None
     assert services["proxy"].ports[0].endswith(f":{listening[1]}")
+
+
+def test_the_proxy_takes_what_the_gateways_take_and_holds_nothing_back() -> None:
+    limit = re.search(r"client_max_body_size (\d+);", PROXY)
+    assert limit is not None
+    assert int(limit[1]) == GatewaySettings().max_body_bytes
+    assert "proxy_buffering off;" in PROXY
 
 
 def test_variables_choose_agents_and_address() -> None:
