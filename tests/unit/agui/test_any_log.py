@@ -19,14 +19,14 @@ def client_of(frames: list[Frame]) -> Client:
     return Client(GIVEN, RUN_METADATA["state"]).take_all([frame.event for frame in frames])
 
 
-@settings(max_examples=200)
+@settings(deadline=None)
 @given(agui_logs())
 def test_a_client_accepts_the_stream_of_any_log(log: AguiLog) -> None:
     client = client_of(log.frames())
     assert client.ended == (log.state != "TASK_STATE_WORKING")
 
 
-@settings(max_examples=200)
+@settings(deadline=None)
 @given(agui_logs())
 def test_the_fold_knows_what_the_client_holds(log: AguiLog) -> None:
     fold = Fold(1)
@@ -36,6 +36,7 @@ def test_the_fold_knows_what_the_client_holds(log: AguiLog) -> None:
     assert fold.view.state == client.state
 
 
+@settings(deadline=None)
 @given(agui_logs(), st.data())
 def test_a_run_whose_log_breaks_off_still_ends_whole(log: AguiLog, data: st.DataObject) -> None:
     entries = log.parsed()
@@ -47,6 +48,7 @@ def test_a_run_whose_log_breaks_off_still_ends_whole(log: AguiLog, data: st.Data
     assert bool(last) != over
 
 
+@settings(deadline=None)
 @given(legal_logs())
 def test_logs_of_other_protocols_fold_too(log: LegalLog) -> None:
     entries = log.parsed()
@@ -56,9 +58,9 @@ def test_logs_of_other_protocols_fold_too(log: LegalLog) -> None:
         assert frames[0].place == (leg, 0)
 
 
+@settings(deadline=None)
 @given(agui_logs(), st.integers(1, 4))
 def test_resuming_after_any_frame_equals_the_uncut_stream(log: AguiLog, size: int) -> None:
-    """However the log is cut into messages: a cursor is a place in the log, not in a stream."""
     uncut, entries = log.frames(), log.parsed()
     again = folded(Fold(1), entries)
     for cut in range(0, len(uncut), size):
@@ -66,6 +68,7 @@ def test_resuming_after_any_frame_equals_the_uncut_stream(log: AguiLog, size: in
         assert sse("log00000", rest) == sse("log00000", uncut[cut + 1 :])
 
 
+@settings(deadline=None)
 @given(agui_logs())
 def test_frames_are_numbered_from_0_in_each_generation(log: AguiLog) -> None:
     expected: dict[int, int] = {}

@@ -169,3 +169,10 @@ def test_times_are_those_of_the_log() -> None:
     log = AguiLog.started()
     log.append([log.status(WORKING, {"messageId": "m", "parts": [{"text": "x"}]})])
     assert {frame.event["timestamp"] for frame in log.frames()} == {1767225600000}
+
+
+def test_a_fold_that_misses_its_input_says_nothing() -> None:
+    log = AguiLog.started().show(parts.text_part("x", "b-1")).end()
+    fold = Fold(1)
+    assert [fold.read(entry) for entry in log.parsed()[1:]] == [[], [], []]
+    assert not fold.over

@@ -2,7 +2,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.events import Json
@@ -206,6 +206,7 @@ PARTS = st.one_of(
 CONTENT = st.one_of(st.text(), st.lists(PARTS, min_size=1, max_size=3))
 
 
+@settings(deadline=None)
 @given(CONTENT)
 def test_what_the_user_said_can_be_told_back_as_it_was_sent(content: object) -> None:
     asked = read(messages=[{**USER, "content": content}])

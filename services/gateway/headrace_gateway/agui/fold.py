@@ -43,7 +43,7 @@ class Fold:
         if self.over or entry.last_generation < self._leg:
             return []
         self._output.at(_milliseconds(entry.time))
-        for generation, event in enumerate(entry.events, entry.generation):
+        for generation, event in enumerate(entry.parsed(), entry.generation):
             if generation >= self._leg and not self.over:
                 self._output.turn_to(generation)
                 self._tell(event, generation, entry)
@@ -65,7 +65,8 @@ class Fold:
 
     def _tell(self, event: Json, generation: int, entry: Entry) -> None:
         if self._telling is None:
-            self._start(event)
+            if generation == self._leg:
+                self._start(event)
         elif entry.stamp.leg != self._leg:
             self._telling.lifecycle.superseded()
             self._over = True

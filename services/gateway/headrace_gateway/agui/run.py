@@ -38,11 +38,11 @@ class Run:
         """Return the run that an input (an event of the log) starts."""
         body = event.get("task") or event["statusUpdate"]
         context, task = body["contextId"], body.get("taskId") or body["id"]
-        message = body["history"][-1] if "history" in body else body["status"]["message"]
+        message = _said(body)
         kept = (body.get("metadata") or {}).get(METADATA)
         if not isinstance(kept, dict):
-            said = {"id": message["messageId"], "role": "user"}
-            return cls(context, f"{task}.{leg}", None, _FOREIGN, {}, _filled([said], message))
+            said = [{"id": message["messageId"], "role": "user"}] if "messageId" in message else []
+            return cls(context, f"{task}.{leg}", None, _FOREIGN, {}, _filled(said, message))
         return cls(
             thread=context,
             id=kept.get("runId") or f"{task}.{leg}",
@@ -51,6 +51,12 @@ class Run:
             state=kept.get("state", {}),
             messages=_filled(kept.get("messages", []), message),
         )
+
+
+def _said(body: Json) -> Json:
+    """Return the input's A2A Message."""
+    history: list[Json] = body.get("history") or [body["status"].get("message") or {}]
+    return history[-1]
 
 
 def _filled(messages: list[Json], said: Json) -> list[Json]:

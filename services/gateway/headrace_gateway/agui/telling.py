@@ -41,7 +41,9 @@ class Telling:
             if not self._chunks.say(event):
                 self._tell(event, generation)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            value = {"generation": generation, "reason": f"{type(error).__name__}: {error}"}
+            # Python's own words differ between versions, and frames must not.
+            reason = str(error) if isinstance(error, ValueError) else "not of the shape it claims"
+            value = {"generation": generation, "reason": reason}
             self._output.emit("CUSTOM", name=UNREADABLE, value=value)
 
     def _tell(self, event: Json, generation: int) -> None:
