@@ -1,6 +1,7 @@
 """Telling problems in the REST binding's shape, whatever goes wrong behind a route."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from a2a.utils.errors import MethodNotFoundError
 from starlette.exceptions import HTTPException
@@ -9,7 +10,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from headrace_gateway.a2a.error_shapes import headers, rest_body
-from headrace_gateway.a2a.problems import problem_of
+from headrace_gateway.a2a.problems import Problem, problem_of
 from headrace_gateway.json_response import JSON
 
 A2A_JSON = "application/a2a+json"
@@ -40,14 +41,18 @@ def answering_errors(endpoint: Endpoint) -> Endpoint:
 
 def rest_error(request: Request, error: Exception) -> Response:
     """Return what the client is told of `error`."""
-    problem = problem_of(error)
-    return Response(rest_body(problem), problem.http_status, headers(problem), media_type(request))
+    return _response(request, problem_of(error))
 
 
 async def no_such_route(request: Request, error: Exception) -> Response:
     """Answer where the routes end: no such path, or not with that method."""
-    response = rest_error(request, MethodNotFoundError(f"no {request.method} {request.url.path}"))
-    if isinstance(error, HTTPException):
-        response.status_code = error.status_code
-        response.headers.update(error.headers or {})
+    problem = problem_of(MethodNotFoundError(f"no {request.method} {request.url.path}"))
+    if not isinstance(error, HTTPException):
+        return _response(request, problem)
+    response = _response(request, replace(problem, http_status=error.status_code))
+    response.headers.update(error.headers or {})
     return response
+
+
+def _response(request: Request, problem: Problem) -> Response:
+    return Response(rest_body(problem), problem.http_status, headers(problem), media_type(request))
