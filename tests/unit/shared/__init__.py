@@ -1,0 +1,1 @@
+"""Tests of what the services share, without a server."""

@@ -1,0 +1,154 @@
+"""Entries: what the headers say, and what is no entry for anybody."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.entry import (
+    ANSWERED,
+    ATTEMPT,
+    GENERATION,
+    LEG,
+    LOG,
+    STATE,
+    VERSION,
+    WRITER,
+    Entry,
+    Stamp,
+    parse_entry,
+    parse_stamp,
+)
+from headrace.errors import UndecodableMessage
+from headrace.task import AUTH_REQUIRED, COMPLETED, INPUT_REQUIRED, STATES, WORKING
+
+NUMBERS = st.integers(1, 10**12)
+TOKENS = st.from_regex(r"[A-Za-z0-9_-]{1,40}", fullmatch=True)
+STAMPS = st.builds(
+    Stamp,
+    log=st.from_regex(r"[0-9a-z]{4,16}", fullmatch=True),
+    generation=NUMBERS,
+    writer=TOKENS,
+    state=st.sampled_from([*sorted(STATES), ANSWERED]),
+    leg=NUMBERS,
+    attempt=st.integers(0, 100),
+    owner=st.none() | TOKENS,
+    checkpoint=st.none() | st.just('{"step":1}'),
+)
+STAMP = Stamp("abcd0123", 5, "writer", WORKING, 1, 1)
+
+
+def entry(stamp: Stamp, data: bytes) -> Entry:
+    return parse_entry("subject", stamp.headers(), data, 12, "then")
+
+
+@settings(deadline=None, max_examples=50)
+@given(STAMPS)
+def test_a_stamp_comes_back_from_its_headers(stamp: Stamp) -> None:
+    assert parse_stamp("subject", stamp.headers()) == stamp
+
+
+@pytest.mark.parametrize("name", [VERSION, LOG, GENERATION, WRITER, STATE, LEG])
+def test_a_header_that_is_missing_makes_no_entry(name: str) -> None:
+    headers = STAMP.headers()
+    del headers[name]
+    with pytest.raises(UndecodableMessage):
+        parse_stamp("subject", headers)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        (VERSION, "2"),
+        (LOG, ""),
+        (LOG, "ABCD"),
+        (LOG, "a"),
+        (LOG, "a:b:c"),
+        (GENERATION, "0"),
+        (GENERATION, "-1"),
+        (GENERATION, "+1"),
+        (GENERATION, "1_0"),
+        (GENERATION, "٣"),
+        (GENERATION, "1.0"),
+        (GENERATION, ""),
+        (WRITER, ""),
+        (STATE, "working"),
+        (STATE, "TASK_STATE_UNSPECIFIED"),
+        (LEG, "0"),
+        (LEG, "x"),
+        (ATTEMPT, "-1"),
+    ],
+)
+def test_a_header_that_is_malformed_makes_no_entry(name: str, value: str) -> None:
+    with pytest.raises(UndecodableMessage):
+        parse_stamp("subject", {**STAMP.headers(), name: value})
+
+
+@pytest.mark.parametrize("headers", [None, {}, {"Status": "404"}])
+def test_no_headers_no_entry(headers: dict[str, str] | None) -> None:
+    with pytest.raises(UndecodableMessage):
+        parse_entry("subject", headers, b"{}", 1, "")
+
+
+def test_headers_of_others_are_no_hindrance() -> None:
+    assert parse_stamp("subject", {**STAMP.headers(), "Traceparent": "00-1-2-01"}) == STAMP
+
+
+def test_an_entry_holds_its_lines_as_they_are_and_parsed() -> None:
+    parsed = entry(STAMP, b'{"a": 1}\n{"b":2}')
+    assert parsed.lines == [b'{"a": 1}', b'{"b":2}']
+    assert parsed.events == [{"a": 1}, {"b": 2}]
+    assert (parsed.generation, parsed.last_generation) == (5, 6)
+    assert (parsed.sequence, parsed.time) == (12, "then")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\n",
+        b"{}\n",
+        b"\n{}",
+        b"{}\n\n{}",
+        b"null",
+        b"[]",
+        b'"text"',
+        b"{",
+        b"{}{}",
+        b"{},{}",
+        b"{}],[{}",
+        b'{"a":[{}\n{}]},{"b":1}',
+        b'{"a":\r1}',
+        b"{}\r\n{}",
+        b'{"a":NaN}',
+        b'{"a":"\xff"}',
+    ],
+)
+def test_a_body_that_is_not_one_object_per_line_makes_no_entry(body: bytes) -> None:
+    with pytest.raises(UndecodableMessage):
+        entry(STAMP, body)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.binary(max_size=60))
+def test_any_bytes_are_an_entry_or_undecodable(body: bytes) -> None:
+    try:
+        parsed = entry(STAMP, body)
+    except UndecodableMessage:
+        return
+    assert b"\n".join(parsed.lines) == body
+    assert len(parsed.events) == len(parsed.lines)
+
+
+@pytest.mark.parametrize(
+    ("state", "ends_leg", "ends_task"),
+    [
+        (WORKING, False, False),
+        (AUTH_REQUIRED, False, False),
+        (INPUT_REQUIRED, True, False),
+        (COMPLETED, True, True),
+        (ANSWERED, True, True),
+    ],
+)
+def test_the_state_tells_what_an_entry_ends(state: str, *, ends_leg: bool, ends_task: bool) -> None:
+    last = entry(Stamp("abcd", 1, "w", state, 1), b"{}")
+    assert (last.ends_leg, last.ends_task) == (ends_leg, ends_task)

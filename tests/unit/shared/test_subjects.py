@@ -1,0 +1,76 @@
+"""Subjects, and whose they are."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.errors import UndecodableMessage
+from headrace.subjects import Subjects, stream_of_shard
+from headrace.task import TaskKey, mint_task_id
+
+SUBJECTS = Subjects("some.fleet")
+KEY = TaskKey("tenant", "agent", "17-" + "a" * 32)
+
+TOKENS = st.from_regex(r"[A-Za-z0-9_-]{1,40}", fullmatch=True)
+KEYS = st.builds(TaskKey, TOKENS, TOKENS, st.integers(0, 1023).map(mint_task_id))
+
+
+def test_subjects_are_as_the_bus_contract_says() -> None:
+    task = KEY.task
+    assert SUBJECTS.event(KEY) == f"some.fleet.event.17.tenant.agent.{task}"
+    assert SUBJECTS.live(KEY) == f"some.fleet.live.17.tenant.agent.{task}"
+    assert SUBJECTS.run(KEY, 3) == f"some.fleet.run.tenant.agent.{task}.3"
+    assert SUBJECTS.control(KEY) == f"some.fleet.control.tenant.agent.{task}"
+    assert SUBJECTS.poke(task) == f"some.fleet.poke.{task}"
+    assert SUBJECTS.state("get") == "some.fleet.state.get"
+    assert SUBJECTS.dead("tenant", "agent") == "some.fleet.dead.tenant.agent"
+
+
+@settings(deadline=None, max_examples=50)
+@given(KEYS)
+def test_a_log_s_subject_leads_back_to_its_task(key: TaskKey) -> None:
+    assert SUBJECTS.key_of_event(SUBJECTS.event(key)) == key
+    assert SUBJECTS.key_of_event(SUBJECTS.live(key)) == key
+
+
+@settings(deadline=None, max_examples=50)
+@given(KEYS, st.integers(1, 10**9))
+def test_a_run_s_subject_leads_back_to_its_leg(key: TaskKey, leg: int) -> None:
+    assert SUBJECTS.key_of_run(SUBJECTS.run(key, leg)) == (key, leg)
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        "",
+        "some.fleet.event.17.tenant.agent",
+        f"some.fleet.event.17.tenant.agent.{KEY.task}.more",
+        "some.fleet.event.17.tenant.agent.no-task-id",
+        f"some.fleet.event.16.tenant.agent.{KEY.task}",
+        f"some.fleet.event.x.tenant.agent.{KEY.task}",
+        f"some.fleet.run.17.tenant.agent.{KEY.task}",
+        f"other.fleet.event.17.tenant.agent.{KEY.task}",
+    ],
+)
+def test_a_subject_that_is_no_log_s_is_told_apart(subject: str) -> None:
+    with pytest.raises(UndecodableMessage):
+        SUBJECTS.key_of_event(subject)
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        f"some.fleet.run.tenant.agent.{KEY.task}",
+        f"some.fleet.run.tenant.agent.{KEY.task}.x",
+        f"some.fleet.run.tenant.agent.{KEY.task}.٣",
+        "some.fleet.run.tenant.agent.no-task-id.1",
+        f"some.fleet.event.tenant.agent.{KEY.task}.1",
+    ],
+)
+def test_a_subject_that_is_no_run_s_is_told_apart(subject: str) -> None:
+    with pytest.raises(UndecodableMessage):
+        SUBJECTS.key_of_run(subject)
+
+
+def test_shards_stay_in_their_stream_however_many_there_are() -> None:
+    assert [stream_of_shard(shard) for shard in (0, 15, 16, 31, 32)] == [0, 0, 1, 1, 2]
