@@ -1,5 +1,7 @@
 """The official AG-UI client, given nothing but an agent's URL."""
 
+import asyncio
+import re
 from typing import Any
 from uuid import uuid4
 
@@ -8,6 +10,7 @@ import httpx
 from tests.support import javascript
 from tests.support.fleet import Fleet
 from tests.support.plain_a2a import PlainAgent
+from tests.support.stored_log import events_of
 from tests.support.waiting import eventually
 
 type Json = dict[str, Any]
@@ -81,6 +84,46 @@ async def test_a_client_that_leaves_does_not_end_the_run(
         return bool(task["status"]["state"] == "TASK_STATE_COMPLETED")
 
     await eventually(is_completed, "the task is completed")
+
+
+async def test_a_killed_workers_run_is_finished_by_another(
+    fleet: Fleet, http: httpx.AsyncClient
+) -> None:
+    thread = str(uuid4())
+    driving = asyncio.create_task(
+        asyncio.to_thread(drive, fleet.gateways[0], "counter", {"text": "40 50"}, threadId=thread)
+    )
+    kill_holder(fleet, await worker_of(fleet, http, thread))
+    driven = await driving
+    [run] = driven["runs"]
+    attempts = [event for event in run["events"] if event["type"] == "CUSTOM"]
+    assert [event["value"] for event in attempts] == [{"attempt": 2}]
+    assert kinds(run)[-1] == "RUN_FINISHED"
+    said = [message["content"] for message in driven["messages"]]
+    assert said == ["40 50", "".join(f"{number} " for number in range(1, 41))]
+
+
+async def worker_of(fleet: Fleet, http: httpx.AsyncClient, thread: str) -> str:
+    """Return the id of the worker that counts for `thread`, once it has counted a bit."""
+    agent, workers = PlainAgent(http, fleet.gateways[1], "counter"), list[str]()
+
+    async def has_counted() -> bool:
+        for task in (await agent.list(contextId=thread)).json()["tasks"]:
+            events = await events_of(fleet.nats_url, "counter", task["id"])
+            metadata = [event.get("statusUpdate", {}).get("metadata", {}) for event in events]
+            workers[:] = [said["headrace.worker"] for said in metadata if "headrace.worker" in said]
+            return len(events) > 5
+        return False
+
+    await eventually(has_counted, "the counter counts")
+    return workers[0]
+
+
+def kill_holder(fleet: Fleet, worker: str) -> None:
+    """Kill the worker of that id: its own first line tells which process it is."""
+    line = re.search(rf"^worker-(\d+) .* {worker} serves ", fleet.stack.log(), re.MULTILINE)
+    assert line is not None
+    fleet.stack.kill("worker", int(line[1]))
 
 
 async def test_an_unknown_agent_fails_the_run_with_a_reason(fleet: Fleet) -> None:
