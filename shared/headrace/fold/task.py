@@ -82,7 +82,7 @@ class TaskFold:
 
     def apply_entry(self, entry: Entry) -> None:
         """Fold in the next entry of the log."""
-        for offset, event in enumerate(entry.events):
+        for offset, event in enumerate(entry.parsed()):
             self._apply(event, entry.generation + offset)
 
     def apply(self, event: Json) -> None:

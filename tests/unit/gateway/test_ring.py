@@ -6,7 +6,7 @@ from headrace_gateway.feeds.ring import Ring
 
 def entry(generation: int, events: int = 1, size: int = 10) -> Entry:
     stamp = Stamp("log00000", generation, "writer", WORKING, 1, 1)
-    return Entry(stamp, [b"x" * size] * events, [{}] * events, generation * 7, "")
+    return Entry(stamp, [b"x" * size] * events, generation * 7, "")
 
 
 def filled(ring: Ring, count: int, size: int = 10) -> Ring:

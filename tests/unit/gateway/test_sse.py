@@ -11,7 +11,7 @@ from headrace_gateway.sse import JSON_RPC, REST, farewell, frame
 def three_events(generation: int = 4) -> Entry:
     lines = [b'{"n":%d}' % n for n in range(generation, generation + 3)]
     stamp = Stamp("log00000", generation, "writer", WORKING, 1, 1)
-    return Entry(stamp, lines, [json.loads(line) for line in lines], 1, "")
+    return Entry(stamp, lines, 1, "")
 
 
 def frames(data: bytes) -> list[tuple[str, dict[str, object]]]:

@@ -92,7 +92,7 @@ def _take_events(delta: Delta, entry: Entry) -> list[str]:
     """Fold the entry's events in; what is wrong with some of them is returned."""
     wrong: list[str] = []
     generation = entry.generation
-    for event in entry.events:
+    for event in entry.parsed():
         try:
             delta.take(read_change(event, generation))
         except IllFormedEvent as error:
