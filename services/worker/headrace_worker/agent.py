@@ -11,6 +11,7 @@ from collections.abc import (
     Sequence,
 )
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast
 
 from headrace.directory import AgentCard
@@ -46,7 +47,7 @@ class Skill:
         return {**skill, "tags": list(self.tags), "examples": list(self.examples)}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Agent:
     """An agent that a worker can serve."""
 
@@ -60,7 +61,7 @@ class Agent:
         """The agent's name."""
         return self.card.name
 
-    @property
+    @cached_property
     def streams(self) -> bool:
         """Whether its function yields."""
         return inspect.isasyncgenfunction(self.function)

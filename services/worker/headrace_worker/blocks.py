@@ -27,6 +27,7 @@ class Block:
     index: int = -1
     """Position among the leg's blocks; -1 for a tool call's arguments, which have none."""
     type: str = "text"
+    title: str = ""
     started: bool = False
     """Whether a piece of it has been said."""
     chunks: TextChunks | None = None

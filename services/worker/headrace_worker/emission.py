@@ -30,6 +30,7 @@ class Thinking:
     block: str = ""
     end: bool = False
     title: str = ""
+    """What the block is about; its first piece decides."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ BATCH = 16
 
 _OVERDUE = 1.0
 _AFTER_TROUBLE = 0.25
+_MENDING = 1.0
 _MAX_ACK_PENDING = 100_000
 
 _FILLED = "filled"
@@ -44,8 +45,8 @@ _IN_ORDER = frozenset({_FILLED, _NO_ANSWER, _DISTURBED, "404", "408"})
 """Ways in which a request may be over that need no mending; numbers are the server's statuses."""
 
 
-async def ensure_consumer(bus: Bus, agent: str) -> None:
-    """Make the agent's consumer of the work queue, if it is not there.
+async def ensure_consumer(bus: Bus, agent: str, timeout: float = 5.0) -> None:
+    """Make the agent's consumer of the work queue, if it is not there, within `timeout` seconds.
 
     Raises:
         nats.errors.Error: JetStream does not answer, or refuses.
@@ -59,7 +60,7 @@ async def ensure_consumer(bus: Bus, agent: str) -> None:
         max_deliver=-1,
         max_ack_pending=_MAX_ACK_PENDING,
     )
-    await bus.js.add_consumer(bus.streams.runs, config)
+    await bus.js.add_consumer(bus.streams.runs, config, timeout=timeout)
 
 
 class _Request:
@@ -178,7 +179,7 @@ class Puller:
         """Wait out what may be a change of leaders, and see that there is a consumer."""
         await asyncio.sleep(_AFTER_TROUBLE)
         try:
-            await ensure_consumer(self._bus, self._agent)
+            await ensure_consumer(self._bus, self._agent, _MENDING)
         except (NatsError, OSError) as trouble:
             _log.info("the work queue of %s: %s", self._agent, trouble)
 

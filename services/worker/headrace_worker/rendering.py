@@ -106,8 +106,9 @@ class Rendering:
     def _thinking(self, said: Thinking) -> Iterator[Draft]:
         block, _ = self._block(THINKING, said)
         if block is not None:
+            block.title = block.title or said.title
             for text, end in _pieces(said):
-                yield self._thought(block, text, said.title, end=end)
+                yield self._thought(block, text, end=end)
             self._after_piece(THINKING, said, block)
 
     def _end_of_thought(self, said: Utterance) -> Iterator[Draft]:
@@ -146,9 +147,9 @@ class Rendering:
             block.chunks = TextChunks(self._task, self._context, block.id, part["metadata"])
         return block.chunks
 
-    def _thought(self, block: Block, text: str, title: str = "", *, end: bool) -> Draft:
+    def _thought(self, block: Block, text: str, *, end: bool) -> Draft:
         block.started = True
-        part = parts.thinking_part(text, block.id, block.index, title=title, end=end)
+        part = parts.thinking_part(text, block.id, block.index, title=block.title, end=end)
         return self._utterance(block.id, part)
 
     def _tool_call(self, said: ToolCall) -> Draft:

@@ -1,6 +1,6 @@
 """Taking a leg: WORKING in the log, before the agent is called."""
 
-import secrets
+import itertools
 from dataclasses import dataclass
 
 from headrace import events
@@ -14,6 +14,7 @@ from headrace_worker.holding import Free, Held, Void, judge
 from headrace_worker.outbox import Authorship
 from headrace_worker.past import Past, read_past
 
+_attempts = itertools.count(1)
 _ROUNDS = 5
 _PATIENCE = 10.0
 
@@ -49,7 +50,7 @@ async def take(bus: Bus, worker: str, assignment: Assignment) -> Taken | Held | 
 
 async def _begin(bus: Bus, worker: str, assignment: Assignment, free: Free) -> Taken:
     past = await read_past(bus, assignment.key, assignment.leg, free.last)
-    writer_id = f"{worker}-{secrets.token_hex(4)}"
+    writer_id = f"{worker}-{next(_attempts)}"
     authorship = Authorship(assignment.run.log, writer_id, assignment.leg, free.attempt)
     writer = LogWriter.behind(bus, assignment.key, free.last)
     stamp = authorship.stamp(writer.generation + 1)
