@@ -54,7 +54,8 @@ class _Plan:
 
     checked: float
     """When it was last checked, loop time in seconds."""
-    silence: float = SILENCE
+    silence: float
+    """How long the log may be silent from then on."""
     ticket: int = -1
     """The one valid ticket in the queue; earlier ones are void."""
     urgent: bool = True
@@ -99,7 +100,7 @@ class TailRule:
     def watch(self, follower: Watched, first: float = FIRST_CHECK) -> None:
         """Check `follower`'s log from now on, first after `first` seconds."""
         now = self._loop.time()
-        self._watched[follower] = _Plan(checked=now)
+        self._watched[follower] = _Plan(checked=now, silence=SILENCE)
         self._schedule(follower, now + first, urgent=True)
 
     def forget(self, follower: Watched) -> None:

@@ -1,0 +1,50 @@
+"""No event may be missing between two entries, and the log must stay the same one."""
+
+import pytest
+
+from headrace.entry import Entry, Stamp
+from headrace.errors import LogLost
+from headrace.log.continuity import Continuity
+from headrace.task import WORKING, TaskKey, mint_task_id
+
+KEY = TaskKey("tenant", "agent", mint_task_id(0))
+
+
+def entry(generation: int, events: int = 1, log: str = "abcd") -> Entry:
+    stamp = Stamp(log, generation, "writer", WORKING, 1)
+    return Entry(stamp, [b"{}"] * events, sequence=generation * 10, time="")
+
+
+def check(entries: list[Entry], after: int = 0) -> None:
+    continuity = Continuity(KEY, after)
+    for one in entries:
+        continuity.check(one)
+
+
+def test_entries_in_a_row_are_continuous() -> None:
+    check([entry(1), entry(2, 3), entry(5), entry(6, 2)])
+
+
+def test_a_reader_that_begins_in_the_middle_takes_what_comes_first() -> None:
+    check([entry(17, 3), entry(20)], after=99)
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        [entry(2)],
+        [entry(1), entry(3)],
+        [entry(1, 3), entry(3)],
+        [entry(1), entry(1)],
+        [entry(1), entry(2, log="efgh")],
+    ],
+    ids=["no first", "a hole", "an overlap", "a duplicate", "another log"],
+)
+def test_anything_else_is_a_loss(entries: list[Entry]) -> None:
+    with pytest.raises(LogLost):
+        check(entries)
+
+
+def test_a_hole_behind_the_first_is_a_loss_wherever_one_begins() -> None:
+    with pytest.raises(LogLost, match=r"generation 20 .* is gone: 22 comes next"):
+        check([entry(17, 3), entry(22)], after=99)
