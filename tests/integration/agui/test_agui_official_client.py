@@ -8,13 +8,13 @@ from headrace.events import Json
 from headrace_gateway.agui.fold import Fold
 from headrace_gateway.agui.frame import Frame, sse
 from tests.support import javascript
-from tests.unit.agui.agui_logs import GIVEN, RUN_METADATA, AguiLog, agui_logs
+from tests.unit.agui.agui_logs import GIVEN, RUN_METADATA, AguiLog, agui_logs, unhurried
 
 
 def drawn_logs(number: int) -> list[AguiLog]:
     logs: list[AguiLog] = []
 
-    @settings(max_examples=number, phases=[Phase.generate], database=None, deadline=None)
+    @settings(unhurried, max_examples=number, phases=[Phase.generate], database=None)
     @given(agui_logs())
     def draw(log: AguiLog) -> None:
         logs.append(log)

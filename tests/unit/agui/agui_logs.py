@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from headrace import events, parts
@@ -84,6 +85,9 @@ def hinted(kind: str, data: Any = None, **metadata: Any) -> Json:  # noqa: ANN40
     """Build a data part of one of AG-UI's own types."""
     return {"data": data, "metadata": {parts.EVENT_TYPE: kind, **metadata}}
 
+
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""For tests on drawn logs: a busy machine is no failure."""
 
 TEXTS = st.text(alphabet='ab \n"\\é😀', max_size=4)
 NAMES = st.sampled_from(["x", "y", "u", "call-x"])

@@ -1,13 +1,13 @@
 """Whatever an agent says, in whatever order, a client can read the stream."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.entry import Entry
 from headrace_gateway.agui.fold import Fold
 from headrace_gateway.agui.frame import Frame, sse
 from tests.support.legal_logs import LegalLog, legal_logs
-from tests.unit.agui.agui_logs import GIVEN, RUN_METADATA, AguiLog, agui_logs
+from tests.unit.agui.agui_logs import GIVEN, RUN_METADATA, AguiLog, agui_logs, unhurried
 from tests.unit.agui.client_rules import Client
 
 
@@ -19,14 +19,14 @@ def client_of(frames: list[Frame]) -> Client:
     return Client(GIVEN, RUN_METADATA["state"]).take_all([frame.event for frame in frames])
 
 
-@settings(deadline=None)
+@unhurried
 @given(agui_logs())
 def test_a_client_accepts_the_stream_of_any_log(log: AguiLog) -> None:
     client = client_of(log.frames())
     assert client.ended == (log.state != "TASK_STATE_WORKING")
 
 
-@settings(deadline=None)
+@unhurried
 @given(agui_logs())
 def test_the_fold_knows_what_the_client_holds(log: AguiLog) -> None:
     fold = Fold(1)
@@ -36,7 +36,7 @@ def test_the_fold_knows_what_the_client_holds(log: AguiLog) -> None:
     assert fold.view.state == client.state
 
 
-@settings(deadline=None)
+@unhurried
 @given(agui_logs(), st.data())
 def test_a_run_whose_log_breaks_off_still_ends_whole(log: AguiLog, data: st.DataObject) -> None:
     entries = log.parsed()
@@ -48,7 +48,7 @@ def test_a_run_whose_log_breaks_off_still_ends_whole(log: AguiLog, data: st.Data
     assert bool(last) != over
 
 
-@settings(deadline=None)
+@unhurried
 @given(legal_logs())
 def test_logs_of_other_protocols_fold_too(log: LegalLog) -> None:
     entries = log.parsed()
@@ -58,7 +58,7 @@ def test_logs_of_other_protocols_fold_too(log: LegalLog) -> None:
         assert frames[0].place == (leg, 0)
 
 
-@settings(deadline=None)
+@unhurried
 @given(agui_logs(), st.integers(1, 4))
 def test_resuming_after_any_frame_equals_the_uncut_stream(log: AguiLog, size: int) -> None:
     uncut, entries = log.frames(), log.parsed()
@@ -68,7 +68,7 @@ def test_resuming_after_any_frame_equals_the_uncut_stream(log: AguiLog, size: in
         assert sse("log00000", rest) == sse("log00000", uncut[cut + 1 :])
 
 
-@settings(deadline=None)
+@unhurried
 @given(agui_logs())
 def test_frames_are_numbered_from_0_in_each_generation(log: AguiLog) -> None:
     expected: dict[int, int] = {}
