@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from headrace.errors import InvalidName
 from headrace.names import MAX_TOKEN, check_agent_name, decode_token, encode_token, is_token
 
-NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40)
+# Four bytes of three characters each fit for every character.
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=MAX_TOKEN // 12)
 
 
 @settings(deadline=None, max_examples=50)
