@@ -48,18 +48,10 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A virtual environment with the pinned packages and the wheel: nothing of the checkout."""
     folder = tmp_path_factory.mktemp("clean") / "venv"
     subprocess.run([sys.executable, "-m", "venv", folder], check=True, timeout=_INSTALLING)
+    pip = [str(folder / "bin" / "pip"), "install", "--no-deps", "--no-compile"]
     pinned = ["--require-hashes", "--requirement", str(ROOT / "requirements.txt")]
     for wanted in (pinned, [str(wheel)]):
-        pip = [
-            str(folder / "bin" / "python"),
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--no-deps",
-            *wanted,
-        ]
-        subprocess.run(pip, check=True, capture_output=True, timeout=_INSTALLING)
+        subprocess.run([*pip, *wanted], check=True, capture_output=True, timeout=_INSTALLING)
     return folder
 
 
