@@ -15,6 +15,9 @@ BARE_WITHIN = 1.5
 """Seconds after its input was stored within which an answer can be a bare Message: the gateway
 shows the Task after 2 s."""
 
+LONGEST_REASON = 500
+"""Characters of a reason that a failed task shows."""
+
 
 async def conclude(performance: Performance, *, canceled: bool) -> None:
     """Append what the agent said last, and how its leg ends.
@@ -53,7 +56,7 @@ def _end(performance: Performance) -> End:
 
 def _failed(performance: Performance, reason: str, error: BaseException | None) -> End:
     """Return a failure that shows nothing of `error` but an id; the log has the rest under it."""
-    error_id = secrets.token_hex(4)
+    error_id, reason = secrets.token_hex(4), reason[:LONGEST_REASON]
     _log.error("task %s: error %s: %s", performance.key.task, error_id, reason, exc_info=error)
     return performance.endings.failed(f"{reason} (error {error_id})")
 

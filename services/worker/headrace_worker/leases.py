@@ -115,7 +115,8 @@ class Leases:
         for hold in self._kept - holds:
             await self._forget(hold)
         for hold in holds:
-            if now - hold.since >= _TICK:
+            # One may have been released while another was looked after.
+            if now - hold.since >= _TICK and hold in self._holds:
                 await self._look_after_one(hold, now)
 
     async def _look_after_one(self, hold: Hold, now: float) -> None:

@@ -45,13 +45,14 @@ class Leg:
         """Prepare to let `agent` do what `assignment` asks for."""
         self._station, self._agent, self._assignment = station, agent, assignment
         self._interrupt = Interrupt.NONE
+        self._hold: Hold | None = None
         self._performance: Performance | None = None
         self._acting: asyncio.Task[None] | None = None
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(self) -> None:
         """Do it. Whatever goes wrong, the run stays in the queue or its log says how it ended."""
-        hold = self._station.leases.take(self._assignment.message.reply)
+        hold = self._hold = self._station.leases.take(self._assignment.message.reply)
         try:
             await self._run(hold)
         except (Fenced, LogLost) as loss:
@@ -66,10 +67,16 @@ class Leg:
         if why <= self._interrupt or self._over.done():
             return
         first, self._interrupt = self._interrupt is Interrupt.NONE, why
-        if self._performance is not None and why is Interrupt.LOST:
-            self._performance.outbox.mute()
+        if why is Interrupt.LOST:
+            self._fall_mute()
         if first and self._acting is not None:
             self._stop_acting(self._acting)
+
+    def _fall_mute(self) -> None:
+        if self._performance is not None:
+            self._performance.outbox.mute()
+        if self._hold is not None:
+            self._station.leases.release(self._hold)
 
     def cancel(self) -> None:
         """Stop the agent because somebody asked for it."""
@@ -155,7 +162,6 @@ class Leg:
     async def _end(self, hold: Hold, performance: Performance) -> None:
         match self._interrupt:
             case Interrupt.LOST:
-                performance.outbox.mute()
                 _log.info("task %s is not ours any more", self._assignment.key.task)
             case Interrupt.HANDED_BACK:
                 await performance.outbox.settle(HAND_BACK)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from headrace.entry import Stamp
-from headrace.errors import BusUnavailable
+from headrace.errors import BusUnavailable, Fenced, LogLost
 from headrace.events import Draft
 from headrace.log import LogWriter
 from headrace.task import WORKING
@@ -196,6 +196,8 @@ class Outbox:
                 self._room.set()
                 await self._append(batch, WORKING)
         except Exception as loss:  # noqa: BLE001  # whatever it is, the leg must hear of it
+            if not isinstance(loss, Fenced | LogLost):
+                _log.exception("an append failed in an unknown way")
             self._shut()
             self._loss = loss
             self._lost(loss)

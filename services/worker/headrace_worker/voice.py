@@ -1,5 +1,6 @@
 """The one way from an agent to its log: what it says is checked, rendered and put in the outbox."""
 
+from headrace_worker.breath import Breath
 from headrace_worker.emission import Complete, Emission, InputRequired, Message, Reject, Text
 from headrace_worker.endings import End, Endings
 from headrace_worker.errors import MalformedOutput
@@ -24,6 +25,7 @@ class Voice:
         self._rendering, self._endings, self._outbox = rendering, endings, outbox
         self._may_answer = may_answer
         self._has_spoken = False
+        self._breath = Breath()
         self.mint = ids.mint
         self.end: End | None = None
         """The end that the agent asked for; None: it has not."""
@@ -31,7 +33,7 @@ class Voice:
         """The bare Message behind `end`, if it is one."""
 
     def say(self, said: Emission) -> bool:
-        """Take what the agent says; False: it must await `room` before it says more.
+        """Take what the agent says; False: `room` is to be awaited before it says more.
 
         Raises:
             MalformedOutput: it can't stand in a log, or not at this point.
@@ -39,8 +41,8 @@ class Voice:
         """
         try:
             if type(said) is str and (chunk := self._rendering.chunk(said)) is not None:
-                return self._outbox.offer(chunk)
-            return self._say(said)
+                return self._outbox.offer(chunk) and not self._breath.is_due()
+            return self._say(said) and not self._breath.is_due()
         except TypeError as error:
             raise MalformedOutput(
                 f"{type(said).__name__} holds what is not JSON: {error}"
@@ -48,6 +50,7 @@ class Voice:
 
     async def room(self) -> None:
         """Return when the log has caught up with what was said."""
+        await self._breath.take()
         await self._outbox.room()
 
     def _say(self, said: Emission) -> bool:

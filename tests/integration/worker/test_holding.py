@@ -201,6 +201,7 @@ async def test_a_fenced_worker_notices_while_its_agent_is_silent(
         try:
             await asyncio.sleep(60)
         except asyncio.CancelledError:
+            assert await task.ask("who") is None
             await ctx.text("too late")
             raise
         finally:

@@ -119,6 +119,22 @@ def _block(seconds: float) -> None:
     time.sleep(seconds)
 
 
+async def test_what_a_blocking_agent_says_is_sent_while_it_speaks(
+    desk: Desk, working: Working
+) -> None:
+    @agent()
+    async def blocking(_: RunContext) -> AsyncIterator[Emission]:
+        for number in range(10):
+            _block(0.05)
+            yield f"{number} "
+
+    async with working(blocking):
+        task = await desk.start("blocking")
+        entries = await task.ended()
+    assert "".join(texts(entries, 1)) == "0 1 2 3 4 5 6 7 8 9 "
+    assert len(entries) > 5
+
+
 async def test_what_is_no_run_becomes_a_dead_letter(desk: Desk, working: Working) -> None:
     async with working(echo):
         task = await desk.start("echo", publish=False)
