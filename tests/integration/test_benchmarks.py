@@ -1,0 +1,78 @@
+"""The benchmark runs, and believes nothing that is not whole. What it measures is not judged."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+
+from tests.benchmarks import contestants, report, rounds
+from tests.benchmarks.bindings import BINDINGS, Binding
+from tests.benchmarks.contestants import Contestant
+from tests.benchmarks.http_client import Connection, ServerFailed
+from tests.benchmarks.measures import MEASURES, Measure
+from tests.benchmarks.sizes import TINY
+from tests.support.stack import Stack
+
+
+@pytest.fixture(scope="module")
+def official(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Contestant]:
+    with contestants.official(tmp_path_factory.mktemp("official")) as server:
+        yield server
+
+
+def plan(binding: Binding) -> rounds.Plan:
+    return rounds.Plan(binding, TINY, rounds=1, say=lambda _: None)
+
+
+@pytest.mark.parametrize("binding", BINDINGS.values(), ids=lambda binding: str(binding.name))
+@pytest.mark.parametrize("measure", MEASURES, ids=lambda measure: str(measure.name))
+async def test_every_measure_is_taken_of_both_servers(
+    official: Contestant, stack: Stack, measure: Measure, binding: Binding
+) -> None:
+    headrace = contestants.of_stack(stack)
+
+    results = await rounds.run(measure, [official, headrace], plan(binding))
+
+    assert results.keys() == {"official", "headrace"}
+    assert (report.ratio(results) or 0) > 0
+    assert measure.title in report.table([measure], {measure.name: results})
+
+
+def test_the_command_writes_what_it_measured(tmp_path: Path) -> None:
+    file = tmp_path / "measured.json"
+    words = ["--servers", "official", "--only", "one-stream", "--tiny", "--json", str(file)]
+
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.benchmarks", *words],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+    [measured] = orjson.loads(file.read_bytes())["measures"]
+    assert measured["name"] == "one-stream"
+    assert [sample["done"] for sample in measured["servers"]["official"]["samples"]] == [23] * 3
+    assert "one stream" in done.stdout
+
+
+async def test_another_status_than_200_is_no_answer(official: Contestant) -> None:
+    request = b"DELETE / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with official.connections(1) as [connection], pytest.raises(ServerFailed, match="405"):
+        await connection.ask(request)
+
+
+async def test_a_server_that_hangs_up_is_no_answer() -> None:
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as server:
+        connection = Connection(*server.sockets[0].getsockname())
+        with pytest.raises(ServerFailed, match="hung up"):
+            await connection.ask(b"GET / HTTP/1.1\r\n\r\n")
