@@ -5,7 +5,7 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import httpx
@@ -13,7 +13,10 @@ import nats
 import pytest
 from nats.aio.client import Client
 from nats.errors import TimeoutError as NatsTimeoutError
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
 
+from headrace_gateway.origin import OriginGuard
 from headrace_gateway.settings import GatewaySettings
 from tests.support.announced import instances
 from tests.support.compose_file import ROOT, ComposeService, load
@@ -36,6 +39,12 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
 @pytest.fixture(scope="module")
 def services() -> dict[str, ComposeService]:
     return load()
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(timeout=30) as client:
+        yield client
 
 
 def available_agents(gateway: str) -> list[str]:
@@ -118,6 +127,26 @@ def test_every_gateway_becomes_ready(deployment: Deployment) -> None:
     assert statuses == [200, 200]
 
 
+async def test_cards_name_the_address_of_the_proxy(
+    deployment: Deployment, services: dict[str, ComposeService], http: httpx.AsyncClient
+) -> None:
+    public = services["gateway"].environment["HEADRACE_PUBLIC_URL"]
+    assert services["proxy"].ports[0].split(":")[1] == public.rpartition(":")[2]
+    card = (await http.get(f"{deployment.gateway_urls[0]}/.well-known/agent-card.json")).json()
+    assert all(i["url"].startswith(f"{public}/") for i in card["supportedInterfaces"])
+
+
+def test_a_gateway_goes_by_no_name_but_its_own(
+    services: dict[str, ComposeService], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in services["gateway"].environment.items():
+        monkeypatch.setenv(name, value)
+    guard = OriginGuard(Starlette(), GatewaySettings())
+    assert guard.refusal(Headers({"host": "localhost:8080"})) == ""
+    assert guard.refusal(Headers({"host": "127.0.0.1:8080"})) == ""
+    assert guard.refusal(Headers({"host": "evil.example:8080"})) != ""
+
+
 def test_the_gateways_health_check_passes(deployment: Deployment) -> None:
     kind, program, *arguments = deployment.services["gateway"].healthcheck
     assert (kind, program) == ("CMD", "python")
@@ -147,14 +176,15 @@ async def test_task_state_follows(deployment: Deployment) -> None:
     await client.close()
 
 
-async def test_a_message_to_one_gateway_is_read_from_the_other(deployment: Deployment) -> None:
+async def test_a_message_to_one_gateway_is_read_from_the_other(
+    deployment: Deployment, http: httpx.AsyncClient
+) -> None:
     first, second = deployment.gateway_urls
-    async with httpx.AsyncClient() as http:
-        async with PlainAgent(http, first, "counter").stream("3") as response:
-            frames = await all_frames(response)
-        assert frames[-1].state == "COMPLETED"
-        found = await PlainAgent(http, second, "counter").get(frames[0].event["task"]["id"])
-        assert found.json()["status"]["state"] == "TASK_STATE_COMPLETED"
+    async with PlainAgent(http, first, "counter").stream("3") as response:
+        frames = await all_frames(response)
+    assert frames[-1].state == "COMPLETED"
+    found = await PlainAgent(http, second, "counter").get(frames[0].event["task"]["id"])
+    assert found.json()["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
 async def test_the_shipped_nats_lets_nobody_publish_on_the_live_subjects(

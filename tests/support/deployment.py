@@ -150,7 +150,7 @@ class Deployment:
     def _gateway(self, number: int, folder: Path) -> ServiceProcess:
         port = ports.pick()
         mine = {
-            "HEADRACE_HTTP_HOST": "127.0.0.1",
+            "HEADRACE_HTTP_HOST": "127.0.0.1",  # Tests listen on loopback only.
             "HEADRACE_HTTP_PORT": str(port),
             "HEADRACE_GRPC_PORT": str(ports.pick()),
         }

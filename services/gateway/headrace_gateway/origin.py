@@ -25,7 +25,8 @@ class OriginGuard:
         self._app = app
         self._origins = set(settings.cors_origins)
         self._hosts = {host.lower() for host in settings.allowed_hosts}
-        self._any_host = not is_loopback(settings.http_host)
+        # Behind a proxy that listens on loopback, only the operator can know.
+        self._any_host = not (self._hosts or is_loopback(settings.http_host))
         if settings.public_url:
             public = urlsplit(settings.public_url)
             self._hosts.add(public.hostname or "")

@@ -47,6 +47,20 @@ def test_a_gateway_for_others_goes_by_any_host_but_not_for_any_page() -> None:
     assert "HEADRACE_CORS_ORIGINS" in guard.refusal(foreign)
 
 
+def test_a_gateway_for_others_goes_by_its_own_hosts_once_they_are_named() -> None:
+    guard = OriginGuard(
+        app,
+        GatewaySettings(
+            http_host="0.0.0.0",  # noqa: S104 - not listened on
+            public_url="https://agents.example",
+            allowed_hosts=["gateway"],
+        ),
+    )
+    for host in ("gateway:8080", "agents.example", "127.0.0.1:8080"):
+        assert guard.refusal(Headers({"host": host})) == ""
+    assert "HEADRACE_ALLOWED_HOSTS" in guard.refusal(Headers({"host": "evil.example:8080"}))
+
+
 def test_a_star_lets_all_pages_call() -> None:
     guard = OriginGuard(app, GatewaySettings(cors_origins=["*"]))
     assert guard.refusal(Headers({"host": "localhost", "origin": "https://any.example"})) == ""
