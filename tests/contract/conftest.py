@@ -90,17 +90,21 @@ async def log(bus: Bus) -> TaskLog:
     return log
 
 
-@pytest.fixture(autouse=True)
-async def _no_complaint() -> AsyncIterator[None]:
-    """Fail if a task died unheard, or nats-py's reader or asyncio logged an error."""
+@pytest.fixture(scope="module")
+def complaints() -> Iterator[list[str]]:
+    """What event loops had to say of a module's tests: tasks that died unheard, say."""
     complaints: list[str] = []
+    yield complaints
+    # Once per module: a full collection takes as long as a quick test.
+    gc.collect()
+    assert complaints == []
+
+
+@pytest.fixture(autouse=True)
+async def _no_complaint(complaints: list[str]) -> None:
     asyncio.get_running_loop().set_exception_handler(
         lambda _, context: complaints.append(str(context))
     )
-    yield
-    gc.collect()
-    await asyncio.sleep(0)
-    assert complaints == []
 
 
 @pytest.fixture(autouse=True)

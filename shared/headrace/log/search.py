@@ -35,7 +35,8 @@ async def find_generation(bus: Bus, key: TaskKey, generation: int, last: Entry) 
 
     Entries hold several events each, so generations are no sequences: this searches the stream
     by halves, each step one get (about 0.3 ms), never reading the log from its start. `last` is
-    the log's last entry, and `generation` is at most its last.
+    the log's last entry, and `generation` is at most its last. Where a copy has not yet heard of a
+    purge, the entry found may be gone already: look at what the replay from there begins with.
 
     Raises:
         LogLost: that part of the log is gone.
