@@ -18,6 +18,7 @@ _COMMANDS = {
     "tail": "headrace_cli.tailing:tail",
     "tasks": "headrace_cli.reading:tasks",
     "cancel": "headrace_cli.sending:cancel",
+    "settings": "headrace_cli.settings_table:settings",
 }
 
 

@@ -1,0 +1,15 @@
+"""The page of settings is what the classes say."""
+
+from headrace_cli.settings_table import table
+from tests.architecture.tree import ROOT
+
+
+def test_the_settings_page_is_made_anew() -> None:
+    page = (ROOT / "docs" / "settings.md").read_text()
+    assert page == table(), "run: headrace settings > docs/settings.md"
+
+
+def test_every_variable_is_explained() -> None:
+    rows = [line for line in table().splitlines() if line.startswith("| `HEADRACE_")]
+    assert len(rows) > 20
+    assert [row for row in rows if row.rstrip(" |").endswith("|")] == []
