@@ -123,7 +123,7 @@ async def test_what_was_appended_a_moment_ago_is_replayed_from_every_node(
 
 
 async def until_lost(bus: Bus, log: TaskLog, after: int = 0) -> None:
-    """Replay until it is lost: copies hear of a purge a moment later, and have it all until then."""
+    """Replay until it is lost: copies hear of a purge a moment later; until then they have it."""
     whole = list(range(1, log.writer.generation + 1))
 
     async def is_lost() -> bool:
