@@ -68,8 +68,11 @@ class TaskState:
             patiently(redis, self._redis.check, self._settings.startup_timeout),
         )
         broker = make_broker(self._settings, self._answers(), self._pieces())
-        await broker.start()
         self._stack.push_async_callback(broker.stop)
+        await broker.start()
+        # Until the server has its subscriptions, whoever asks finds nobody.
+        await (await broker.connect()).flush()
+        _log.info("replica %s answers", self._name)
         leases = Leases(self._redis, self._keys, self._name, self._ranges)
         replica = Replica(self._name, leases, self._ranges, self._duties)
         tending = asyncio.create_task(replica.run(), name="leases")
@@ -116,7 +119,6 @@ async def serve(settings: TaskStateSettings) -> int:
         await asyncio.wait([starting, waiting], return_when=asyncio.FIRST_COMPLETED)
         if starting.done():
             await starting
-            _log.info("task state serves")
             await waiting
     except BusUnavailable as error:
         _log.error("%s", error)

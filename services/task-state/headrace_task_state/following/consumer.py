@@ -61,7 +61,7 @@ class Consumer:
         Raises:
             BusUnavailable: NATS does not answer, or refuses.
         """
-        self._subscription = await self._bus.subscribe(self._inbox, self._receive)
+        self._subscription = await self._bus.listen(self._inbox, self._receive)
         config = {
             "name": self._name,
             "deliver_policy": "by_start_sequence",
@@ -122,7 +122,7 @@ class Consumer:
         if error := orjson.loads(msg.data).get("error"):
             raise BusUnavailable(f"{subject}: {error.get('description')}")
 
-    async def _receive(self, msg: Msg) -> None:
+    def _receive(self, msg: Msg) -> None:
         self._heard = self._loop.time()
         if self._lost:
             return

@@ -1,0 +1,1 @@
+"""Task state on real servers."""

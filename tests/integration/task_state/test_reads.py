@@ -1,0 +1,375 @@
+"""Reads: never stale, complete, scoped to their owner."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+import orjson
+import pytest
+
+from headrace import events
+from headrace.entry import ANSWERED
+from headrace.errors import InvalidName, StateUnavailable, TaskUnknown
+from headrace.events import GENERATION, Json
+from headrace.messages import WhoseContext
+from headrace.streams import ensure_streams
+from headrace.task import (
+    COMPLETED,
+    INPUT_REQUIRED,
+    SUBMITTED,
+    WORKING,
+    TaskKey,
+)
+from headrace_task_state.ranges import Range
+from tests.support.legal_logs import LegalLog
+from tests.support.task_states import OWNER, TaskStates, folded, new_key
+from tests.support.waiting import eventually
+
+FIRST = Range(0)
+
+
+def begun(key: TaskKey | None = None, context: str = "context-1", owner: str = OWNER) -> LegalLog:
+    log = LegalLog(key or new_key(), context=context, owner=owner)
+    log.submit("hello")
+    log.begin_attempt()
+    log.append([log.chunk("a", "some text")], state=WORKING)
+    return log
+
+
+def ended(key: TaskKey | None = None, **said: str) -> LegalLog:
+    log = begun(key, **said)
+    log.append([log.status(COMPLETED)], state=COMPLETED)
+    return log
+
+
+async def hold_up(fleet: TaskStates) -> None:
+    """Keep replicas from following: somebody else has the lease and does nothing with it."""
+    await fleet.redis.ask(["SET", fleet.keys.lease(FIRST), "a frozen replica"])
+
+
+async def test_a_get_is_not_stale_while_nobody_applies_the_log(fleet: TaskStates) -> None:
+    log = begun()
+    replica = await fleet.start()
+    await fleet.store(log)
+    await fleet.listed()
+    await replica.stop()
+    await hold_up(fleet)
+    await fleet.start()
+    seen = len(log.entries)
+    log.append([log.chunk("a", " and more")], state=WORKING)
+    log.append([log.status(COMPLETED)], state=COMPLETED)
+    await fleet.store(log, seen)
+    found = await fleet.get(log.key)
+    assert found.task == folded(log)
+    assert found.state == COMPLETED
+    assert (found.generation, found.sequence) == (log.generation, len(log.entries))
+    assert (found.agent, found.log) == (log.key.agent, log.log)
+
+
+async def test_a_get_needs_no_view_at_all(fleet: TaskStates) -> None:
+    log = ended()
+    await hold_up(fleet)
+    await fleet.start()
+    await fleet.store(log)
+    assert (await fleet.get(log.key)).task == folded(log)
+    assert (await fleet.get(log.key, agent=log.key.agent)).task == folded(log)
+
+
+async def test_a_list_says_that_it_can_not_be_complete(fleet: TaskStates) -> None:
+    await hold_up(fleet)
+    await fleet.start()
+    assert await fleet.listed() == {}
+    await fleet.store(begun())
+    with pytest.raises(StateUnavailable):
+        await fleet.list()
+    with pytest.raises(StateUnavailable):
+        await fleet.client.context_owner(WhoseContext(tenant="default", context="new"))
+
+
+async def test_a_list_has_what_was_stored_just_before(fleet: TaskStates) -> None:
+    await fleet.start()
+    await fleet.followed()
+    logs = []
+    for _ in range(30):
+        logs.append(begun())
+        await fleet.store(logs[-1])
+        assert len(await fleet.listed()) == len(logs)
+
+
+async def test_many_questions_at_once_are_all_answered(fleet: TaskStates) -> None:
+    await fleet.start()
+    log = ended()
+    await fleet.store(log)
+    found, listed = await asyncio.gather(
+        asyncio.gather(*(fleet.get(log.key) for _ in range(50))),
+        asyncio.gather(*(fleet.listed() for _ in range(50))),
+    )
+    assert [answer.task for answer in found] == [folded(log)] * 50
+    assert listed == [{log.key.task: folded(log)}] * 50
+
+
+async def test_somebody_elses_task_looks_like_none(fleet: TaskStates) -> None:
+    theirs, mine = ended(owner="other"), ended()
+    await fleet.start()
+    for log in (theirs, mine):
+        await fleet.store(log)
+    assert set(await fleet.listed()) == {mine.key.task}
+    assert set(await fleet.listed(owner="other")) == {theirs.key.task}
+    assert await fleet.listed(tenant="elsewhere") == {}
+    refused = [
+        {"key": theirs.key},
+        {"key": mine.key, "tenant": "elsewhere"},
+        {"key": mine.key, "agent": "another"},
+        {"key": mine.key, "agent": "*"},
+        {"key": mine.key, "tenant": "*"},
+        {"key": new_key()},
+        {"key": new_key(999)},
+        {"key": TaskKey("default", "agent", "no id")},
+        {"key": TaskKey("default", "agent", "*")},
+    ]
+    messages = set()
+    for query in refused:
+        with pytest.raises(TaskUnknown) as raised:
+            await fleet.get(**query)  # type: ignore[arg-type]
+        messages.add(str(raised.value))
+    assert len(messages) == 1
+
+
+async def test_the_history_is_as_long_as_asked_for(fleet: TaskStates) -> None:
+    log = begun()
+    log.append([log.status(INPUT_REQUIRED)], state=INPUT_REQUIRED)
+    log.submit("more")
+    log.begin_attempt()
+    await fleet.start()
+    await fleet.store(log)
+    assert len((await fleet.get(log.key)).task["history"]) == 2
+    [last] = (await fleet.get(log.key, history_length=1)).task["history"]
+    assert last["parts"] == [{"text": "more"}]
+    assert "history" not in (await fleet.get(log.key, history_length=0)).task
+    [listed] = (await fleet.list(history_length=0, include_artifacts=False)).tasks
+    assert "history" not in listed
+    assert "artifacts" not in listed
+    assert listed["metadata"][GENERATION] == log.generation
+
+
+def timed(log: LegalLog, state: str, at: datetime) -> LegalLog:
+    status = {"state": state, "timestamp": at.isoformat().replace("+00:00", "Z")}
+    body = {"taskId": log.key.task, "contextId": log.context, "status": status}
+    log.append([events.draft("statusUpdate", body)], state=state)
+    return log
+
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+async def some_tasks(fleet: TaskStates) -> list[LegalLog]:
+    """Store 24 tasks of two agents, two contexts, two states; newest first, in threes."""
+    logs = [
+        timed(
+            begun(new_key(n % 16, agent=f"agent{n % 2}"), context=f"context {n % 3}"),
+            COMPLETED if n % 4 else WORKING,
+            NOON - timedelta(minutes=n // 3),
+        )
+        for n in range(24)
+    ]
+    for log in reversed(logs):
+        await fleet.store(log)
+    return logs
+
+
+async def test_lists_page_newest_first_without_loss_or_repetition(fleet: TaskStates) -> None:
+    await fleet.start()
+    logs = await some_tasks(fleet)
+    expected = [log.key.task for log in logs]
+    for size in (1, 5, 24, 50):
+        seen: list[Json] = []
+        token = ""
+        while True:
+            page = await fleet.list(page_size=size, page_token=token)
+            assert (page.total_size, page.page_size) == (24, size)
+            assert len(page.tasks) <= size
+            seen += page.tasks
+            if not (token := page.next_page_token):
+                break
+        assert sorted(task["id"] for task in seen) == sorted(expected)
+        times = [task["status"]["timestamp"] for task in seen]
+        assert all(first >= second for first, second in pairwise(times))
+
+
+async def test_a_page_begins_where_the_last_one_ended_although_tasks_move(
+    fleet: TaskStates,
+) -> None:
+    await fleet.start()
+    logs = await some_tasks(fleet)
+    first = await fleet.list(page_size=10)
+    moved = next(log for log in logs if log.key.task == first.tasks[-1]["id"])
+    seen = len(moved.entries)
+    await fleet.store(timed(moved, COMPLETED, NOON + timedelta(hours=1)), seen)
+    rest = await fleet.list(page_size=50, page_token=first.next_page_token)
+    ids = [task["id"] for task in (*first.tasks, *rest.tasks)]
+    assert sorted(ids) == sorted(log.key.task for log in logs)
+
+
+async def test_filters_combine(fleet: TaskStates) -> None:
+    await fleet.start()
+    logs = await some_tasks(fleet)
+    after = NOON - timedelta(minutes=3)
+    for agent in (None, "agent1", "nobody"):
+        for context in (None, "context 2", "context"):
+            for status in (None, WORKING, SUBMITTED):
+                for since in (None, after.isoformat()):
+                    expected = {
+                        log.key.task
+                        for n, log in enumerate(logs)
+                        if agent in (None, log.key.agent)
+                        and context in (None, log.context)
+                        and status in (None, log.state)
+                        and (since is None or n // 3 <= 3)
+                    }
+                    query = {"agent": agent, "context": context, "status": status}
+                    found = await fleet.listed(**query, status_after=since, page_size=4)
+                    assert set(found) == expected, query
+
+
+async def test_a_list_moves_a_task_with_its_status(fleet: TaskStates) -> None:
+    log = begun(context="it:s:TASK_STATE_WORKING")
+    await fleet.start()
+    await fleet.store(log)
+    assert set(await fleet.listed(status=WORKING, context=log.context)) == {log.key.task}
+    assert await fleet.listed(status=COMPLETED) == {}
+    assert await fleet.listed(context="it") == {}
+    seen = len(log.entries)
+    log.append([log.status(COMPLETED)], state=COMPLETED)
+    await fleet.store(log, seen)
+    assert set(await fleet.listed(status=COMPLETED, context=log.context)) == {log.key.task}
+    assert await fleet.listed(status=WORKING) == {}
+
+
+async def test_a_bare_message_is_no_task_to_list(fleet: TaskStates) -> None:
+    log = LegalLog(new_key())
+    log.submit("hello")
+    await fleet.start()
+    await fleet.store(log)
+    assert set(await fleet.listed()) == {log.key.task}
+    message = {"messageId": "x", "role": "ROLE_AGENT", "parts": [{"text": "42"}]}
+    log.append([events.bare_message(log.context, message)], state=ANSWERED)
+    await fleet.store(log, 1)
+    assert await fleet.listed() == {}
+    assert await fleet.listed(status=SUBMITTED) == {}
+    found = await fleet.get(log.key)
+    assert found.state == ANSWERED
+    assert found.task["status"]["message"]["parts"] == [{"text": "42"}]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"page_token": "nonsense"},
+        {"page_token": "????"},
+        {"page_token": "é"},
+        {"page_token": "WzEsMl0"},
+        {"status": "TASK_STATE_NONSENSE"},
+        {"status_after": "yesterday"},
+    ],
+    ids=str,
+)
+async def test_what_makes_no_sense_is_refused(fleet: TaskStates, query: Json) -> None:
+    await fleet.start()
+    with pytest.raises(InvalidName):
+        await fleet.list(**query)
+
+
+async def test_a_malformed_question_is_refused_with_the_field(fleet: TaskStates) -> None:
+    await fleet.start()
+    subject = fleet.bus.subjects.state("get")
+    for body in (b"nonsense", b'{"tenant":"t","owner":"o"}', b"[]", b""):
+        answer = orjson.loads((await fleet.bus.request(subject, body, 5)).data)
+        assert answer["code"] == "bad_request"
+    assert (
+        "task"
+        in orjson.loads((await fleet.bus.request(subject, b'{"tenant":"t","owner":"o"}', 5)).data)[
+            "message"
+        ]
+    )
+
+
+async def test_a_context_belongs_to_who_used_it_first(fleet: TaskStates) -> None:
+    await fleet.start()
+    await fleet.store(begun(context="mine"))
+    await fleet.store(begun(context="mine", owner="other"))
+
+    async def owner(context: str, tenant: str = "default") -> str | None:
+        return await fleet.client.context_owner(WhoseContext(tenant=tenant, context=context))
+
+    assert await owner("mine") == OWNER
+    assert await owner("new") is None
+    assert await owner("mine", "elsewhere") is None
+
+
+async def test_a_task_larger_than_a_message_is_read_whole(fleet: TaskStates) -> None:
+    log = begun()
+    for name in "bcde":
+        log.append([log.chunk(name, name * 900_000)], state=WORKING)
+    await fleet.start()
+    await fleet.start()
+    await fleet.store(log)
+    assert (await fleet.get(log.key)).task == folded(log)
+    assert await fleet.listed() == {log.key.task: folded(log)}
+
+
+async def test_junk_at_a_logs_tail_does_not_hide_the_task(fleet: TaskStates) -> None:
+    log = begun()
+    await fleet.start()
+    await fleet.store(log)
+    await fleet.bus.js.publish(fleet.bus.subjects.event(log.key), b"junk")
+    found = await fleet.get(log.key)
+    assert found.task == folded(log)
+    assert found.sequence == len(log.entries)
+
+
+async def test_a_log_begun_again_is_read_from_its_beginning(fleet: TaskStates) -> None:
+    log = begun()
+    replica = await fleet.start()
+    await fleet.store(log)
+    await fleet.listed()
+    await replica.stop()
+    await hold_up(fleet)
+    await fleet.start()
+    subject = fleet.bus.subjects.event(log.key)
+    await fleet.bus.js.purge_stream(fleet.bus.streams.events(0), subject=subject)
+    again = LegalLog(log.key, log="otherlog")
+    again.submit("again")
+    await fleet.store(again)
+    found = await fleet.get(log.key)
+    assert (found.log, found.task) == ("otherlog", folded(again))
+
+
+async def test_without_streams_reads_are_unavailable_and_recover(fleet: TaskStates) -> None:
+    await fleet.start()
+    log = begun()
+    await fleet.bus.js.delete_stream(fleet.bus.streams.events(0))
+    with pytest.raises(StateUnavailable):
+        await fleet.get(log.key)
+    await ensure_streams(fleet.bus.js, fleet.settings)
+    await fleet.store(log)
+
+    async def listed() -> bool:
+        try:
+            return log.key.task in await fleet.listed()
+        except StateUnavailable:
+            return False
+
+    await eventually(listed, "the task is listed")
+
+
+async def test_ready_says_whether_somebody_follows(fleet: TaskStates) -> None:
+    async def following() -> bool:
+        subject = fleet.bus.subjects.state("ready")
+        answer = orjson.loads((await fleet.bus.request(subject, b"{}", 5)).data)
+        return bool(answer["following"])
+
+    await hold_up(fleet)
+    await fleet.start()
+    assert not await following()
+    await fleet.redis.ask(["DEL", fleet.keys.lease(FIRST)])
+    await eventually(following, "somebody follows")

@@ -1,0 +1,141 @@
+"""Replicas of task state over real servers, in this process or in their own."""
+
+import asyncio
+import os
+import secrets
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from headrace.bus import Bus
+from headrace.events import Json
+from headrace.fold import TaskFold
+from headrace.messages import GetTask, ListTasks, TaskFound, TasksFound
+from headrace.state_client import StateClient
+from headrace.task import TaskKey, mint_task_id
+from headrace_task_state.main import TaskState
+from headrace_task_state.ranges import all_ranges
+from headrace_task_state.settings import TaskStateSettings
+from headrace_task_state.store.connection import Connection
+from headrace_task_state.store.keys import Keys
+from headrace_task_state.store.reading import Reader
+from tests.support.legal_logs import LegalLog
+from tests.support.service_process import HEADRACE
+from tests.support.starting import start_process
+from tests.support.waiting import eventually
+
+OWNER = "anonymous"
+
+
+def new_key(shard: int = 3, *, tenant: str = "default", agent: str = "agent") -> TaskKey:
+    """Return a task that nobody knows yet."""
+    return TaskKey(tenant, agent, mint_task_id(shard))
+
+
+class TaskStates:
+    """A fleet of its own on shared servers: its own prefixes, so its own streams and keys."""
+
+    def __init__(self, settings: TaskStateSettings) -> None:
+        """Use `open_task_states`."""
+        self.settings = settings
+        self.bus = Bus(settings)
+        self.client = StateClient(self.bus)
+        self.redis = Connection(settings.redis_url)
+        self.keys = Keys.of(settings.prefix, settings.stream_prefix)
+        self.reader = Reader(self.redis, self.keys)
+        self.ranges = all_ranges(settings.event_streams)
+        self._stack = AsyncExitStack()
+
+    async def start(self) -> TaskState:
+        """Start a replica in this process."""
+        replica = TaskState(self.settings)
+        await replica.start()
+        self._stack.push_async_callback(replica.stop)
+        return replica
+
+    async def followed(self) -> None:
+        """Return when every range is applied by somebody."""
+
+        async def followed() -> bool:
+            return await self.reader.are_followed(self.ranges)
+
+        await eventually(followed, "every range is followed")
+
+    async def spawn(self, folder: Path, name: str) -> subprocess.Popen[bytes]:
+        """Start a replica as a process that answers; it logs to ``<name>.log`` in `folder`."""
+        environment = {
+            "PATH": os.environ["PATH"],
+            **{
+                f"HEADRACE_{field.upper()}": str(value)
+                for field, value in self.settings.model_dump(exclude_defaults=True).items()
+            },
+        }
+        process = start_process(
+            [str(HEADRACE), "task-state"], folder / f"{name}.log", environment=environment
+        )
+        self._stack.callback(process.wait, 10)
+        self._stack.callback(process.kill)
+        await eventually(lambda: _says(folder / f"{name}.log", " answers"), f"{name} answers")
+        return process
+
+    async def store(self, log: LegalLog, first: int = 0) -> None:
+        """Store a log's entries from the `first` on, as their writers would."""
+        for stamp, body in log.entries[first:]:
+            await self.bus.js.publish(
+                self.bus.subjects.event(log.key), body, headers=stamp.headers()
+            )
+
+    async def get(self, key: TaskKey, **query: object) -> TaskFound:
+        """Ask for a task as its owner."""
+        asked = {"tenant": key.tenant, "owner": OWNER, "task": key.task, **query}
+        return await self.client.get(GetTask.model_validate(asked))
+
+    async def list(self, **query: object) -> TasksFound:
+        """Ask for a list."""
+        asked = {"tenant": "default", "owner": OWNER, "include_artifacts": True, **query}
+        return await self.client.list(ListTasks.model_validate(asked))
+
+    async def listed(self, **query: object) -> dict[str, Json]:
+        """Return every task of a list, by id, asking for page after page until one comes."""
+        found: dict[str, Json] = {}
+        token = ""
+        while True:
+            page = await self.list(page_token=token, **query)
+            found |= {task["id"]: task for task in page.tasks}
+            if not (token := page.next_page_token):
+                assert len(found) == page.total_size
+                return found
+
+    async def close(self) -> None:
+        """End all replicas and hang up."""
+        await self._stack.aclose()
+        await self.redis.close()
+        await self.bus.close()
+
+
+@asynccontextmanager
+async def open_task_states(
+    nats_url: str, redis_url: str, **settings: object
+) -> AsyncIterator[TaskStates]:
+    """Yield a fleet without replicas yet."""
+    name = f"t{secrets.token_hex(4)}"
+    given = {"nats_url": nats_url, "redis_url": redis_url, "prefix": name, "stream_prefix": name}
+    fleet = TaskStates(TaskStateSettings.model_validate({**given, **settings}))
+    try:
+        await fleet.bus.connect("test")
+        yield fleet
+    finally:
+        await fleet.close()
+
+
+async def _says(log: Path, what: str) -> bool:
+    return what in await asyncio.to_thread(log.read_text)
+
+
+def folded(log: LegalLog) -> Json:
+    """Return the Task that a log's fold is."""
+    fold = TaskFold()
+    for entry in log.parsed():
+        fold.apply_entry(entry)
+    return fold.task()
