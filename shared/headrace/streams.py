@@ -60,6 +60,11 @@ class Streams:
         """The key-value bucket of cards and live instances."""
         return f"{self.prefix}AGENTS"
 
+    @property
+    def idempotency(self) -> str:
+        """The key-value bucket of what was sent under which Idempotency-Key."""
+        return f"{self.prefix}IDEMPOTENCY"
+
     def events(self, number: int) -> str:
         """The `number`-th event stream, from 0."""
         return f"{self.prefix}EVENTS" if number == 0 else f"{self.prefix}EVENTS_{number}"
@@ -77,7 +82,9 @@ def declarations(settings: BusSettings) -> list[api.StreamConfig]:
         *events,
         _runs(settings, streams, subjects),
         _dead(settings, streams, subjects),
-        _agents(settings, streams),
+        # A live instance's key expires when its worker stops renewing it.
+        _bucket(settings, streams.agents),
+        _bucket(settings, streams.idempotency),
     ]
 
 
@@ -124,10 +131,11 @@ def _dead(settings: BusSettings, streams: Streams, subjects: Subjects) -> api.St
     )
 
 
-def _agents(settings: BusSettings, streams: Streams) -> api.StreamConfig:
+def _bucket(settings: BusSettings, name: str) -> api.StreamConfig:
+    """Return a key-value bucket whose keys may expire by themselves (Nats-TTL)."""
     return api.StreamConfig(
-        name=f"KV_{streams.agents}",
-        subjects=[f"$KV.{streams.agents}.>"],
+        name=f"KV_{name}",
+        subjects=[f"$KV.{name}.>"],
         storage=api.StorageType.FILE,
         num_replicas=settings.replicas,
         max_msgs_per_subject=1,
@@ -135,7 +143,6 @@ def _agents(settings: BusSettings, streams: Streams) -> api.StreamConfig:
         allow_direct=True,
         allow_rollup_hdrs=True,
         deny_delete=True,
-        # A live instance's key expires by itself (Nats-TTL) when its worker stops renewing it.
         allow_msg_ttl=True,
     )
 

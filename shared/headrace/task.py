@@ -15,6 +15,8 @@ SHARDS_PER_STREAM = 16
 """Stream k owns the shards 16k … 16k+15 for ever (DESIGN, the bus contract)."""
 
 _LOG_ID_ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
+_LOG_ID_LENGTH = 8
+_LOG_IDS = len(_LOG_ID_ALPHABET) ** _LOG_ID_LENGTH
 _TASK_ID = re.compile(r"(0|[1-9][0-9]{0,3})-[0-9a-f]{32}")
 
 SUBMITTED = "TASK_STATE_SUBMITTED"
@@ -75,4 +77,8 @@ def check_task_id(task: str) -> str:
 
 def mint_log_id() -> str:
     """Return a new log id: 8 characters of ``[0-9a-z]``, minted with generation 1."""
-    return "".join(secrets.choice(_LOG_ID_ALPHABET) for _ in range(8))
+    number, letters = secrets.randbelow(_LOG_IDS), []
+    for _ in range(_LOG_ID_LENGTH):
+        number, letter = divmod(number, len(_LOG_ID_ALPHABET))
+        letters.append(_LOG_ID_ALPHABET[letter])
+    return "".join(letters)

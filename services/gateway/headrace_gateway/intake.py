@@ -45,8 +45,10 @@ _log = logging.getLogger(__name__)
 APPEND_PATIENCE = 5.0
 """Seconds within which an input must be in the log; then the caller is told to try again."""
 
+ROUNDS = 5
+"""How often an input is tried behind a tail that others move."""
+
 _RUN_ACK = 2.0
-_ROUNDS = 5
 
 
 @dataclass(slots=True)
@@ -62,6 +64,20 @@ class Accepted:
     """Open: whoever holds this must release it (`Feeds.release`)."""
     snapshot: TaskFound | None = None
     """For a follow-up: the Task just before the input."""
+    again: bool = False
+    """Whether the input had been accepted before: this is what came of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FollowUp:
+    """A message to a task that exists."""
+
+    task: str
+    message: Json
+    """An A2A v1.0 Message."""
+    context: str | None = None
+    """The context that the message says it belongs to."""
+    metadata: Json | None = None
 
 
 class Intake:
@@ -91,13 +107,32 @@ class Intake:
             BusUnavailable: the log did not take it (LogFull: the stream is at its limit).
             StateUnavailable: the context's owner can't be looked up.
         """
+        key, context = await self.place(caller, agent, context)
+        return await self.begin(caller, key, context, message, metadata)
+
+    async def place(self, caller: Caller, agent: str, context: str | None) -> tuple[TaskKey, str]:
+        """Return where a new task is to be, and its context: a new one, if none is given.
+
+        Raises:
+            AgentUnknown, ContextRefused, StateUnavailable: as `start`.
+        """
         if self._directory.card(agent) is None:
             raise AgentUnknown(f"there is no agent {agent!r}")
         if context is not None:
             await self._check_context(caller, context)
-        context = context or str(uuid.uuid4())
         # Placement, not secrecy: any open shard will do.
-        key = TaskKey(caller.tenant, agent, mint_task_id(random.randrange(self._shards)))  # noqa: S311
+        task = mint_task_id(random.randrange(self._shards))  # noqa: S311
+        return TaskKey(caller.tenant, agent, task), context or str(uuid.uuid4())
+
+    async def begin(
+        self, caller: Caller, key: TaskKey, context: str, message: Json, metadata: Json | None
+    ) -> Accepted:
+        """Begin the log at `key` and ask workers to do the first leg.
+
+        Raises:
+            Fenced: it has begun.
+            EventTooLarge, BusUnavailable: as `start`.
+        """
         draft = events.task_submitted(key.task, context, message, metadata)
         stamp = Stamp(mint_log_id(), 1, _writer_id(), SUBMITTED, 1, owner=caller.owner)
         feed = await self._feeds.begin(key)
@@ -114,17 +149,8 @@ class Intake:
         if owner not in (None, caller.owner):
             raise ContextRefused("this contextId cannot be accepted")
 
-    async def follow_up(
-        self,
-        caller: Caller,
-        agent: str,
-        task: str,
-        message: Json,
-        *,
-        context: str | None = None,
-        metadata: Json | None = None,
-    ) -> Accepted:
-        """Append `message` to a task that waits for input, and ask workers to go on.
+    async def follow_up(self, caller: Caller, agent: str, asked: FollowUp) -> Accepted:
+        """Append the message to a task that waits for input, and ask workers to go on.
 
         Raises:
             TaskUnknown: no such task of this caller and agent.
@@ -133,42 +159,48 @@ class Intake:
             TaskBusy: the task is being worked on.
             EventTooLarge, BusUnavailable, StateUnavailable: as `start`.
         """
-        for _ in range(_ROUNDS):
-            found = await self._find(caller, agent, task)
+        for _ in range(ROUNDS):
+            found = await self.find(caller, agent, asked)
             try:
-                return await self._continue(caller, found, message, context, metadata)
+                return await self.go_on(caller, found, asked)
             except Fenced:
                 # Another input came first, through another gateway perhaps: look again.
                 continue
-        raise TaskBusy(f"task {task} takes other messages now")
+        raise TaskBusy(f"task {asked.task} takes other messages now")
 
-    async def _find(self, caller: Caller, agent: str, task: str) -> TaskFound:
-        return await self._state.get(
-            GetTask(tenant=caller.tenant, owner=caller.owner, agent=agent, task=task)
+    async def find(self, caller: Caller, agent: str, asked: FollowUp) -> TaskFound:
+        """Return the task as it is, which takes the message.
+
+        Raises:
+            TaskUnknown, ContextMismatch, TaskEnded, TaskBusy, StateUnavailable: as `follow_up`.
+        """
+        found = await self._state.get(
+            GetTask(tenant=caller.tenant, owner=caller.owner, agent=agent, task=asked.task)
         )
-
-    async def _continue(
-        self,
-        caller: Caller,
-        found: TaskFound,
-        message: Json,
-        context: str | None,
-        metadata: Json | None,
-    ) -> Accepted:
-        task, belongs = found.task["id"], found.task["contextId"]
-        if context not in (None, belongs):
-            raise ContextMismatch(f"task {task} belongs to another context")
+        if asked.context not in (None, found.task["contextId"]):
+            raise ContextMismatch(f"task {asked.task} belongs to another context")
         if found.state in TERMINAL:
-            raise TaskEnded(f"task {task} is over and takes no message")
+            raise TaskEnded(f"task {asked.task} is over and takes no message")
         if found.state != INPUT_REQUIRED:
-            raise TaskBusy(f"task {task} is being worked on; wait until it asks for input")
+            raise TaskBusy(f"task {asked.task} is being worked on; wait until it asks for input")
+        return found
+
+    async def go_on(
+        self, caller: Caller, found: TaskFound, asked: FollowUp, writer: str | None = None
+    ) -> Accepted:
+        """Append the message right behind what was `found`, as `writer`.
+
+        Raises:
+            Fenced: something else came behind it.
+            EventTooLarge, BusUnavailable: as `start`.
+        """
+        task, context, leg = found.task["id"], found.task["contextId"], found.generation + 1
         key = TaskKey(caller.tenant, found.agent, task)
-        leg = found.generation + 1
-        draft = events.status_update(task, belongs, SUBMITTED, message, metadata)
-        stamp = Stamp(found.log, leg, _writer_id(), SUBMITTED, leg)
+        draft = events.status_update(task, context, SUBMITTED, asked.message, asked.metadata)
+        stamp = Stamp(found.log, leg, writer or _writer_id(), SUBMITTED, leg)
         feed = await self._append(key, found, draft, stamp)
-        self._ask_workers(key, leg, Run(log=found.log, context=belongs, owner=caller.owner))
-        return Accepted(key, belongs, found.log, leg, feed, found)
+        self._ask_workers(key, leg, Run(log=found.log, context=context, owner=caller.owner))
+        return Accepted(key, context, found.log, leg, feed, found)
 
     async def _append(self, key: TaskKey, found: TaskFound, draft: Draft, stamp: Stamp) -> Feed:
         writer = LogWriter(self._bus, key, sequence=found.sequence, generation=found.generation)

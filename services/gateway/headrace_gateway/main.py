@@ -22,6 +22,8 @@ from headrace_gateway.feeds import Feeds
 from headrace_gateway.front_door import FrontDoor
 from headrace_gateway.intake import Intake
 from headrace_gateway.listening import listen
+from headrace_gateway.resending import Resending
+from headrace_gateway.sent_records import SentRecords
 from headrace_gateway.server import Server
 from headrace_gateway.services import Services
 from headrace_gateway.settings import GatewaySettings
@@ -109,6 +111,8 @@ async def composed(settings: GatewaySettings) -> AsyncIterator[Services]:
         streams.start()
         stack.push_async_callback(streams.stop)
         feeds, state = Feeds(bus, rule, settings.feed_bytes), StateClient(bus)
+        intake = Intake(bus, feeds, state, directory)
+        records = SentRecords(bus, settings.idempotency_seconds)
         yield Services(
             settings=settings,
             bus=bus,
@@ -117,7 +121,8 @@ async def composed(settings: GatewaySettings) -> AsyncIterator[Services]:
             feeds=feeds,
             streams=streams,
             event_streams=EventStreams(feeds, streams, settings),
-            intake=Intake(bus, feeds, state, directory),
+            intake=intake,
+            resending=Resending(bus, feeds, intake, records),
             cancelling=Cancelling(bus, feeds, state),
         )
 

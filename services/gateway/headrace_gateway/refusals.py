@@ -27,6 +27,12 @@ class ContextRefused(HeadraceError):
     code = "context_refused"
 
 
+class KeyReused(HeadraceError):
+    """The Idempotency-Key was used with another request."""
+
+    code = "key_reused"
+
+
 class ContextMismatch(HeadraceError):
     """The task belongs to another context than the message says."""
 

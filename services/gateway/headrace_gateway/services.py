@@ -9,6 +9,7 @@ from headrace_gateway.cancelling import Cancelling
 from headrace_gateway.event_stream import EventStreams
 from headrace_gateway.feeds import Feeds
 from headrace_gateway.intake import Intake
+from headrace_gateway.resending import Resending
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.streams import Streams
 
@@ -26,4 +27,5 @@ class Services:
     """Every open answer, to be closed when the gateway stops."""
     event_streams: EventStreams
     intake: Intake
+    resending: Resending
     cancelling: Cancelling

@@ -46,6 +46,9 @@ class GatewaySettings(BusSettings):
     stall_timeout: float = Field(default=60.0, gt=0)
     """Seconds after which a client that takes nothing is disconnected."""
 
+    idempotency_seconds: int = Field(default=86400, ge=1)
+    """Seconds for which an Idempotency-Key stands for the request that it was first used with."""
+
     @field_validator("cors_origins", "allowed_hosts", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:

@@ -19,11 +19,16 @@ class Waiting:
     It counts among the open streams, so that it is told when the gateway stops.
     """
 
-    def __init__(self, streams: Streams, feed: Feed, after: int, receive: Receive) -> None:
-        """Wait for what `feed` brings behind generation `after`; `receive` tells of the client."""
+    def __init__(
+        self, streams: Streams, feed: Feed, after: int, context: str, receive: Receive
+    ) -> None:
+        """Wait for what `feed` brings behind generation `after`; `receive` tells of the client.
+
+        `context` is the task's, to be named to a client that waited in vain.
+        """
         self._streams, self._receive = streams, receive
         self._reader = feed.reader(after)
-        self._task = feed.key.task
+        self._task, self._context = feed.key.task, context
         self._reason = ""
         self._gone = False
         self._watch: asyncio.Task[None] | None = None
@@ -70,7 +75,7 @@ class Waiting:
         if self._gone:
             raise ClientDisconnect
         if self._reason:
-            raise Stopping(f"{self._reason}; task {self._task} goes on")
+            raise Stopping(self._reason, self._task, self._context)
 
     async def _watch_client(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":

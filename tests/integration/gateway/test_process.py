@@ -107,7 +107,10 @@ async def test_a_signal_ends_it_within_seconds_although_streams_are_open(
                 assert any(line.startswith("retry: ") for line in rest)
                 answer = await blocked
                 assert answer.status_code == 503
-                assert answer.json()["error"]["details"][0]["reason"] == "UNAVAILABLE"
+                (detail,) = answer.json()["error"]["details"]
+                leg = fleet.legs[1]
+                assert detail["reason"] == "UNAVAILABLE"
+                assert detail["metadata"] == {"taskId": leg.key.task, "contextId": leg.context}
                 assert "goes on" in answer.json()["error"]["message"]
                 assert "retry-after" not in answer.headers
         assert await asyncio.to_thread(gateway.ends) == 0

@@ -1,16 +1,21 @@
 """Taking in a message: what the agent takes, and whether it starts a task or continues one."""
 
+import re
+
 from a2a.utils.errors import PushNotificationNotSupportedError
 
 from headrace.events import SHOWN, Json
-from headrace_gateway.a2a.call import Call
+from headrace_gateway.a2a.call import IDEMPOTENCY_KEY, Call
 from headrace_gateway.a2a.media import check_parts
 from headrace_gateway.a2a.parameters import SendMessage
+from headrace_gateway.a2a.protojson import Malformed, Violation
 from headrace_gateway.a2a.task_ids import task_key
-from headrace_gateway.intake import Accepted
+from headrace_gateway.intake import Accepted, FollowUp
+from headrace_gateway.resending import Keyed
 from headrace_gateway.services import Services
 
 _OURS = "headrace."
+_KEY = re.compile(r"[\x20-\x7e]{1,255}")
 
 
 async def accept(services: Services, call: Call, asked: SendMessage) -> Accepted:
@@ -19,20 +24,39 @@ async def accept(services: Services, call: Call, asked: SendMessage) -> Accepted
     Raises:
         ContentTypeNotSupportedError: the agent does not take a part of it.
         PushNotificationNotSupportedError: it asks for push notifications.
-        HeadraceError: as `Intake.start` and `Intake.follow_up`.
+        Malformed: it is sent under a key that can't be one.
+        HeadraceError: as `Intake` and, under a key, `Resending`.
     """
     if asked.push_config is not None:
         raise PushNotificationNotSupportedError("this agent sends no push notifications")
     check_parts(asked.message, call.card)
     metadata = _metadata(call, asked)
+    keyed = _keyed(call, asked)
     if asked.task is None:
+        if keyed is not None:
+            return await services.resending.start(keyed, asked.message, asked.context, metadata)
         return await services.intake.start(
             call.caller, call.agent, asked.message, context=asked.context, metadata=metadata
         )
     key = task_key(services.settings, call.caller, call.agent, asked.task)
-    return await services.intake.follow_up(
-        call.caller, call.agent, key.task, asked.message, context=asked.context, metadata=metadata
-    )
+    follow_up = FollowUp(key.task, asked.message, asked.context, metadata)
+    if keyed is not None:
+        return await services.resending.follow_up(keyed, follow_up)
+    return await services.intake.follow_up(call.caller, call.agent, follow_up)
+
+
+def _keyed(call: Call, asked: SendMessage) -> Keyed | None:
+    """Return the key under which the message is sent; None: under none.
+
+    Raises:
+        Malformed: what the header says can't be a key.
+    """
+    key = call.idempotency_key
+    if key is None:
+        return None
+    if not _KEY.fullmatch(key):
+        raise Malformed([Violation(IDEMPOTENCY_KEY, "must be 1 to 255 printable ASCII characters")])
+    return Keyed(call.caller, call.agent, key, asked.fingerprint())
 
 
 def _metadata(call: Call, asked: SendMessage) -> Json:

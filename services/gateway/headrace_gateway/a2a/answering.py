@@ -38,11 +38,15 @@ async def send_message(services: Services, call: Call, params: object) -> Json:
 async def _begun(services: Services, call: Call, accepted: Accepted, asked: SendMessage) -> Json:
     """Fold a new task from its log, all of which passes here: no need to ask for it."""
     fold = TaskFold()
-    async with Waiting(services.streams, accepted.feed, 0, call.receive) as waiting:
+    async with Waiting(
+        services.streams, accepted.feed, 0, accepted.context, call.receive
+    ) as waiting:
         while entries := await waiting.read():
             for entry in entries:
                 fold.apply_entry(entry)
-            if asked.return_immediately or _rests(accepted, entries[-1]):
+            if _rests(accepted, entries[-1]) or (
+                asked.return_immediately and entries[-1].last_generation >= accepted.feed.head
+            ):
                 break
     if fold.state == ANSWERED and not asked.return_immediately:
         return {"message": entries[-1].events[-1]["message"]}
@@ -55,7 +59,9 @@ async def _continued(
     """Ask for a task whose past is not known here."""
     if not asked.return_immediately:
         after = accepted.generation - 1
-        async with Waiting(services.streams, accepted.feed, after, call.receive) as waiting:
+        async with Waiting(
+            services.streams, accepted.feed, after, accepted.context, call.receive
+        ) as waiting:
             while entries := await waiting.read():
                 if _rests(accepted, entries[-1]):
                     break

@@ -12,6 +12,9 @@ from headrace_gateway.caller import Caller
 from headrace_gateway.refusals import AgentUnknown
 from headrace_gateway.services import Services
 
+IDEMPOTENCY_KEY = "Idempotency-Key"
+"""Request header: a message sent twice under one key is taken in once."""
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -22,6 +25,8 @@ class Call:
     """The agent asked."""
     cursor: str
     """Behind which event to go on; empty: the client has none."""
+    idempotency_key: str | None
+    """Under which the message is sent, as it stands in the header; None: there is none."""
     extensions: tuple[str, ...]
     """URIs of the extensions that the call activates."""
     receive: Receive
@@ -51,7 +56,14 @@ def call_of(services: Services, request: Request) -> Call:
     if card is None:
         raise AgentUnknown(f"there is no agent {name!r}")
     extensions = activated(request.headers.getlist(HTTP_EXTENSION_HEADER))
-    return Call(caller_of(request), card, _cursor(request), extensions, request.receive)
+    return Call(
+        caller=caller_of(request),
+        card=card,
+        cursor=_cursor(request),
+        idempotency_key=request.headers.get(IDEMPOTENCY_KEY),
+        extensions=extensions,
+        receive=request.receive,
+    )
 
 
 def caller_of(request: Request) -> Caller:  # noqa: ARG001 - credentials will be read from it

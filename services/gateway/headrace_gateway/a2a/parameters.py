@@ -1,8 +1,10 @@
 """The parameters of A2A's operations, read from JSON and checked beyond what the schema says."""
 
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Self
 
+import orjson
 from a2a.types import a2a_pb2
 from google.protobuf.message import Message
 
@@ -54,6 +56,10 @@ class SendMessage:
             push_config=configuration.get("taskPushNotificationConfig"),
             metadata=request.get("metadata"),
         )
+
+    def fingerprint(self) -> str:
+        """Return a hash of all that it says, however it was written."""
+        return sha256(orjson.dumps(self, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

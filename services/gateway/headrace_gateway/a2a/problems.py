@@ -27,6 +27,7 @@ from headrace_gateway.refusals import (
     AgentUnknown,
     ContextMismatch,
     ContextRefused,
+    KeyReused,
     TaskBusy,
     TaskEnded,
 )
@@ -88,6 +89,7 @@ _PROBLEMS: Mapping[type[Exception], Problem] = {
     InvalidName: _INVALID_PARAMS,
     ContextRefused: _INVALID_PARAMS,
     ContextMismatch: _INVALID_PARAMS,
+    KeyReused: _INVALID_PARAMS,
     TaskUnknown: _standard(a2a.TaskNotFoundError),
     LogLost: _standard(a2a.TaskNotFoundError),
     TaskEnded: _standard(a2a.UnsupportedOperationError),
@@ -124,10 +126,14 @@ def _violations(error: Exception) -> tuple[Violation, ...]:
             return (Violation("message.contextId", "cannot be accepted"),)
         case ContextMismatch():
             return (Violation("message.contextId", "is not the task's context"),)
+        case KeyReused():
+            return (Violation("Idempotency-Key", "was used with another request"),)
     return ()
 
 
 def _metadata(error: Exception) -> Mapping[str, str]:
+    if isinstance(error, Stopping):
+        return {"taskId": error.task, "contextId": error.context}
     if isinstance(error, a2a.A2AError) and error.data:
         return {key: str(value) for key, value in error.data.items()}
     return {}

@@ -8,6 +8,7 @@ from headrace_gateway.a2a.call import Call
 from headrace_gateway.a2a.history import with_history
 from headrace_gateway.a2a.parameters import SendMessage
 from headrace_gateway.a2a.streaming import First, Streaming
+from headrace_gateway.a2a.subscribing import Subscribing
 from headrace_gateway.intake import Accepted
 from headrace_gateway.services import Services
 
@@ -17,11 +18,14 @@ async def send_streaming(services: Services, call: Call, params: object) -> Stre
 
     Raises:
         Malformed: the parameters are not the operation's.
+        NothingLeft: it was sent before, and the client's cursor is at its end.
         A2AError, HeadraceError: as `accept`.
     """
     asked = SendMessage.read(params)
     accepted = await accept(services, call, asked)
     try:
+        if accepted.again and call.cursor:
+            return await _resumed(services, call, accepted)
         if accepted.snapshot is not None:
             return _continued(accepted, accepted.snapshot, asked.history_length)
         if call.card.bare_message and not asked.return_immediately:
@@ -32,6 +36,13 @@ async def send_streaming(services: Services, call: Call, params: object) -> Stre
     except BaseException:
         await services.feeds.release(accepted.feed)
         raise
+
+
+async def _resumed(services: Services, call: Call, accepted: Accepted) -> Streaming:
+    """What was sent before goes on behind the client's cursor."""
+    streaming = await Subscribing(services, call.caller, accepted.key).after(call.cursor)
+    await services.feeds.release(accepted.feed)
+    return streaming
 
 
 def _continued(accepted: Accepted, snapshot: TaskFound, history_length: int | None) -> Streaming:

@@ -1,0 +1,203 @@
+"""Inputs under an Idempotency-Key: sent again, they meet what came of them the first time.
+
+The record of a key names the task before its log begins. So whoever finds a record without a log
+(the gateway that made it is busy, or was killed) begins that log itself, by compare-and-set: nobody
+waits for anybody, and exactly one task comes of it.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from weakref import WeakValueDictionary
+
+import orjson
+
+from headrace.bus import Bus
+from headrace.entry import Entry
+from headrace.errors import Fenced, LogLost, TaskUnknown
+from headrace.events import Json
+from headrace.fold import TaskFold
+from headrace.log import find_generation, last_entry, replay
+from headrace.log.read import next_stored
+from headrace.messages import TaskFound
+from headrace.task import TaskKey
+from headrace_gateway.caller import Caller
+from headrace_gateway.feeds import Feeds
+from headrace_gateway.intake import ROUNDS, Accepted, FollowUp, Intake
+from headrace_gateway.refusals import KeyReused, TaskBusy
+from headrace_gateway.sent_records import Kept, Sent, SentRecords
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """Who sends what to which agent under which key."""
+
+    caller: Caller
+    agent: str
+    key: str
+    """What the client says."""
+    fingerprint: str
+    """Hash of the whole request."""
+
+    @property
+    def name(self) -> str:
+        """The key's record: every owner's keys are their own, for each agent."""
+        whose = [self.caller.tenant, self.caller.owner, self.agent, self.key]
+        return hashlib.sha256(orjson.dumps(whose)).hexdigest()
+
+    @property
+    def writer(self) -> str:
+        """The writer id of what is appended under the key, whichever gateway does it."""
+        return f"key-{self.name[:24]}"
+
+
+class Resending:
+    """Accepts inputs once per key, on whichever gateway they arrive."""
+
+    def __init__(self, bus: Bus, feeds: Feeds, intake: Intake, records: SentRecords) -> None:
+        """Accept through `intake` what `records` do not know."""
+        self._bus, self._feeds, self._intake, self._records = bus, feeds, intake, records
+        self._under_way = WeakValueDictionary[str, asyncio.Lock]()
+
+    async def start(
+        self, request: Keyed, message: Json, context: str | None, metadata: Json | None
+    ) -> Accepted:
+        """Make a task of `message`, or return the one that was made of it.
+
+        Raises:
+            KeyReused: the key stands for another request.
+            TaskUnknown: what was made of it is past its retention.
+            HeadraceError: as `Intake.start`.
+        """
+        async with self._one_at_a_time(request):
+            caller = request.caller
+            key, context = await self._intake.place(caller, request.agent, context)
+            sent = Sent(fingerprint=request.fingerprint, task=key.task, context=context, leg=1)
+            kept = await self._records.claim(request.name, sent)
+            _check_same(kept, request)
+            is_mine, sent = kept.sent.task == key.task, kept.sent
+            key = TaskKey(key.tenant, key.agent, sent.task)
+            for _ in range(ROUNDS):
+                if not is_mine and (first := await self._entry_after(key, 0)) is not None:
+                    return await self._begun(key, sent, first)
+                try:
+                    return await self._intake.begin(caller, key, sent.context, message, metadata)
+                except Fenced:
+                    is_mine = False
+            raise TaskBusy(f"task {key.task} is being started")
+
+    async def follow_up(self, request: Keyed, asked: FollowUp) -> Accepted:
+        """Append the message to its task, or return where it has been appended.
+
+        Raises:
+            KeyReused, TaskUnknown: as `start`.
+            HeadraceError: as `Intake.follow_up`.
+        """
+        async with self._one_at_a_time(request):
+            for _ in range(ROUNDS):
+                kept = await self._records.find(request.name)
+                if kept is not None:
+                    _check_same(kept, request)
+                    key = TaskKey(request.caller.tenant, request.agent, kept.sent.task)
+                    if (entry := await self._input(key, kept.sent, request)) is not None:
+                        return await self._continued(key, kept.sent, entry)
+                try:
+                    return await self._go_on(request, asked, kept)
+                except Fenced:
+                    continue
+            raise TaskBusy(f"task {asked.task} takes other messages now")
+
+    async def _go_on(self, request: Keyed, asked: FollowUp, kept: Kept | None) -> Accepted:
+        """Record where the message is to be, and append it there.
+
+        Raises:
+            Fenced: somebody was quicker, with this message or another.
+        """
+        found = await self._intake.find(request.caller, request.agent, asked)
+        leg = found.generation + 1
+        if kept is None or kept.sent.leg != leg:
+            sent = Sent(
+                fingerprint=request.fingerprint,
+                task=asked.task,
+                context=found.task["contextId"],
+                leg=leg,
+            )
+            behind = 0 if kept is None else kept.sequence
+            kept = await self._records.claim(request.name, sent, behind=behind)
+            _check_same(kept, request)
+            if kept.sent != sent:
+                raise Fenced(f"task {asked.task} is being sent the same elsewhere")
+        return await self._intake.go_on(request.caller, found, asked, request.writer)
+
+    @asynccontextmanager
+    async def _one_at_a_time(self, request: Keyed) -> AsyncIterator[None]:
+        # Between gateways the log decides; within one it need not come to that.
+        lock = self._under_way.setdefault(request.name, asyncio.Lock())
+        async with lock:
+            yield
+
+    async def _entry_after(self, key: TaskKey, sequence: int) -> Entry | None:
+        while (stored := await next_stored(self._bus, key, sequence)) is not None:
+            if stored.entry is not None:
+                return stored.entry
+            sequence = stored.sequence
+        return None
+
+    async def _begun(self, key: TaskKey, sent: Sent, first: Entry) -> Accepted:
+        if first.generation != 1:
+            raise _gone(key)
+        feed = await self._feeds.acquire(key)
+        return Accepted(key, sent.context, first.stamp.log, 1, feed, again=True)
+
+    async def _input(self, key: TaskKey, sent: Sent, request: Keyed) -> Entry | None:
+        """Return the entry that the record speaks of; None: it was not appended there."""
+        last = await last_entry(self._bus, key)
+        if last is None:
+            raise _gone(key)
+        if last.last_generation < sent.leg:
+            return None
+        try:
+            before = await find_generation(self._bus, key, sent.leg, last)
+        except LogLost:
+            raise _gone(key) from None
+        entry = await self._entry_after(key, before)
+        is_ours = entry is not None and entry.stamp.writer == request.writer
+        return entry if is_ours else None
+
+    async def _continued(self, key: TaskKey, sent: Sent, entry: Entry) -> Accepted:
+        """Return the leg that `entry` began, with the Task as it was just before."""
+        snapshot = await self._before(key, entry)
+        feed = await self._feeds.acquire(key)
+        return Accepted(
+            key, sent.context, entry.stamp.log, sent.leg, feed, snapshot=snapshot, again=True
+        )
+
+    async def _before(self, key: TaskKey, entry: Entry) -> TaskFound:
+        fold, state, sequence = TaskFold(), "", 0
+        try:
+            async for batch in replay(self._bus, key, 0, entry.sequence):
+                for one in batch:
+                    if one.sequence < entry.sequence:
+                        fold.apply_entry(one)
+                        state, sequence = one.stamp.state, one.sequence
+        except LogLost:
+            raise _gone(key) from None
+        return TaskFound(
+            task=fold.task(None),
+            agent=key.agent,
+            log=entry.stamp.log,
+            generation=entry.generation - 1,
+            sequence=sequence,
+            state=state,
+        )
+
+
+def _check_same(kept: Kept, request: Keyed) -> None:
+    if kept.sent.fingerprint != request.fingerprint:
+        raise KeyReused("this Idempotency-Key stands for another request")
+
+
+def _gone(key: TaskKey) -> TaskUnknown:
+    return TaskUnknown(f"task {key.task} of this Idempotency-Key is past its retention")
