@@ -1,6 +1,7 @@
 """What comes from the log survives what the live copy, an acknowledgement, a lease may suffer."""
 
 import asyncio
+import base64
 import json
 import re
 from collections.abc import AsyncIterator
@@ -13,23 +14,24 @@ import nats
 import pytest
 
 from tests.support import extra_services
-from tests.support.event_stream import all_frames, text_of
+from tests.support.event_stream import all_frames, frames, text_of
 from tests.support.fleet import Fleet
 from tests.support.nats_proxy import NatsProxy
 from tests.support.plain_a2a import PlainAgent
-from tests.support.stored_log import events_of
+from tests.support.stored_log import events_of, subject_of
 from tests.support.waiting import eventually
 
 ACK_OF_EVENTS = re.compile(rb'\r\n\{"stream":\s*"EVENTS",(?!.*"error")')
 
 
-async def api(nats_url: str, operation: str, body: object = None) -> dict[str, Any]:
+async def api(
+    nats_url: str, operation: str, body: object = None, stream: str = "EVENTS"
+) -> dict[str, Any]:
     client = await nats.connect(nats_url)
     payload = b"" if body is None else json.dumps(body).encode()
-    answer = await client.request(f"$JS.API.STREAM.{operation}.EVENTS", payload, timeout=5)
+    answer = await client.request(f"$JS.API.STREAM.{operation}.{stream}", payload, timeout=5)
     await client.close()
     content: dict[str, Any] = json.loads(answer.data)
-    assert "error" not in content, content
     return content
 
 
@@ -107,3 +109,35 @@ async def test_an_agent_that_sleeps_without_awaiting_keeps_its_lease(
         u["metadata"]["headrace.attempt"] for u in updates if "headrace.attempt" in u["metadata"]
     ]
     assert attempts == [1]
+
+
+async def test_what_does_not_parse_is_stepped_over_and_kept_with_the_reason(
+    fleet: Fleet, http: httpx.AsyncClient
+) -> None:
+    async with PlainAgent(http, fleet.gateways[0], "counter").stream("10 100") as response:
+        stream = frames(response)
+        streamed = [await anext(stream) for _ in range(5)]
+        task = str(streamed[0].event["task"]["id"])
+        await publish(fleet.nats_url, subject_of("counter", task), b"not an event")
+        streamed += [frame async for frame in stream]
+    assert streamed[-1].state == "COMPLETED"
+    assert [frame.generation for frame in streamed] == list(range(1, len(streamed) + 1))
+    assert text_of([frame.event for frame in streamed]) == "1 2 3 4 5 6 7 8 9 10 "
+    found = await PlainAgent(http, fleet.gateways[1], "counter").get(task)
+    assert found.json()["status"]["state"] == "TASK_STATE_COMPLETED"
+
+    async def is_kept() -> bool:
+        subject = "headrace.dead.default.counter"
+        letter = await api(fleet.nats_url, "MSG.GET", {"last_by_subj": subject}, stream="DEAD")
+        if "message" not in letter:
+            return False
+        content = json.loads(base64.b64decode(letter["message"]["data"]))
+        return bool(content["task"] == task and content["reason"])
+
+    await eventually(is_kept, "the dead letter is kept")
+
+
+async def publish(nats_url: str, subject: str, payload: bytes) -> None:
+    client = await nats.connect(nats_url)
+    await client.jetstream().publish(subject, payload)
+    await client.close()

@@ -24,6 +24,11 @@ class StoredMessage:
         return [json.loads(line) for line in self.lines]
 
 
+def subject_of(agent: str, task: str) -> str:
+    """Return the subject of the task's log."""
+    return f"headrace.event.{task.partition('-')[0]}.default.{agent}.{task}"
+
+
 async def read_log(nats_url: str, agent: str, task: str) -> list[StoredMessage]:
     """Return every message of the log, from the leader."""
     client = await nats.connect(nats_url)
@@ -45,11 +50,9 @@ async def lines_of(nats_url: str, agent: str, task: str) -> list[bytes]:
 
 
 async def _read(client: Client, agent: str, task: str) -> list[StoredMessage]:
-    shard = task.partition("-")[0]
-    subject = f"headrace.event.{shard}.default.{agent}.{task}"
     messages: list[StoredMessage] = []
     after = 0
-    while found := await _next(client, subject, after + 1):
+    while found := await _next(client, subject_of(agent, task), after + 1):
         after = found["seq"]
         raw = base64.b64decode(found.get("hdrs", "")).decode().split("\r\n")[1:]
         headers = dict(line.split(": ", 1) for line in raw if line)
