@@ -141,6 +141,9 @@ async def test_a_run_of_an_ended_leg_is_dropped(desk: Desk, working: Working) ->
         task = await desk.start("echo", "x")
         before = await task.ended()
         await eventually(lambda: _is_off_the_queue(task))
+        info = await desk.bus.js.consumer_info(desk.bus.streams.runs, "echo")
+        assert info.delivered is not None
+        assert info.delivered.consumer_seq == 1
         await task.publish(1)
         await eventually(lambda: _is_off_the_queue(task))
         assert len(await task.entries()) == len(before)
@@ -151,10 +154,11 @@ async def test_a_run_of_a_superseded_leg_is_dropped(desk: Desk, working: Working
     said = events.status_update(task.key.task, task.context, SUBMITTED, user_message("new"))
     await task.append(said, SUBMITTED, writer="gateway-test")
     await task.publish(1)
-    await task.publish(2)
     async with working(echo):
-        entries = await task.ended()
         await eventually(lambda: _is_off_the_queue(task))
+        assert len(await task.entries()) == 2
+        await task.publish(2)
+        entries = await task.ended()
     assert texts(entries, 1) == ["new"]
     assert {entry.stamp.leg for entry in entries[1:]} == {2}
 
@@ -195,13 +199,14 @@ async def test_a_fenced_worker_notices_while_its_agent_is_silent(
     desk: Desk, working: Working
 ) -> None:
     stopped = asyncio.Event()
+    answers: list[Holding | None] = []
 
     @agent()
     async def silent(ctx: RunContext) -> None:
         try:
             await asyncio.sleep(60)
         except asyncio.CancelledError:
-            assert await task.ask("who") is None
+            answers.append(await task.ask("who"))
             await ctx.text("too late")
             raise
         finally:
@@ -214,16 +219,16 @@ async def test_a_fenced_worker_notices_while_its_agent_is_silent(
         await task.append(canceled, CANCELED, writer="gateway-test", leg=1)
         async with asyncio.timeout(10):
             await stopped.wait()
-        await eventually(lambda: _nobody_answers(task))
+        assert answers == [None]
         assert (await task.last()).stamp.writer == "gateway-test"
 
 
 async def test_a_message_that_is_no_entry_fences_nobody(desk: Desk, working: Working) -> None:
     @agent()
     async def slow(_: RunContext) -> AsyncIterator[Emission]:
-        for number in range(4):
-            yield f"{number} "
-            await asyncio.sleep(0.7)
+        yield "0 "
+        await asyncio.sleep(2.5)
+        yield "1 "
 
     async with working(slow):
         task = await desk.start("slow")
@@ -231,7 +236,7 @@ async def test_a_message_that_is_no_entry_fences_nobody(desk: Desk, working: Wor
         await desk.bus.request(desk.bus.subjects.event(task.key), b"not an entry", 2.0)
         entries = await task.ended()
     assert attempts(entries) == [1]
-    assert texts(entries, 1) == ["0 ", "1 ", "2 ", "3 "]
+    assert texts(entries, 1) == ["0 ", "1 "]
 
 
 async def test_a_purged_log_is_not_written_to_again(desk: Desk, working: Working) -> None:

@@ -34,9 +34,10 @@ class Turnstile:
     def __init__(self, name: str, concurrency: int | None = None) -> None:
         self.inside = self.most = 0
         self.open = asyncio.Event()
-        self.agent: Agent = agent(name=name, concurrency=concurrency)(self._pass)
+        self.agent: Agent = agent(name=name, concurrency=concurrency)(self.enter)
 
-    async def _pass(self, _: RunContext) -> None:
+    async def enter(self, _: RunContext) -> None:
+        """Count, and wait."""
         self.inside += 1
         self.most = max(self.most, self.inside)
         await self.open.wait()
@@ -50,10 +51,11 @@ async def test_a_worker_takes_no_more_runs_than_it_has_room_for(
     desk: Desk, working: Working
 ) -> None:
     gate = Turnstile("gate")
-    async with working(gate.agent, concurrency=3):
-        tasks = [await desk.start("gate") for _ in range(8)]
+    both = agent(name="other")(gate.enter)
+    async with working(gate.agent, both, concurrency=3):
+        tasks = [await desk.start(name) for name in ("gate", "other") for _ in range(4)]
         await eventually(lambda: gate.has_inside(3))
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.5)
         assert gate.most == 3
         assert [len(await task.entries()) for task in tasks].count(1) == 5
         gate.open.set()
