@@ -177,6 +177,19 @@ class Bus:
         except TROUBLE as error:
             raise BusUnavailable(f"{subject}: {reason(error)}") from error
 
+    async def listen(self, subject: str, receive: Callable[[Msg], None]) -> Subscription:
+        """Call `receive` for every message on `subject` as it is read: at once, at least cost.
+
+        Nothing else is read meanwhile, and nothing is dropped on this side of the socket.
+
+        Raises:
+            BusUnavailable: the connection is closed.
+        """
+        try:
+            return await self.connection.listen(subject, receive)
+        except TROUBLE as error:
+            raise BusUnavailable(f"{subject}: {reason(error)}") from error
+
     @staticmethod
     async def unsubscribe(subscription: Subscription) -> None:
         """End a subscription; one that ended with its connection is no trouble."""

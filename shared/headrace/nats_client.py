@@ -1,7 +1,16 @@
-"""nats-py's client, with what nothing outside it can get at made better: two traps, one cost."""
+"""nats-py's client, with what nothing outside it can get at made better: two traps, three costs."""
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from typing import Any
 
 from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
 from nats.aio.transport import TcpTransport
+from nats.errors import ConnectionDrainingError
+from nats.errors import TimeoutError as NatsTimeout
 
 
 class NatsClient(Client):
@@ -10,7 +19,81 @@ class NatsClient(Client):
     nats-py first waits until the old connection is closed, that is until the old server has taken
     what was still to be sent: for ever, or for as long as TCP tries. And a connection on which the
     server says nothing at all it would forget, open.
+
+    Hands a message to a listener, and an answer to who asked, where it is read. nats-py has a task
+    per subscription, behind a queue: 15 µs more a message, and a round of the loop.
     """
+
+    def __init__(self) -> None:
+        """Prepare; `connect` does the work."""
+        super().__init__()
+        self._listeners: dict[int, Callable[[Msg], None]] = {}
+        self._answers: dict[str, asyncio.Future[Msg]] = {}
+        self._serials = itertools.count(1)
+        self._answers_inbox = ""
+
+    async def listen(self, subject: str, receive: Callable[[Msg], None]) -> Subscription:
+        """Call `receive` for every message on `subject`, within the loop that reads the socket."""
+        subscription = await self.subscribe(subject)
+        self._listeners[subscription._id] = receive  # noqa: SLF001 - as nats-py's client itself
+        arrived = subscription._pending_queue  # noqa: SLF001 - likewise
+        while not arrived.empty():
+            receive(arrived.get_nowait())
+        return subscription
+
+    async def _process_msg(
+        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes
+    ) -> None:
+        receive = self._listeners.get(sid)
+        if receive is None or sid not in self._subs:
+            await super()._process_msg(sid, subject, reply, data, headers)
+            return
+        self.stats["in_msgs"] += 1
+        self.stats["in_bytes"] += len(data)
+        parsed = await self._process_headers(headers) if headers else None
+        try:
+            receive(self._build_message(sid, subject, reply, data, parsed))
+        except Exception as error:  # noqa: BLE001  # or nothing more would be read
+            await self._error_cb(error)
+
+    def _remove_sub(self, sid: int, max_msgs: int = 0) -> None:
+        self._listeners.pop(sid, None)
+        super()._remove_sub(sid, max_msgs)
+
+    async def _request_new_style(
+        self,
+        subject: str,
+        payload: bytes,
+        timeout: float = 1,
+        headers: Any = None,  # noqa: ANN401  # nats-py's own
+    ) -> Msg:
+        if self.is_draining_pubs:
+            raise ConnectionDrainingError
+        if not self._answers_inbox:
+            await self._listen_for_answers()
+        loop, serial = asyncio.get_running_loop(), str(next(self._serials))
+        answer: asyncio.Future[Msg] = loop.create_future()
+        self._answers[serial] = answer
+        overdue = loop.call_later(timeout, _give_up, answer)
+        try:
+            await self.publish(subject, payload, f"{self._answers_inbox}.{serial}", headers)
+            return await answer
+        finally:
+            overdue.cancel()
+            del self._answers[serial]
+
+    async def _listen_for_answers(self) -> None:
+        self._answers_inbox = self.new_inbox()
+        try:
+            await self.listen(f"{self._answers_inbox}.*", self._on_answer)
+        except BaseException:
+            self._answers_inbox = ""
+            raise
+
+    def _on_answer(self, msg: Msg) -> None:
+        answer = self._answers.get(msg.subject.rpartition(".")[2])
+        if answer is not None and not answer.done():
+            answer.set_result(msg)
 
     @staticmethod
     def _parse_header_lines(raw: bytes) -> dict[str, str]:
@@ -40,3 +123,8 @@ class NatsClient(Client):
         transport = self._transport
         if isinstance(transport, TcpTransport) and transport._io_writer is not None:  # noqa: SLF001 - there is no other way
             transport._io_writer.transport.abort()  # noqa: SLF001 - likewise
+
+
+def _give_up(answer: asyncio.Future[Msg]) -> None:
+    if not answer.done():
+        answer.set_exception(NatsTimeout())

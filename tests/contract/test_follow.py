@@ -172,18 +172,6 @@ async def test_a_log_that_begins_while_its_emptiness_is_asked_for_is_not_lost(
             assert reading.losses == []
 
 
-async def test_a_subscription_that_drops_messages_catches_up(
-    bus: Bus, rule: TailRule, log: TaskLog
-) -> None:
-    async with following(bus, rule, log.key) as reading:
-        await reading.until(1)
-        subscription = reading.follower._subscription
-        assert subscription is not None
-        subscription._pending_bytes_limit = 1  # too slow for anything
-        await log.grow(30)
-        assert await reading.until(30) == list(range(1, 31))
-
-
 async def test_many_logs_are_followed_over_a_reconnect(
     connect: Connect, topology: Topology, bus: Bus
 ) -> None:

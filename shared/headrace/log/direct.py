@@ -51,7 +51,7 @@ async def direct_get[Read](
     """
     train = _Train(read)
     inbox = bus.connection.new_inbox()
-    subscription = await bus.subscribe(inbox, train.take)
+    subscription = await bus.listen(inbox, train.take)
     try:
         await bus.publish(f"$JS.API.DIRECT.GET.{stream}", orjson.dumps(query), inbox)
         await train.arrival()
@@ -68,7 +68,7 @@ class _Train[Read]:
         self._over = asyncio.Event()
         self._heard = False
 
-    async def take(self, msg: Msg) -> None:
+    def take(self, msg: Msg) -> None:
         self._heard = True
         if self._over.is_set():
             return

@@ -56,7 +56,7 @@ class Follower:
         Raises:
             BusUnavailable: the connection is closed.
         """
-        self._subscription = await self._bus.subscribe(
+        self._subscription = await self._bus.listen(
             self._bus.subjects.live(self.key), self._on_live
         )
 
@@ -90,7 +90,7 @@ class Follower:
             self._doubted = True
             self._start_repair()
 
-    async def _on_live(self, msg: Msg) -> None:
+    def _on_live(self, msg: Msg) -> None:
         try:
             stored = from_message(msg)
         except UndecodableMessage:
