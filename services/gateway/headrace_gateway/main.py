@@ -23,6 +23,7 @@ from headrace_gateway.front_door import FrontDoor
 from headrace_gateway.intake import Intake
 from headrace_gateway.listening import listen
 from headrace_gateway.resending import Resending
+from headrace_gateway.seats import Seats
 from headrace_gateway.sent_records import SentRecords
 from headrace_gateway.server import Server
 from headrace_gateway.services import Services
@@ -120,6 +121,7 @@ async def composed(settings: GatewaySettings) -> AsyncIterator[Services]:
             state=state,
             feeds=feeds,
             streams=streams,
+            seats=Seats(settings.max_streams, settings.max_streams_per_owner),
             event_streams=EventStreams(feeds, streams, settings),
             intake=intake,
             resending=Resending(bus, feeds, intake, records),

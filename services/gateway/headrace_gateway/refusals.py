@@ -37,3 +37,17 @@ class ContextMismatch(HeadraceError):
     """The task belongs to another context than the message says."""
 
     code = "context_mismatch"
+
+
+class TooManyStreams(HeadraceError):
+    """The gateway has as many streams open as it takes."""
+
+    code = "too_many_streams"
+    retryable = True
+
+
+class TooManyStreamsOfOwner(HeadraceError):
+    """The caller has as many streams open as one may have on a gateway."""
+
+    code = "too_many_streams_of_owner"
+    retryable = True

@@ -10,6 +10,7 @@ from headrace_gateway.event_stream import EventStreams
 from headrace_gateway.feeds import Feeds
 from headrace_gateway.intake import Intake
 from headrace_gateway.resending import Resending
+from headrace_gateway.seats import Seats
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.streams import Streams
 
@@ -25,6 +26,8 @@ class Services:
     feeds: Feeds
     streams: Streams
     """Every open answer, to be closed when the gateway stops."""
+    seats: Seats
+    """How many streams may be open."""
     event_streams: EventStreams
     intake: Intake
     resending: Resending

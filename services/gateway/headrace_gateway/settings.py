@@ -46,6 +46,14 @@ class GatewaySettings(BusSettings):
     stall_timeout: float = Field(default=60.0, gt=0)
     """Seconds after which a client that takes nothing is disconnected."""
 
+    max_streams: int = Field(default=20_000, ge=-1)
+    """Streams (SSE, AG-UI, WebSockets and what they subscribe to) that a gateway has open at once;
+    more are refused with 503. -1 is no limit."""
+
+    max_streams_per_owner: int = Field(default=-1, ge=-1)
+    """Streams that one owner may have open on a gateway; more are refused with 429. -1 is no
+    limit: without authentication everybody is one owner."""
+
     idempotency_seconds: int = Field(default=86400, ge=1)
     """Seconds for which an Idempotency-Key stands for the request that it was first used with."""
 

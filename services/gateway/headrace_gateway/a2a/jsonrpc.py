@@ -56,11 +56,15 @@ class JsonRpcBinding:
             return json_response(content, headers=call.headers)
         if (stream := STREAMING.get(method)) is None:
             raise MethodNotFoundError(f"there is no method {method!r}")
-        try:
-            streaming = await stream(self._services, call, params)
-        except NothingLeft:
-            return empty_stream(call)
-        return rpc_stream(self._services.event_streams, call, streaming, request_id)
+
+        async def opening() -> ASGIApp:
+            try:
+                streaming = await stream(self._services, call, params)
+            except NothingLeft:
+                return empty_stream(call)
+            return rpc_stream(self._services.event_streams, call, streaming, request_id)
+
+        return await self._services.seats.seated(call.caller, opening)
 
 
 def _id_of(parsed: object) -> _Id:

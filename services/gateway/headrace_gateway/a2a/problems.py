@@ -30,6 +30,8 @@ from headrace_gateway.refusals import (
     KeyReused,
     TaskBusy,
     TaskEnded,
+    TooManyStreams,
+    TooManyStreamsOfOwner,
 )
 from headrace_gateway.stopping import Stopping
 
@@ -97,6 +99,10 @@ _PROBLEMS: Mapping[type[Exception], Problem] = {
     AgentUnknown: _own(-32602, 404, "NOT_FOUND", "AGENT_NOT_FOUND"),
     BodyTooLarge: _TOO_LARGE,
     EventTooLarge: _TOO_LARGE,
+    TooManyStreams: _UNAVAILABLE,
+    TooManyStreamsOfOwner: replace(
+        _own(-32603, 429, "RESOURCE_EXHAUSTED", "TOO_MANY_STREAMS"), retry_after=RETRY_AFTER
+    ),
     BusUnavailable: _UNAVAILABLE,
     StateUnavailable: _UNAVAILABLE,
     # The message has been accepted: sending it again would ask for the work twice.

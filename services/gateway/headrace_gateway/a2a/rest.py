@@ -84,9 +84,12 @@ class RestBinding:
         return Response(orjson.dumps(result), 200, call.headers, media_type(request))
 
     async def _stream(self, request: Request, call: Call, operation: str, params: Json) -> ASGIApp:
-        try:
-            streaming = await STREAMING[operation](self._services, call, params)
-        except NothingLeft:
-            # EventSource reconnects after anything else.
-            return Response(status_code=204) if request.method == "GET" else empty_stream(call)
-        return rest_stream(self._services.event_streams, call, streaming)
+        async def opening() -> ASGIApp:
+            try:
+                streaming = await STREAMING[operation](self._services, call, params)
+            except NothingLeft:
+                # EventSource reconnects after anything else.
+                return Response(status_code=204) if request.method == "GET" else empty_stream(call)
+            return rest_stream(self._services.event_streams, call, streaming)
+
+        return await self._services.seats.seated(call.caller, opening)

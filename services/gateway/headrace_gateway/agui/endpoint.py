@@ -44,14 +44,18 @@ class RunEndpoint:
         body = await read_body(request, self._services.settings.max_body_bytes)
         asked = RunInput.read(body)
         _check_taken(call, asked)
-        accepted = await self._services.intake.start(
-            call.caller,
-            call.agent,
-            asked.message,
-            context=asked.thread,
-            metadata=asked.metadata,
-        )
-        return RunStream(self._services.event_streams, accepted)
+
+        async def opening() -> ASGIApp:
+            accepted = await self._services.intake.start(
+                call.caller,
+                call.agent,
+                asked.message,
+                context=asked.thread,
+                metadata=asked.metadata,
+            )
+            return RunStream(self._services.event_streams, accepted)
+
+        return await self._services.seats.seated(call.caller, opening)
 
 
 def _check_taken(call: Call, asked: RunInput) -> None:
