@@ -26,7 +26,7 @@ class Audience:
     They reconnect over all gateways in turn, each time in another protocol.
     """
 
-    def __init__(self, gateways: Sequence[str], nats_url: str, tasks: int) -> None:
+    def __init__(self, gateways: Sequence[str], nats_url: str | list[str], tasks: int) -> None:
         """Have `tasks` tasks at `gateways`, whose logs are at `nats_url`."""
         self._gateways, self._nats_url = list(gateways), nats_url
         self.starters = [Client(_AGENT, _TEXT) for _ in range(tasks)]

@@ -28,7 +28,7 @@ class WholeLog:
         return fold.task()
 
 
-async def whole_log(nats_url: str, agent: str, task: str) -> WholeLog:
+async def whole_log(nats_url: str | list[str], agent: str, task: str) -> WholeLog:
     """Return a task's log, read from NATS."""
     messages = await read_log(nats_url, agent, task)
     [log_id] = {message.headers["Headrace-Log"] for message in messages}

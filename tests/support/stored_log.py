@@ -29,7 +29,7 @@ def subject_of(agent: str, task: str) -> str:
     return f"headrace.event.{task.partition('-')[0]}.default.{agent}.{task}"
 
 
-async def read_log(nats_url: str, agent: str, task: str) -> list[StoredMessage]:
+async def read_log(nats_url: str | list[str], agent: str, task: str) -> list[StoredMessage]:
     """Return every message of the log, from the leader."""
     client = await nats.connect(nats_url)
     try:
