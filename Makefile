@@ -63,6 +63,7 @@ soak: $(DEVELOPMENT) ## The tests that need minutes, at their full sizes
 .PHONY: up
 up: ## Start the stack of docker-compose.yml and wait until it is healthy
 	docker compose up --build --detach --wait $(ARGS)
+	@echo "ready http://localhost:$${HEADRACE_HTTP_PORT:-8080}"
 
 .PHONY: down
 down: ## Stop it and drop its volumes

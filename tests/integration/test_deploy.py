@@ -120,6 +120,7 @@ def test_variables_choose_agents_and_address() -> None:
     chosen = load({"HEADRACE_AGENTS": "mine:agents", "HEADRACE_HTTP_PORT": "9000"})
     assert chosen["worker"].command == ["worker", "mine:agents"]
     assert chosen["proxy"].ports == ("127.0.0.1:9000:8080",)
+    assert chosen["gateway"].environment["HEADRACE_PUBLIC_URL"] == "http://localhost:9000"
 
 
 def test_every_gateway_becomes_ready(deployment: Deployment) -> None:

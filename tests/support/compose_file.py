@@ -11,7 +11,8 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 COMPOSE_FILE = ROOT / "docker-compose.yml"
 
-_VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
+_VARIABLE = re.compile(r"\$\{(\w+)(?::-([^${}]*))?\}")
+"""The innermost variables: a default may hold others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +67,8 @@ def _filled(node: Any, variables: Mapping[str, str]) -> Any:  # noqa: ANN401  # 
         return {key: _filled(value, variables) for key, value in node.items()}
     if isinstance(node, list):
         return [_filled(value, variables) for value in node]
-    if isinstance(node, str):
-        return _VARIABLE.sub(lambda found: _value(found, variables), node)
+    while isinstance(node, str) and _VARIABLE.search(node):
+        node = _VARIABLE.sub(lambda found: _value(found, variables), node)
     return node
 
 
