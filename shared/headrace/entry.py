@@ -30,6 +30,13 @@ CHECKPOINT = "Headrace-Checkpoint"
 ANSWERED = "HEADRACE_ANSWERED"
 """In place of a task state: the log ended with a bare Message and there is no task to list."""
 
+DEEPEST = 200
+"""Levels to which the objects and arrays of an event may nest."""
+
+_WRITABLE = 254
+_DIGITS = 15
+"""Of a number in a header: JSON's readers elsewhere take no more."""
+
 SEQUENCE = "Nats-Sequence"
 PREVIOUS = "Nats-Last-Sequence"
 TIME = "Nats-Time-Stamp"
@@ -149,7 +156,8 @@ def parse_stamp(subject: str, headers: Mapping[str, str] | None) -> Stamp:
 
 def _number(text: str, *, least: int) -> int:
     # int() alone would take signs, spaces, underscores and other scripts' digits.
-    if not (text.isascii() and text.isdecimal()) or (number := int(text)) < least:
+    is_short = text.isascii() and text.isdecimal() and len(text) <= _DIGITS
+    if not is_short or (number := int(text)) < least:
         raise ValueError(f"{text!r} is not a number from {least}")
     return number
 
@@ -177,16 +185,55 @@ def parse_entry(
     Raises:
         UndecodableMessage: the headers do not parse, or a line is no JSON object.
     """
+    entry = _unchecked(subject, headers, data, sequence, time)
+    # Line by line, each let go before the next is read: half the cost of keeping them all.
+    for _ in _parsed(subject, entry.lines):
+        pass
+    return entry
+
+
+def parse_whole(
+    subject: str, headers: Mapping[str, str] | None, data: bytes, sequence: int, time: str
+) -> tuple[Entry, list[Json]]:
+    """Like `parse_entry`, for who wants all events parsed too: nothing is parsed twice.
+
+    Raises:
+        UndecodableMessage: the headers do not parse, or a line is no JSON object.
+    """
+    entry = _unchecked(subject, headers, data, sequence, time)
+    return entry, list(_parsed(subject, entry.lines))
+
+
+def _unchecked(
+    subject: str, headers: Mapping[str, str] | None, data: bytes, sequence: int, time: str
+) -> Entry:
     stamp = parse_stamp(subject, headers)
     if b"\r" in data:
         # JSON takes it between tokens; spliced into server-sent events it would end a line.
         raise UndecodableMessage(subject, "the body has a carriage return")
-    lines = data.split(b"\n")
+    return Entry(stamp, data.split(b"\n"), sequence, time)
+
+
+def _parsed(subject: str, lines: list[bytes]) -> Iterator[Json]:
+    for line in lines:
+        try:
+            event = orjson.loads(line)
+        except orjson.JSONDecodeError as error:
+            raise UndecodableMessage(subject, f"the body is not JSON: {error}") from None
+        if type(event) is not dict:
+            raise UndecodableMessage(subject, "the body is not one JSON object per line")
+        if line.count(b"{") + line.count(b"[") > DEEPEST:
+            _check_depth(subject, event)
+        yield event
+
+
+def _check_depth(subject: str, event: Json) -> None:
+    # orjson reads 1024 levels and writes 254; what is read here must fit into what is answered.
+    for key in event:
+        for _ in range(_WRITABLE - DEEPEST):
+            event = {key: event}
+        break
     try:
-        # Line by line, each let go before the next is read: half the cost of keeping them all.
-        are_objects = all(type(orjson.loads(line)) is dict for line in lines)
-    except orjson.JSONDecodeError as error:
-        raise UndecodableMessage(subject, f"the body is not JSON: {error}") from None
-    if not are_objects:
-        raise UndecodableMessage(subject, "the body is not one JSON object per line")
-    return Entry(stamp, lines, sequence, time)
+        orjson.dumps(event)
+    except orjson.JSONEncodeError:
+        raise UndecodableMessage(subject, f"an event nests deeper than {DEEPEST}") from None

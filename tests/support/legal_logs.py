@@ -37,8 +37,7 @@ class LegalLog:
     owner: str = "anonymous"
     context: str = "context-1"
     log: str = "abcdefgh"
-    entries: list[tuple[Stamp, bytes]] = field(default_factory=list)
-    """Headers and body of each message."""
+    messages: list[tuple[Stamp, list[Draft]]] = field(default_factory=list)
     generation: int = 0
     state: str = SUBMITTED
     leg: int = 0
@@ -64,11 +63,15 @@ class LegalLog:
             owner=self.owner if first == 1 else None,
             checkpoint="{}" if checkpoint else None,
         )
-        lines = [draft.line(first + offset) for offset, draft in enumerate(drafts)]
-        self.entries.append((stamp, b"\n".join(lines)))
+        self.messages.append((stamp, drafts))
         self.generation += len(drafts)
         if checkpoint:
             self.boundary = self.generation
+
+    @property
+    def entries(self) -> list[tuple[Stamp, bytes]]:
+        """Headers and body of each message."""
+        return [(stamp, _body(stamp.generation, drafts)) for stamp, drafts in self.messages]
 
     def parsed(self) -> list[Entry]:
         """Return the entries as a reader of the log gets them; sequences count from 1."""
@@ -114,6 +117,10 @@ class LegalLog:
         part = {"text": text, "metadata": metadata} if metadata else {"text": text}
         body = {"artifactId": artifact, "parts": [part]}
         return events.artifact_update(self.key.task, self.context, body, append=append)
+
+
+def _body(generation: int, drafts: list[Draft]) -> bytes:
+    return b"\n".join(draft.line(generation + offset) for offset, draft in enumerate(drafts))
 
 
 @st.composite

@@ -11,11 +11,13 @@ import orjson
 import pytest
 
 from headrace.entry import Stamp
+from headrace.log import LogWriter
 from headrace.messages import DeadLetter
 from headrace.streams import ensure_streams
 from headrace.task import COMPLETED, WORKING
 from headrace_task_state.following import dead_letters
 from headrace_task_state.ranges import Range
+from tests.support.cluster import NatsCluster
 from tests.support.legal_logs import LegalLog
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.task_states import TaskStates, folded, new_key, open_task_states
@@ -328,3 +330,30 @@ async def test_many_tasks_at_once_fold_right(fleet: TaskStates) -> None:
     assert last["state"]["last_seq"] <= 30 * 42
     await eventually(lambda: _position_is(fleet, 30 * 42), "all is applied")
     await lists_all(fleet, *logs)
+
+
+async def test_in_a_cluster_the_leaders_death_costs_time_and_no_event(
+    nats_cluster: NatsCluster, valkey: ValkeyProcess
+) -> None:
+    log = long_log(400)
+    async with open_task_states(nats_cluster.url, valkey.url, replicas=3) as fleet:
+        await fleet.start()
+        await fleet.followed()
+        writer = LogWriter(fleet.bus, log.key)
+
+        async def store() -> None:
+            for stamp, drafts in log.messages:
+                await writer.append(drafts, stamp)
+
+        storing = asyncio.create_task(store())
+        await eventually(lambda: _position_is(fleet, 100), "some of it is applied")
+        info = await fleet.bus.js.stream_info(fleet.bus.streams.events(0))
+        assert info.cluster is not None
+        leader = nats_cluster.node(info.cluster.leader or "")
+        try:
+            await asyncio.to_thread(leader.kill)
+            await storing
+            await lists_all(fleet, log)
+        finally:
+            await asyncio.to_thread(nats_cluster.heal)
+        await lists_all(fleet, log)

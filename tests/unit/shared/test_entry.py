@@ -17,6 +17,7 @@ from headrace.entry import (
     Stamp,
     parse_entry,
     parse_stamp,
+    parse_whole,
 )
 from headrace.errors import UndecodableMessage
 from headrace.task import AUTH_REQUIRED, COMPLETED, INPUT_REQUIRED, STATES, WORKING
@@ -70,6 +71,7 @@ def test_a_header_that_is_missing_makes_no_entry(name: str) -> None:
         (GENERATION, "٣"),
         (GENERATION, "1.0"),
         (GENERATION, ""),
+        (GENERATION, "9" * 16),
         (WRITER, ""),
         (STATE, "working"),
         (STATE, "TASK_STATE_UNSPECIFIED"),
@@ -121,11 +123,29 @@ def test_an_entry_holds_its_lines_as_they_are_and_parsed() -> None:
         b"{}\r\n{}",
         b'{"a":NaN}',
         b'{"a":"\xff"}',
+        b'{"a":%b%b}' % (b"[" * 200, b"]" * 200),
+        b'{"a":%b1%b}' % (b'{"b":' * 300, b"}" * 300),
     ],
 )
 def test_a_body_that_is_not_one_object_per_line_makes_no_entry(body: bytes) -> None:
     with pytest.raises(UndecodableMessage):
         entry(STAMP, body)
+
+
+@pytest.mark.parametrize(
+    "body", [b'{"a":%b%b}' % (b"[" * 199, b"]" * 199), b'{"a":[%b{}]}' % (b"{}," * 999)]
+)
+def test_what_is_large_but_not_deep_is_an_entry(body: bytes) -> None:
+    assert entry(STAMP, body).lines == [body]
+
+
+def test_parsed_whole_it_is_the_same_entry_with_its_events() -> None:
+    body = b'{"a": 1}\n{"b":2}'
+    parsed, found = parse_whole("subject", STAMP.headers(), body, 12, "then")
+    assert parsed == entry(STAMP, body)
+    assert found == parsed.events
+    with pytest.raises(UndecodableMessage):
+        parse_whole("subject", STAMP.headers(), b"{}\n[]", 12, "then")
 
 
 @settings(deadline=None, max_examples=50)

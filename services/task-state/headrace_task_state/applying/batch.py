@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from headrace.entry import Entry, parse_entry
-from headrace.errors import InvalidName, UndecodableMessage
+from headrace.entry import parse_whole
+from headrace.errors import UndecodableMessage
+from headrace.events import Json
 from headrace.fold import IllFormedEvent, read_change
 from headrace.messages import DeadLetter
 from headrace.subjects import Subjects
-from headrace.task import TaskKey, check_task_id
 from headrace_task_state.applying.delta import Delta
 from headrace_task_state.applying.letters import letter
 from headrace_task_state.arrival import Arrival
@@ -63,36 +63,25 @@ class Batches:
     def _take(self, arrival: Arrival, touched: list[Delta], letters: list[DeadLetter]) -> None:
         msg = arrival.msg
         delta = self._deltas.get(msg.subject) or self._delta(msg.subject)
-        entry = parse_entry(msg.subject, msg.headers, msg.data, arrival.sequence, "")
+        entry, events = parse_whole(msg.subject, msg.headers, msg.data, arrival.sequence, "")
         if not delta.follows(entry):
             letters.append(letter(arrival, "it is of another log than those before it"))
             return
         if not delta.touched:
             touched.append(delta)
         delta.begin_entry(entry, arrival.time)
-        if wrong := _take_events(delta, entry):
+        if wrong := _take_events(delta, entry.generation, events):
             letters.append(letter(arrival, "; ".join(wrong)))
 
     def _delta(self, subject: str) -> Delta:
-        key = self._subjects.key_of_event(subject)
-        self._check_place(subject, key)
-        delta = self._deltas[subject] = Delta(key)
+        delta = self._deltas[subject] = Delta(self._subjects.key_of_event(subject))
         return delta
 
-    def _check_place(self, subject: str, key: TaskKey) -> None:
-        try:
-            check_task_id(key.task)
-        except InvalidName as error:
-            raise UndecodableMessage(subject, str(error)) from None
-        if subject != self._subjects.event(key):
-            raise UndecodableMessage(subject, f"the task is of shard {key.shard}")
 
-
-def _take_events(delta: Delta, entry: Entry) -> list[str]:
-    """Fold the entry's events in; what is wrong with some of them is returned."""
+def _take_events(delta: Delta, generation: int, events: list[Json]) -> list[str]:
+    """Fold an entry's events in; what is wrong with some of them is returned."""
     wrong: list[str] = []
-    generation = entry.generation
-    for event in entry.parsed():
+    for event in events:
         try:
             delta.take(read_change(event, generation))
         except IllFormedEvent as error:

@@ -5,6 +5,7 @@ NATS may have lost its stream, or the end of it (a disk image from before, a pow
 over messages that nobody has applied.
 """
 
+import asyncio
 from datetime import datetime
 
 from headrace.bus import Bus
@@ -12,14 +13,27 @@ from headrace_task_state.leader import find_message, stream_state
 from headrace_task_state.store.progress import Progress
 
 _NANOSECOND_DIGITS = 9
+_CONFIRM = 0.5
+_LOOKS = 2
 
 
 async def origin_of(bus: Bus, stream: str, progress: Progress) -> str | None:
     """Return the stream's origin if `progress` is of this very stream; None: it is of another.
 
+    A leader that was frozen answers, for a moment, what it knew then, so one look that says so is
+    not believed.
+
     Raises:
         BusUnavailable: no leader answers.
     """
+    for pause in (*[_CONFIRM] * _LOOKS, 0.0):
+        if (origin := await _look(bus, stream, progress)) is not None:
+            return origin
+        await asyncio.sleep(pause)
+    return None
+
+
+async def _look(bus: Bus, stream: str, progress: Progress) -> str | None:
     state = await stream_state(bus, stream)
     same = progress.origin in ("", state.origin) and progress.position <= state.last
     if not same or not await _holds(bus, stream, progress):

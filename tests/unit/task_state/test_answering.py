@@ -1,0 +1,119 @@
+"""Questions are answered, in pieces if need be, or refused."""
+
+import logging
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from headrace.errors import (
+    BusUnavailable,
+    InvalidName,
+    LogLost,
+    StateUnavailable,
+    TaskUnknown,
+)
+from headrace.messages import GetTask
+from headrace.state_client import MORE
+from headrace_task_state.answering import pieces as module
+from headrace_task_state.answering.pieces import Pieces
+from headrace_task_state.answering.refusals import refusal_of
+from headrace_task_state.following.origin import nanoseconds
+from headrace_task_state.reading.cursor import decode_cursor, encode_cursor
+from headrace_task_state.store.reading import After
+from tests.support.waiting import eventually
+
+
+def invalid() -> Exception:
+    try:
+        GetTask.model_validate({"tenant": "t", "owner": "o"})
+    except ValidationError as error:
+        return error
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "says"),
+    [
+        (TaskUnknown("no such task"), "task_unknown", "no such task"),
+        (InvalidName("pageToken", "x", "is none"), "bad_request", "pageToken"),
+        (invalid(), "bad_request", "task: Field required"),
+        (StateUnavailable("later"), "state_unavailable", "later"),
+        (BusUnavailable("no leader"), "state_unavailable", "no leader"),
+        (TimeoutError(), "state_unavailable", "in time"),
+    ],
+)
+def test_what_goes_wrong_is_said(error: Exception, code: str, says: str) -> None:
+    refusal = refusal_of(error)
+    assert refusal.code == code
+    assert says in refusal.message
+
+
+@pytest.mark.parametrize("error", [KeyError("secret"), LogLost("secret")])
+def test_what_nobody_foresaw_is_logged_and_not_shown(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.ERROR):
+        refusal = refusal_of(error)
+    assert refusal.code == "state_unavailable"
+    assert "secret" not in refusal.message
+    assert "secret" in caplog.text
+
+
+@pytest.mark.parametrize("size", [1, 9, 10, 11, 20, 25])
+async def test_pieces_in_a_row_are_the_answer(size: int) -> None:
+    pieces = Pieces("state.more.me", 10)
+    answer = bytes(range(size))
+    piece = pieces.first(answer)
+    fetched = [piece.body]
+    while more := piece.headers.get(MORE):
+        assert more.startswith("state.more.me.")
+        piece = pieces.fetch(more)
+        fetched.append(piece.body)
+    assert b"".join(fetched) == answer
+    assert all(0 < len(body) <= 10 for body in fetched)
+
+
+async def test_pieces_are_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LIFE", 0.01)
+    pieces = Pieces("state.more.me", 10)
+    more = pieces.first(b"x" * 25).headers[MORE]
+
+    async def gone() -> bool:
+        return pieces.fetch(more) == (b"", {})
+
+    await eventually(gone, "the answer is forgotten", 5)
+
+
+@pytest.mark.parametrize("subject", ["state.more.me.token.1", "state.more.me.token.x", "a.b"])
+def test_a_piece_that_nobody_keeps_is_empty(subject: str) -> None:
+    assert Pieces("state.more.me", 10).fetch(subject) == (b"", {})
+
+
+@given(st.integers(0, 2**53 - 1))
+def test_a_page_token_names_where_the_page_ended(time: int) -> None:
+    after = After(str(time), f"3-{'0' * 32}")
+    assert decode_cursor(encode_cursor(after)) == after
+
+
+@given(st.text(min_size=1, max_size=60))
+def test_any_other_text_is_no_page_token(text: str) -> None:
+    with pytest.raises(InvalidName):
+        decode_cursor(text)
+
+
+def test_without_a_token_it_is_the_first_page() -> None:
+    assert decode_cursor("") == After()
+
+
+@pytest.mark.parametrize(
+    ("time", "expected"),
+    [
+        ("1970-01-01T00:00:00Z", 0),
+        ("1970-01-01T00:00:01.5Z", 1_500_000_000),
+        ("2026-11-20T12:47:48.204022694Z", 1795178868204022694),
+    ],
+)
+def test_times_are_read_to_the_nanosecond(time: str, expected: int) -> None:
+    assert nanoseconds(time) == expected

@@ -1,0 +1,239 @@
+"""Messages become writes: short, in order, and never an exception."""
+
+import random
+
+import orjson
+import pytest
+from nats.aio.msg import Msg
+
+from headrace import events
+from headrace.entry import Stamp
+from headrace.subjects import Subjects
+from headrace.task import COMPLETED, WORKING
+from headrace_task_state.applying import batch as module
+from headrace_task_state.applying.batch import Batches
+from headrace_task_state.applying.compaction import Compaction
+from headrace_task_state.applying.delta import time_of
+from headrace_task_state.applying.letters import BODY_MOST, addressee, letter
+from headrace_task_state.arrival import Arrival
+from headrace_task_state.store.progress import Progress, read_progress
+from tests.support.legal_logs import LegalLog
+from tests.support.task_states import new_key
+
+SUBJECTS = Subjects()
+
+
+def arrival(
+    sequence: int, subject: str, body: bytes, headers: dict[str, str] | None = None
+) -> Arrival:
+    msg = Msg(
+        _client=None,  # type: ignore[arg-type]  # nobody answers it
+        subject=subject,
+        data=body,
+        headers=headers,
+    )
+    return Arrival(sequence, sequence, sequence * 1_000_000_000, msg)
+
+
+def arrivals(log: LegalLog) -> list[Arrival]:
+    subject = SUBJECTS.event(log.key)
+    return [
+        arrival(sequence, subject, body, stamp.headers())
+        for sequence, (stamp, body) in enumerate(log.entries, 1)
+    ]
+
+
+def begun() -> LegalLog:
+    log = LegalLog(new_key())
+    log.submit("hello")
+    log.begin_attempt()
+    return log
+
+
+def test_nothing_moves_nothing() -> None:
+    before = Progress(5, 5, 5, "origin")
+    batch = Batches(SUBJECTS, 5).build([], before)
+    assert (batch.then, batch.tasks, batch.letters) == (before, [], [])
+
+
+def test_a_batch_ends_at_its_last_message() -> None:
+    batch = Batches(SUBJECTS, 5).build(arrivals(begun()), Progress(origin="origin"))
+    assert batch.then == Progress(2, 2, 2_000_000_000, "origin")
+    assert read_progress(encoded(batch.then)) == batch.then
+    assert read_progress({}) == Progress()
+
+
+def encoded(progress: Progress) -> dict[bytes, bytes]:
+    words = [str(word).encode() for word in progress.fields()]
+    return dict(zip(words[::2], words[1::2], strict=True))
+
+
+def test_a_status_that_the_batch_overtakes_is_not_sent() -> None:
+    log = begun()
+    log.append([log.status(COMPLETED)], state=COMPLETED)
+    [status] = [
+        orjson.loads(batch_word)
+        for batch_word in Batches(SUBJECTS, 5).build(arrivals(log), Progress()).tasks
+        if isinstance(batch_word, bytes) and b'"state"' in batch_word
+    ]
+    assert status["state"] == COMPLETED
+
+
+@pytest.mark.parametrize(
+    ("subject", "reason"),
+    [
+        ("headrace.event.3.t.a.3-nonsense", "not a task id"),
+        (f"headrace.event.3.t.a.4-{'0' * 32}", "shard 3"),
+        ("headrace.event.3.t.a", "tokens"),
+        ("headrace.event.3.t.a.b.c", "tokens"),
+        (f"headrace.event.3.t.a.3-{'0' * 32}", "Version"),
+    ],
+)
+def test_what_is_no_entry_is_stepped_over_with_a_letter(subject: str, reason: str) -> None:
+    good = begun()
+    batch = Batches(SUBJECTS, 5).build([arrival(1, subject, b"{}"), *arrivals(good)], Progress())
+    [found] = batch.letters
+    assert reason in found.reason
+    assert (found.sequence, found.subject) == (1, subject)
+    assert batch.tasks
+
+
+def test_an_ill_formed_event_costs_one_letter_and_the_rest_of_its_entry_counts() -> None:
+    log = begun()
+    log.append([log.chunk("a", "x")])
+    *first, last = arrivals(log)
+    body = b'{"x":1}\n{"y":2}\n' + last.msg.data
+    headers = Stamp(log.log, 3, "w", WORKING, 1, 1).headers()
+    batch = Batches(SUBJECTS, 5).build(
+        [*first, arrival(3, last.msg.subject, body, headers)], Progress()
+    )
+    [found] = batch.letters
+    assert "event 3" in found.reason
+    assert "event 4" in found.reason
+    assert any(b'"new"' in word for word in batch.tasks if isinstance(word, bytes))
+
+
+def test_an_entry_of_another_log_is_no_part_of_this_one() -> None:
+    log = begun()
+    foreign = Stamp("otherlog", 3, "w", WORKING, 1, 1).headers()
+    event = log.status(WORKING, {"messageId": "foreign", "parts": []}).line(3)
+    stray = arrival(9, SUBJECTS.event(log.key), event, foreign)
+    batch = Batches(SUBJECTS, 5).build([*arrivals(log), stray], Progress())
+    assert [found.sequence for found in batch.letters] == [9]
+    assert not any(b"foreign" in word for word in batch.tasks if isinstance(word, bytes))
+
+
+def test_what_is_remembered_of_tasks_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "REMEMBERED_TASKS", 3)
+    batches = Batches(SUBJECTS, 5)
+    for _ in range(10):
+        batches.build(arrivals(begun()), Progress())
+    assert len(batches._deltas) <= 4
+
+
+def test_a_letter_is_never_larger_than_a_message() -> None:
+    found = letter(arrival(7, "headrace.event.3.t.a.x", b"x" * 900_000), "because")
+    assert len(found.encode()) < 500_000
+    assert f"from 900000 bytes to {BODY_MOST}" in found.reason
+    assert found.at == "1970-01-01T00:00:07+00:00"
+
+
+@pytest.mark.parametrize(
+    ("subject", "expected"),
+    [
+        ("headrace.event.3.t.a.x", ("t", "a")),
+        ("headrace.event.3.t", ("t", "unknown")),
+        ("headrace.event.3", ("unknown", "unknown")),
+    ],
+)
+def test_a_letter_has_an_addressee_whatever_the_subject(
+    subject: str, expected: tuple[str, str]
+) -> None:
+    assert addressee(subject, "headrace") == expected
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "expected"),
+    [
+        ("2026-01-01T00:00:00.123Z", 1767225600123000),
+        ("2026-01-01T01:00:00.123456+01:00", 1767225600123456),
+        ("2026-01-01T00:00:00", 5_000_000),
+        ("9999-01-01T00:00:00Z", 5_000_000),
+        ("0001-01-01T00:00:00Z", 5_000_000),
+        ("soon", 5_000_000),
+        (None, 5_000_000),
+        (7, 5_000_000),
+    ],
+)
+def test_a_status_without_a_usable_time_has_that_of_its_storing(
+    timestamp: object, expected: int
+) -> None:
+    assert time_of({"timestamp": timestamp}, 5_000_000_000) == expected
+    assert time_of({}, 5_000_000_000) == 5_000_000
+
+
+def items(compaction: Compaction) -> list[object]:
+    return [orjson.loads(item) for item in compaction.flush()]
+
+
+def test_texts_that_go_on_are_kept_as_texts_alone() -> None:
+    compaction = Compaction()
+    block = {"agui_block_id": "b"}
+    for generation, text in enumerate("abc", 3):
+        tag = "new" if generation == 3 else "add"
+        part = {"text": text, "metadata": block}
+        compaction.take([generation, tag, {"artifactId": "a", "parts": [part]}])
+    first, texts = items(compaction)
+    assert first == [3, "new", {"artifactId": "a", "parts": [{"text": "a", "metadata": block}]}]
+    assert texts == [4, "t", "b", "c"]
+    compaction.take([6, "add", {"artifactId": "a", "parts": [{"text": "d", "metadata": block}]}])
+    compaction.take([8, "add", {"artifactId": "a", "parts": [{"text": "e", "metadata": block}]}])
+    assert items(compaction) == [[6, "t", "d"], [8, "t", "e"]]
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        [4, "drop", 3],
+        [4, "new", {"artifactId": "a", "parts": [{"text": "x"}]}],
+        [4, "add", {"artifactId": "b", "parts": [{"text": "x"}]}],
+        [4, "add", {"artifactId": "a", "parts": [{"raw": "eA=="}]}],
+        [4, "add", {"artifactId": "a", "parts": [{"text": "x", "metadata": {"end": True}}]}],
+        [4, "add", {"artifactId": "a", "parts": []}],
+    ],
+    ids=str,
+)
+def test_nothing_goes_on_with_what_is_not_the_last(between: list[object]) -> None:
+    compaction = Compaction()
+    part = {"text": "t", "metadata": {"agui_block_id": "b"}}
+    compaction.take([3, "new", {"artifactId": "a", "parts": [part]}])
+    compaction.take(between)
+    compaction.take([5, "add", {"artifactId": "a", "parts": [part]}])
+    assert items(compaction)[2] == [5, "add", {"artifactId": "a", "parts": [part]}]
+
+
+def test_a_chunk_that_says_more_than_text_is_kept_whole() -> None:
+    compaction = Compaction()
+    chunk = {"artifactId": "a", "parts": [{"text": "t"}]}
+    compaction.take([3, "new", chunk])
+    compaction.take([4, "add", {**chunk, "name": "n"}])
+    compaction.take([5, "add", {**chunk, "parts": [{"text": "t"}, {"text": "u"}]}])
+    assert [item[1] for item in items(compaction)] == ["new", "add", "add"]  # type: ignore[index]
+
+
+def test_random_bytes_never_break_a_batch() -> None:
+    chance = random.Random(1)
+    log = begun()
+    log.append([log.chunk("a", "some text"), log.status(WORKING, metadata={"x": [1]})])
+    log.append([events.bare_message("c", {"messageId": "m", "parts": []})])
+    intact = arrivals(log)
+    for _ in range(1500):
+        victim = chance.choice(intact)
+        body = bytearray(victim.msg.data)
+        for _ in range(chance.randint(1, 4)):
+            body[chance.randrange(len(body))] = chance.randrange(256)
+        headers = dict(victim.msg.headers or {})
+        if chance.random() < 0.2:
+            headers[chance.choice(list(headers))] = chance.choice(["", "x", "-1", "9" * 30])
+        broken = arrival(9, victim.msg.subject, bytes(body), headers)
+        Batches(SUBJECTS, 5).build([*intact[:-1], broken], Progress())

@@ -1,0 +1,223 @@
+"""A consumer hands on every message in order, or says that it is of no more use."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+import pytest
+from nats.aio.msg import Msg
+
+from headrace.errors import BusUnavailable
+from headrace_task_state.arrival import read_arrival
+from headrace_task_state.following import consumer as module
+from headrace_task_state.following.consumer import Consumer, ConsumerLost
+from headrace_task_state.following.pulls import WINDOW
+
+type Receive = Callable[[Msg], None]
+
+
+class FakeBus:
+    """As much of a bus as a consumer needs; the test is the server."""
+
+    def __init__(self) -> None:
+        self.connection = self
+        self.max_payload = 1024
+        self.published: list[tuple[str, bytes]] = []
+        self.refusal: dict[str, Any] = {}
+        self.disturb: Callable[[], None] = lambda: None
+        self.receive: Receive | None = None
+
+    def new_inbox(self) -> str:
+        return "inbox"
+
+    def on_disturbance(self, callback: Callable[[], None]) -> Callable[[], None]:
+        self.disturb = callback
+        return lambda: None
+
+    async def listen(self, _: str, receive: Receive) -> str:
+        self.receive = receive
+        return "subscription"
+
+    async def unsubscribe(self, _: str) -> None:
+        self.receive = None
+
+    async def publish(self, subject: str, payload: bytes, _: str = "") -> None:
+        self.published.append((subject, payload))
+
+    async def request(self, subject: str, payload: bytes, _: float) -> Msg:
+        self.published.append((subject, payload))
+        return message("", data=orjson.dumps(self.refusal))
+
+    def deliver(self, *msgs: Msg) -> None:
+        assert self.receive is not None
+        for msg in msgs:
+            self.receive(msg)
+
+    @property
+    def asked_for(self) -> int:
+        pulls = [payload for subject, payload in self.published if "MSG.NEXT" in subject]
+        return sum(orjson.loads(pull)["batch"] for pull in pulls)
+
+
+def message(reply: str, headers: dict[str, str] | None = None, data: bytes = b"body") -> Msg:
+    return Msg(
+        _client=None,  # type: ignore[arg-type]  # nobody answers it
+        subject="headrace.event.0.t.a.x",
+        reply=reply,
+        data=data,
+        headers=headers,
+    )
+
+
+def numbered(number: int, sequence: int | None = None, size: int = 4) -> Msg:
+    sequence = number * 10 if sequence is None else sequence
+    reply = f"$JS.ACK.EVENTS.name.1.{sequence}.{number}.1700000000000000000.0"
+    return message(reply, data=b"x" * size)
+
+
+def heartbeat(number: int, sequence: int) -> Msg:
+    headers = {"Nats-Last-Consumer": str(number), "Nats-Last-Stream": str(sequence)}
+    return message("", {"Status": "100", "Description": "Idle Heartbeat", **headers}, b"")
+
+
+def status(code: str, description: str, **headers: str) -> Msg:
+    return message("", {"Status": code, "Description": description, **headers}, b"")
+
+
+@pytest.fixture
+def bus() -> FakeBus:
+    return FakeBus()
+
+
+async def opened(bus: FakeBus) -> Consumer:
+    consumer = Consumer(bus, "EVENTS", "name")  # type: ignore[arg-type]
+    await consumer.open(41)
+    return consumer
+
+
+async def test_it_begins_behind_the_position_and_acknowledges_nothing(bus: FakeBus) -> None:
+    await opened(bus)
+    subject, body = bus.published[0]
+    assert subject == "$JS.API.CONSUMER.CREATE.EVENTS.name"
+    config = orjson.loads(body)["config"]
+    assert (config["opt_start_seq"], config["ack_policy"]) == (42, "none")
+    assert bus.asked_for == WINDOW
+
+
+async def test_messages_are_handed_on_in_order_and_asked_for_as_they_are_taken(
+    bus: FakeBus,
+) -> None:
+    consumer = await opened(bus)
+    bus.deliver(*(numbered(n) for n in range(1, 701)))
+    assert bus.asked_for == WINDOW
+    taken = await consumer.take(600, 10**6)
+    assert [arrival.sequence for arrival in taken] == [n * 10 for n in range(1, 601)]
+    assert consumer.waiting == 100
+    assert bus.asked_for == WINDOW + 500
+    assert len(await consumer.take(600, 10**6)) == 100
+
+
+async def test_what_is_taken_at_once_is_bounded_in_bytes_but_never_nothing(bus: FakeBus) -> None:
+    consumer = await opened(bus)
+    bus.deliver(*(numbered(n, size=100) for n in range(1, 6)))
+    assert len(await consumer.take(600, 250)) == 2
+    assert len(await consumer.take(600, 10)) == 1
+    assert len(await consumer.take(600, 1000)) == 2
+
+
+async def test_a_hole_ends_it_after_what_came_before(bus: FakeBus) -> None:
+    consumer = await opened(bus)
+    bus.deliver(numbered(1), numbered(2), numbered(4), numbered(5))
+    assert [arrival.number for arrival in await consumer.take(600, 10**6)] == [1, 2]
+    with pytest.raises(ConsumerLost, match="message 3 did not come"):
+        await consumer.take(600, 10**6)
+
+
+async def test_a_heartbeat_shows_that_the_last_message_went_missing(bus: FakeBus) -> None:
+    consumer = await opened(bus)
+    bus.deliver(numbered(1), heartbeat(2, 20))
+    assert len(await consumer.take(600, 10**6)) == 1
+    with pytest.raises(ConsumerLost):
+        await consumer.take(600, 10**6)
+
+
+async def test_what_a_heartbeat_says_is_believed_when_the_next_one_confirms_it(
+    bus: FakeBus,
+) -> None:
+    consumer = await opened(bus)
+    bus.deliver(numbered(1), heartbeat(1, 50))
+    assert consumer.examined == 0
+    bus.deliver(heartbeat(1, 60))
+    assert consumer.examined == 50
+    bus.deliver(numbered(2, 70), heartbeat(2, 80))
+    assert consumer.examined == 50
+
+
+@pytest.mark.parametrize(
+    "sign",
+    [
+        status("409", "Consumer Deleted"),
+        status("409", "Server Shutdown"),
+        status("503", ""),
+    ],
+    ids=lambda msg: str(msg.headers),
+)
+async def test_a_consumer_that_is_gone_is_lost(bus: FakeBus, sign: Msg) -> None:
+    consumer = await opened(bus)
+    bus.deliver(sign)
+    with pytest.raises(ConsumerLost):
+        await consumer.take(600, 10**6)
+
+
+async def test_a_pull_that_ends_is_followed_by_another(bus: FakeBus) -> None:
+    consumer = await opened(bus)
+    for end in ("408", "409"):
+        before = bus.asked_for
+        bus.deliver(status(end, "ended", **{"Nats-Pending-Messages": "500"}))
+        assert await consumer.take(600, 10**6) == []
+        assert bus.asked_for == before + 500
+
+
+async def test_silence_is_a_loss(bus: FakeBus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "HEARTBEAT", 0.01)
+    monkeypatch.setattr(module, "_SILENCE", 0.03)
+    consumer = await opened(bus)
+
+    async def take_for_ever() -> None:
+        while True:
+            assert await consumer.take(600, 10**6) == []
+
+    with pytest.raises(ConsumerLost, match="silent"):
+        await take_for_ever()
+
+
+async def test_an_interrupted_connection_is_a_loss_at_once(bus: FakeBus) -> None:
+    consumer = await opened(bus)
+    taking = asyncio.create_task(consumer.take(600, 10**6))
+    await asyncio.sleep(0)
+    bus.disturb()
+    with pytest.raises(ConsumerLost, match="interrupted"):
+        await taking
+
+
+async def test_a_refused_consumer_is_trouble_with_the_bus(bus: FakeBus) -> None:
+    bus.refusal = {"error": {"code": 503, "description": "no room"}}
+    with pytest.raises(BusUnavailable, match="no room"):
+        await opened(bus)
+
+
+async def test_it_is_given_back(bus: FakeBus) -> None:
+    await (await opened(bus)).close()
+    assert bus.published[-1][0] == "$JS.API.CONSUMER.DELETE.EVENTS.name"
+    assert bus.receive is None
+
+
+def test_both_forms_of_reply_subjects_are_read() -> None:
+    for start in ("$JS.ACK.EVENTS.name", "$JS.ACK.domain.hash.EVENTS.name"):
+        arrival = read_arrival(message(f"{start}.1.20.3.17.0"))
+        assert (arrival.sequence, arrival.number, arrival.time) == (20, 3, 17)
+    arrival = read_arrival(message("$JS.ACK._.hash.EVENTS.name.1.20.3.17.0.random"))
+    assert (arrival.sequence, arrival.number, arrival.time) == (20, 3, 17)
+    with pytest.raises(ValueError, match="no reply subject"):
+        read_arrival(message("$JS.ACK.x"))
