@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -69,3 +70,21 @@ async def test_killed_and_started_again_it_knows_and_finishes_every_task(
 
     await eventually(has_ended, "the task that was at work has been finished")
     assert (await agent.send("3")).json()["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
+
+
+async def test_sigterm_ends_all_of_it_within_5_s_though_a_task_is_at_work(
+    stacks: list[Stack], http: httpx.AsyncClient
+) -> None:
+    stack = await asyncio.to_thread(stacks[0].start)
+    pids = stack.pids()
+    async with PlainAgent(http, stack.url, "counter").stream("1000 100") as response:
+        stream = frames(response)
+        seen = [await anext(stream) for _ in range(4)]
+        started = time.monotonic()
+        stopping = asyncio.create_task(asyncio.to_thread(stack.stop))
+        seen += [frame async for frame in stream]
+        assert await stopping == 0
+    assert time.monotonic() - started < 5
+    assert living(pids) == []
+    assert [frame.generation for frame in seen] == list(range(1, len(seen) + 1))
+    assert {frame.state for frame in seen} <= {None, "SUBMITTED", "WORKING"}
