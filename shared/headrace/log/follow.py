@@ -11,6 +11,7 @@ from headrace.bus import Bus
 from headrace.entry import Entry
 from headrace.errors import BusUnavailable, LogLost, UndecodableMessage
 from headrace.log.continuity import Continuity
+from headrace.log.meanwhile import Meanwhile
 from headrace.log.read import check_reaches, replay_stored
 from headrace.log.stored import Stored, from_message
 from headrace.log.tailrule import FIRST_CHECK, TailRule
@@ -25,7 +26,7 @@ class Follower:
     """Hands on every entry of a log after a given sequence, each exactly once and in order.
 
     Live messages are handed on as they come. A gap, or a tail that the leader reports beyond what
-    came, is repaired by reading the log; what arrives meanwhile is read there too.
+    came, is repaired by reading the log up to where what arrives meanwhile goes on.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class Follower:
         self._bus, self._rule = bus, rule
         self._deliver, self._lost = deliver, lost
         self._continuity = Continuity(key, 0)
+        self._meanwhile = Meanwhile()
         self._wanted = 0
         self._doubted = False
         self._over = False
@@ -64,12 +66,12 @@ class Follower:
         """Deliver what lies behind stream sequence `after`; 0: from the start.
 
         Call it after `subscribe`: `after` is where a read made since then ended, or 0 for a log
-        that the caller is about to start. Live messages that came in between are read again.
+        that the caller is about to start. Live messages that came in between are not lost.
         """
         self.sequence = after
         self._continuity = Continuity(self.key, after)
         self._rule.watch(self, first_check)
-        self._read_up_to(self._wanted)
+        self._repair_if_needed()
 
     async def stop(self) -> None:
         """Deliver nothing more and give everything back."""
@@ -84,11 +86,12 @@ class Follower:
         """Be told the leader's last sequence of this log; 0: it is empty."""
         if sequence > self.sequence:
             _log.debug("%s: live missed up to sequence %d", self.key.task, sequence)
-            self._read_up_to(sequence)
+            self._wanted = max(self._wanted, sequence)
+            self._repair_if_needed()
         elif sequence < self.sequence:
             # The log is gone, or more of it came in while the answer was on its way.
             self._doubted = True
-            self._start_repair()
+            self._repair_if_needed()
 
     def _on_live(self, msg: Msg) -> None:
         try:
@@ -99,7 +102,8 @@ class Follower:
         if self._repair is None and stored.previous == self.sequence >= 0:
             self._take(stored)
         elif stored.sequence > self.sequence:
-            self._read_up_to(stored.sequence)
+            self._wanted = max(self._wanted, self._meanwhile.keep(stored))
+            self._repair_if_needed()
 
     def _take(self, live: Stored) -> None:
         try:
@@ -116,23 +120,32 @@ class Follower:
         if stored.entry is not None:
             self._deliver(stored.entry)
 
-    def _read_up_to(self, sequence: int) -> None:
-        self._wanted = max(self._wanted, sequence)
-        if self._wanted > self.sequence >= 0:
-            self._start_repair()
+    @property
+    def _needs_repair(self) -> bool:
+        is_behind = self._wanted > self.sequence or self._meanwhile.first is not None
+        return self.sequence >= 0 and (self._doubted or is_behind)
 
-    def _start_repair(self) -> None:
-        if self._repair is None and not self._over:
+    def _repair_if_needed(self) -> None:
+        if self._needs_repair and self._repair is None and not self._over:
             self._repair = self._loop.create_task(self._repair_view())
 
     async def _repair_view(self) -> None:
         try:
-            while self._doubted or self._wanted > self.sequence:
+            while self._needs_repair:
                 await self._repair_once()
+                self._go_on_live()
         except LogLost as loss:
             self._give_up(loss)
         finally:
             self._repair = None
+
+    def _go_on_live(self) -> None:
+        for stored in self._meanwhile.following(self.sequence):
+            self._hand_on(stored)
+        ahead = self._meanwhile.first
+        if ahead is not None and ahead.previous <= self.sequence:
+            # What it followed on is not there any more: reading tells what became of it.
+            self._wanted = max(self._wanted, ahead.sequence)
 
     async def _repair_once(self) -> None:
         try:
