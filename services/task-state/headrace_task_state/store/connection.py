@@ -10,6 +10,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from headrace.errors import StateUnavailable
+from headrace_task_state.store.packing import packed_in_c
 from headrace_task_state.store.scripts import script
 
 _log = logging.getLogger(__name__)
@@ -40,6 +41,7 @@ class Connection:
             retry=Retry(NoBackoff(), 0),
             protocol=2,
         )
+        pool.connection_class = packed_in_c(pool.connection_class)
         self._redis = Redis(connection_pool=pool)
 
     async def check(self) -> None:
