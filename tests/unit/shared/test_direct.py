@@ -25,7 +25,7 @@ def end(status: str = "204", last: int = 0, pending: int = 0, up_to: int = 0) ->
 async def arrived(*train: Msg) -> Answer[int]:
     received = _Train(lambda msg: int((msg.headers or {})["Nats-Sequence"]))
     for msg in train:
-        await received.take(msg)
+        received.take(msg)
     await asyncio.wait_for(received.arrival(), 20)
     return received.answer
 

@@ -141,8 +141,9 @@ async def test_a_disturbance_has_all_logs_checked_together(
 
 
 async def test_what_is_asked_for_while_a_check_is_on_its_way_is_checked_again(
-    bus: FakeBus, rule: TailRule, leader: Leader
+    bus: FakeBus, rule: TailRule, leader: Leader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(tailrule, "SILENCE", 3600.0)
     log = Log()
     leader.answers.clear()
     rule.watch(log, first=0)
