@@ -222,7 +222,8 @@ def _parsed(subject: str, lines: list[bytes]) -> Iterator[Json]:
             raise UndecodableMessage(subject, f"the body is not JSON: {error}") from None
         if type(event) is not dict:
             raise UndecodableMessage(subject, "the body is not one JSON object per line")
-        if line.count(b"{") + line.count(b"[") > DEEPEST:
+        # A level takes two bytes at least: most lines are too short to be counted.
+        if len(line) > 2 * DEEPEST and line.count(b"{") + line.count(b"[") > DEEPEST:
             _check_depth(subject, event)
         yield event
 
