@@ -70,8 +70,11 @@ class TaskState:
         broker = make_broker(self._settings, self._answers(), self._pieces())
         self._stack.push_async_callback(broker.stop)
         await broker.start()
-        # Until the server has its subscriptions, whoever asks finds nobody.
-        await (await broker.connect()).flush()
+        # Until the server has its subscriptions, whoever asks finds nobody. nats-py's flush sends
+        # its ping ahead of what is pending: only the second one comes behind it.
+        client = await broker.connect()
+        await client.flush()
+        await client.flush()
         _log.info("replica %s answers", self._name)
         leases = Leases(self._redis, self._keys, self._name, self._ranges)
         replica = Replica(self._name, leases, self._ranges, self._duties)

@@ -282,15 +282,11 @@ async def test_what_makes_no_sense_is_refused(fleet: TaskStates, query: Json) ->
 async def test_a_malformed_question_is_refused_with_the_field(fleet: TaskStates) -> None:
     await fleet.start()
     subject = fleet.bus.subjects.state("get")
-    for body in (b"nonsense", b'{"tenant":"t","owner":"o"}', b"[]", b""):
+    for body in (b"nonsense", b"[]", b"", b'{"tenant":1}'):
         answer = orjson.loads((await fleet.bus.request(subject, body, 5)).data)
         assert answer["code"] == "bad_request"
-    assert (
-        "task"
-        in orjson.loads((await fleet.bus.request(subject, b'{"tenant":"t","owner":"o"}', 5)).data)[
-            "message"
-        ]
-    )
+    msg = await fleet.bus.request(subject, b'{"tenant":"t","owner":"o"}', 5)
+    assert orjson.loads(msg.data)["message"].startswith("query.task:")
 
 
 async def test_a_context_belongs_to_who_used_it_first(fleet: TaskStates) -> None:

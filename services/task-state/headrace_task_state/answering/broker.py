@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 QUEUE = "task-state"
 """Queue group of all replicas."""
 
-_AT_ONCE = 64
+_AT_ONCE = 256
 """Questions of one kind that are looked after at a time, so that a slow one holds up no other."""
 
 _STOP_PATIENCE = 1.0

@@ -12,8 +12,9 @@ import orjson
 
 from headrace.bus import Bus
 from headrace.errors import BusUnavailable, StateUnavailable
+from headrace.log import last_entry
 from headrace.messages import Run
-from headrace.task import SUBMITTED, TaskKey
+from headrace.task import TaskKey
 from headrace_task_state.store.writing import LeaseLost, Writer
 
 _log = logging.getLogger(__name__)
@@ -64,11 +65,18 @@ class Sweep:
 
     async def _ask_again(self, name: str, now: int) -> None:
         task = await self._writer.hash_of(name)
-        if task.get("state") == SUBMITTED:
+        if task:
             tenant, _, task_id = name.partition(":")
-            await self._publish(TaskKey(tenant, task["agent"], task_id), task)
+            key = TaskKey(tenant, task["agent"], task_id)
+            if await self._still_waits(key, int(task["leg"])):
+                await self._publish(key, task)
         waited = now - int(task.get("submitted", now))
         await self._writer.defer(name, now + min(waited, round(LONGEST * 1000)))
+
+    async def _still_waits(self, key: TaskKey, leg: int) -> bool:
+        # The view may lag: after it was lost, the inputs of all time come by as if they waited.
+        last = await last_entry(self._bus, key)
+        return last is not None and last.last_generation == leg
 
     async def _publish(self, key: TaskKey, task: dict[str, str]) -> None:
         subject = self._bus.subjects.run(key, int(task["leg"]))

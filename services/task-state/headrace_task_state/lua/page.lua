@@ -1,11 +1,13 @@
 -- Answers {total, '1' if there is more, {task, time, hash, history items, artifact items}, …}: one
 -- page of a list, newest status first, tasks of equal time by their id backwards.
 --
--- ARGV: view, tenant, owner, agent ('' for all), state ('' for all), '1' if there is a context,
+-- KEYS: era
+-- ARGV: start of the views' keys, tenant, owner, agent ('' for all), state ('' for all), '1' if there is a context,
 --       context, least time ('-inf' for none), time and task after which the page begins ('' for
 --       the first), size, '1' if artifacts are wanted
 
-local view, tenant, owner = ARGV[1], ARGV[2], ARGV[3]
+local view = ARGV[1] .. (redis.call('GET', KEYS[1]) or '0') .. ':'
+local tenant, owner = ARGV[2], ARGV[3]
 local least, after_time, after_task = ARGV[8], ARGV[9], ARGV[10]
 local size = tonumber(ARGV[11])
 

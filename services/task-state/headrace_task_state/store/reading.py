@@ -49,11 +49,10 @@ class Reader:
 
     async def task(self, tenant: str, task: str) -> StoredTask | None:
         """Return a task; None: it is not in the view."""
-        key = f"{await self._view()}t:{tenant}:{task}"
-        fields, history, artifacts = await self._redis.ask(
-            ["HGETALL", key], ["LRANGE", f"{key}:h", 0, -1], ["LRANGE", f"{key}:a", 0, -1]
+        pairs, history, artifacts = await self._redis.run(
+            "task", [self._keys.era], [self._keys.root, f"{tenant}:{task}"]
         )
-        return StoredTask(task, b"", fields, history, artifacts) if fields else None
+        return _stored_task(task.encode(), b"", pairs, history, artifacts) if pairs else None
 
     async def former_owner(self, tenant: str, task: str) -> str | None:
         """Return whose task it was that is past retention; None: nobody knows."""
@@ -69,9 +68,9 @@ class Reader:
         """Return one page; `least` is the least time of a status (us since 1970, or ``-inf``)."""
         total, more, *tasks = await self._redis.run(
             "page",
-            [],
+            [self._keys.era],
             [
-                *(await self._view(), query.tenant, query.owner, query.agent or ""),
+                *(self._keys.root, query.tenant, query.owner, query.agent or ""),
                 *(query.status or "", "" if query.context is None else "1", query.context or ""),
                 *(least, after.time, after.task, query.page_size),
                 "1" if query.include_artifacts else "",
