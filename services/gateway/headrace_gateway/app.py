@@ -15,6 +15,7 @@ from headrace_gateway.health import Health
 from headrace_gateway.origin import OriginGuard
 from headrace_gateway.services import Services
 from headrace_gateway.settings import GatewaySettings
+from headrace_gateway.websocket.endpoint import SocketEndpoint
 
 AGENT = "/v1/agents/{agent}"
 """Base of one agent's routes; the default agent's are at the root too."""
@@ -38,6 +39,8 @@ def _routes(services: Services) -> list[BaseRoute]:
         *rest.routes(AGENT),
         *rpc.routes(""),
         *rest.routes(""),
+        *SocketEndpoint(services).routes(AGENT),
+        *SocketEndpoint(services).routes(""),
         *agui.routes(services),
         *Discovery(services).routes(),
         *Health(services.bus).routes(),

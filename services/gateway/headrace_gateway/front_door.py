@@ -3,11 +3,16 @@
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocket
 
 from headrace_gateway.health import healthy
 from headrace_gateway.json_response import json_response
+from headrace_gateway.websocket.closing import try_later
+from headrace_gateway.websocket.endpoint import close_at_once
+
+_MESSAGE = "the gateway is starting; it waits for NATS"
 
 
 class FrontDoor:
@@ -16,7 +21,8 @@ class FrontDoor:
     def __init__(self) -> None:
         """Stay closed until `open`."""
         self._app: ASGIApp = Starlette(
-            routes=[Route("/healthz", healthy)], exception_handlers={404: _starting}
+            routes=[Route("/healthz", healthy), WebSocketRoute("/{path:path}", _starting_socket)],
+            exception_handlers={404: _starting},
         )
 
     def open(self, app: ASGIApp) -> None:
@@ -28,7 +34,10 @@ class FrontDoor:
         await self._app(scope, receive, send)
 
 
+async def _starting_socket(socket: WebSocket) -> None:
+    await close_at_once(socket, try_later(_MESSAGE))
+
+
 async def _starting(request: Request, error: Exception) -> Response:  # noqa: ARG001 - a handler
-    message = "the gateway is starting; it waits for NATS"
-    content = {"error": {"code": 503, "status": "UNAVAILABLE", "message": message}}
+    content = {"error": {"code": 503, "status": "UNAVAILABLE", "message": _MESSAGE}}
     return json_response(content, 503, {"Retry-After": "1"})

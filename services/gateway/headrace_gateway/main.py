@@ -75,7 +75,7 @@ async def serve(settings: GatewaySettings, stop: asyncio.Event) -> None:
     listener = listen(settings.http_host, settings.http_port)
     host, port, *_ = listener.getsockname()
     front = FrontDoor()
-    server = Server(front)
+    server = Server(front, settings)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     serving.add_done_callback(lambda _: stop.set())
     async with AsyncExitStack() as stack:

@@ -51,3 +51,10 @@ class TooManyStreamsOfOwner(HeadraceError):
 
     code = "too_many_streams_of_owner"
     retryable = True
+
+
+class TooManyAtOnce(HeadraceError):
+    """One connection has as much under way as it may have."""
+
+    code = "too_many_at_once"
+    retryable = True

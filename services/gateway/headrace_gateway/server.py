@@ -6,6 +6,8 @@ from contextlib import contextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
+from headrace_gateway.settings import GatewaySettings
+
 GRACE = 2.0
 """Seconds that answers under way have once the server stops; streams are told and end at once."""
 
@@ -15,13 +17,19 @@ _KEEP_ALIVE = 75
 class Server(uvicorn.Server):
     """Uvicorn on uvloop's loop with httptools."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, settings: GatewaySettings) -> None:
         """Serve `app`."""
         super().__init__(
             uvicorn.Config(
                 app,
                 http="httptools",
                 ws="websockets-sansio",
+                ws_max_size=settings.max_body_bytes,
+                ws_ping_interval=settings.keepalive,
+                # A client that reads slowly finds the ping late, behind what it has yet to read.
+                # It is cut off when it takes nothing at all, as every stream is.
+                ws_ping_timeout=None,
+                ws_per_message_deflate=False,
                 lifespan="off",
                 log_config=None,
                 access_log=False,

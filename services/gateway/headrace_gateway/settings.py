@@ -54,6 +54,9 @@ class GatewaySettings(BusSettings):
     """Streams that one owner may have open on a gateway; more are refused with 429. -1 is no
     limit: without authentication everybody is one owner."""
 
+    socket_streams: int = Field(default=256, ge=1)
+    """Subscriptions and calls that one WebSocket may have under way."""
+
     idempotency_seconds: int = Field(default=86400, ge=1)
     """Seconds for which an Idempotency-Key stands for the request that it was first used with."""
 

@@ -9,7 +9,7 @@ class Stopping(HeadraceError):
     code = "stopping"
     retryable = True
 
-    def __init__(self, reason: str, task: str, context: str) -> None:
+    def __init__(self, reason: str, task: str = "", context: str = "") -> None:
         """Keep which task goes on, for who asked for it may not have learned its id."""
         super().__init__(f"{reason}; task {task} goes on")
         self.task, self.context = task, context

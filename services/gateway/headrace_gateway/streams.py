@@ -1,9 +1,12 @@
 """All open streams of a gateway: kept alive, cut off when they stall, told when it stops."""
 
 import asyncio
+from contextlib import suppress
 from typing import Protocol
 
 _TICK = 1.0
+_FAREWELL = 1.0
+"""Seconds that streams have to say why they end, before connections are closed under them."""
 
 
 class Stream(Protocol):
@@ -24,6 +27,7 @@ class Streams:
         self._open: set[Stream] = set()
         self._task: asyncio.Task[None] | None = None
         self._closing = ""
+        self._empty = asyncio.Event()
 
     def __len__(self) -> int:
         """Return how many are open."""
@@ -34,13 +38,23 @@ class Streams:
         self._task = asyncio.create_task(self._run(), name="streams")
 
     async def stop(self, reason: str = "the gateway is restarting; reconnect") -> None:
-        """Close every stream, and those that are still to open."""
+        """Close every stream, and those that are still to open; let them say so."""
+        if self._closing:
+            return
         self._closing = reason
         for stream in list(self._open):
             stream.close(reason)
+        await self._gone(_FAREWELL)
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _gone(self, seconds: float) -> None:
+        """Return when no stream is left, or after so long."""
+        self._empty.clear()
+        if self._open:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._empty.wait(), seconds)
 
     def add(self, stream: Stream) -> None:
         """Take a stream that has begun."""
@@ -51,6 +65,8 @@ class Streams:
     def remove(self, stream: Stream) -> None:
         """Forget a stream that has ended."""
         self._open.discard(stream)
+        if not self._open:
+            self._empty.set()
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()

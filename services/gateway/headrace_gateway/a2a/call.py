@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 from a2a.extensions.common import HTTP_EXTENSION_HEADER
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.types import Receive
+from starlette.websockets import WebSocket
 
 from headrace.directory import AgentCard
 from headrace_gateway.a2a.extensions import activated
@@ -45,7 +46,7 @@ class Call:
         return {HTTP_EXTENSION_HEADER: ", ".join(self.extensions)}
 
 
-def call_of(services: Services, request: Request) -> Call:
+def call_of(services: Services, request: Request | WebSocket) -> Call:
     """Return who asks which agent; without an agent in the path it is the default one.
 
     Raises:
@@ -66,12 +67,12 @@ def call_of(services: Services, request: Request) -> Call:
     )
 
 
-def caller_of(request: Request) -> Caller:  # noqa: ARG001 - credentials will be read from it
+def caller_of(request: HTTPConnection) -> Caller:  # noqa: ARG001 - credentials will be read from it
     """Return who asks; until there is authentication, everybody is anonymous."""
     return Caller()
 
 
-def _cursor(request: Request) -> str:
+def _cursor(request: HTTPConnection) -> str:
     # EventSource sends the header by itself when it reconnects, so it is the newer one.
     stated = request.headers.get("last-event-id") or request.query_params.get("after")
     return (stated or "").strip()

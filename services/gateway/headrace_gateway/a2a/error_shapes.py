@@ -39,17 +39,12 @@ def rest_body(problem: Problem) -> bytes:
 
 def rpc_body(request_id: object, problem: Problem) -> bytes:
     """Return the JSON-RPC error response to the request with that id."""
-    return orjson.dumps(
-        {
-            "jsonrpc": "2.0",
-            "id": request_id,
-            "error": {
-                "code": problem.rpc_code,
-                "message": problem.message,
-                "data": details(problem),
-            },
-        }
-    )
+    return orjson.dumps({"jsonrpc": "2.0", "id": request_id, "error": rpc_error(problem)})
+
+
+def rpc_error(problem: Problem) -> Json:
+    """Return the JSON-RPC error object."""
+    return {"code": problem.rpc_code, "message": problem.message, "data": details(problem)}
 
 
 def headers(problem: Problem) -> dict[str, str]:

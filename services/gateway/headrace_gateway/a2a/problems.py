@@ -30,6 +30,7 @@ from headrace_gateway.refusals import (
     KeyReused,
     TaskBusy,
     TaskEnded,
+    TooManyAtOnce,
     TooManyStreams,
     TooManyStreamsOfOwner,
 )
@@ -102,6 +103,9 @@ _PROBLEMS: Mapping[type[Exception], Problem] = {
     TooManyStreams: _UNAVAILABLE,
     TooManyStreamsOfOwner: replace(
         _own(-32603, 429, "RESOURCE_EXHAUSTED", "TOO_MANY_STREAMS"), retry_after=RETRY_AFTER
+    ),
+    TooManyAtOnce: replace(
+        _own(-32603, 429, "RESOURCE_EXHAUSTED", "TOO_MANY_AT_ONCE"), retry_after=RETRY_AFTER
     ),
     BusUnavailable: _UNAVAILABLE,
     StateUnavailable: _UNAVAILABLE,

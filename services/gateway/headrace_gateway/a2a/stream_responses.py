@@ -40,6 +40,13 @@ def empty_stream(call: Call) -> Response:
     return Response(b"", 200, HEADERS | call.headers)
 
 
+def told_as(dialect: Dialect, call: Call, streaming: Streaming) -> Dialect:
+    """Return `dialect` as it is to be used for this stream."""
+    if call.card.bare_message and streaming.task_shown:
+        return AfterTask(dialect, streaming.key.task)
+    return dialect
+
+
 def _stream(  # noqa: PLR0917 - what differs between the two bindings above
     streams: EventStreams,
     call: Call,
@@ -48,8 +55,7 @@ def _stream(  # noqa: PLR0917 - what differs between the two bindings above
     splice: bytes,
     envelope: Callable[[Json], bytes],
 ) -> EventStream:
-    if call.card.bare_message and streaming.task_shown:
-        dialect = AfterTask(dialect, streaming.key.task)
+    dialect = told_as(dialect, call, streaming)
     first = b""
     if streaming.first is not None:
         cursor = Cursor(streaming.log, streaming.first.generation)

@@ -8,7 +8,7 @@ import re
 
 from a2a.utils.constants import PROTOCOL_VERSION_0_3, PROTOCOL_VERSION_1_0, VERSION_HEADER
 from a2a.utils.errors import VersionNotSupportedError
-from starlette.requests import Request
+from starlette.requests import HTTPConnection
 
 from headrace.events import Json
 
@@ -18,7 +18,7 @@ SERVED = (PROTOCOL_VERSION_1_0,)
 _VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})(\.\d{1,9})?")
 
 
-def requested_version(request: Request) -> str | None:
+def requested_version(request: HTTPConnection) -> str | None:
     """Return the version that the request states, in a header or the query; None: it states none.
 
     Raises:
@@ -33,7 +33,7 @@ def requested_version(request: Request) -> str | None:
     return f"{int(found[1])}.{int(found[2])}"
 
 
-def check_version(request: Request, *, looks_like: str) -> None:
+def check_version(request: HTTPConnection, *, looks_like: str) -> None:
     """Return if the request's version is served; `looks_like` is the version of its shape.
 
     Raises:

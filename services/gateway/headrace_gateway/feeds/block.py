@@ -28,10 +28,14 @@ class Block:
 
     def render(self, dialect: Dialect, splice: bytes, after: int) -> bytes:
         """Return the frames of the events behind generation `after`, `splice` in each envelope."""
+        return splice.join(self.pieces(dialect, after))
+
+    def pieces(self, dialect: Dialect, after: int) -> tuple[bytes, ...]:
+        """Return what the dialect makes of the events behind generation `after`."""
         skip = after + 1 - self.entry.generation
         if skip > 0:
-            return splice.join(dialect.render(self.entry, skip))
+            return dialect.render(self.entry, skip)
         pieces = self._rendered.get(dialect)
         if pieces is None:
             pieces = self._rendered[dialect] = dialect.render(self.entry, 0)
-        return splice.join(pieces)
+        return pieces

@@ -1,0 +1,1 @@
+"""WebSockets: any number of tasks over one connection."""

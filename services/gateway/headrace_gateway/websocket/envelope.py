@@ -1,0 +1,80 @@
+"""What goes around everything that is sent for one of the client's frames.
+
+A log's line is spliced in as it is, and rendered once however many sockets it goes to.
+"""
+
+from dataclasses import dataclass
+
+import orjson
+
+from headrace.entry import Entry
+from headrace.events import Json
+from headrace_gateway.a2a.cursor import Cursor
+from headrace_gateway.a2a.error_shapes import rest_body, rpc_error
+from headrace_gateway.a2a.problems import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class MessageDialect:
+    """Each event as the end of one message, behind the client's id."""
+
+    member: bytes
+    """Under which name the event stands."""
+
+    def render(self, entry: Entry, skip: int) -> tuple[bytes, ...]:
+        """Return one piece per event."""
+        log, first = entry.stamp.log.encode(), entry.generation
+        return tuple(
+            b',"cursor":"%b:%d","%b":%b}' % (log, first + offset, self.member, line)
+            for offset, line in enumerate(entry.lines)
+            if offset >= skip
+        )
+
+
+EVENTS = MessageDialect(b"event")
+RESULTS = MessageDialect(b"result")
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """How answers to one frame are worded: in our own shape, or in JSON-RPC's."""
+
+    id: bytes
+    """The frame's id, as JSON."""
+    rpc: bool = False
+
+    @property
+    def head(self) -> bytes:
+        """How every message begins."""
+        return b'{"jsonrpc":"2.0","id":' + self.id if self.rpc else b'{"id":' + self.id
+
+    @property
+    def dialect(self) -> MessageDialect:
+        """What renders the events."""
+        return RESULTS if self.rpc else EVENTS
+
+    def event(self, cursor: Cursor, event: Json, *, recovered: bool) -> bytes:
+        """Return a message with an event that is none of the log's."""
+        lost = b"" if recovered else b',"recovered":false'
+        member, line = self.dialect.member, orjson.dumps(event)
+        return b'%b%b,"cursor":"%b","%b":%b}' % (
+            self.head,
+            lost,
+            str(cursor).encode(),
+            member,
+            line,
+        )
+
+    def result(self, result: Json) -> bytes:
+        """Return the answer to what is answered once."""
+        return b'%b,"result":%b}' % (self.head, orjson.dumps(result))
+
+    def end(self) -> bytes:
+        """Return what says that nothing more comes."""
+        return self.head + b',"end":true}'
+
+    def error(self, problem: Problem) -> bytes:
+        """Return what says why nothing, or nothing more, comes."""
+        if self.rpc:
+            return b'%b,"error":%b}' % (self.head, orjson.dumps(rpc_error(problem)))
+        return self.head + b"," + rest_body(problem)[1:]
