@@ -42,6 +42,7 @@ class NatsClient(Client):
         arrived = subscription._pending_queue  # noqa: SLF001 - likewise
         while not arrived.empty():
             receive(arrived.get_nowait())
+            arrived.task_done()  # or draining would wait for it
         return subscription
 
     async def _process_msg(
@@ -115,6 +116,12 @@ class NatsClient(Client):
         self._pongs.append(future or asyncio.get_running_loop().create_future())
         await self._send_command(PING_PROTO)
         await self._flush_pending()
+
+    async def _process_pong(self) -> None:
+        # nats-py would stumble over a flush that was given up, and read nothing any more.
+        if self._pongs and self._pongs[0].done():
+            self._pongs[0] = asyncio.get_running_loop().create_future()
+        await super()._process_pong()
 
     async def _attempt_reconnect(self) -> None:
         self._abort()

@@ -108,6 +108,21 @@ async def test_hanging_up_takes_bounded_time_from_a_frozen_server_too(
     server.thaw()
 
 
+async def test_an_answer_to_a_flush_that_was_given_up_does_no_harm(
+    server: NatsProcess,
+) -> None:
+    await asyncio.to_thread(server.start)
+    bus = Bus(BusSettings(nats_url=server.url))
+    await bus.connect("hasty")
+    server.freeze()
+    with pytest.raises(TimeoutError):
+        await bus.connection.flush(0.1)  # type: ignore[arg-type]  # nats-py's annotation is wrong
+    server.thaw()
+    await TaskLog(bus).begin()
+    assert bus.connection.stats["reconnects"] == 0
+    await bus.close()
+
+
 async def test_what_was_published_before_hanging_up_arrives(connect: Connect, bus: Bus) -> None:
     leaving = await connect()
     came = asyncio.Event()
