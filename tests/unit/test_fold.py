@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from headrace import events
 from headrace.entry import ANSWERED
 from headrace.events import GENERATION, RETRACTED, Json
-from headrace.fold import IllFormedEvent, TaskFold, read_change
+from headrace.fold import IllFormedEvent, TaskFold, read_artifact, read_change
 from headrace.task import (
     CANCELED,
     COMPLETED,
@@ -76,6 +76,16 @@ def test_a_fold_made_in_two_goes_is_the_same(log: LegalLog, data: st.DataObject)
     for event in all_events[cut:]:
         fold.apply(event)
     assert fold.task() == folded(log).task()
+
+
+@given(legal_logs())
+def test_an_artifact_update_changes_no_more_than_its_item(log: LegalLog) -> None:
+    for generation, event in enumerate(log.events(), 1):
+        if update := event.get("artifactUpdate"):
+            item = read_artifact(update, generation)
+            change = read_change(event, generation)
+            assert change.artifacts == ([] if item is None else [item])
+            assert (change.history, change.status, change.answer) == ([], None, None)
 
 
 def test_a_new_task_shows_the_users_message_and_its_metadata() -> None:
@@ -258,7 +268,10 @@ ILL_FORMED: list[Any] = [
     {"statusUpdate": {"status": {"state": WORKING, "message": {"messageId": []}}}},
     {"statusUpdate": {"status": {"state": WORKING}, "metadata": [1]}},
     {"statusUpdate": {"status": {"state": WORKING}, "taskId": 1}},
+    {"artifactUpdate": 7},
     {"artifactUpdate": {"artifact": {"parts": []}}},
+    {"artifactUpdate": {"artifact": {"artifactId": "a"}, "taskId": 7}},
+    {"artifactUpdate": {"artifact": {"artifactId": "a"}, "metadata": [7]}},
     {"artifactUpdate": {"artifact": {"artifactId": "a", "parts": ["x"]}}},
     {"artifactUpdate": {"artifact": {"artifactId": "a", "parts": [{"text": 1}]}}},
     {"artifactUpdate": {"artifact": {"artifactId": "a", "metadata": "m"}}},
@@ -278,6 +291,9 @@ def test_an_ill_formed_event_is_stepped_over_and_counted(event: Json) -> None:
     assert {**after, "metadata": 0} == {**before, "metadata": 0}
     with pytest.raises(IllFormedEvent):
         read_change(event, generation)
+    if "artifactUpdate" in event:
+        with pytest.raises(IllFormedEvent):
+            read_artifact(event["artifactUpdate"], generation)
 
 
 def test_a_task_event_that_is_not_the_first_begins_nothing() -> None:

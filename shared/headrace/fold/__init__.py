@@ -5,7 +5,15 @@ order: `History` and `Artifacts`. Nothing that was written is ever read back to 
 items can be kept anywhere, a list in Redis included, and give the same task when taken again.
 """
 
-from headrace.fold.change import Change, IllFormedEvent, Item, read_change
+from headrace.fold.change import Change, IllFormedEvent, Item, read_artifact, read_change
 from headrace.fold.task import Standing, TaskFold
 
-__all__ = ["Change", "IllFormedEvent", "Item", "Standing", "TaskFold", "read_change"]
+__all__ = [
+    "Change",
+    "IllFormedEvent",
+    "Item",
+    "Standing",
+    "TaskFold",
+    "read_artifact",
+    "read_change",
+]

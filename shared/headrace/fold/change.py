@@ -74,9 +74,9 @@ def read_change(event: Json, generation: int) -> Change:
     Raises:
         IllFormedEvent: it is no A2A v1.0 ``StreamResponse``.
     """
+    if "artifactUpdate" in event:
+        return _artifact_update(event["artifactUpdate"], generation)
     try:
-        if "artifactUpdate" in event:
-            return _artifact_update(event["artifactUpdate"], generation)
         if "statusUpdate" in event:
             return _status_update(event["statusUpdate"], generation)
         if "task" in event:
@@ -84,18 +84,43 @@ def read_change(event: Json, generation: int) -> Change:
         if "message" in event:
             return _answer(event["message"], generation)
     except (KeyError, TypeError, AttributeError) as error:
-        raise IllFormedEvent(f"event {generation}: {type(error).__name__} {error}") from None
+        raise _ill_formed(generation, error) from None
     raise IllFormedEvent(f"event {generation} is no task, message or update")
 
 
+def read_artifact(update: Json, generation: int) -> Item | None:
+    """Return all that an ``artifactUpdate`` changes: one item, or nothing.
+
+    Most events of most logs are of this kind, and who keeps items needs no more of them.
+
+    Raises:
+        IllFormedEvent: it is none of A2A v1.0.
+    """
+    try:
+        artifact = update["artifact"]
+        _check_artifact(artifact)
+        _name(update, "taskId")
+        _name(update, "contextId")
+        # A retraction tells clients that an attempt's artifact is gone; folds have dropped it.
+        if (update.get("metadata") or {}).get(RETRACTED):
+            return None
+        return [generation, ADD if update.get("append") else NEW, artifact]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise _ill_formed(generation, error) from None
+
+
 def _artifact_update(update: Json, generation: int) -> Change:
-    artifact = update["artifact"]
-    _check_artifact(artifact)
-    change = Change(generation, task=_name(update, "taskId"), context=_name(update, "contextId"))
-    # A retraction tells clients that an attempt's artifact is gone; folds have discarded it before.
-    if not (update.get("metadata") or {}).get(RETRACTED):
-        change.artifacts.append([generation, ADD if update.get("append") else NEW, artifact])
-    return change
+    item = read_artifact(update, generation)
+    return Change(
+        generation,
+        artifacts=[] if item is None else [item],
+        task=_name(update, "taskId"),
+        context=_name(update, "contextId"),
+    )
+
+
+def _ill_formed(generation: int, error: Exception) -> IllFormedEvent:
+    return IllFormedEvent(f"event {generation}: {type(error).__name__} {error}")
 
 
 def _status_update(update: Json, generation: int) -> Change:

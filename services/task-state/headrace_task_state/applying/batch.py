@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from headrace.entry import parse_whole
 from headrace.errors import UndecodableMessage
 from headrace.events import Json
-from headrace.fold import IllFormedEvent, read_change
+from headrace.fold import IllFormedEvent, read_artifact, read_change
 from headrace.messages import DeadLetter
 from headrace.subjects import Subjects
 from headrace_task_state.applying.delta import Delta
@@ -83,7 +83,10 @@ def _take_events(delta: Delta, generation: int, events: list[Json]) -> list[str]
     wrong: list[str] = []
     for event in events:
         try:
-            delta.take(read_change(event, generation))
+            if "artifactUpdate" in event:
+                delta.take_artifact(read_artifact(event["artifactUpdate"], generation))
+            else:
+                delta.take(read_change(event, generation))
         except IllFormedEvent as error:
             wrong.append(str(error))
         generation += 1

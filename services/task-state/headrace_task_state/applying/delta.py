@@ -6,7 +6,7 @@ import orjson
 
 from headrace.entry import ANSWERED, Entry
 from headrace.events import Json
-from headrace.fold import Change
+from headrace.fold import Change, Item
 from headrace.task import SUBMITTED, TERMINAL, TaskKey
 from headrace_task_state.applying.compaction import Compaction
 from headrace_task_state.store.connection import Argument
@@ -26,6 +26,7 @@ class Delta:
         "_begins",
         "_fields",
         "_history",
+        "_last",
         "_log",
         "_name",
         "_state",
@@ -71,13 +72,15 @@ class Delta:
                 "created": stored // 1_000_000,
             }
         self.touched = True
-        self._log, self._stored = stamp.log, stored
-        self._fields["generation"] = entry.last_generation
-        self._fields["sequence"] = entry.sequence
-        self._fields["updated"] = stored // 1_000_000
+        self._log, self._stored, self._last = stamp.log, stored, entry
+
+    def take_artifact(self, item: Item | None) -> None:
+        """Take what one artifact update of the entry changes."""
+        if item is not None:
+            self._artifacts.take(item)
 
     def take(self, change: Change) -> None:
-        """Take what one event of the entry changes."""
+        """Take what any other event of the entry changes."""
         for item in change.history:
             self._history.take(item)
         for item in change.artifacts:
@@ -102,6 +105,8 @@ class Delta:
         """
         time, due, ended = "", "", ""
         stored = self._stored // 1_000_000
+        self._fields["generation"] = self._last.last_generation
+        self._fields["sequence"] = self._last.sequence
         if self._status:
             self._fields["status"] = orjson.dumps(self._status)
         if self._state:
