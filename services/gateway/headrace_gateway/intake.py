@@ -36,6 +36,7 @@ from headrace_gateway.refusals import (
     AgentUnknown,
     ContextMismatch,
     ContextRefused,
+    GenerationMismatch,
     TaskBusy,
     TaskEnded,
 )
@@ -78,6 +79,8 @@ class FollowUp:
     context: str | None = None
     """The context that the message says it belongs to."""
     metadata: Json | None = None
+    if_generation: int | None = None
+    """Generation that the task must be at; None: any."""
 
 
 class Intake:
@@ -155,6 +158,7 @@ class Intake:
         Raises:
             TaskUnknown: no such task of this caller and agent.
             ContextMismatch: the task is of another context.
+            GenerationMismatch: the task is not where the message wants it.
             TaskEnded: the task is over.
             TaskBusy: the task is being worked on.
             EventTooLarge, BusUnavailable, StateUnavailable: as `start`.
@@ -172,13 +176,17 @@ class Intake:
         """Return the task as it is, which takes the message.
 
         Raises:
-            TaskUnknown, ContextMismatch, TaskEnded, TaskBusy, StateUnavailable: as `follow_up`.
+            TaskUnknown, ContextMismatch, GenerationMismatch, TaskEnded, TaskBusy,
+            StateUnavailable: as `follow_up`.
         """
         found = await self._state.get(
             GetTask(tenant=caller.tenant, owner=caller.owner, agent=agent, task=asked.task)
         )
         if asked.context not in (None, found.task["contextId"]):
             raise ContextMismatch(f"task {asked.task} belongs to another context")
+        # What is appended goes right behind what was found, or not at all: so this holds.
+        if asked.if_generation not in (None, found.generation):
+            raise GenerationMismatch(asked.task, found.generation)
         if found.state in TERMINAL:
             raise TaskEnded(f"task {asked.task} is over and takes no message")
         if found.state != INPUT_REQUIRED:

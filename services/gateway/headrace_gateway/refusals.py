@@ -27,6 +27,17 @@ class ContextRefused(HeadraceError):
     code = "context_refused"
 
 
+class GenerationMismatch(HeadraceError):
+    """The task is at another generation than the message wants it to be."""
+
+    code = "generation_mismatch"
+
+    def __init__(self, task: str, generation: int) -> None:
+        """Keep where the task is."""
+        super().__init__(f"task {task} is at generation {generation}")
+        self.generation = generation
+
+
 class KeyReused(HeadraceError):
     """The Idempotency-Key was used with another request."""
 

@@ -46,6 +46,9 @@ class GatewaySettings(BusSettings):
     stall_timeout: float = Field(default=60.0, gt=0)
     """Seconds after which a client that takes nothing is disconnected."""
 
+    long_poll: float = Field(default=25.0, gt=0, le=60)
+    """Seconds that GetTask with currentGeneration waits for a newer generation, at most."""
+
     max_streams: int = Field(default=20_000, ge=-1)
     """Streams (SSE, AG-UI, WebSockets and what they subscribe to) that a gateway has open at once;
     more are refused with 503. -1 is no limit."""

@@ -28,7 +28,8 @@ async def test_a_card_is_valid_and_says_where_the_agent_is(gateway: str) -> None
     assert card.capabilities.streaming
     assert not card.capabilities.push_notifications
     assert [extension.uri for extension in card.capabilities.extensions] == [
-        "urn:headrace:cursor:v1"
+        "urn:headrace:cursor:v1",
+        "urn:headrace:generation:v1",
     ]
 
 

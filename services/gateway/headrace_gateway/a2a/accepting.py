@@ -39,7 +39,7 @@ async def accept(services: Services, call: Call, asked: SendMessage) -> Accepted
             call.caller, call.agent, asked.message, context=asked.context, metadata=metadata
         )
     key = task_key(services.settings, call.caller, call.agent, asked.task)
-    follow_up = FollowUp(key.task, asked.message, asked.context, metadata)
+    follow_up = FollowUp(key.task, asked.message, asked.context, metadata, asked.if_generation)
     if keyed is not None:
         return await services.resending.follow_up(keyed, follow_up)
     return await services.intake.follow_up(call.caller, call.agent, follow_up)

@@ -7,6 +7,9 @@ from headrace.events import Json
 CURSORS = "urn:headrace:cursor:v1"
 """Every SSE frame has a cursor as its ``id``; SubscribeToTask resumes behind ``Last-Event-ID``."""
 
+GENERATIONS = "urn:headrace:generation:v1"
+"""A2A v1.1's generations ahead of time: long-polling GetTask, SendMessage on a condition."""
+
 OFFERED: tuple[Json, ...] = (
     {
         "uri": CURSORS,
@@ -15,6 +18,16 @@ OFFERED: tuple[Json, ...] = (
             "the header Last-Event-ID (or ?after=) goes on behind it, also when the task is over. "
             "If that past is gone, the response says Headrace-Recovered: false and begins with "
             "the Task, whose metadata says headrace.recovered: false."
+        ),
+        "required": False,
+    },
+    {
+        "uri": GENERATIONS,
+        "description": (
+            "Every change of a task has a number, from 1: metadata of Task and update events "
+            "carries it as headrace.generation. GetTask with currentGeneration waits until the "
+            "task's exceeds it. SendMessage with configuration.ifGenerationMatch continues a task "
+            "only if it is at that generation, and is refused with -32010 (HTTP 409) otherwise."
         ),
         "required": False,
     },

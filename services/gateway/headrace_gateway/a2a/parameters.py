@@ -29,6 +29,8 @@ class SendMessage:
     history_length: int | None
     """None: all; 0: none; n: the n latest."""
     return_immediately: bool
+    if_generation: int | None
+    """Generation that the task must be at; None: any. Only with `task`."""
     accepted_output_modes: list[str]
     push_config: Json | None
     metadata: Json | None
@@ -46,12 +48,16 @@ class SendMessage:
             rule = f"must not be longer than {LONGEST_CONTEXT} characters"
             raise Malformed([Violation("message.contextId", rule)])
         configuration = request.get("configuration", {})
+        if "ifGenerationMatch" in configuration and "taskId" not in message:
+            rule = "is only for a message with a taskId"
+            raise Malformed([Violation("configuration.ifGenerationMatch", rule)])
         return cls(
             message=message,
             context=message.pop("contextId", None),
             task=message.pop("taskId", None),
             history_length=_history_length(configuration, "configuration.historyLength"),
             return_immediately=configuration.get("returnImmediately", False),
+            if_generation=configuration.get("ifGenerationMatch"),
             accepted_output_modes=configuration.get("acceptedOutputModes", []),
             push_config=configuration.get("taskPushNotificationConfig"),
             metadata=request.get("metadata"),
@@ -68,6 +74,8 @@ class GetTask:
 
     task: str
     history_length: int | None
+    current_generation: int | None
+    """The generation that the client knows: it waits for a newer one. None: it does not wait."""
 
     @classmethod
     def read(cls, params: object) -> Self:
@@ -77,7 +85,8 @@ class GetTask:
             Malformed: it is none.
         """
         request = read(a2a_pb2.GetTaskRequest, params)
-        return cls(request["id"], _history_length(request, "historyLength"))
+        length = _history_length(request, "historyLength")
+        return cls(request["id"], length, request.get("currentGeneration"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from headrace_gateway.refusals import (
     AgentUnknown,
     ContextMismatch,
     ContextRefused,
+    GenerationMismatch,
     KeyReused,
     TaskBusy,
     TaskEnded,
@@ -97,6 +98,8 @@ _PROBLEMS: Mapping[type[Exception], Problem] = {
     LogLost: _standard(a2a.TaskNotFoundError),
     TaskEnded: _standard(a2a.UnsupportedOperationError),
     TaskBusy: _standard(a2a.UnsupportedOperationError),
+    # A2A v1.1's TaskGenerationMismatchError, which the SDK does not know yet.
+    GenerationMismatch: Problem(-32010, 409, "ABORTED", "TASK_GENERATION_MISMATCH"),
     AgentUnknown: _own(-32602, 404, "NOT_FOUND", "AGENT_NOT_FOUND"),
     BodyTooLarge: _TOO_LARGE,
     EventTooLarge: _TOO_LARGE,
@@ -142,6 +145,8 @@ def _violations(error: Exception) -> tuple[Violation, ...]:
 
 
 def _metadata(error: Exception) -> Mapping[str, str]:
+    if isinstance(error, GenerationMismatch):
+        return {"generation": str(error.generation)}
     if isinstance(error, Stopping):
         return {"taskId": error.task, "contextId": error.context}
     if isinstance(error, a2a.A2AError) and error.data:

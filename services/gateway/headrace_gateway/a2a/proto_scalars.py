@@ -9,6 +9,7 @@ from google.protobuf.descriptor import EnumDescriptor, FieldDescriptor
 from google.protobuf.timestamp_pb2 import Timestamp
 
 _INT32 = range(-(2**31), 2**31)
+_GENERATIONS = range(2**63)
 _URL_SAFE = str.maketrans("-_", "+/")
 
 
@@ -35,6 +36,14 @@ def int32(value: object) -> int:
     number = _whole(value)
     if number is None or number not in _INT32:
         raise NotReadable("must be a whole number of 32 bits")
+    return number
+
+
+def generation(value: object) -> int:
+    """Return a generation, or 0 for before the first; it may be written as a string."""
+    number = _whole(value)
+    if number is None or number not in _GENERATIONS:
+        raise NotReadable("must be a whole number that is not negative")
     return number
 
 

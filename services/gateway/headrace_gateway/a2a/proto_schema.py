@@ -10,7 +10,7 @@ from google.api.field_behavior_pb2 import FieldBehavior, field_behavior
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
-from headrace_gateway.a2a.proto_scalars import SCALARS, enum, timestamp
+from headrace_gateway.a2a.proto_scalars import SCALARS, enum, generation, timestamp
 
 
 class Free(Enum):
@@ -67,6 +67,17 @@ class Schema:
     """The names of each oneof's members; exactly one must be there."""
 
 
+def _extension(name: str) -> Field:
+    return Field(name, generation, repeated=False, required=False, oneof="", default=None)
+
+
+_EXTENSIONS: Mapping[str, tuple[Field, ...]] = {
+    "lf.a2a.v1.GetTaskRequest": (_extension("currentGeneration"),),
+    "lf.a2a.v1.SendMessageConfiguration": (_extension("ifGenerationMatch"),),
+}
+"""Fields that A2A v1.1 will have, offered as an extension (`extensions.GENERATIONS`)."""
+
+
 def schema(message: type[Message]) -> Schema:
     """Return the schema of a message."""
     return _schema(cast("Descriptor", message.DESCRIPTOR))
@@ -76,6 +87,7 @@ def schema(message: type[Message]) -> Schema:
 def _schema(descriptor: Descriptor) -> Schema:
     fields = [(one, _field(one)) for one in descriptor.fields]
     by_name = {name: field for one, field in fields for name in (one.name, field.name)}
+    by_name |= {field.name: field for field in _EXTENSIONS.get(descriptor.full_name, ())}
     return Schema(
         by_name,
         tuple(field for _, field in fields if field.required),

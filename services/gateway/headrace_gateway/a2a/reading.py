@@ -1,22 +1,29 @@
 """GetTask, ListTasks and CancelTask: what there is to say about tasks that exist."""
 
+import asyncio
+from contextlib import suppress
+
 from a2a.utils.errors import TaskNotCancelableError
 
 from headrace import messages
 from headrace.events import Json
+from headrace.task import TERMINAL, TaskKey
 from headrace_gateway.a2a.call import Call
 from headrace_gateway.a2a.parameters import GetTask, ListTasks, OneTask
 from headrace_gateway.a2a.task_ids import task_key
 from headrace_gateway.refusals import TaskEnded
 from headrace_gateway.services import Services
+from headrace_gateway.stopping import Stopping
+from headrace_gateway.waiting import Waiting
 
 
 async def get_task(services: Services, call: Call, params: object) -> Json:
-    """Return the A2A Task.
+    """Return the A2A Task; if the client knows it as it is, wait until it changes, for a while.
 
     Raises:
         Malformed: the parameters are not the operation's.
         TaskUnknown: no such task of this caller and agent.
+        ClientDisconnect: nobody waits any more.
         StateUnavailable: try again.
     """
     asked = GetTask.read(params)
@@ -28,7 +35,28 @@ async def get_task(services: Services, call: Call, params: object) -> Json:
         task=key.task,
         history_length=asked.history_length,
     )
+    found = await services.state.get(query)
+    known = asked.current_generation
+    if known is None or found.generation > known or found.state in TERMINAL:
+        return found.task
+    await _newer(services, call, found, known)
     return (await services.state.get(query)).task
+
+
+async def _newer(services: Services, call: Call, found: messages.TaskFound, known: int) -> None:
+    """Return when the task's generation exceeds `known`, its log ends, or the time is up.
+
+    Also when the gateway stops: the client gets the Task as it is, and asks another gateway.
+    """
+    key = TaskKey(call.caller.tenant, found.agent, found.task["id"])
+    context = found.task["contextId"]
+    async with services.feeds.using(key) as feed:
+        watched = Waiting(services.streams, feed, found.generation, context, call.receive)
+        with suppress(TimeoutError, Stopping):
+            async with watched as waiting, asyncio.timeout(services.settings.long_poll):
+                while entries := await waiting.read():
+                    if entries[-1].last_generation > known:
+                        return
 
 
 async def list_tasks(services: Services, call: Call, params: object) -> Json:
