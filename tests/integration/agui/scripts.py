@@ -42,9 +42,10 @@ async def ending(leg: Leg) -> None:
 
 async def patient(leg: Leg) -> None:
     """Begin to answer, wait for the test, go on."""
-    await show(leg, "block-1", parts.text_part("a", "block-1"))
+    block = f"{leg.key.task}-{leg.leg}"
+    await show(leg, block, parts.text_part("a", block))
     await leg.go_on.wait()
-    await show(leg, "block-1", parts.text_part("b", "block-1"), append=True)
+    await show(leg, block, parts.text_part("b", block), append=True)
     await leg.status(COMPLETED)
 
 

@@ -55,7 +55,7 @@ async def test_an_unknown_agent_is_not_found(http: httpx.AsyncClient) -> None:
 
 
 async def test_a_client_that_takes_no_event_stream_is_refused(http: httpx.AsyncClient) -> None:
-    headers = {"accept": "application/vnd.ag-ui.event+proto"}
+    headers = {"accept": "application/json"}
     answer = await http.post(path("assistant"), json=run_input(), headers=headers)
     assert "text/event-stream" in complaint(answer, 406, "not_acceptable")
 

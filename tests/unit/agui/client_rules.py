@@ -41,6 +41,8 @@ class Client:
         self.ended = False
         self.open: set[tuple[str, str]] = set()
         self.seen: list[str] = []
+        self.made: set[str] = set()
+        """Tool calls begun in this stream."""
 
     def take_all(self, events: list[Json]) -> "Client":
         for event in events:
@@ -113,7 +115,11 @@ class Client:
         return None
 
     def _tool_call_start(self, event: Json) -> None:
-        assert self._call(event["toolCallId"]) is None, "a tool call made twice"
+        if self._call(event["toolCallId"]) is not None:
+            # What a client holds from another stream goes on.
+            assert event["toolCallId"] not in self.made, "a tool call made twice"
+            return
+        self.made.add(event["toolCallId"])
         parent = self._find(event["parentMessageId"])
         assert parent is not None, "a tool call without a parent"
         assert parent["role"] == "assistant"

@@ -1,7 +1,8 @@
 import pytest
 from starlette.requests import Request
 
-from headrace_gateway.agui.media_types import check_accept, check_body_type
+from headrace_gateway.agui.encodings import BINARY, PROTO, SSE
+from headrace_gateway.agui.media_types import check_body_type, encoding_for
 from headrace_gateway.agui.refusal import BodyNotJson, NotAcceptable
 
 
@@ -22,18 +23,25 @@ def request(**headers: str) -> Request:
     ],
 )
 def test_clients_that_take_server_sent_events_get_them(accept: str) -> None:
-    check_accept(request(accept=accept))
+    assert encoding_for(request(accept=accept)) is SSE
+
+
+@pytest.mark.parametrize("accept", [BINARY, f"text/event-stream, {BINARY.upper()}"])
+def test_clients_that_take_the_binary_form_get_it(accept: str) -> None:
+    encoding = encoding_for(request(accept=accept))
+    assert encoding is PROTO
+    assert encoding.headers["content-type"] == BINARY
 
 
 def test_a_client_that_says_nothing_gets_server_sent_events() -> None:
-    check_accept(request())
+    assert encoding_for(request()) is SSE
 
 
 @pytest.mark.parametrize(
     "accept",
     [
         "application/json",
-        "application/vnd.ag-ui.event+proto",
+        f"{BINARY};q=0",
         "text/html, image/*",
         "text/event-stream;q=0",
         "*/*; q=0.000",
@@ -41,7 +49,7 @@ def test_a_client_that_says_nothing_gets_server_sent_events() -> None:
 )
 def test_clients_that_take_something_else_are_refused(accept: str) -> None:
     with pytest.raises(NotAcceptable):
-        check_accept(request(accept=accept))
+        encoding_for(request(accept=accept))
 
 
 @pytest.mark.parametrize(

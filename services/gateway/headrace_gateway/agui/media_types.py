@@ -2,6 +2,7 @@
 
 from starlette.requests import Request
 
+from headrace_gateway.agui.encodings import BINARY, PROTO, SSE, Encoding
 from headrace_gateway.agui.refusal import BodyNotJson, NotAcceptable
 
 EVENT_STREAM = "text/event-stream"
@@ -23,16 +24,19 @@ def check_body_type(request: Request) -> None:
         raise BodyNotJson(f"content-type: {media_type or 'nothing'} is not application/json")
 
 
-def check_accept(request: Request) -> None:
-    """Return if the client takes server-sent events; one that says nothing does.
+def encoding_for(request: Request) -> Encoding:
+    """Return how the client is to be answered; one that says nothing gets server-sent events.
 
     Raises:
         NotAcceptable: it accepts other media types only.
     """
     accept = ",".join(request.headers.getlist("accept"))
     accepted = [_accepted(entry) for entry in accept.split(",") if entry.strip()]
-    if accepted and not any(media_type in _RANGES for media_type in accepted):
-        raise NotAcceptable(f"accept: runs are streamed as {EVENT_STREAM}")
+    if BINARY in accepted:
+        return PROTO
+    if not accepted or any(media_type in _RANGES for media_type in accepted):
+        return SSE
+    raise NotAcceptable(f"accept: runs are streamed as {EVENT_STREAM} or {BINARY}")
 
 
 def _accepted(entry: str) -> str:

@@ -45,6 +45,13 @@ class NotAcceptable(RunRefused):
     status = HTTPStatus.NOT_ACCEPTABLE
 
 
+class RunUnknown(RunRefused):
+    """The caller has no such thread, or the thread no such run (any more)."""
+
+    code = "run_unknown"
+    status = HTTPStatus.NOT_FOUND
+
+
 def refusal(error: Exception) -> Response:
     """Return what the client is told of `error`."""
     if isinstance(error, RunRefused):

@@ -35,6 +35,7 @@ class RunInput:
     """A run that a client asks for."""
 
     thread: str
+    run: str
     message: Json
     """The A2A Message that the agent gets: what the user said last, or the tool results that came
     after it."""
@@ -54,7 +55,9 @@ class RunInput:
                 raise InputInvalid(f"{name}: must not be empty")
         message, messages = _said(asked["messages"], asked["runId"])
         kept = {name: asked[name] for name in _KEPT if name in asked}
-        return cls(asked["threadId"], message, {METADATA: {**kept, "messages": messages}})
+        return cls(
+            asked["threadId"], asked["runId"], message, {METADATA: {**kept, "messages": messages}}
+        )
 
 
 def _parsed(body: bytes) -> Json:

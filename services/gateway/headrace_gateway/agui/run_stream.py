@@ -1,14 +1,15 @@
 """The response that streams one run: a fold of the task's log, always with a terminal event."""
 
+import asyncio
 from collections.abc import Mapping
 
 from starlette.types import Send
 
-from headrace_gateway.agui.fold import Fold
-from headrace_gateway.agui.frame import sse
+from headrace_gateway.agui.encodings import SSE, Encoding
+from headrace_gateway.agui.run_frames import RunFrames
 from headrace_gateway.event_stream import EventStream, EventStreams
-from headrace_gateway.intake import Accepted
-from headrace_gateway.sse import HEADERS, REST
+from headrace_gateway.feeds import Feed
+from headrace_gateway.sse import REST
 
 LOG_LOST = "log_lost"
 """Code of RUN_ERROR when the log is gone, or can't be read now."""
@@ -23,29 +24,47 @@ class RunStream(EventStream):
     """
 
     def __init__(
-        self, owner: EventStreams, accepted: Accepted, headers: Mapping[str, str] | None = None
+        self,
+        owner: EventStreams,
+        feed: Feed,
+        log: str,
+        frames: RunFrames,
+        encoding: Encoding = SSE,
+        *,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
-        """Stream the leg that was accepted; this takes over the caller's use of its feed."""
-        before = accepted.generation - 1
-        more = HEADERS | dict(headers or {})
-        super().__init__(owner, accepted.feed, before, REST, b"", b"", more)
-        self._log, self._fold = accepted.log, Fold(accepted.generation)
+        """Stream `frames` of `feed`; this takes over the caller's use of it."""
+        more = encoding.headers | dict(headers or {})
+        super().__init__(owner, feed, frames.leg - 1, REST, b"", b"", more)
+        self._log, self._frames, self._encoding = log, frames, encoding
 
     async def _pump(self, send: Send) -> bytes:
         last = await super()._pump(send)
-        if self._gone or self._fold.over:
+        if self._gone or self._frames.over:
             return last
         code = DISCONNECTED if self._feed.loss is None else LOG_LOST
         reason = self._closing or "the log ended before the run did"
-        return sse(self._log, self._fold.broken(code, reason)) + last
+        end = self._encoding.encode(self._log, self._frames.broken(code, reason))
+        return end + last if self._encoding.keepalive else end
 
     async def _forward(self, send: Send) -> bytes | None:
         blocks = await self._reader.read_now()
         if not blocks:
             return await self._wait(send)
-        data = sse(self._log, [frame for block in blocks for frame in self._fold.read(block.entry)])
-        if self._fold.over:
+        told = [frame for block in blocks for frame in self._frames.read(block.entry)]
+        data = self._encoding.encode(self._log, told)
+        if self._frames.over:
             return data
         if data:
             await self._write(send, data)
+        return None
+
+    async def _wait(self, send: Send) -> bytes | None:
+        if self._encoding.keepalive:
+            return await super()._wait(send)
+        if self._reader.at_end:
+            return b""
+        await self._reader.wait()
+        # There is nothing to send; the next look is due after another silence.
+        self._quiet_since = asyncio.get_running_loop().time()
         return None

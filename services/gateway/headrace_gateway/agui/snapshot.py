@@ -1,5 +1,7 @@
 """Saying all messages at once, where some of what was said no longer holds."""
 
+from collections.abc import Sequence
+
 from headrace.events import Json
 from headrace_gateway.agui.held import Activity
 from headrace_gateway.agui.output import Output
@@ -12,9 +14,11 @@ inputs never carry. It would drop them as soon as a snapshot has one activity.""
 
 def say_messages(output: Output, view: View) -> None:
     """Say a snapshot of all messages in `view`."""
+    output.emit("MESSAGES_SNAPSHOT", **messages_snapshot(view))
+
+
+def messages_snapshot(view: View, earlier: Sequence[Json] = ()) -> Json:
+    """Return the fields of a snapshot of `earlier` messages and those in `view`."""
     has_activity = any(isinstance(held, Activity) for held in view.messages.values())
-    output.emit(
-        "MESSAGES_SNAPSHOT",
-        messages=view.shown(),
-        **(_KEEP_OTHER_ACTIVITIES if has_activity else {}),
-    )
+    messages = [*earlier, *view.shown()]
+    return {"messages": messages, **(_KEEP_OTHER_ACTIVITIES if has_activity else {})}

@@ -1,0 +1,47 @@
+"""Which run a request means that starts none: by query, or by the fields of a run input."""
+
+from typing import NamedTuple
+
+import orjson
+from starlette.requests import Request
+
+from headrace_gateway.agui.media_types import check_body_type
+from headrace_gateway.agui.refusal import InputInvalid
+from headrace_gateway.body import read_body
+
+
+class NamedRun(NamedTuple):
+    """A thread, and one of its runs."""
+
+    thread: str
+    run: str | None
+    """None: the newest."""
+
+
+async def named_run(request: Request, limit: int) -> NamedRun:
+    """Return which run the request means; a body (of at most `limit` bytes) beats the query.
+
+    Raises:
+        InputInvalid: it names no thread, or not as it should.
+        BodyNotJson, BodyTooLarge: the body can't be read.
+    """
+    said: dict[str, object] = dict(request.query_params)
+    if request.method == "POST" and (body := await read_body(request, limit)):
+        check_body_type(request)
+        said |= _object(body)
+    thread, run = said.get("threadId"), said.get("runId") or None
+    if not isinstance(thread, str) or not thread:
+        raise InputInvalid("threadId: must be a string that is not empty")
+    if run is not None and not isinstance(run, str):
+        raise InputInvalid("runId: must be a string")
+    return NamedRun(thread, run)
+
+
+def _object(body: bytes) -> dict[str, object]:
+    try:
+        parsed = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise InputInvalid(f"the body is not JSON: {error}") from None
+    if not isinstance(parsed, dict):
+        raise InputInvalid("the body must be a JSON object")
+    return parsed
