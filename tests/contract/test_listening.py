@@ -45,6 +45,28 @@ async def test_a_listener_that_fails_is_told_of_and_hears_on(
     caplog.clear()
 
 
+@pytest.mark.parametrize("value", ["plain", "ünïcödé", '{"a": [1, 2]}', ""])
+async def test_headers_arrive_as_they_were_sent(bus: Bus, value: str) -> None:
+    heard: list[Msg] = []
+    await bus.listen("news", heard.append)
+    for _ in range(2):  # nats-py sees to a name's first message only
+        await bus.connection.publish("news", b"body", headers={"One": value, "Two": "2"})
+    await bus.connection.flush()
+    assert [msg.headers for msg in heard] == [{"One": value, "Two": "2"}] * 2
+    assert [msg.data for msg in heard] == [b"body"] * 2
+
+
+@pytest.mark.parametrize("value", ["two\r\nlines: 1", "two\nlines: 1", "two\rlines: 1"])
+async def test_a_header_is_one_line_whatever_is_in_it(bus: Bus, value: str) -> None:
+    heard: list[Msg] = []
+    await bus.listen("news", heard.append)
+    for _ in range(2):
+        await bus.connection.publish("news", b"body", headers={"One": value})
+    await bus.connection.flush()
+    assert [list(msg.headers or {}) for msg in heard] == [["One"]] * 2
+    assert [msg.data for msg in heard] == [b"body"] * 2
+
+
 async def test_who_has_unsubscribed_hears_no_more(bus: Bus) -> None:
     heard: list[bytes] = []
     subscription = await bus.listen("news", lambda msg: heard.append(msg.data))
