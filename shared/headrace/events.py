@@ -20,6 +20,13 @@ WORKER = "headrace.worker"
 DISCARDED_AFTER = "headrace.discardedAfter"
 """Metadata key beside `ATTEMPT` from attempt 2 on: every fold drops this leg's output after that
 generation and before this event."""
+HANDED_BACK = "headrace.handedBack"
+"""Metadata key of a WORKING status that ends an attempt but not its leg: somebody else takes it up.
+Its value is `LEAVING` or `TRYING_AGAIN`; only the latter counts as a failed attempt."""
+LEAVING = "leaving"
+"""The worker leaves the fleet."""
+TRYING_AGAIN = "retry"
+"""The agent asks for another attempt after a pause."""
 RETRACTED = "headrace.retracted"
 """Metadata key of an artifact update that empties what only a discarded attempt made, for clients
 that hold it. Folds ignore the event: they have dropped the artifact."""

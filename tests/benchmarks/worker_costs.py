@@ -28,7 +28,8 @@ from headrace_worker import Emission, RunContext, agent
 from headrace_worker.driving import drive
 from headrace_worker.endings import Endings
 from headrace_worker.ids import LegIds
-from headrace_worker.outbox import Authorship, Outbox
+from headrace_worker.authorship import Authorship
+from headrace_worker.outbox import Outbox
 from headrace_worker.rendering import Rendering
 from headrace_worker.voice import Voice
 from tests.support.desk import Desk, eventually, fresh_names, open_desk

@@ -69,11 +69,13 @@ class Task:
         answer: Json = orjson.loads(msg.data)
         return answer
 
-    async def append(self, draft: events.Draft, state: str, *, writer: str, leg: int = 0) -> int:
+    async def append(
+        self, draft: events.Draft, state: str, *, writer: str, leg: int = 0, attempt: int = 0
+    ) -> int:
         """Append over whoever's head; return the generation. `leg` 0: it begins one."""
         last = await self.last()
         generation = last.last_generation + 1
-        stamp = Stamp(self.log, generation, writer, state, leg or generation)
+        stamp = Stamp(self.log, generation, writer, state, leg or generation, attempt)
         await LogWriter.behind(self.bus, self.key, last).append([draft], stamp)
         return generation
 

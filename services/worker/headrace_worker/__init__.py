@@ -26,7 +26,7 @@ from headrace_worker.emission import (
     ToolCall,
     ToolResult,
 )
-from headrace_worker.errors import MalformedOutput
+from headrace_worker.errors import MalformedOutput, Retryable
 
 __all__ = [
     "Agent",
@@ -39,6 +39,7 @@ __all__ = [
     "MalformedOutput",
     "Message",
     "Reject",
+    "Retryable",
     "RunContext",
     "Skill",
     "Status",

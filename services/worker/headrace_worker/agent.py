@@ -10,7 +10,7 @@ from collections.abc import (
     Iterator,
     Sequence,
 )
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, cast
 
@@ -21,6 +21,7 @@ from headrace.names import check_agent_name
 from headrace_worker.context import RunContext
 from headrace_worker.emission import Emission
 from headrace_worker.errors import Misdeclared
+from headrace_worker.policy import Policy
 
 type Streaming = Callable[[RunContext], AsyncIterator[Emission]]
 """An async generator function: it yields what it says."""
@@ -53,6 +54,7 @@ class Agent:
 
     function: AgentFunction
     card: AgentCard
+    policy: Policy = field(default_factory=Policy)
     concurrency: int | None = None
     """Runs of it that one worker works on at a time; None: as many as the worker has room for."""
 
@@ -85,12 +87,16 @@ def agent(  # noqa: PLR0913  # what a card says
     output_modes: Sequence[str] = ("text/plain",),
     bare_message: bool = False,
     concurrency: int | None = None,
+    max_attempts: int = 3,
+    backoff: float = 1.0,
+    timeout: float | None = None,
 ) -> Callable[[AgentFunction], Agent]:
     """Make an agent of an async generator function or a coroutine function.
 
     Without a `name` it is called as the function is, without a `description` it is described by
     the first line of the function's docstring. `input_modes` are the media types it takes, ``*/*``
-    for all; `bare_message` says that it may answer with a Message instead of a task.
+    for all; `bare_message` says that it may answer with a Message instead of a task. `Policy` says
+    what `max_attempts`, `backoff` and `timeout` are.
 
     Raises:
         Misdeclared: the function is neither, the name can't be an agent's, or a number is off.
@@ -106,7 +112,8 @@ def agent(  # noqa: PLR0913  # what a card says
             output_modes=list(output_modes),
             bare_message=bare_message,
         )
-        declared = Agent(function, card, concurrency)
+        policy = Policy(max_attempts, backoff, timeout)
+        declared = Agent(function, card, policy, concurrency)
         _check(declared)
         return declared
 
@@ -151,6 +158,7 @@ def _check(declared: Agent) -> None:
         raise Misdeclared(f"the function of agent {declared.name!r} must be async")
     if declared.concurrency is not None and declared.concurrency < 1:
         raise Misdeclared(f"the concurrency of agent {declared.name!r} must be at least 1")
+    declared.policy.check(declared.name)
 
 
 def _first_line(function: AgentFunction) -> str:

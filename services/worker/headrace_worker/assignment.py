@@ -15,6 +15,8 @@ from headrace.task import TaskKey, check_task_id
 _ACK = b"+ACK"
 _NAK = b"-NAK"
 _TERM = b"+TERM"
+_MESSAGE_ID = "Nats-Msg-Id"
+"""Header by which JetStream refuses a second copy within two minutes."""
 _PATIENCE = 2.0
 
 
@@ -36,13 +38,22 @@ class Assignment:
         """
         await bus.connection.publish(self.message.reply, _ACK)
 
-    async def give_back(self, bus: Bus) -> None:
-        """Let another worker have the run at once.
+    async def give_back(self, bus: Bus, pause: float = 0) -> None:
+        """Let another worker have the run, at once or in `pause` seconds.
 
         Raises:
             nats.errors.Error: as `ack`.
         """
-        await bus.connection.publish(self.message.reply, _NAK)
+        later = b' {"delay": %d}' % round(pause * 1e9) if pause else b""
+        await bus.connection.publish(self.message.reply, _NAK + later)
+
+    async def keep_as_dead_letter(self, bus: Bus, reason: str) -> None:
+        """Keep the run as a dead letter, once however often this is tried; it stays in the queue.
+
+        Raises:
+            BusUnavailable: the letter was not stored.
+        """
+        await _send(bus, self.message, reason, self.key.task, f"{self.key.task}.{self.leg}")
 
     async def give_up(self, bus: Bus, reason: str) -> None:
         """Take the run off the queue and keep it as a dead letter.
@@ -73,9 +84,17 @@ async def give_up(bus: Bus, msg: Msg, reason: str) -> None:
     Raises:
         BusUnavailable: the letter was not stored, so the run stays.
     """
+    await _send(bus, msg, reason)
+    await bus.connection.publish(msg.reply, _TERM)
+
+
+async def _send(
+    bus: Bus, msg: Msg, reason: str, task: str | None = None, name: str | None = None
+) -> None:
     letter = DeadLetter(
         reason=reason,
         subject=msg.subject,
+        task=task,
         sequence=msg.metadata.sequence.stream,
         headers=dict(msg.headers or {}),
         body=b64encode(msg.data).decode(),
@@ -83,7 +102,7 @@ async def give_up(bus: Bus, msg: Msg, reason: str) -> None:
     )
     tenant, agent = msg.subject.removeprefix(f"{bus.subjects.prefix}.run.").split(".")[:2]
     dead = bus.subjects.dead(tenant, agent)
-    answer = orjson.loads((await bus.request(dead, letter.encode(), _PATIENCE)).data)
+    headers = {_MESSAGE_ID: name} if name else None
+    answer = orjson.loads((await bus.request(dead, letter.encode(), _PATIENCE, headers)).data)
     if "error" in answer:
         raise BusUnavailable(f"{dead}: {answer['error'].get('description')}")
-    await bus.connection.publish(msg.reply, _TERM)

@@ -37,11 +37,11 @@ class Block:
 class Blocks:
     """The open blocks of one leg."""
 
-    def __init__(self, ids: LegIds) -> None:
-        """Begin without any."""
+    def __init__(self, ids: LegIds, next_index: int = 0) -> None:
+        """Begin without any; the first one opened gets the index `next_index`."""
         self._ids = ids
         self._flow = ""
-        self._next_index = 0
+        self.next_index = next_index
         self._unlabelled: dict[str, Block] = {}
         self._labelled: dict[tuple[str, str], Block] = {}
         self._ended: set[tuple[str, str]] = set()
@@ -79,6 +79,21 @@ class Blocks:
         else:
             self._unlabelled.pop(kind, None)
 
+    def close(self) -> list[tuple[str, Block]]:
+        """Forget the open blocks and return them, each with its kind; their labels are free again.
+
+        Raises:
+            MalformedOutput: one is a tool call whose arguments are incomplete.
+        """
+        labelled = [(kind, block) for (kind, _), block in self._labelled.items()]
+        if any(kind == ARGUMENTS for kind, _ in labelled):
+            raise MalformedOutput("a checkpoint amid a tool call's arguments")
+        closed = [*self._unlabelled.items(), *labelled]
+        self._unlabelled.clear()
+        self._labelled.clear()
+        self._flow = ""
+        return closed
+
     def _place_labelled(self, kind: str, label: str) -> Block:
         if (kind, label) in self._ended:
             raise MalformedOutput(f"the block {label!r} has ended")
@@ -90,5 +105,5 @@ class Blocks:
     def _open(self, kind: str) -> Block:
         if kind == ARGUMENTS:
             return Block(self._ids.mint("message"))
-        self._next_index += 1
-        return Block(self._ids.mint(kind), self._next_index - 1)
+        self.next_index += 1
+        return Block(self._ids.mint(kind), self.next_index - 1)

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 
 from headrace import events
 from headrace_worker.endings import End
-from headrace_worker.errors import MalformedOutput
+from headrace_worker.errors import MalformedOutput, Retryable
+from headrace_worker.interrupt import Interrupt
 from headrace_worker.performance import Performance
 
 _log = logging.getLogger(__name__)
@@ -19,25 +20,28 @@ LONGEST_REASON = 500
 """Characters of a reason that a failed task shows."""
 
 
-async def conclude(performance: Performance, *, canceled: bool) -> None:
+async def conclude(performance: Performance, why: Interrupt) -> None:
     """Append what the agent said last, and how its leg ends.
 
     Raises:
         Fenced, LogLost: the log is somebody else's; it does not say so.
     """
-    end = _canceled(performance) if canceled else _end(performance)
+    end = _interrupted(performance, why) if why else _end(performance)
     made = performance.rendering.artifacts
     orphans = [artifact for artifact in performance.past.orphans if artifact not in made]
     retractions = [performance.rendering.retraction(artifact) for artifact in orphans]
     await performance.outbox.close([*retractions, end.draft], end.state)
 
 
-def _canceled(performance: Performance) -> End:
+def _interrupted(performance: Performance, why: Interrupt) -> End:
     acting = performance.acting
     if acting is not None and not acting.done():
         _log.error("task %s: the agent ignores that it is cancelled", performance.key.task)
     elif acting is not None and not acting.cancelled() and (error := acting.exception()):
         _log.error("task %s: in the agent's clean-up", performance.key.task, exc_info=error)
+    if why is Interrupt.OVERDUE:
+        reason = f"It did not end within {performance.policy.timeout:g} s"
+        return performance.endings.failed(reason)
     return performance.endings.canceled()
 
 
@@ -50,6 +54,9 @@ def _end(performance: Performance) -> End:
             return _asked_for(performance)
         case MalformedOutput() as error:
             return _failed(performance, f"The agent's output is malformed: {error}", error)
+        case Retryable() as error:
+            reason = f"Given up after {performance.failures} attempts: {error}"
+            return performance.endings.failed(reason[:LONGEST_REASON])
         case error:
             return _failed(performance, "The agent failed", error)
 

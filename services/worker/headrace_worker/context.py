@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from typing import Any
 
@@ -49,6 +50,13 @@ class RunContext:
     """``await ctx.recall()``: the task as it was when this attempt began, an A2A v1.0 Task with
     its history and artifacts. Read from the log: ask once."""
 
+    deadline: datetime | None = None
+    """When the leg is stopped, in UTC; None: it may take as long as it likes."""
+    checkpoint_data: Any = None
+    """What a former attempt has saved with `checkpoint`; None: nothing."""
+    traceparent: str | None = None
+    """W3C trace context of the request, if it had one."""
+
     @property
     def task(self) -> str:
         """The task's id."""
@@ -89,6 +97,18 @@ class RunContext:
         """
         if not self.voice.say(said):
             await self.voice.room()
+
+    async def checkpoint(self, data: Any) -> None:  # noqa: ANN401  # any JSON
+        """Save up to 8 KB of JSON with all that was said before; returns when it is stored.
+
+        Should this attempt die, the next finds it as `checkpoint_data`: what was said before
+        stands, what was said after is discarded. Every open block ends here.
+
+        Raises:
+            MalformedOutput: it is no JSON, or is too large.
+            LegOver: the leg has ended.
+        """
+        await self.voice.checkpoint(data)
 
     async def text(self, text: str, block: str = "", *, end: bool = False) -> None:
         """Say a piece of the answer (see `Text`)."""

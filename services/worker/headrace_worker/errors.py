@@ -25,3 +25,19 @@ class AgentExited(HeadraceError):
     """An agent tried to end the process; only its leg ends."""
 
     code = "agent_exited"
+
+
+class Retryable(HeadraceError):
+    """Raised by an agent that could not do it now: somebody is to try again after a pause.
+
+    Its message is shown to the client if this was the last attempt. `after` is the pause in
+    seconds; None: the agent's backoff.
+    """
+
+    code = "retryable"
+    retryable = True
+
+    def __init__(self, reason: str = "", after: float | None = None) -> None:
+        """Say why, and when it may go better."""
+        super().__init__(reason)
+        self.after = after

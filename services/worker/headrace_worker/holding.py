@@ -7,6 +7,7 @@ well. So whoever gets a run looks at the log, and asks the holder that the log n
 import asyncio
 from dataclasses import dataclass
 
+import orjson
 from nats.errors import NoRespondersError
 from nats.errors import TimeoutError as NatsTimeout
 
@@ -17,6 +18,7 @@ from headrace.log import last_entry
 from headrace.messages import Control, Holding
 from headrace.task import TaskKey
 from headrace_worker.assignment import Assignment
+from headrace_worker.past import why_handed_back
 
 ANSWER = 0.5
 """Seconds that a holder has to answer; one that does not is taken over from."""
@@ -69,6 +71,8 @@ async def judge(bus: Bus, assignment: Assignment) -> Verdict:
         return void
     if last.stamp.attempt == 0:
         return Free(last, 1)
+    if why_handed_back(orjson.loads(last.lines[-1])) is not None:
+        return Free(last, last.stamp.attempt + 1)
     holder = await who_holds(bus, assignment.key)
     if holder is not None and holder.leg == assignment.leg:
         return Held(holder.worker)

@@ -5,16 +5,22 @@ of every other leg, so that a conversation can hold them all.
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from hashlib import blake2b
 
 
 class LegIds:
     """Mints ids such as ``block-8c1f29d0ab-0``: kind, a digest of the leg, a number per kind."""
 
-    def __init__(self, task: str, leg: int) -> None:
-        """Mint for one leg of `task`."""
+    def __init__(self, task: str, leg: int, minted: Mapping[str, int] | None = None) -> None:
+        """Mint for one leg of `task`, going on where `minted` ids of each kind exist."""
         self._digest = blake2b(f"{task}/{leg}".encode(), digest_size=5).hexdigest()
-        self._minted: Counter[str] = Counter()
+        self._minted = Counter[str](minted or {})
+
+    @property
+    def minted(self) -> dict[str, int]:
+        """How many ids of each kind have been minted."""
+        return dict(self._minted)
 
     def mint(self, kind: str) -> str:
         """Return the next id of `kind`."""

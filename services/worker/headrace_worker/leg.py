@@ -7,8 +7,9 @@ nothing, acknowledges nothing and answers nobody.
 
 import asyncio
 import logging
-from enum import IntEnum
+from datetime import UTC, datetime
 
+from headrace import events
 from headrace.bus import TROUBLE
 from headrace.errors import BusUnavailable, Fenced, LogLost
 from headrace.messages import Holding
@@ -16,7 +17,9 @@ from headrace_worker.agent import Agent
 from headrace_worker.assignment import Assignment
 from headrace_worker.conclusion import conclude
 from headrace_worker.driving import drive
+from headrace_worker.errors import Retryable
 from headrace_worker.holding import Held, Void
+from headrace_worker.interrupt import Interrupt
 from headrace_worker.leases import Claim, Hold
 from headrace_worker.performance import Performance
 from headrace_worker.station import Station
@@ -28,14 +31,8 @@ HAND_BACK = 0.4
 """Seconds that an agent has to clean up, and its last append to end, when its run is handed back:
 the process is about to end."""
 
-
-class Interrupt(IntEnum):
-    """Why an agent was stopped; a greater one outweighs a smaller."""
-
-    NONE = 0
-    HANDED_BACK = 1
-    CANCELED = 2
-    LOST = 3
+_PATIENCE = 10.0
+_FOREVER = 10 * 365 * 86400.0
 
 
 class Leg:
@@ -88,7 +85,7 @@ class Leg:
 
     async def _run(self, hold: Hold) -> None:
         station, assignment = self._station, self._assignment
-        taken = await take(station.bus, station.worker, assignment)
+        taken = await take(station.bus, station.worker, assignment, self._agent.policy)
         match taken:
             case Taken():
                 await self._perform(hold, taken)
@@ -111,11 +108,18 @@ class Leg:
         self._performance = performance
         hold.claim = self._claim(taken)
         self._station.watch.add(performance)
+        overdue = self._mind(taken.deadline)
         try:
             await self._act(performance)
         finally:
+            overdue.cancel()
             self._station.watch.remove(performance)
         await self._end(hold, performance)
+
+    def _mind(self, deadline: datetime | None) -> asyncio.TimerHandle:
+        left = (deadline - datetime.now(UTC)).total_seconds() if deadline else _FOREVER
+        loop = asyncio.get_running_loop()
+        return loop.call_later(left, self.interrupt, Interrupt.OVERDUE)
 
     def _claim(self, taken: Taken) -> Claim:
         by = taken.authorship
@@ -164,10 +168,29 @@ class Leg:
             case Interrupt.LOST:
                 _log.info("task %s is not ours any more", self._assignment.key.task)
             case Interrupt.HANDED_BACK:
-                await performance.outbox.settle(HAND_BACK)
-                await self._station.leases.let_go(hold)
-                await self._assignment.give_back(self._station.bus)
+                await self._hand_back(hold, performance, None)
+            case Interrupt.NONE if (again := performance.tries_again) is not None:
+                await self._hand_back(hold, performance, again)
             case _:
-                canceled = self._interrupt is Interrupt.CANCELED
-                await conclude(performance, canceled=canceled)
-                await self._assignment.ack(self._station.bus)
+                await self._conclude(performance)
+
+    async def _hand_back(
+        self, hold: Hold, performance: Performance, again: Retryable | None
+    ) -> None:
+        why, pause, patience = events.LEAVING, 0.0, HAND_BACK
+        if again is not None:
+            why, patience = events.TRYING_AGAIN, _PATIENCE
+            own = performance.policy.pause(performance.failures)
+            pause = own if again.after is None else again.after
+            task, count = performance.key.task, performance.failures
+            _log.warning("task %s: attempt %d failed, next in %g s: %s", task, count, pause, again)
+        await performance.say_handed_back(why, patience)
+        await self._station.leases.let_go(hold)
+        await self._assignment.give_back(self._station.bus, pause)
+
+    async def _conclude(self, performance: Performance) -> None:
+        bus = self._station.bus
+        if self._interrupt is Interrupt.NONE and performance.is_given_up:
+            await self._assignment.keep_as_dead_letter(bus, "Given up: the last attempt failed")
+        await conclude(performance, self._interrupt)
+        await self._assignment.ack(bus)

@@ -8,48 +8,22 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
-from headrace.entry import Stamp
 from headrace.errors import BusUnavailable, Fenced, LogLost
 from headrace.events import Draft
 from headrace.log import LogWriter
 from headrace.task import WORKING
+from headrace_worker.authorship import Authorship
+from headrace_worker.batch import BATCH, Batch
 from headrace_worker.errors import LegOver, MalformedOutput
+from headrace_worker.receipts import Receipts
 
 _log = logging.getLogger(__name__)
-
-BATCH = 512
-"""Events in one message at most: readers take a message as a whole."""
 
 _PATIENCE = 20.0
 _PAUSE = 0.5
 _GENERATION_ROOM = 21
 """Bytes of a line beside its draft: a generation, and the line's end."""
-
-
-@dataclass(frozen=True, slots=True)
-class Authorship:
-    """What the stamps of one attempt have in common."""
-
-    log: str
-    writer: str
-    leg: int
-    attempt: int
-
-    def stamp(self, generation: int, state: str = WORKING) -> Stamp:
-        """Return the stamp of an entry that begins at `generation`."""
-        return Stamp(self.log, generation, self.writer, state, self.leg, self.attempt)
-
-
-class _Batch:
-    """Events that make one message."""
-
-    __slots__ = ("drafts", "size")
-
-    def __init__(self) -> None:
-        self.drafts: list[Draft] = []
-        self.size = 0
 
 
 class Outbox:
@@ -68,9 +42,11 @@ class Outbox:
         self._writer, self._authorship, self._lost = writer, authorship, lost
         self._max_events, self._max_bytes = max_events, max_bytes
         self._capacity = writer.capacity
-        self._batches: deque[_Batch] = deque()
-        self._last = _Batch()
+        self._batches: deque[Batch] = deque()
+        self._last = Batch()
         self._events = self._bytes = 0
+        self._offered = writer.generation
+        self._receipts = Receipts()
         self._awake = self._closed = False
         self._loss: Exception | None = None
         self._sender: asyncio.Task[None] | None = None
@@ -103,6 +79,24 @@ class Outbox:
             self._awake = True
             self._loop.call_soon(self._send_soon)
         return self._events < self._max_events and self._bytes < self._max_bytes
+
+    async def deliver(self, draft: Draft, checkpoint: str | None = None) -> int:
+        """Take an event and return its generation once it is stored.
+
+        With a `checkpoint`, the message ends behind the event and carries it.
+
+        Raises:
+            MalformedOutput: it does not fit a message.
+            LegOver: it will not be stored.
+        """
+        self.check(draft)
+        self.offer(draft)
+        generation = self._offered
+        if checkpoint is not None:
+            self._last.checkpoint = checkpoint
+            self._break()
+        await self._receipts.of(generation)
+        return generation
 
     def check(self, draft: Draft) -> None:
         """Check that an event fits a message.
@@ -139,47 +133,62 @@ class Outbox:
             batch = self._take()
             await self._append(batch, WORKING if self._events else state)
 
+    async def bid_farewell(self, last: Draft, patience: float) -> None:
+        """Drop what is pending and append `last`, if the log takes it in `patience` seconds."""
+        try:
+            async with asyncio.timeout(patience):
+                self._shut()
+                if self._sender is not None:
+                    await asyncio.wait([self._sender])
+                if self._loss is None:
+                    stamp = self._authorship.stamp(self._writer.generation + 1)
+                    await self._writer.append([last], stamp, patience)
+        except (TimeoutError, BusUnavailable) as trouble:
+            _log.info("left a log without a word: %s", trouble)
+        finally:
+            self.mute()
+
     def mute(self) -> None:
         """Take no more, append no more: the log is somebody else's."""
         self._shut()
         if self._sender is not None:
             self._sender.cancel()
 
-    async def settle(self, patience: float) -> None:
-        """Take no more and drop what is pending; an append in flight has `patience` seconds."""
-        self._shut()
-        if self._sender is not None:
-            await asyncio.wait([self._sender], timeout=patience)
-        self.mute()
-
     def _put(self, draft: Draft) -> None:
         batch = self._last
         size = len(draft.head) + len(draft.tail) + _GENERATION_ROOM
         if batch.size + size > self._capacity or len(batch.drafts) == BATCH:
             self.check(draft)
-            self._batches.append(batch)
-            batch = self._last = _Batch()
+            self._break()
+            batch = self._last
         batch.drafts.append(draft)
         batch.size += size
         self._events += 1
+        self._offered += 1
         self._bytes += size
 
-    def _take(self) -> list[Draft]:
+    def _break(self) -> None:
+        """Let what comes next begin another message."""
+        self._batches.append(self._last)
+        self._last = Batch()
+
+    def _take(self) -> Batch:
         """Return the events of the next message."""
         if self._batches:
             batch = self._batches.popleft()
         else:
-            batch, self._last = self._last, _Batch()
+            batch, self._last = self._last, Batch()
         self._events -= len(batch.drafts)
         self._bytes -= batch.size
-        return batch.drafts
+        return batch
 
     def _shut(self) -> None:
         self._closed = True
         self._batches.clear()
-        self._last = _Batch()
+        self._last = Batch()
         self._events = self._bytes = 0
         self._room.set()
+        self._receipts.lost()
 
     def _send_soon(self) -> None:
         if self._events and not self._closed:
@@ -205,15 +214,17 @@ class Outbox:
             self._sender = None
             self._awake = False
 
-    async def _append(self, batch: list[Draft], state: str) -> None:
+    async def _append(self, batch: Batch, state: str) -> None:
         """Append until it is stored, however long NATS is away: the same bytes each time."""
-        stamp = self._authorship.stamp(self._writer.generation + 1, state)
+        drafts = batch.drafts
+        stamp = self._authorship.stamp(self._writer.generation + 1, state, batch.checkpoint)
         while True:
             try:
-                await self._writer.append(batch, stamp, _PATIENCE)
+                await self._writer.append(drafts, stamp, _PATIENCE)
             except BusUnavailable as trouble:
-                _log.warning("keeping %d events until the log takes them: %s", len(batch), trouble)
+                _log.warning("keeping %d events until the log takes them: %s", len(drafts), trouble)
                 await asyncio.sleep(_PAUSE)
             else:
                 self.spoke = self._loop.time()
+                self._receipts.stored(self._writer.generation)
                 return

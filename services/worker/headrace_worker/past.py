@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from headrace import events
 from headrace.bus import Bus
 from headrace.entry import Entry
 from headrace.errors import LogLost
@@ -9,6 +10,7 @@ from headrace.events import Json
 from headrace.fold import TaskFold
 from headrace.log import find_generation, replay
 from headrace.task import TaskKey
+from headrace_worker.checkpoint import Checkpoint, decode
 
 
 @dataclass(slots=True)
@@ -23,8 +25,12 @@ class Past:
     """When the input was stored, RFC 3339."""
     kept: int
     """Generation up to which the leg's log counts: its last checkpoint, or its input."""
-    checkpoint: str | None = None
-    """JSON that an attempt has saved, if one has."""
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)
+    """What an attempt has saved, if one has."""
+    began: str | None = None
+    """When the first attempt began, RFC 3339; None: it is still to come."""
+    handed_back: int = 0
+    """Attempts that a leaving worker handed back: they do not count as failed."""
     orphans: list[str] = field(default_factory=list)
     """Artifacts that dead attempts made behind `kept`, oldest first."""
 
@@ -78,10 +84,20 @@ def _begin(entry: Entry, leg: int) -> Past:
 
 
 def _go_through(past: Past, entry: Entry) -> None:
-    for event in entry.events:
+    if entry.stamp.attempt and past.began is None:
+        past.began = entry.time
+    for event in entry.parsed():
         artifact = event.get("artifactUpdate", {}).get("artifact", {}).get("artifactId")
         if artifact is not None and artifact not in past.orphans:
             past.orphans.append(artifact)
+        if why_handed_back(event) == events.LEAVING:
+            past.handed_back += 1
     if entry.stamp.checkpoint is not None:
-        past.kept, past.checkpoint = entry.last_generation, entry.stamp.checkpoint
+        past.kept, past.checkpoint = entry.last_generation, decode(entry.stamp.checkpoint)
         past.orphans.clear()
+
+
+def why_handed_back(event: Json) -> str | None:
+    """Return why an attempt was handed back, if `event` says that one was."""
+    why: str | None = event.get("statusUpdate", {}).get("metadata", {}).get(events.HANDED_BACK)
+    return why

@@ -4,11 +4,13 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
-from headrace.task import TaskKey
+from headrace import events
+from headrace.task import WORKING, TaskKey
 from headrace_worker.agent import Agent
 from headrace_worker.assignment import Assignment
 from headrace_worker.context import RunContext
 from headrace_worker.endings import Endings
+from headrace_worker.errors import Retryable
 from headrace_worker.ids import LegIds
 from headrace_worker.outbox import Outbox
 from headrace_worker.past import recall
@@ -31,7 +33,11 @@ class Performance:
     ) -> None:
         """Set up what the attempt needs; `lost` is called when its log is somebody else's."""
         key, leg, run = assignment.key, assignment.leg, assignment.run
-        ids = LegIds(key.task, leg)
+        saved = taken.past.checkpoint
+        ids = LegIds(key.task, leg, saved.ids)
+        self.policy = agent.policy
+        self.authorship = taken.authorship
+        self.assignment = assignment
         self.key: TaskKey = key
         self.lose = lost
         self.writer = taken.authorship.writer
@@ -43,7 +49,7 @@ class Performance:
             max_events=station.settings.emit_buffer_events,
             max_bytes=station.settings.emit_buffer_bytes,
         )
-        self.rendering = Rendering(key.task, run.context, ids)
+        self.rendering = Rendering(key.task, run.context, ids, saved.index)
         self.endings = Endings(key.task, run.context, ids)
         self.voice = Voice(
             self.rendering, self.endings, self.outbox, ids, may_answer=agent.card.bare_message
@@ -58,8 +64,41 @@ class Performance:
             metadata=taken.past.metadata,
             voice=self.voice,
             recall=partial(recall, station.bus, key, taken.writer.sequence),
+            deadline=taken.deadline,
+            checkpoint_data=saved.data,
+            traceparent=run.traceparent,
         )
         self.acting: asyncio.Task[None] | None = None
+
+    @property
+    def failures(self) -> int:
+        """Attempts at the leg that count as failed, should this one fail."""
+        return self.authorship.attempt - self.past.handed_back
+
+    @property
+    def tries_again(self) -> Retryable | None:
+        """Why its agent wants another attempt, if it does and may have one."""
+        return self._wish if self.failures < self.policy.max_attempts else None
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether its agent wants another attempt and may not have one."""
+        return self._wish is not None and self.tries_again is None
+
+    @property
+    def _wish(self) -> Retryable | None:
+        acting = self.acting
+        if acting is None or not acting.done() or acting.cancelled():
+            return None
+        error = acting.exception()
+        return error if isinstance(error, Retryable) else None
+
+    async def say_handed_back(self, why: str, patience: float) -> None:
+        """End the attempt, not the leg: nothing more is said, and the log tells `why`."""
+        draft = events.status_update(
+            self.key.task, self.context.context, WORKING, metadata={events.HANDED_BACK: why}
+        )
+        await self.outbox.bid_farewell(draft, patience)
 
     @property
     def spoke(self) -> float:

@@ -28,10 +28,10 @@ PIECE = 64 * 1024
 class Rendering:
     """The events of one leg's output, before they have generations."""
 
-    def __init__(self, task: str, context: str, ids: LegIds) -> None:
-        """Render for one leg of `task` in `context`."""
+    def __init__(self, task: str, context: str, ids: LegIds, next_index: int = 0) -> None:
+        """Render for one leg of `task` in `context`; its next block gets index `next_index`."""
         self._task, self._context, self._ids = task, context, ids
-        self._blocks = Blocks(ids)
+        self._blocks = Blocks(ids, next_index)
         self._going_on: TextChunks | None = None
         self.artifacts: set[str] = set()
         """Ids of the artifacts made so far."""
@@ -66,6 +66,29 @@ class Rendering:
     def stop(self) -> None:
         """Say that the leg's end was said: no plain string goes on with anything."""
         self._going_on = None
+
+    def checkpoint(self) -> list[Draft]:
+        """Return the events that end every open block, so that none spans a checkpoint.
+
+        What follows begins anew: an attempt that goes on from here replaces whole artifacts only.
+
+        Raises:
+            MalformedOutput: a tool call's arguments are incomplete.
+        """
+        self._going_on = None
+        closed = [(kind, block) for kind, block in self._blocks.close() if block.started]
+        ends = [self._end(kind, block) for kind, block in closed]
+        return ends or [events.status_update(self._task, self._context, WORKING)]
+
+    @property
+    def next_index(self) -> int:
+        """Index that the next block gets."""
+        return self._blocks.next_index
+
+    def _end(self, kind: str, block: Block) -> Draft:
+        if kind == TEXT:
+            return self._text_piece(block, "", end=True)
+        return self._thought(block, "", end=True)
 
     def retraction(self, artifact: str) -> Draft:
         """Return the event that empties an artifact which only a dead attempt made."""

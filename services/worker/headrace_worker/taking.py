@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import dataclass
+from datetime import datetime
 
 from headrace import events
 from headrace.bus import Bus
@@ -10,9 +11,11 @@ from headrace.events import Draft, Json
 from headrace.log import LogWriter
 from headrace.task import WORKING
 from headrace_worker.assignment import Assignment
+from headrace_worker.authorship import Authorship
+from headrace_worker.giving_up import deadline_of, give_up, why_hopeless
 from headrace_worker.holding import Free, Held, Void, judge
-from headrace_worker.outbox import Authorship
 from headrace_worker.past import Past, read_past
+from headrace_worker.policy import Policy
 
 _attempts = itertools.count(1)
 _ROUNDS = 5
@@ -26,10 +29,14 @@ class Taken:
     past: Past
     authorship: Authorship
     writer: LogWriter
+    deadline: datetime | None = None
+    """When the leg is to be over."""
 
 
-async def take(bus: Bus, worker: str, assignment: Assignment) -> Taken | Held | Void:
-    """Take the leg if it is to be taken.
+async def take(
+    bus: Bus, worker: str, assignment: Assignment, policy: Policy
+) -> Taken | Held | Void:
+    """Take the leg if it is to be taken; give it up if it was tried often enough.
 
     Raises:
         BusUnavailable: the log does not answer, or others keep appending to it.
@@ -39,7 +46,7 @@ async def take(bus: Bus, worker: str, assignment: Assignment) -> Taken | Held | 
         if not isinstance(verdict, Free):
             return verdict
         try:
-            return await _begin(bus, worker, assignment, verdict)
+            return await _begin(bus, worker, assignment, policy, verdict)
         except Fenced:
             # Somebody was quicker: what it appended decides anew.
             continue
@@ -48,14 +55,19 @@ async def take(bus: Bus, worker: str, assignment: Assignment) -> Taken | Held | 
     raise BusUnavailable(f"others keep appending to {assignment.key.task}")
 
 
-async def _begin(bus: Bus, worker: str, assignment: Assignment, free: Free) -> Taken:
+async def _begin(
+    bus: Bus, worker: str, assignment: Assignment, policy: Policy, free: Free
+) -> Taken | Void:
     past = await read_past(bus, assignment.key, assignment.leg, free.last)
     writer_id = f"{worker}-{next(_attempts)}"
     authorship = Authorship(assignment.run.log, writer_id, assignment.leg, free.attempt)
+    if (reason := why_hopeless(policy, assignment, past, free.attempt)) is not None:
+        await give_up(bus, assignment, authorship, free.last, reason)
+        return Void(reason)
     writer = LogWriter.behind(bus, assignment.key, free.last)
     stamp = authorship.stamp(writer.generation + 1)
     await writer.append([_working(worker, assignment, free, past)], stamp, _PATIENCE)
-    return Taken(past, authorship, writer)
+    return Taken(past, authorship, writer, deadline_of(policy, past))
 
 
 def _working(worker: str, assignment: Assignment, free: Free, past: Past) -> Draft:

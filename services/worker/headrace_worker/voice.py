@@ -1,6 +1,9 @@
 """The one way from an agent to its log: what it says is checked, rendered and put in the outbox."""
 
+from typing import Any
+
 from headrace_worker.breath import Breath
+from headrace_worker.checkpoint import Checkpoint
 from headrace_worker.emission import Complete, Emission, InputRequired, Message, Reject, Text
 from headrace_worker.endings import End, Endings
 from headrace_worker.errors import MalformedOutput
@@ -22,6 +25,7 @@ class Voice:
         may_answer: bool,
     ) -> None:
         """Speak into `outbox`; `may_answer`: a bare Message instead of a task is allowed."""
+        self._ids = ids
         self._rendering, self._endings, self._outbox = rendering, endings, outbox
         self._may_answer = may_answer
         self._has_spoken = False
@@ -47,6 +51,22 @@ class Voice:
             raise MalformedOutput(
                 f"{type(said).__name__} holds what is not JSON: {error}"
             ) from error
+
+    async def checkpoint(self, data: Any) -> None:  # noqa: ANN401  # any JSON
+        """Save `data` with everything said so far, and return when both are stored.
+
+        Raises:
+            MalformedOutput: it is no JSON, is too large, or can't be saved at this point.
+            LegOver: the leg has ended without it.
+        """
+        if self.end is not None:
+            raise MalformedOutput("a checkpoint after the leg's end")
+        *before, last = self._rendering.checkpoint()
+        held = Checkpoint(data, self._ids.minted, self._rendering.next_index).encode()
+        for draft in before:
+            self._outbox.offer(draft)
+        self._has_spoken = True
+        await self._outbox.deliver(last, held)
 
     async def room(self) -> None:
         """Return when the log has caught up with what was said."""

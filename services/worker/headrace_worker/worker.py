@@ -14,8 +14,9 @@ from headrace.log import TailRule
 from headrace.patience import patiently
 from headrace_worker import assignment
 from headrace_worker.agent import Agent, Agents
+from headrace_worker.interrupt import Interrupt
 from headrace_worker.leases import Leases
-from headrace_worker.leg import Interrupt, Leg
+from headrace_worker.leg import Leg
 from headrace_worker.lifeline import Lifeline
 from headrace_worker.pulling import Puller, ensure_consumer
 from headrace_worker.registration import Registration

@@ -12,8 +12,10 @@ from headrace.events import Draft
 from headrace.log import LogWriter
 from headrace.task import COMPLETED, WORKING
 from headrace_worker import outbox as module
+from headrace_worker.authorship import Authorship
+from headrace_worker.batch import BATCH
 from headrace_worker.errors import LegOver, MalformedOutput
-from headrace_worker.outbox import BATCH, Authorship, Outbox
+from headrace_worker.outbox import Outbox
 
 
 class FakeWriter:
@@ -234,15 +236,55 @@ async def test_the_mute_append_nothing_of_what_is_pending() -> None:
     assert writer.appends == []
 
 
-async def test_settling_lets_the_append_in_flight_end() -> None:
+async def test_a_farewell_comes_behind_the_append_in_flight_and_drops_what_is_pending() -> None:
     writer = FakeWriter()
     outbox = make(writer)
     writer.free.clear()
     outbox.offer(event(1))
     await settle()
     outbox.offer(event(2))
-    settling = asyncio.ensure_future(outbox.settle(5))
+    leaving = asyncio.ensure_future(outbox.bid_farewell(event("bye"), 5))
     await settle()
     writer.free.set()
-    await settling
-    assert writer.sizes == [1]
+    await leaving
+    assert writer.sizes == [1, 1]
+    assert writer.appends[-1][0][0].startswith(b"bye")
+
+
+async def test_a_farewell_that_the_log_does_not_take_in_time_is_left_unsaid() -> None:
+    writer = FakeWriter()
+    outbox = make(writer)
+    writer.free.clear()
+    outbox.offer(event(1))
+    await settle()
+    await outbox.bid_farewell(event("bye"), 0.05)
+    writer.free.set()
+    await settle()
+    assert writer.appends == []
+
+
+async def test_a_checkpoint_ends_its_message_and_is_confirmed_when_that_is_stored() -> None:
+    writer = FakeWriter()
+    outbox = make(writer)
+    writer.free.clear()
+    outbox.offer(event(1))
+    await settle()
+    outbox.offer(event(2))
+    saving = asyncio.ensure_future(outbox.deliver(event(3), "{}"))
+    await settle()
+    outbox.offer(event(4))
+    assert not saving.done()
+    writer.free.set()
+    assert await saving == 5
+    await settle()
+    assert writer.sizes == [1, 2, 1]
+    assert [stamp.checkpoint for _, stamp in writer.appends] == [None, "{}", None]
+
+
+async def test_who_waits_for_what_is_never_stored_is_told() -> None:
+    outbox = make(FakeWriter())
+    saving = asyncio.ensure_future(outbox.deliver(event(1)))
+    await asyncio.sleep(0)
+    outbox.mute()
+    with pytest.raises(LegOver):
+        await saving

@@ -1,0 +1,66 @@
+"""Ending a leg that nobody is to try again: too many attempts died, or its time has passed."""
+
+import logging
+from datetime import UTC, datetime, timedelta
+
+from headrace import events, parts
+from headrace.bus import Bus
+from headrace.entry import Entry
+from headrace.log import LogWriter
+from headrace.task import FAILED
+from headrace_worker.assignment import Assignment
+from headrace_worker.authorship import Authorship
+from headrace_worker.ids import LegIds
+from headrace_worker.past import Past
+from headrace_worker.policy import Policy
+
+_log = logging.getLogger(__name__)
+
+MOST_DELIVERIES = 1000
+"""Deliveries after which a run is given up though its log shows fewer attempts: nobody comes so far
+as to begin one."""
+
+_PATIENCE = 10.0
+
+
+def deadline_of(policy: Policy, past: Past) -> datetime | None:
+    """Return when the leg is to be over; None: it has all the time."""
+    if policy.timeout is None:
+        return None
+    began = datetime.fromisoformat(past.began) if past.began else datetime.now(UTC)
+    return began + timedelta(seconds=policy.timeout)
+
+
+def why_hopeless(policy: Policy, assignment: Assignment, past: Past, attempt: int) -> str | None:
+    """Return why `attempt` is not to begin; None: it is."""
+    failed = attempt - 1 - past.handed_back
+    if failed >= policy.max_attempts:
+        return f"Given up after {failed} attempts"
+    if assignment.message.metadata.num_delivered > MOST_DELIVERIES:
+        return "Given up: its run was handed out too often"
+    deadline = deadline_of(policy, past)
+    if deadline is not None and datetime.now(UTC) >= deadline:
+        return f"It did not end within {policy.timeout:g} s"
+    return None
+
+
+async def give_up(
+    bus: Bus, assignment: Assignment, by: Authorship, last: Entry, reason: str
+) -> None:
+    """Keep the leg as a dead letter and append FAILED behind `last`.
+
+    Raises:
+        Fenced, LogLost: somebody else has decided.
+        BusUnavailable: it is not done, or not for certain; the run stays.
+    """
+    key = assignment.key
+    _log.error("task %s: %s", key.task, reason)
+    await assignment.keep_as_dead_letter(bus, reason)
+    message = {
+        "messageId": LegIds(key.task, by.leg).mint("failure"),
+        "role": "ROLE_AGENT",
+        "parts": [parts.notice_part(reason, parts.ERROR)],
+    }
+    draft = events.status_update(key.task, assignment.run.context, FAILED, message)
+    writer = LogWriter.behind(bus, key, last)
+    await writer.append([draft], by.stamp(writer.generation + 1, FAILED), _PATIENCE)

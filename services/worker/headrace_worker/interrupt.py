@@ -1,0 +1,13 @@
+"""Why an agent is stopped before its end."""
+
+from enum import IntEnum
+
+
+class Interrupt(IntEnum):
+    """The reason; a greater one outweighs a smaller."""
+
+    NONE = 0
+    HANDED_BACK = 1
+    OVERDUE = 2
+    CANCELED = 3
+    LOST = 4

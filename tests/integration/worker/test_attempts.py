@@ -1,0 +1,215 @@
+"""How hard the fleet tries: attempts counted in the log, pauses, time, and giving up."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from functools import partial
+
+import orjson
+import pytest
+
+from headrace import events
+from headrace.entry import Entry
+from headrace.events import Json
+from headrace.messages import DeadLetter
+from headrace.task import COMPLETED, FAILED, WORKING
+from headrace_worker import Emission, Retryable, RunContext, agent
+from tests.integration.worker.conftest import Spawn, Working
+from tests.support.desk import Desk, Task, eventually
+
+KILLERS = "tests.support.dying_agents:agents"
+
+
+def attempts(entries: list[Entry]) -> list[int]:
+    return [
+        metadata[events.ATTEMPT]
+        for entry in entries
+        for event in entry.events
+        if events.ATTEMPT in (metadata := event.get("statusUpdate", {}).get("metadata", {}))
+    ]
+
+
+def end_of(entries: list[Entry]) -> tuple[str, str]:
+    status = entries[-1].events[-1]["statusUpdate"]["status"]
+    return status["state"], status.get("message", {}).get("parts", [{}])[0].get("text", "")
+
+
+async def dead_letters(desk: Desk, agent_name: str) -> list[Json]:
+    stream, subject = desk.bus.streams.dead, desk.bus.subjects.dead("default", agent_name)
+    info = await desk.bus.js.stream_info(stream)
+    found = [await desk.bus.js.get_msg(stream, n) for n in range(1, info.state.last_seq + 1)]
+    return [orjson.loads(msg.data or b"") for msg in found if msg.subject == subject]
+
+
+async def forge_attempts(task: Task, count: int) -> None:
+    """Write what workers leave that die as soon as they have begun."""
+    for attempt in range(1, count + 1):
+        metadata: Json = {events.ATTEMPT: attempt, events.WORKER: "dead"}
+        if attempt > 1:
+            metadata[events.DISCARDED_AFTER] = 1
+        draft = events.status_update(task.key.task, task.context, WORKING, metadata=metadata)
+        await task.append(draft, WORKING, writer=f"dead-{attempt}", leg=1, attempt=attempt)
+
+
+async def test_a_retryable_error_is_followed_by_another_attempt(
+    desk: Desk, working: Working
+) -> None:
+    @agent(backoff=0.2)
+    async def moody(ctx: RunContext) -> AsyncIterator[Emission]:
+        yield f"try {ctx.attempt}"
+        if ctx.attempt < 3:
+            raise Retryable("not now")
+
+    async with working(moody):
+        task = await desk.start("moody")
+        entries = await task.ended()
+    assert attempts(entries) == [1, 2, 3]
+    assert end_of(entries) == (COMPLETED, "")
+    assert await dead_letters(desk, "moody") == []
+
+
+async def test_the_attempt_after_a_retryable_error_waits_as_long_as_it_says(
+    desk: Desk, working: Working
+) -> None:
+    times: list[float] = []
+
+    @agent(backoff=60)
+    async def moody(ctx: RunContext) -> None:
+        times.append(asyncio.get_running_loop().time())
+        if ctx.attempt == 1:
+            raise Retryable("busy", after=0.7)
+
+    async with working(moody):
+        task = await desk.start("moody")
+        await task.ended()
+    assert times[1] - times[0] >= 0.7
+
+
+async def test_after_the_last_attempt_the_task_has_failed_and_a_dead_letter_says_so(
+    desk: Desk, working: Working
+) -> None:
+    @agent(max_attempts=2, backoff=0.1)
+    async def hopeless(_: RunContext) -> None:
+        raise Retryable("the model is overloaded")
+
+    async with working(hopeless):
+        task = await desk.start("hopeless")
+        entries = await task.ended()
+        assert attempts(entries) == [1, 2]
+        assert end_of(entries) == (FAILED, "Given up after 2 attempts: the model is overloaded")
+        [letter] = await dead_letters(desk, "hopeless")
+        assert letter["task"] == task.key.task
+        assert letter["subject"] == desk.bus.subjects.run(task.key, 1)
+        assert DeadLetter.model_validate(letter).body
+        assert await eventually(lambda: _is_off_the_queue(task))
+
+
+async def test_attempts_that_died_without_a_word_count_too(desk: Desk, working: Working) -> None:
+    @agent(max_attempts=3)
+    async def deadly(_: RunContext) -> AsyncIterator[Emission]:
+        yield "alive"
+
+    task = await desk.start("deadly")
+    await forge_attempts(task, 3)
+    async with working(deadly):
+        entries = await task.ended()
+        assert attempts(entries) == [1, 2, 3]
+        assert end_of(entries) == (FAILED, "Given up after 3 attempts")
+        assert len(await dead_letters(desk, "deadly")) == 1
+        assert await eventually(lambda: _is_off_the_queue(task))
+
+
+async def test_an_agent_that_kills_its_workers_is_given_up(desk: Desk, spawn: Spawn) -> None:
+    # The first two die of it; the third finds out from the log.
+    await asyncio.gather(*(asyncio.to_thread(spawn, KILLERS) for _ in range(3)))
+    task = await desk.start("killer")
+    entries = await task.ended(40)
+    assert attempts(entries) == [1, 2]
+    assert end_of(entries) == (FAILED, "Given up after 2 attempts")
+
+
+async def test_attempts_that_leaving_workers_handed_back_do_not_count(
+    desk: Desk, working: Working
+) -> None:
+    may_end = asyncio.Event()
+
+    @agent(max_attempts=1)
+    async def patient(_: RunContext) -> AsyncIterator[Emission]:
+        yield "begun"
+        await may_end.wait()
+
+    task = await desk.start("patient")
+    for number in range(1, 4):
+        async with working(patient):
+            await eventually(partial(_is_in_attempt, task, number))
+    async with working(patient):
+        may_end.set()
+        entries = await task.ended()
+    assert attempts(entries) == [1, 2, 3, 4]
+    assert end_of(entries)[0] == COMPLETED
+
+
+async def test_a_leg_ends_at_its_deadline_and_its_agent_cleans_up(
+    desk: Desk, working: Working
+) -> None:
+    cleaned: list[bool] = []
+
+    @agent(timeout=0.5)
+    async def endless(ctx: RunContext) -> AsyncIterator[Emission]:
+        assert ctx.deadline is not None
+        try:
+            yield "begun"
+            await asyncio.sleep(60)
+        finally:
+            cleaned.append(True)
+
+    async with working(endless):
+        task = await desk.start("endless")
+        entries = await task.ended()
+    assert end_of(entries) == (FAILED, "It did not end within 0.5 s")
+    assert cleaned == [True]
+
+
+async def test_a_deadline_counts_from_the_first_attempt(desk: Desk, working: Working) -> None:
+    called: list[int] = []
+
+    @agent(timeout=0.3)
+    async def late(ctx: RunContext) -> None:
+        called.append(ctx.attempt)
+
+    task = await desk.start("late")
+    await forge_attempts(task, 1)
+    await asyncio.sleep(0.4)
+    async with working(late):
+        entries = await task.ended()
+    assert end_of(entries) == (FAILED, "It did not end within 0.3 s")
+    assert called == []
+
+
+@pytest.mark.parametrize("again", ["once", "twice"])
+async def test_a_dead_letter_is_kept_once_though_its_writer_died_before_the_log_said_so(
+    again: str, desk: Desk, working: Working
+) -> None:
+    @agent(name=f"broken-{again}", max_attempts=1)
+    async def broken(_: RunContext) -> None:
+        raise Retryable("no")
+
+    task = await desk.start(broken.name)
+    subject = desk.bus.subjects.dead("default", broken.name)
+    letter = DeadLetter(reason="x", subject="y", at=events.now())
+    name = {"Nats-Msg-Id": f"{task.key.task}.1"}
+    if again == "twice":
+        await desk.bus.request(subject, letter.encode(), 2.0, name)
+    async with working(broken):
+        entries = await task.ended()
+    assert end_of(entries)[0] == FAILED
+    assert len(await dead_letters(desk, broken.name)) == 1
+
+
+async def _is_in_attempt(task: Task, attempt: int) -> bool:
+    last = await task.last()
+    # Its first output is there, so it is at work.
+    return last.stamp.attempt == attempt and b"artifactUpdate" in last.lines[-1]
+
+
+async def _is_off_the_queue(task: Task) -> bool:
+    return await task.runs_waiting() == 0
