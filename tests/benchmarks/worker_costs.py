@@ -25,10 +25,10 @@ from headrace.log import LogWriter
 from headrace.settings import BusSettings
 from headrace.task import TaskKey
 from headrace_worker import Emission, RunContext, agent
+from headrace_worker.authorship import Authorship
 from headrace_worker.driving import drive
 from headrace_worker.endings import Endings
 from headrace_worker.ids import LegIds
-from headrace_worker.authorship import Authorship
 from headrace_worker.outbox import Outbox
 from headrace_worker.rendering import Rendering
 from headrace_worker.voice import Voice
