@@ -17,6 +17,7 @@ from tests.support.live_copies import LiveCopies
 from tests.support.servers import NatsProcess
 from tests.support.task_log import TaskLog
 from tests.support.topology import Topology
+from tests.support.waiting import until
 
 
 @pytest.fixture(scope="session")
@@ -115,6 +116,7 @@ async def test_an_answer_to_a_flush_that_was_given_up_does_no_harm(
     bus = Bus(BusSettings(nats_url=server.url))
     await bus.connect("hasty")
     server.freeze()
+    await asyncio.to_thread(until, lambda: not server.answers(), "the server is frozen")
     with pytest.raises(TimeoutError):
         await bus.connection.flush(0.1)  # type: ignore[arg-type]  # nats-py's annotation is wrong
     server.thaw()
