@@ -1,25 +1,29 @@
 """Where AG-UI clients start runs and come back to them."""
 
 from starlette.requests import Request
-from starlette.routing import Route
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp
+from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from headrace.events import Json
-from headrace_gateway.a2a.call import Call, call_of
-from headrace_gateway.agui.attaching import Attaching
-from headrace_gateway.agui.beginning import begin
-from headrace_gateway.agui.encodings import Encoding
-from headrace_gateway.agui.history import Past, past_of
+from headrace_gateway.a2a.call import call_of
+from headrace_gateway.agui.attaching import is_told
+from headrace_gateway.agui.cursor import FrameCursor
+from headrace_gateway.agui.history import past_of
 from headrace_gateway.agui.media_types import check_body_type, encoding_for
-from headrace_gateway.agui.named_run import NamedRun, named_run
-from headrace_gateway.agui.refusal import Endpoint, RunUnknown, answering_refusals
-from headrace_gateway.agui.run_frames import RunFrames
+from headrace_gateway.agui.named_run import named_run
+from headrace_gateway.agui.opening import open_again, open_run
+from headrace_gateway.agui.refusal import Endpoint, RunUnknown, answering_refusals, told
 from headrace_gateway.agui.run_input import RunInput
+from headrace_gateway.agui.run_socket import RunSocket
 from headrace_gateway.agui.run_stream import RunStream
-from headrace_gateway.agui.threads import Thread, ThreadRun
+from headrace_gateway.agui.threads import Thread
 from headrace_gateway.body import read_body
 from headrace_gateway.json_response import json_response
 from headrace_gateway.services import Services
+from headrace_gateway.websocket.closing import refused
+from headrace_gateway.websocket.endpoint import close_at_once
 
 BASES = ("/v1/agents/{agent}/ag-ui", "/api/agent")
 """Where an agent's AG-UI routes are; the last is the default agent's."""
@@ -27,7 +31,7 @@ BASES = ("/v1/agents/{agent}/ag-ui", "/api/agent")
 _NO_STORE = {"Cache-Control": "no-store"}
 
 
-def routes(services: Services) -> list[Route]:
+def routes(services: Services) -> list[BaseRoute]:
     """Return the routes of the AG-UI endpoint."""
     endpoint = RunEndpoint(services)
     pages: dict[str, tuple[Endpoint, list[str]]] = {
@@ -36,11 +40,12 @@ def routes(services: Services) -> list[Route]:
         "/attach": (endpoint.attach, ["GET", "POST"]),
         "/threads/{thread}": (endpoint.thread, ["GET"]),
     }
-    return [
+    plain: list[BaseRoute] = [
         Route(base + path, answering_refusals(page), methods=methods)
         for base in BASES
         for path, (page, methods) in pages.items()
     ]
+    return [*plain, *(WebSocketRoute(f"{base}/ws", endpoint.socket) for base in BASES)]
 
 
 class RunEndpoint:
@@ -57,21 +62,16 @@ class RunEndpoint:
 
         Raises:
             RunRefused: the request is none for a run.
-            A2AError, HeadraceError: as `call_of`, `read_body`, `begin` and `Attaching.to`.
+            A2AError, HeadraceError: as `call_of`, `read_body` and `open_run`.
         """
         call = call_of(self._services, request)
         encoding = encoding_for(request)
         check_body_type(request)
-        body = await read_body(request, self._services.settings.max_body_bytes)
-        asked = RunInput.read(body)
+        asked = RunInput.read(await read_body(request, self._services.settings.max_body_bytes))
 
         async def opening() -> ASGIApp:
-            if call.cursor and (found := await self._known(call, asked)) is not None:
-                return await Attaching(self._services, call, encoding).to(found)
-            accepted = await begin(self._services, call, asked)
-            frames = RunFrames(accepted.generation)
-            streams = self._services.event_streams
-            return RunStream(streams, accepted.feed, accepted.log, frames, encoding)
+            opened = await open_run(self._services, call, asked)
+            return RunStream(self._services.event_streams, opened, encoding)
 
         return await self._services.seats.seated(call.caller, opening)
 
@@ -87,7 +87,17 @@ class RunEndpoint:
         named = await named_run(request, self._services.settings.max_body_bytes)
 
         async def opening() -> ASGIApp:
-            return await self._attached(call, encoding, named, is_get=request.method == "GET")
+            opened = await open_again(self._services, call, named)
+            cursor = FrameCursor.parse(call.cursor) if request.method == "GET" else None
+            try:
+                # An EventSource comes back after every stream that ends, until it is told this.
+                if not await is_told(opened, cursor):
+                    return RunStream(self._services.event_streams, opened, encoding)
+            except BaseException:
+                await self._services.feeds.release(opened.feed)
+                raise
+            await self._services.feeds.release(opened.feed)
+            return Response(status_code=204)
 
         return await self._services.seats.seated(call.caller, opening)
 
@@ -100,29 +110,21 @@ class RunEndpoint:
         """
         call = call_of(self._services, request)
         name = request.path_params["thread"]
-        past = await self._past(call, name)
+        past = await past_of(Thread(self._services, call, name))
         if not past.runs:
             raise RunUnknown(f"there is no thread {name}")
         content: Json = {"threadId": name, "messages": past.messages, "state": past.state}
         return json_response({**content, "runs": past.told_runs()}, headers=_NO_STORE)
 
-    async def _known(self, call: Call, asked: RunInput) -> ThreadRun | None:
+    async def socket(self, socket: WebSocket) -> None:
+        """Serve a WebSocket for any number of runs."""
         try:
-            return await Thread(self._services, call, asked.thread).find(asked.run)
-        except RunUnknown:
-            # The client lost its connection before the run began.
-            return None
-
-    async def _attached(
-        self, call: Call, encoding: Encoding, named: NamedRun, *, is_get: bool
-    ) -> ASGIApp:
-        thread = Thread(self._services, call, named.thread)
-        attaching = Attaching(self._services, call, encoding, may_be_nothing=is_get)
-        if named.run is not None:
-            return await attaching.to(await thread.find(named.run))
-        newest = await thread.newest()
-        earlier = await past_of(thread, before=newest)
-        return await attaching.to(newest, earlier.messages)
-
-    async def _past(self, call: Call, thread: str) -> Past:
-        return await past_of(Thread(self._services, call, thread))
+            call = call_of(self._services, socket)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client is told
+            await close_at_once(socket, refused(told(error).message))
+            return
+        try:
+            await socket.accept()
+        except WebSocketDisconnect:
+            return  # it went before it was accepted
+        await RunSocket(self._services, call, socket).serve()

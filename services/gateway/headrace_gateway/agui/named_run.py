@@ -29,6 +29,27 @@ async def named_run(request: Request, limit: int) -> NamedRun:
     if request.method == "POST" and (body := await read_body(request, limit)):
         check_body_type(request)
         said |= _object(body)
+    return _named(said)
+
+
+def attach_frame(body: bytes) -> tuple[NamedRun, str] | None:
+    """Return which run a WebSocket's frame comes back to, and its cursor; None: to none.
+
+    Raises:
+        InputInvalid: as `named_run`.
+    """
+    said = _object(body).get("attach")
+    if said is None:
+        return None
+    if not isinstance(said, dict):
+        raise InputInvalid("attach: must be an object")
+    after = said.get("after") or ""
+    if not isinstance(after, str):
+        raise InputInvalid("attach.after: must be a string")
+    return _named(said), after.strip()
+
+
+def _named(said: dict[str, object]) -> NamedRun:
     thread, run = said.get("threadId"), said.get("runId") or None
     if not isinstance(thread, str) or not thread:
         raise InputInvalid("threadId: must be a string that is not empty")

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -52,16 +52,27 @@ class RunUnknown(RunRefused):
     status = HTTPStatus.NOT_FOUND
 
 
-def refusal(error: Exception) -> Response:
-    """Return what the client is told of `error`."""
+class Told(NamedTuple):
+    """What a client is told of a failure."""
+
+    status: int
+    code: str
+    message: str
+    headers: dict[str, str]
+
+
+def told(error: Exception) -> Told:
+    """Return what a client is told of `error`."""
     if isinstance(error, RunRefused):
-        return _response(error.status, error.code, str(error), {})
+        return Told(error.status, error.code, str(error), {})
     problem = problem_of(error)
     code = error.code if isinstance(error, HeadraceError) else problem.reason.lower()
-    return _response(problem.http_status, code, problem.message, headers(problem))
+    return Told(problem.http_status, code, problem.message, headers(problem))
 
 
-def _response(status: int, code: str, message: str, more: dict[str, str]) -> Response:
+def refusal(error: Exception) -> Response:
+    """Return the response that tells the client of `error`."""
+    status, code, message, more = told(error)
     return json_response({"error": {"code": code, "message": message}}, status, more)
 
 

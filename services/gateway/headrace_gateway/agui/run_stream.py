@@ -1,14 +1,13 @@
 """The response that streams one run: a fold of the task's log, always with a terminal event."""
 
 import asyncio
-from collections.abc import Mapping
 
 from starlette.types import Send
 
+from headrace_gateway.a2a.stream_responses import RECOVERED
 from headrace_gateway.agui.encodings import SSE, Encoding
-from headrace_gateway.agui.run_frames import RunFrames
+from headrace_gateway.agui.opened import Opened
 from headrace_gateway.event_stream import EventStream, EventStreams
-from headrace_gateway.feeds import Feed
 from headrace_gateway.sse import REST
 
 LOG_LOST = "log_lost"
@@ -23,20 +22,12 @@ class RunStream(EventStream):
     A client takes a stream that just ends for a success, so one that ends early says so.
     """
 
-    def __init__(
-        self,
-        owner: EventStreams,
-        feed: Feed,
-        log: str,
-        frames: RunFrames,
-        encoding: Encoding = SSE,
-        *,
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
-        """Stream `frames` of `feed`; this takes over the caller's use of it."""
-        more = encoding.headers | dict(headers or {})
-        super().__init__(owner, feed, frames.leg - 1, REST, b"", b"", more)
-        self._log, self._frames, self._encoding = log, frames, encoding
+    def __init__(self, owner: EventStreams, opened: Opened, encoding: Encoding = SSE) -> None:
+        """Stream what was opened; this takes over the caller's use of its feed."""
+        lost = {} if opened.recovered else {RECOVERED: "false"}
+        before = opened.frames.leg - 1
+        super().__init__(owner, opened.feed, before, REST, b"", b"", encoding.headers | lost)
+        self._log, self._frames, self._encoding = opened.log, opened.frames, encoding
 
     async def _pump(self, send: Send) -> bytes:
         last = await super()._pump(send)

@@ -1,0 +1,129 @@
+"""Runs over a WebSocket."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
+
+from headrace.events import Json
+from headrace_gateway.settings import GatewaySettings
+from tests.integration.agui.asking import leg_of, path, run_input
+from tests.integration.gateway.running import running
+from tests.support.scripted_fleet import ScriptedFleet
+from tests.support.servers import ports
+from tests.unit.agui.client_rules import Client
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+_LAST = {"RUN_FINISHED", "RUN_ERROR"}
+
+
+def address(gateway: str, agent: str) -> str:
+    return f"ws{gateway.removeprefix('http')}{path(agent)}/ws"
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def socket(gateway: str) -> AsyncIterator[ClientConnection]:
+    """A socket to the agent that waits for the test."""
+    async with connect(address(gateway, "patient")) as socket:
+        yield socket
+
+
+async def event(socket: ClientConnection) -> Json:
+    """Return the next event."""
+    told: Json = json.loads(await asyncio.wait_for(socket.recv(), 10))
+    return told
+
+
+async def events(socket: ClientConnection) -> list[Json]:
+    """Return the events up to the one that ends a run."""
+    told = [await event(socket)]
+    while told[-1]["type"] not in _LAST:
+        told.append(await event(socket))
+    return told
+
+
+async def test_one_socket_serves_one_run_after_the_other(
+    socket: ClientConnection, fleet: ScriptedFleet
+) -> None:
+    bodies = [run_input("one"), run_input("two")]
+    for body in bodies:
+        await socket.send(json.dumps(body))
+    for number, body in enumerate(bodies):
+        told = [await event(socket)]
+        while told[-1].get("delta") != "a":
+            told.append(await event(socket))
+        fleet.legs[number].go_on.set()
+        told += await events(socket)
+        client = Client(body["messages"], body["state"]).take_all(told)
+        assert told[0]["runId"] == told[-1]["runId"] == body["runId"]
+        assert client.messages[-1]["content"] == "ab"
+
+
+async def test_what_is_no_input_is_a_run_that_failed_and_the_socket_goes_on(
+    socket: ClientConnection, fleet: ScriptedFleet
+) -> None:
+    for wrong in ("{", "[]", json.dumps(run_input(messages=[{"id": "m", "role": "user"}]))):
+        await socket.send(wrong)
+        [told] = await events(socket)
+        assert (told["type"], told["code"]) == ("RUN_ERROR", "invalid_input")
+    await socket.send(json.dumps(run_input()))
+    assert (await event(socket))["type"] == "RUN_STARTED"
+    (await leg_of(fleet)).go_on.set()
+    assert (await events(socket))[-1]["type"] == "RUN_FINISHED"
+
+
+async def test_a_run_is_come_back_to_on_another_socket(
+    gateway: str, socket: ClientConnection, fleet: ScriptedFleet
+) -> None:
+    body = run_input("hi")
+    await socket.send(json.dumps(body))
+    while (await event(socket)).get("delta") != "a":
+        pass
+    await socket.close()
+    async with connect(address(gateway, "patient")) as again:
+        attach = {"threadId": body["threadId"], "runId": body["runId"]}
+        await again.send(json.dumps({"attach": attach}))
+        told = [await event(again)]
+        while told[-1]["type"] != "TEXT_MESSAGE_START":
+            told.append(await event(again))
+        (await leg_of(fleet)).go_on.set()
+        client = Client().take_all([*told, *(await events(again))])
+    assert [message["content"] for message in client.messages] == ["hi", "ab"]
+
+
+async def test_bytes_are_refused(socket: ClientConnection) -> None:
+    await socket.send(b"\0")
+    with pytest.raises(ConnectionClosed):
+        await event(socket)
+    assert socket.close_code == 1003
+
+
+async def test_an_unknown_agent_is_told_in_the_close(gateway: str) -> None:
+    async with connect(address(gateway, "nobody")) as socket:
+        with pytest.raises(ConnectionClosed):
+            await event(socket)
+        assert socket.close_code == 1008
+        assert "nobody" in str(socket.close_reason)
+
+
+async def test_a_gateway_that_stops_says_so(
+    settings: GatewaySettings, fleet: ScriptedFleet
+) -> None:
+    settings = settings.model_copy(update={"http_port": ports.pick()})
+    body, told = run_input(), list[Json]()
+    async with running(settings) as url:
+        socket = await connect(address(url, "patient"))
+        await socket.send(json.dumps(body))
+        while not told or told[-1].get("delta") != "a":
+            told.append(await event(socket))
+        ending = asyncio.create_task(events(socket))
+    told += await ending
+    await socket.wait_closed()
+    assert Client(body["messages"], body["state"]).take_all(told).ended
+    assert (told[-1]["code"], socket.close_code) == ("disconnected", 1012)
+    (await leg_of(fleet)).go_on.set()
