@@ -17,7 +17,7 @@ from headrace_gateway.caller import Caller
 from headrace_gateway.resending import Keyed
 from headrace_gateway.sent_records import Sent, SentRecords
 from headrace_gateway.settings import GatewaySettings
-from tests.integration.gateway.running import running
+from tests.integration.gateway.running import running, until
 from tests.integration.gateway.talking import Json, Rest, Rpc, Talk, message
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import ports
@@ -280,4 +280,36 @@ async def test_a_refused_follow_up_may_be_sent_again_under_its_key(
         for _ in range(2):
             refusal = await talk.to("patient").refused("SendMessage", message(taskId=task))
             assert refusal.reason == "UNSUPPORTED_OPERATION"
+    assert len(fleet.legs) == 1
+
+
+async def test_a_bare_message_sent_for_again_is_the_same_message(
+    talk: Talk, fleet: ScriptedFleet
+) -> None:
+    agent = talk.to("bare")
+    with under(some_key(), talk.http):
+        first = await agent.call("SendMessage", message("x"))
+        assert first["message"]["parts"] == [{"text": "bare x"}]
+        assert await agent.call("SendMessage", message("x")) == first
+        async with agent.stream("SendStreamingMessage", message("x")) as stream:
+            assert [event for _, event in await stream.rest()] == [first]
+    assert len(fleet.legs) == 1
+
+
+async def test_a_task_asked_for_again_at_once_is_shown_as_it_is(
+    talk: Talk, fleet: ScriptedFleet
+) -> None:
+    agent = talk.to("patient")
+    params = message() | {"configuration": {"returnImmediately": True}}
+    with under(some_key(), talk.http):
+        task = (await agent.call("SendMessage", params))["task"]
+
+        async def has_said_something() -> bool:
+            return "artifacts" in await agent.call("GetTask", {"id": task["id"]})
+
+        await until(has_said_something, "the agent has begun")
+        again = (await agent.call("SendMessage", params))["task"]
+    assert again["id"] == task["id"]
+    assert again["status"]["state"] == "TASK_STATE_WORKING"
+    assert again["artifacts"]
     assert len(fleet.legs) == 1
