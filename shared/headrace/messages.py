@@ -45,6 +45,11 @@ class Run(BusMessage):
     """Owner, as a subject token."""
     traceparent: str | None = None
     """W3C trace context of the request."""
+    input: str | None = None
+    """The input, a line of the log: its first worker need not read it there. None: it must."""
+    sequence: int | None = None
+    """Beside `input`: its stream sequence. What is appended expects it, so that a run which the log
+    has left behind is refused there."""
 
 
 class Holding(BusMessage):

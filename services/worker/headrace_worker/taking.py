@@ -12,6 +12,7 @@ from headrace.log import LogWriter
 from headrace.task import WORKING
 from headrace_worker.assignment import Assignment
 from headrace_worker.authorship import Authorship
+from headrace_worker.carried import carried_input
 from headrace_worker.giving_up import deadline_of, give_up, why_hopeless
 from headrace_worker.holding import Free, Held, Void, judge
 from headrace_worker.past import Past, read_past
@@ -41,8 +42,10 @@ async def take(
     Raises:
         BusUnavailable: the log does not answer, or others keep appending to it.
     """
-    for _ in range(_ROUNDS):
-        verdict = await judge(bus, assignment)
+    for tried in range(_ROUNDS):
+        # What the run carries is believed once: if the log has gone on, the append is refused.
+        carried = None if tried else carried_input(assignment)
+        verdict = Free(carried, 1) if carried else await judge(bus, assignment)
         if not isinstance(verdict, Free):
             return verdict
         try:

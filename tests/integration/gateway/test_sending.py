@@ -5,9 +5,12 @@ import secrets
 from collections.abc import Awaitable, Callable
 
 import httpx
+import pytest
 
 from headrace.bus import Bus
 from headrace.events import SHOWN
+from headrace.log import last_entry
+from headrace.messages import Run
 from headrace.task import TaskKey
 from tests.integration.gateway.running import until
 from tests.integration.gateway.talking import Json, Talk, message
@@ -251,3 +254,24 @@ def has_legs(fleet: ScriptedFleet) -> Callable[[], Awaitable[bool]]:
         return bool(fleet.legs)
 
     return holds
+
+
+@pytest.mark.parametrize(("size", "is_carried"), [(10, True), (20_000, False)])
+async def test_a_new_tasks_run_carries_its_input_unless_that_is_large(
+    talk: Talk, fleet: ScriptedFleet, bus: Bus, size: int, *, is_carried: bool
+) -> None:
+    await fleet.stop_working()
+    task = (await talk.call("SendMessage", immediately(message("x" * size))))["task"]
+    key = TaskKey("default", "assistant", task["id"])
+
+    async def waiting() -> bool:
+        subject = bus.subjects.run(key, 1)
+        info = await bus.js.stream_info(bus.streams.runs, subjects_filter=subject)
+        return info.state.subjects == {subject: 1}
+
+    await until(waiting, "the run waits for a worker")
+    stored = await bus.js.get_last_msg(bus.streams.runs, bus.subjects.run(key, 1))
+    run, input_ = Run.decode("run", stored.data or b""), await last_entry(bus, key)
+    assert input_ is not None
+    carried = (input_.lines[0].decode(), input_.sequence) if is_carried else (None, None)
+    assert (run.input, run.sequence) == carried

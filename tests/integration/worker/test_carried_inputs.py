@@ -1,0 +1,111 @@
+"""A run that carries its input: believed once, and only where the log has not gone on."""
+
+from collections.abc import Awaitable, Callable
+
+import orjson
+import pytest
+
+from headrace import events
+from headrace.entry import Entry
+from headrace.messages import Run
+from headrace.task import CANCELED
+from headrace_worker.demo import echo
+from tests.integration.worker.conftest import Working
+from tests.support.desk import Desk, Task, eventually, user_message
+
+
+async def carrying(task: Task, text: str) -> bytes:
+    """Return a run whose input says something else than the log's: it shows what was read."""
+    draft = events.task_submitted(task.key.task, task.context, user_message(text))
+    run = Run(
+        log=task.log,
+        context=task.context,
+        owner="anonymous",
+        input=draft.line(1).decode(),
+        sequence=(await task.last()).sequence,
+    )
+    return run.encode()
+
+
+def said(entries: list[Entry]) -> str:
+    """Return the answer's text."""
+    updates = [event.get("artifactUpdate") for entry in entries for event in entry.events]
+    return "".join(update["artifact"]["parts"][0]["text"] for update in updates if update)
+
+
+async def gone(task: Task) -> bool:
+    """Whether no run of the task's agent is left."""
+    return await task.runs_waiting() == 0
+
+
+async def test_a_carried_input_is_worked_on_without_reading_the_log(
+    desk: Desk, working: Working
+) -> None:
+    task = await desk.start("echo", "stored", publish=False)
+    await task.publish(1, await carrying(task, "carried"))
+    async with working(echo):
+        entries = await task.ended()
+    assert said(entries) == "carried"
+    assert [entry.stamp.attempt for entry in entries] == [0, 1, 1]
+
+
+async def test_a_run_that_was_delivered_before_is_not_believed(
+    desk: Desk, working: Working
+) -> None:
+    task = await desk.start("echo", "stored", publish=False)
+    async with working(echo):
+        pass  # the consumer is there
+    await task.publish(1, await carrying(task, "carried"))
+    pulling = await desk.bus.js.pull_subscribe_bind("echo", desk.bus.streams.runs)
+    [msg] = await pulling.fetch(1)
+    await msg.nak()
+    async with working(echo):
+        assert said(await task.ended()) == "stored"
+
+
+async def _worked_on(task: Task) -> None:
+    writer = "another-1"
+    draft = events.status_update(task.key.task, task.context, "TASK_STATE_COMPLETED")
+    await task.append(draft, "TASK_STATE_COMPLETED", writer=writer, leg=1, attempt=1)
+
+
+async def _canceled(task: Task) -> None:
+    draft = events.status_update(task.key.task, task.context, CANCELED)
+    await task.append(draft, CANCELED, writer="gateway-test", leg=1)
+
+
+async def _purged(task: Task) -> None:
+    bus = task.bus
+    stream, subject = bus.streams.of_shard(task.key.shard), bus.subjects.event(task.key)
+    await bus.js.purge_stream(stream, subject=subject)
+
+
+@pytest.mark.parametrize(("change", "left"), [(_worked_on, 2), (_canceled, 2), (_purged, 0)])
+async def test_a_log_that_has_gone_on_is_looked_at_after_all(
+    desk: Desk,
+    working: Working,
+    change: Callable[[Task], Awaitable[None]],
+    left: int,
+) -> None:
+    task = await desk.start("echo", "stored", publish=False)
+    run = await carrying(task, "carried")
+    await change(task)
+    await task.publish(1, run)
+    async with working(echo):
+        await eventually(lambda: gone(task))
+    stream = desk.bus.streams.of_shard(task.key.shard)
+    subject = desk.bus.subjects.event(task.key)
+    info = await desk.bus.js.stream_info(stream, subjects_filter=subject)
+    assert (info.state.subjects or {}).get(subject, 0) == left
+
+
+async def test_a_message_that_is_no_entry_does_not_keep_a_leg_from_beginning(
+    desk: Desk, working: Working
+) -> None:
+    task = await desk.start("echo", "stored", publish=False)
+    run = await carrying(task, "carried")
+    ack = await desk.bus.request(desk.bus.subjects.event(task.key), b"no entry", 2.0)
+    assert "seq" in orjson.loads(ack.data)
+    await task.publish(1, run)
+    async with working(echo):
+        assert said(await task.ended()) == "carried"
