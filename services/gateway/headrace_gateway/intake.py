@@ -22,7 +22,6 @@ from headrace.log import LogWriter
 from headrace.messages import GetTask, Run, TaskFound, WhoseContext
 from headrace.state_client import StateClient
 from headrace.task import (
-    AUTH_REQUIRED,
     INPUT_REQUIRED,
     SHARDS_PER_STREAM,
     SUBMITTED,
@@ -31,10 +30,8 @@ from headrace.task import (
     mint_log_id,
     mint_task_id,
 )
-from headrace_gateway.asked import FollowUp
 from headrace_gateway.caller import Caller
 from headrace_gateway.feeds import Feed, Feeds
-from headrace_gateway.handing_in import HandingIn
 from headrace_gateway.refusals import (
     AgentUnknown,
     ContextMismatch,
@@ -75,6 +72,20 @@ class Accepted:
     """Whether the input had been accepted before: this is what came of it."""
 
 
+@dataclass(frozen=True, slots=True)
+class FollowUp:
+    """A message to a task that exists."""
+
+    task: str
+    message: Json
+    """An A2A v1.0 Message."""
+    context: str | None = None
+    """The context that the message says it belongs to."""
+    metadata: Json | None = None
+    if_generation: int | None = None
+    """Generation that the task must be at; None: any."""
+
+
 class Intake:
     """Accepts inputs and hands them to the workers by way of the log."""
 
@@ -82,7 +93,6 @@ class Intake:
         """Work over these."""
         self._bus, self._feeds, self._state, self._directory = bus, feeds, state, directory
         self._shards = bus.settings.event_streams * SHARDS_PER_STREAM
-        self._handing_in = HandingIn(bus)
         self._publishing: set[asyncio.Task[None]] = set()
 
     async def start(
@@ -147,66 +157,32 @@ class Intake:
             raise ContextRefused("this contextId cannot be accepted")
 
     async def follow_up(self, caller: Caller, agent: str, asked: FollowUp) -> Accepted:
-        """Append the message to a task, and ask workers to go on if it waits for input.
-
-        To a task at work it is handed in: what becomes of it there is its agent's policy.
+        """Append the message to a task that waits for input, and ask workers to go on.
 
         Raises:
             TaskUnknown: no such task of this caller and agent.
             ContextMismatch: the task is of another context.
             GenerationMismatch: the task is not where the message wants it.
             TaskEnded: the task is over.
-            TaskBusy: the task is being worked on, and takes none meanwhile.
+            TaskBusy: the task is being worked on.
             EventTooLarge, BusUnavailable, StateUnavailable: as `start`.
         """
-        name = _input_id()
         for _ in range(ROUNDS):
-            found = await self._look(caller, agent, asked)
+            found = await self.find(caller, agent, asked)
             try:
-                if found.state == INPUT_REQUIRED:
-                    return await self.go_on(caller, found, asked)
-                if (accepted := await self._hand_in(caller, found, asked, name)) is not None:
-                    return accepted
+                return await self.go_on(caller, found, asked)
             except Fenced:
                 # Another input came first, through another gateway perhaps: look again.
                 continue
         raise TaskBusy(f"task {asked.task} takes other messages now")
 
-    async def _hand_in(
-        self, caller: Caller, found: TaskFound, asked: FollowUp, name: str
-    ) -> Accepted | None:
-        task, context = found.task["id"], found.task["contextId"]
-        card = self._directory.card(found.agent)
-        refuses = card is not None and card.follow_ups == "reject" and found.state != AUTH_REQUIRED
-        # Only an append of our own comes right behind what was found.
-        if refuses or asked.if_generation is not None:
-            raise _busy(task)
-        key = TaskKey(caller.tenant, found.agent, task)
-        feed = await self._feeds.acquire(key)
-        generation = None
-        try:
-            generation = await self._handing_in.hand_in(key, found, asked, name)
-        finally:
-            if generation is None:
-                await self._feeds.release(feed)
-        if generation is None:
-            return None
-        return Accepted(key, context, found.log, generation, feed, found)
-
     async def find(self, caller: Caller, agent: str, asked: FollowUp) -> TaskFound:
-        """Return the task as it is, which waits for input.
+        """Return the task as it is, which takes the message.
 
         Raises:
-            TaskUnknown, ContextMismatch, GenerationMismatch, TaskEnded, StateUnavailable: as
-                `follow_up`.
-            TaskBusy: the task is being worked on.
+            TaskUnknown, ContextMismatch, GenerationMismatch, TaskEnded, TaskBusy,
+            StateUnavailable: as `follow_up`.
         """
-        found = await self._look(caller, agent, asked)
-        if found.state != INPUT_REQUIRED:
-            raise _busy(asked.task)
-        return found
-
-    async def _look(self, caller: Caller, agent: str, asked: FollowUp) -> TaskFound:
         found = await self._state.get(
             GetTask(tenant=caller.tenant, owner=caller.owner, agent=agent, task=asked.task)
         )
@@ -217,6 +193,8 @@ class Intake:
             raise GenerationMismatch(asked.task, found.generation)
         if found.state in TERMINAL:
             raise TaskEnded(f"task {asked.task} is over and takes no message")
+        if found.state != INPUT_REQUIRED:
+            raise TaskBusy(f"task {asked.task} is being worked on; wait until it asks for input")
         return found
 
     async def go_on(
@@ -267,14 +245,6 @@ def _with_input(run: Run, line: bytes, sequence: int) -> Run:
     if len(line) > CARRIED:
         return run
     return run.model_copy(update={"input": line.decode(), "sequence": sequence})
-
-
-def _busy(task: str) -> TaskBusy:
-    return TaskBusy(f"task {task} is being worked on; wait until it asks for input")
-
-
-def _input_id() -> str:
-    return f"input-{secrets.token_hex(12)}"
 
 
 def _writer_id() -> str:
