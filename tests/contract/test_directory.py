@@ -19,7 +19,7 @@ from tests.support.waiting import eventually
 @pytest.fixture(autouse=True)
 def _brisk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "INSTANCE_TTL", 1)
-    monkeypatch.setattr(module, "RELIST_EVERY", 0.3)
+    monkeypatch.setattr(module, "RELIST_EVERY", 0.1)
 
 
 @pytest.fixture
@@ -64,8 +64,8 @@ async def test_an_instance_that_renews_no_more_is_gone_after_its_time(
     announcer = Announcer(own, "worker-1")
     await announcer.announce(AgentCard(name="echo"))
     await soon(lambda: directory.available("echo"), "echo is served")
-    for _ in range(6):
-        await asyncio.sleep(0.3)
+    for _ in range(4):
+        await asyncio.sleep(0.35)
         await announcer.renew("echo")
     await asyncio.sleep(0.1)
     assert directory.available("echo"), "renewing keeps it"
@@ -109,7 +109,7 @@ async def test_an_unreadable_card_is_skipped_and_spoken_of_once(
     await put(own, "live", b"{}")
     await Announcer(own, "worker-1").announce(AgentCard(name="echo"))
     await soon(lambda: directory.available("echo"), "echo is served")
-    await asyncio.sleep(0.8)
+    await asyncio.sleep(0.5)
     assert [card.name for card in directory.cards()] == ["echo"]
     warnings = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
     assert len(warnings) == 2
@@ -133,7 +133,7 @@ async def test_what_was_known_stays_known_while_the_bucket_is_away(
     await Announcer(own, "worker-1").announce(AgentCard(name="echo"))
     await soon(lambda: directory.card("echo") is not None, "echo is known")
     await own.js.delete_stream(f"KV_{own.streams.agents}")
-    await asyncio.sleep(1.0)
+    await asyncio.sleep(0.5)
     assert directory.card("echo") is not None
     await ensure_streams(own.js, own.settings)
 

@@ -2,8 +2,10 @@
 
 import asyncio
 
+import pytest
+
 from headrace.bus import Bus
-from headrace.log import TailRule, last_entry
+from headrace.log import TailRule, last_entry, tailrule
 from tests.contract.conftest import Connect
 from tests.contract.soon import soon
 from tests.support.nats_proxy import Frame, NatsProxy
@@ -67,7 +69,10 @@ def is_live(frame: Frame) -> bool:
     return b".live." in frame.partition(b"\r\n")[0]
 
 
-async def test_a_live_message_that_is_never_republished_is_still_delivered(own: Bus) -> None:
+async def test_a_live_message_that_is_never_republished_is_still_delivered(
+    own: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tailrule, "SILENCE", 0.5)
     rule = TailRule(own)
     await rule.start()
     log = TaskLog(own)

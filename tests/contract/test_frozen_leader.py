@@ -34,7 +34,7 @@ async def test_a_leader_that_froze_and_thawed_leaves_no_hole_and_no_duplicate(
         growing = asyncio.create_task(log.grow(400))
         await reading.until(50)
         leader.freeze()
-        await asyncio.sleep(3.0)
+        await asyncio.sleep(2.2)
         # In a cluster, wait for the election, so that the leader thaws beside its successor.
         await reading.until(100 if len(topology.nodes) > 1 else 50)
         leader.thaw()

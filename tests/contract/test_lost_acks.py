@@ -21,9 +21,9 @@ pytestmark = pytest.mark.usefixtures("impatient")
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make an answer late after 0.3 s, so that tests need not wait long for what never comes."""
-    monkeypatch.setattr(append, "ACK_TIMEOUT", 0.3)
-    monkeypatch.setattr(read, "LEADER_TIMEOUT", 0.3)
+    """Make an answer late after 0.2 s, so that tests need not wait long for what never comes."""
+    monkeypatch.setattr(append, "ACK_TIMEOUT", 0.2)
+    monkeypatch.setattr(read, "LEADER_TIMEOUT", 0.2)
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ async def test_who_resolved_an_unknown_outcome_has_readers_look(
 async def test_a_publish_that_is_late_does_not_duplicate(log: TaskLog, proxy: NatsProxy) -> None:
     proxy.hold()
     appending = asyncio.create_task(log.append("late"))
-    await asyncio.sleep(0.7)  # two of them are on their way by now
+    await asyncio.sleep(0.5)  # two of them are on their way by now
     proxy.release()
     assert (await appending).generation == 2
     await log.append("next")
