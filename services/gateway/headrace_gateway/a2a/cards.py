@@ -5,6 +5,7 @@ from a2a.utils.constants import PROTOCOL_VERSION_1_0, TransportProtocol
 from headrace.directory import AgentCard
 from headrace.events import Json
 from headrace_gateway.a2a.extensions import OFFERED
+from headrace_gateway.hector.asking import MEDIA_TYPES
 
 _BINDINGS = (TransportProtocol.JSONRPC, TransportProtocol.HTTP_JSON)
 
@@ -36,7 +37,7 @@ def agent_card(card: AgentCard, base: str) -> Json:
             "extensions": list(OFFERED),
         },
         "defaultInputModes": card.input_modes,
-        "defaultOutputModes": card.output_modes,
+        "defaultOutputModes": _output_modes(card),
         "skills": card.skills or [_skill(card)],
     }
 
@@ -44,6 +45,11 @@ def agent_card(card: AgentCard, base: str) -> Json:
 def _description(card: AgentCard) -> str:
     # Required by the specification, and clients check.
     return card.description or f"The agent {card.name}."
+
+
+def _output_modes(card: AgentCard) -> list[str]:
+    """Return what the agent makes, and the form in which a gateway streams it on request."""
+    return list(dict.fromkeys([*card.output_modes, MEDIA_TYPES[0]]))
 
 
 def _skill(card: AgentCard) -> Json:

@@ -10,6 +10,9 @@ CURSORS = "urn:headrace:cursor:v1"
 GENERATIONS = "urn:headrace:generation:v1"
 """A2A v1.1's generations ahead of time: long-polling GetTask, SendMessage on a condition."""
 
+AGUI_EVENTS = "https://ag-ui.org/protocol/v1"
+"""Streams as AG-UI events in Hector's dialect."""
+
 OFFERED: tuple[Json, ...] = (
     {
         "uri": CURSORS,
@@ -28,6 +31,15 @@ OFFERED: tuple[Json, ...] = (
             "carries it as headrace.generation. GetTask with currentGeneration waits until the "
             "task's exceeds it. SendMessage with configuration.ifGenerationMatch continues a task "
             "only if it is at that generation, and is refused with -32010 (HTTP 409) otherwise."
+        ),
+        "required": False,
+    },
+    {
+        "uri": AGUI_EVENTS,
+        "description": (
+            "Streams come as events for user interfaces (messages, content blocks, thinking, tool "
+            "calls, tasks) where Accept has application/x-agui-events or application/agui+json, "
+            "or the query format=agui."
         ),
         "required": False,
     },

@@ -7,6 +7,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from headrace.events import Json
+from headrace_gateway.a2a.agui_events import agui_stream
 from headrace_gateway.a2a.call import Call, call_of
 from headrace_gateway.a2a.error_shapes import headers, rpc_body
 from headrace_gateway.a2a.json_body import parse
@@ -17,6 +18,7 @@ from headrace_gateway.a2a.stream_responses import empty_stream, rpc_stream
 from headrace_gateway.a2a.subscribing import NothingLeft
 from headrace_gateway.a2a.versions import check_version, shape_of_call
 from headrace_gateway.body import read_body
+from headrace_gateway.hector.asking import asks_for_it
 from headrace_gateway.json_response import JSON, json_response
 from headrace_gateway.services import Services
 
@@ -43,13 +45,15 @@ class JsonRpcBinding:
             method, params = _check_envelope(parsed)
             call = call_of(self._services, request)
             check_version(request, looks_like=shape_of_call(method, params))
-            return await self._dispatch(call, request_id, method, params)
+            return await self._dispatch(request, call, request_id, method, params)
         except ClientDisconnect:
             return Response(status_code=499)
         except Exception as error:  # noqa: BLE001 - whatever it is, the client gets protocol shape
             return _error(request_id, error)
 
-    async def _dispatch(self, call: Call, request_id: _Id, method: str, params: Json) -> ASGIApp:
+    async def _dispatch(
+        self, request: Request, call: Call, request_id: _Id, method: str, params: Json
+    ) -> ASGIApp:
         if (unary := UNARY.get(method)) is not None:
             result = await unary(self._services, call, params)
             content = {"jsonrpc": "2.0", "id": request_id, "result": result}
@@ -59,6 +63,8 @@ class JsonRpcBinding:
 
         async def opening() -> ASGIApp:
             try:
+                if asks_for_it(request):
+                    return await agui_stream(self._services, call, method, params)
                 streaming = await stream(self._services, call, params)
             except NothingLeft:
                 return empty_stream(call)

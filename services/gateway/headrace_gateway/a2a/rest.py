@@ -11,6 +11,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from headrace.events import Json
+from headrace_gateway.a2a.agui_events import agui_stream
 from headrace_gateway.a2a.call import Call, call_of
 from headrace_gateway.a2a.json_body import parse_object
 from headrace_gateway.a2a.operations import STREAMING, UNARY
@@ -20,6 +21,7 @@ from headrace_gateway.a2a.stream_responses import empty_stream, rest_stream
 from headrace_gateway.a2a.subscribing import NothingLeft
 from headrace_gateway.a2a.versions import check_version, shape_of_message
 from headrace_gateway.body import read_body
+from headrace_gateway.hector.asking import asks_for_it
 from headrace_gateway.services import Services
 
 _CONFIGS = "/tasks/{task_id}/pushNotificationConfigs"
@@ -86,6 +88,8 @@ class RestBinding:
     async def _stream(self, request: Request, call: Call, operation: str, params: Json) -> ASGIApp:
         async def opening() -> ASGIApp:
             try:
+                if asks_for_it(request):
+                    return await agui_stream(self._services, call, operation, params)
                 streaming = await STREAMING[operation](self._services, call, params)
             except NothingLeft:
                 # EventSource reconnects after anything else.

@@ -1,0 +1,125 @@
+"""What is open in a stream of the dialect: blocks of content and of thinking, tool calls."""
+
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+from headrace import parts
+from headrace.events import Json
+
+type Tell = Callable[..., None]
+"""Tells an event of a name, with its payload's fields."""
+
+CONTENT, THINKING = "content_block", "thinking"
+_IDS = {CONTENT: "blockId", THINKING: "thinkingId"}
+
+
+class Blocks:
+    """Opens blocks with their first piece and closes them in order."""
+
+    def __init__(self, tell: Tell) -> None:
+        """Begin with nothing open."""
+        self._tell = tell
+        self._open: dict[tuple[str, str], str] = {}
+
+    def say(self, part: Json, block: str, kind: str = "text") -> None:
+        """Tell a piece of a content block, or of thinking where the part is that."""
+        is_thought = parts.is_thinking(part)
+        family = THINKING if is_thought else CONTENT
+        named = {_IDS[family]: block}
+        if (family, block) not in self._open:
+            self._open[family, block] = block
+            more = _title(part) if is_thought else _typed(part, kind)
+            self._tell(f"{family}_start", **named, **more)
+        if part["text"]:
+            self._tell(f"{family}_delta", **named, delta=part["text"])
+        if parts.is_block_end(part):
+            self.close(family, block, signature=_signature(part) if is_thought else "")
+
+    def whole(self, part: Json, block: str, kind: str = "text") -> None:
+        """Tell a block that comes in one piece."""
+        self.say(part, block, kind)
+        family = THINKING if parts.is_thinking(part) else CONTENT
+        signature = _signature(part) if family == THINKING else ""
+        self.close(family, block, signature=signature)
+
+    def close(self, family: str, block: str, *, signature: str = "") -> None:
+        """Close a block, if it is open."""
+        if self._open.pop((family, block), None) is not None:
+            self._tell(f"{family}_stop", **{_IDS[family]: block}, signature=signature)
+
+    def close_all(self) -> None:
+        """Close what is open, the oldest first."""
+        for family, block in list(self._open):
+            self.close(family, block)
+
+
+class ToolCalls:
+    """Tells tool calls: begun, their arguments piece by piece, their results."""
+
+    def __init__(self, tell: Tell) -> None:
+        """Begin without calls."""
+        self._tell = tell
+        self._arguments: dict[str, list[str]] = {}
+
+    def say(self, part: Json, name: str) -> None:
+        """Tell what a tool part says; `name` identifies a call that has no id."""
+        if (result := parts.tool_result(part)) is not None:
+            self._stop(result)
+        elif parts.is_partial_tool_call(part):
+            self._piece(part, parts.tool_call_id(part) or name)
+        elif (call := parts.tool_call(part)) is not None:
+            self._whole(call, call.id or name)
+
+    def _whole(self, call: parts.ToolCallPart, call_id: str) -> None:
+        if call_id not in self._arguments:
+            self._arguments[call_id] = []
+            self._tell(
+                "tool_call_start",
+                toolCallId=call_id,
+                toolName=call.name,
+                input=_parsed(call.arguments),
+            )
+
+    def _piece(self, part: Json, call_id: str) -> None:
+        if call_id not in self._arguments:
+            self._arguments[call_id] = []
+            self._tell("tool_call_start", toolCallId=call_id, toolName=parts.tool_name(part))
+        if part["text"]:
+            self._arguments[call_id].append(part["text"])
+            self._tell("tool_call_delta", toolCallId=call_id, partialInput=part["text"])
+
+    def _stop(self, result: parts.ToolResultPart) -> None:
+        streamed = "".join(self._arguments.pop(result.id, []))
+        content = result.content
+        self._tell(
+            "tool_call_stop",
+            toolCallId=result.id,
+            finalInput=_parsed(streamed) if streamed else None,
+            result=content if isinstance(content, str) else orjson.dumps(content).decode(),
+            error=result.error,
+            isError=result.is_error,
+        )
+
+
+def _typed(part: Json, kind: str) -> Json:
+    return {"blockType": parts.block_type(part) or kind, "index": parts.block_index(part)}
+
+
+def _title(part: Json) -> Json:
+    return {"title": parts.metadata_of(part, "agui_title")}
+
+
+def _signature(part: Json) -> Any:  # noqa: ANN401 - whatever stands there
+    return parts.metadata_of(part, "agui_signature")
+
+
+def _parsed(arguments: Any) -> Any:  # noqa: ANN401 - any JSON
+    """Return arguments as an object; some writers give them as JSON text."""
+    if not isinstance(arguments, str):
+        return arguments
+    try:
+        return orjson.loads(arguments)
+    except orjson.JSONDecodeError:
+        return arguments

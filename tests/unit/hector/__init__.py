@@ -1,0 +1,1 @@
+"""Hector's dialect, beside the documents that describe it."""

@@ -1,0 +1,182 @@
+"""What the documents show, and what they leave to their readers."""
+
+from pathlib import Path
+
+import pytest
+from starlette.requests import Request
+
+from headrace import parts
+from headrace.events import ATTEMPT, DISCARDED_AFTER, RETRACTED, Json
+from headrace.task import CANCELED, FAILED, INPUT_REQUIRED, REJECTED, SUBMITTED, WORKING
+from headrace_gateway.hector.asking import Place, asks_for_it
+from headrace_gateway.hector.told import Told, sse
+from tests.unit.hector.hector_log import HectorLog
+
+_GOLDEN = Path(__file__).parent / "golden"
+
+
+def golden(name: str, told: list[Told]) -> None:
+    frames = sse("log00000", told).decode().split("\n\n")
+    plain = "\n\n".join(frame.partition("\n")[2] for frame in frames)
+    assert plain == (_GOLDEN / f"{name}.sse").read_text()
+
+
+def names(told: list[Told]) -> list[str]:
+    return [one.name for one in told]
+
+
+def payloads(told: list[Told]) -> list[Json]:
+    return [{key: value for key, value in one.payload.items() if value} for one in told]
+
+
+def test_a_stream_is_as_documented() -> None:
+    log = HectorLog().chunk(parts.text_part("Hello", "blk-1"))
+    log.chunk(parts.text_part(" there!", "blk-1"), append=True).completed()
+    golden("stream", log.told())
+
+
+def test_tool_calls_are_as_documented_in_every_spelling() -> None:
+    old = {"data": {"data": {"name": "web_search", "input": '{"query":"weather"}'}}}
+    log = HectorLog().status(
+        WORKING, {**old, "metadata": {"part_type": "tool_call", "tool_call_id": "tc-123"}}
+    )
+    metadata = {"agui_event_type": "tool_call", "agui_tool_call_id": "call-9abc"}
+    call = {
+        "id": "call-9abc",
+        "name": "search_code",
+        "arguments": {"query": "authentication logic"},
+    }
+    log.status(WORKING, {"data": {"data": call}, "metadata": metadata})
+    content = "Found 5 files matching 'authentication'..."
+    result = {"tool_call_id": "call-9abc", "content": content, "error": ""}
+    log.status(
+        WORKING, {"data": {"data": result}, "metadata": {**metadata, "agui_is_error": False}}
+    )
+    golden("tool_call", log.told(after=2))
+
+
+def test_thinking_is_as_documented() -> None:
+    text = "Let me analyze this step by step..."
+    part = {"text": text, "metadata": {"part_type": "thinking", "title": "Planning"}}
+    golden("thinking", HectorLog().status(WORKING, part, message="think-123").told(after=2))
+
+
+def test_thinking_streams_and_is_signed() -> None:
+    log = HectorLog().status(WORKING, parts.thinking_part("a", "t"))
+    end = parts.thinking_part("b", "t", end=True)
+    end["metadata"]["agui_signature"] = "sealed"
+    told = log.status(WORKING, end).told(after=2)
+    assert names(told) == ["thinking_start", *["thinking_delta"] * 2, "thinking_stop"]
+    assert told[-1].payload["signature"] == "sealed"
+
+
+def test_arguments_stream_and_a_failed_result_says_so() -> None:
+    log = HectorLog().status(WORKING, parts.tool_arguments_part('{"a":', "c", "tool"))
+    log.status(WORKING, parts.tool_arguments_part("1}", "c", end=True))
+    told = log.status(WORKING, parts.tool_result_part("c", {"n": 1}, "boom")).told(after=2)
+    assert payloads(told) == [
+        {"toolCallId": "c", "toolName": "tool"},
+        {"toolCallId": "c", "partialInput": '{"a":'},
+        {"toolCallId": "c", "partialInput": "1}"},
+        {
+            "toolCallId": "c",
+            "finalInput": {"a": 1},
+            "result": '{"n":1}',
+            "error": "boom",
+            "isError": True,
+        },
+    ]
+
+
+@pytest.mark.parametrize(("state", "code"), [(FAILED, "failed"), (REJECTED, "rejected")])
+def test_a_failure_closes_everything_before(state: str, code: str) -> None:
+    log = HectorLog().chunk(parts.text_part("Hel", "b"))
+    told = log.status(state, parts.notice_part("because", parts.ERROR)).told(after=3)
+    assert names(told) == ["content_block_stop", "message_stop", "task_error"]
+    assert payloads(told)[-1] == {
+        "taskId": "task-123",
+        "errorMessage": "because",
+        "errorCode": code,
+    }
+
+
+def test_a_question_and_a_cancellation_are_updates_behind_the_message() -> None:
+    asked = HectorLog().status(INPUT_REQUIRED, {"text": "Which?"}).told(after=2)
+    assert names(asked)[-2:] == ["message_stop", "task_update"]
+    assert asked[1].payload["delta"] == "Which?"
+    assert names(HectorLog().status(CANCELED).told(after=2)) == ["message_stop", "task_update"]
+
+
+def test_a_follow_up_begins_a_message_of_its_own() -> None:
+    log = HectorLog().status(INPUT_REQUIRED).status(SUBMITTED, {"text": "this"})
+    assert names(log.told(after=3)) == ["task_update", "message_start"]
+
+
+def test_the_users_own_words_are_not_told_as_the_agents() -> None:
+    message = {"messageId": "u", "role": "ROLE_USER", "parts": [{"text": "and this"}]}
+    status = {"state": WORKING, "message": message}
+    update = {"taskId": "task-123", "contextId": "ctx-456", "status": status}
+    assert names(HectorLog().event({"statusUpdate": update}).told(after=2)) == ["task_update"]
+
+
+def test_a_new_attempt_begins_its_message_anew() -> None:
+    log = HectorLog().chunk(parts.text_part("lost", "b"))
+    log.status(WORKING, metadata={ATTEMPT: 2, DISCARDED_AFTER: 1})
+    log.event({"artifactUpdate": {"metadata": {RETRACTED: True}}})
+    told = log.told(after=3)
+    assert names(told) == ["content_block_stop", "message_stop", "task_update", "message_start"]
+    assert told[2].payload["metadata"] == {"attempt": 2}
+
+
+def test_files_and_data_are_blocks_and_notices_are_updates() -> None:
+    log = HectorLog().chunk(parts.file_part(b"abc", "a.png", "image/png"), "f")
+    log.chunk(parts.data_part({"n": 1}), "d").status(WORKING, parts.notice_part("half way"))
+    told = log.told(after=2)
+    assert [one.payload.get("blockType") for one in told[::3]] == ["image", "data", None]
+    assert told[1].payload["delta"] == "YWJj"
+    assert told[-1].payload["metadata"] == {"message": "half way"}
+
+
+def test_text_that_is_a_messages_own_is_a_message_delta() -> None:
+    said = {"text": "Hi", "metadata": {"agui_event_type": "message"}}
+    assert names(HectorLog().status(WORKING, said).told(after=2)) == ["message_delta"]
+
+
+def test_a_bare_message_is_a_message_and_nothing_else() -> None:
+    log = HectorLog()
+    log.entries.clear()
+    message = {"messageId": "msg-123", "contextId": "ctx-456", "parts": [{"text": "Hello"}]}
+    told = log.event({"message": message}).told()
+    assert names(told) == [
+        "message_start",
+        *["content_block_start", "content_block_delta", "content_block_stop"],
+        "message_stop",
+    ]
+    assert told[0].payload["messageId"] == told[-1].payload["messageId"] == "msg-123"
+
+
+def test_an_event_of_another_shape_is_told_as_an_error() -> None:
+    assert names(HectorLog().event({"artifactUpdate": {}}).told(after=2)) == ["error"]
+
+
+@pytest.mark.parametrize(
+    ("accept", "query", "asked"),
+    [
+        ("application/x-agui-events", "", True),
+        ("text/event-stream, application/agui+json;q=0.5", "", True),
+        ("text/event-stream", "format=agui", True),
+        ("text/event-stream", "format=json", False),
+        ("application/json", "", False),
+    ],
+)
+def test_it_is_asked_for(accept: str, query: str, *, asked: bool) -> None:
+    headers = [(b"accept", accept.encode())]
+    scope = {"type": "http", "headers": headers, "query_string": query.encode()}
+    assert asks_for_it(Request(scope)) is asked
+
+
+def test_a_cursor_names_its_event() -> None:
+    place = Place.parse("log00000:7.2")
+    assert place is not None
+    assert (place.generation, place.number, place.before) == (7, 2, "log00000:6")
+    assert Place.parse("log00000:7") is None
