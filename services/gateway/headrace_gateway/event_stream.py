@@ -8,12 +8,17 @@ from contextlib import suppress
 from starlette.types import Message, Receive, Scope, Send
 
 from headrace.errors import BusUnavailable, LogLost
-from headrace_gateway.feeds import Dialect, Feed, Feeds
+from headrace_gateway.backlog import backlog_of
+from headrace_gateway.feeds import MOST, Dialect, Feed, Feeds
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.sse import HEADERS, KEEPALIVE, farewell
+from headrace_gateway.stalling import Stall
 from headrace_gateway.streams import Streams
 
 _log = logging.getLogger(__name__)
+
+_LITTLE = 32 * 1024
+"""About how many bytes of events a client gets at a time that has not taken the last ones."""
 
 
 class EventStreams:
@@ -64,11 +69,13 @@ class EventStream:
         self._gone, self._closing = False, ""
         self._quiet_since = 0.0
         self._writing = False
+        self._stall = Stall(None)
+        self._most = _LITTLE
         self._task: asyncio.Task[object] | None = None
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the stream."""
-        self._task = asyncio.current_task()
+        self._task, self._stall = asyncio.current_task(), Stall(backlog_of(scope))
         self._quiet_since = asyncio.get_running_loop().time()
         watch = asyncio.create_task(self._watch(receive))
         self._owner.streams.add(self)
@@ -87,13 +94,16 @@ class EventStream:
 
     def tick(self, now: float) -> None:
         """Send a comment after a silence; give up on a client that takes nothing."""
-        quiet = now - self._quiet_since
-        if self._writing:
-            if quiet > self._owner.settings.stall_timeout and self._task is not None:
-                self._closing = "the client takes nothing"
-                self._task.cancel()
-        elif quiet > self._owner.settings.keepalive:
+        if self._stall.seconds(now, writing=self._writing) > self._owner.settings.stall_timeout:
+            self._give_up()
+        elif not self._writing and now - self._quiet_since > self._owner.settings.keepalive:
             self._reader.wake()
+
+    def _give_up(self) -> None:
+        self._closing = "the client takes nothing"
+        _log.info("stream of %s ends: %s", self._feed.key.task, self._closing)
+        if not self._stall.end() and self._task is not None:
+            self._task.cancel()
 
     def close(self, reason: str) -> None:
         """End soon and say why; the client may reconnect with its cursor."""
@@ -121,6 +131,7 @@ class EventStream:
 
     async def _forward(self, send: Send) -> bytes | None:
         """Write what there is, or wait; where that ends the stream, return it unwritten."""
+        await self._make_room(send)
         after = self._reader.after
         blocks = await self._reader.read_now()
         if not blocks:
@@ -129,8 +140,18 @@ class EventStream:
         newest = blocks[-1].entry
         if newest.ends_leg and newest.last_generation == self._feed.head:
             return data
+        del blocks, newest  # Not to be held for as long as a slow client takes over `data`.
         await self._write(send, data)
         return None
+
+    async def _make_room(self, send: Send) -> None:
+        """Wait until the client has taken most of what it has; read more at a time if it has."""
+        if self._stall.buffered:
+            # What is fetched before there is room for it would only be held meanwhile.
+            await self._write(send, b"")
+            self._most = _LITTLE
+        self._reader.most = self._most
+        self._most = min(2 * self._most, MOST)
 
     async def _wait(self, send: Send) -> bytes | None:
         if self._reader.at_end:
@@ -149,6 +170,7 @@ class EventStream:
         with suppress(OSError):  # a client that went away is noticed by `_watch`
             await send(message)
         self._writing = False
+        self._stall.wrote(len(message.get("body", b"")))
         self._quiet_since = asyncio.get_running_loop().time()
 
 

@@ -4,6 +4,9 @@ import socket
 
 from headrace.errors import HeadraceError
 
+_UNSENT = 64 * 1024
+"""Bytes that the kernel takes beyond what is on its way: else megabytes for a slow reader."""
+
 
 class CannotListen(HeadraceError):
     """The address can't be listened on; the message says why, and which setting it is."""
@@ -25,6 +28,7 @@ def listen(host: str, port: int) -> socket.socket:
         raise CannotListen(f"cannot listen on {host} (HEADRACE_HTTP_HOST): {error}") from None
     listener = socket.socket(family, kind, protocol)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    _bound_unsent(listener)
     try:
         listener.bind(address)
     except OSError as error:
@@ -32,3 +36,9 @@ def listen(host: str, port: int) -> socket.socket:
         where = f"{host}:{port} (HEADRACE_HTTP_HOST, HEADRACE_HTTP_PORT)"
         raise CannotListen(f"cannot listen on {where}: {error.strerror}") from None
     return listener
+
+
+def _bound_unsent(listener: socket.socket) -> None:
+    """Bound what every connection that is accepted queues in the kernel, where it can be."""
+    if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT)

@@ -7,6 +7,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from headrace_gateway.settings import GatewaySettings
+from headrace_gateway.wires import HttpWire, SocketWire
 
 GRACE = 2.0
 """Seconds that answers under way have once the server stops; streams are told and end at once."""
@@ -22,8 +23,8 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                http="httptools",
-                ws="websockets-sansio",
+                http=HttpWire,
+                ws=SocketWire,
                 ws_max_size=settings.max_body_bytes,
                 ws_ping_interval=settings.keepalive,
                 # A client that reads slowly finds the ping late, behind what it has yet to read.

@@ -124,18 +124,29 @@ async def replay_stored(
     bus: Bus, key: TaskKey, after: int, head: int, *, batch_bytes: int = BATCH_BYTES
 ) -> AsyncIterator[list[Stored]]:
     """Like `replay`, with the messages that do not parse left in, and continuity unchecked."""
-    loop = asyncio.get_running_loop()
-    progress = loop.time()
-    while after < head:
-        batch = await get_batch(bus, key, after + 1, max_bytes=batch_bytes)
-        if batch:
-            after, progress = batch[-1].sequence, loop.time()
-            yield [stored for stored in batch if stored.sequence <= head]
-        else:
-            await check_reaches(bus, key, head, PATIENCE)
-            if loop.time() - progress > PATIENCE:
-                raise BusUnavailable(f"no copy of {key.task}'s log answered for {PATIENCE:g} s")
-            await asyncio.sleep(_PAUSE)
+    while after < head and (batch := await read_on(bus, key, after, head, batch_bytes=batch_bytes)):
+        after = batch[-1].sequence
+        yield batch
+
+
+async def read_on(
+    bus: Bus, key: TaskKey, after: int, head: int, *, batch_bytes: int = BATCH_BYTES
+) -> list[Stored]:
+    """Return the messages that come next after stream sequence `after`, none beyond `head`.
+
+    An empty list: `head` itself has been trimmed, and what comes next is beyond it.
+
+    Raises:
+        LogLost: the log ends before `head`.
+        BusUnavailable: no copy has answered for `PATIENCE` seconds.
+    """
+    begun = asyncio.get_running_loop().time()
+    while not (batch := await get_batch(bus, key, after + 1, max_bytes=batch_bytes)):
+        await check_reaches(bus, key, head, PATIENCE)
+        if asyncio.get_running_loop().time() - begun > PATIENCE:
+            raise BusUnavailable(f"no copy of {key.task}'s log answered for {PATIENCE:g} s")
+        await asyncio.sleep(_PAUSE)
+    return [stored for stored in batch if stored.sequence <= head]
 
 
 async def get_batch(

@@ -22,7 +22,9 @@ from headrace_gateway.agui.opening import open_again, open_run
 from headrace_gateway.agui.refusal import told
 from headrace_gateway.agui.run_input import RunInput
 from headrace_gateway.agui.run_stream import DISCONNECTED, LOG_LOST
+from headrace_gateway.backlog import backlog_of
 from headrace_gateway.services import Services
+from headrace_gateway.stalling import Stall
 from headrace_gateway.websocket.closing import TEXT_ONLY, Closing, refused, restarting
 
 MOST_WAITING = 16
@@ -41,7 +43,8 @@ class RunSocket:
         self._opened: Opened | None = None
         self._gone, self._closing = False, ""
         self._last: Closing | None = None
-        self._writing_since: float | None = None
+        self._writing = False
+        self._stall = Stall(backlog_of(socket.scope))
         self._task: asyncio.Task[object] | None = None
 
     async def serve(self) -> None:
@@ -63,9 +66,9 @@ class RunSocket:
 
     def tick(self, now: float) -> None:
         """Give up on a client that takes nothing."""
-        stall = self._services.settings.stall_timeout
-        if self._writing_since is not None and now - self._writing_since > stall:
+        if self._stall.seconds(now, writing=self._writing) > self._services.settings.stall_timeout:
             self._gone = True
+            self._stall.end()
             if self._task is not None:
                 self._task.cancel()
 
@@ -149,10 +152,11 @@ class RunSocket:
         for frame in frames:
             if self._gone:
                 return
-            self._writing_since = asyncio.get_running_loop().time()
             text = orjson.dumps(frame.event).decode()
+            self._writing = True
             await self._socket.send({"type": "websocket.send", "text": text})
-            self._writing_since = None
+            self._writing = False
+            self._stall.wrote(len(text))
 
     async def _say_why(self) -> None:
         if self._last is None or self._gone:

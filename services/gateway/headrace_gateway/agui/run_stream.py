@@ -39,6 +39,7 @@ class RunStream(EventStream):
         return end + last if self._encoding.keepalive else end
 
     async def _forward(self, send: Send) -> bytes | None:
+        await self._make_room(send)
         blocks = await self._reader.read_now()
         if not blocks:
             return await self._wait(send)

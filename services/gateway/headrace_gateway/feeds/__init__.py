@@ -3,6 +3,6 @@
 from headrace_gateway.feeds.block import Block, Dialect
 from headrace_gateway.feeds.feed import Feed
 from headrace_gateway.feeds.hub import Feeds
-from headrace_gateway.feeds.reader import Reader
+from headrace_gateway.feeds.reader import MOST, Reader
 
-__all__ = ["Block", "Dialect", "Feed", "Feeds", "Reader"]
+__all__ = ["MOST", "Block", "Dialect", "Feed", "Feeds", "Reader"]

@@ -1,5 +1,6 @@
 """One task's log as this gateway sees it: a live subscription and a ring of recent entries."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 
 from headrace.bus import Bus
@@ -18,9 +19,17 @@ class Feed:
     It holds no more than the ring; who reads further back does so from the log, at its own pace.
     """
 
-    def __init__(self, bus: Bus, rule: TailRule, key: TaskKey, ring_bytes: int) -> None:
-        """Watch nothing until `open`."""
+    def __init__(
+        self,
+        bus: Bus,
+        rule: TailRule,
+        key: TaskKey,
+        ring_bytes: int,
+        reading: asyncio.Semaphore,
+    ) -> None:
+        """Watch nothing until `open`; `reading` bounds how many read logs at a time."""
         self.bus = bus
+        self.reading = reading
         self.key = key
         self.ring = Ring(ring_bytes)
         self.last: Entry | None = None

@@ -9,6 +9,10 @@ from headrace.log import TailRule
 from headrace.task import TaskKey
 from headrace_gateway.feeds.feed import Feed
 
+_READS = 8
+"""Clients that have fallen behind read the log so many at a time: each read holds a batch of it,
+and more at once would only wait for each other."""
+
 
 class Feeds:
     """Counts who uses which feed.
@@ -19,6 +23,7 @@ class Feeds:
     def __init__(self, bus: Bus, rule: TailRule, ring_bytes: int) -> None:
         """Open nothing yet."""
         self._bus, self._rule, self._ring_bytes = bus, rule, ring_bytes
+        self._reading = asyncio.Semaphore(_READS)
         self._feeds: dict[TaskKey, Feed] = {}
         self._opening: dict[TaskKey, asyncio.Future[None]] = {}
 
@@ -70,7 +75,7 @@ class Feeds:
             raise
 
     def _new(self, key: TaskKey) -> Feed:
-        feed = self._feeds[key] = Feed(self._bus, self._rule, key, self._ring_bytes)
+        feed = self._feeds[key] = Feed(self._bus, self._rule, key, self._ring_bytes, self._reading)
         feed.users = 1
         return feed
 

@@ -1,19 +1,20 @@
 """A client's place in a feed: from the ring while it keeps up, from the log while it does not."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Protocol
 
 from headrace.bus import Bus
 from headrace.entry import Entry
 from headrace.errors import LogLost
-from headrace.log import find_generation, replay
+from headrace.log import find_generation
+from headrace.log.read import read_on
 from headrace.task import TaskKey
 from headrace_gateway.feeds.block import Block
 from headrace_gateway.feeds.ring import Ring
 
 MOST = 256 * 1024
-"""About how many bytes of events one read returns: bounds what a slow client's socket buffers."""
+"""About how many bytes of events one read returns."""
 
 
 class Source(Protocol):
@@ -22,6 +23,8 @@ class Source(Protocol):
     bus: Bus
     key: TaskKey
     ring: Ring
+    reading: asyncio.Semaphore
+    """Taken while the log is read, by as many of the gateway's readers as may do so at a time."""
     last: Entry | None
     loss: LogLost | None
 
@@ -49,8 +52,10 @@ class Reader:
     def __init__(self, feed: Source, after: int) -> None:
         """Read what lies behind generation `after`."""
         self.after = after
+        self.most = MOST
+        """About how many bytes of events one read returns: what a slow client makes wait."""
         self._feed = feed
-        self._past: AsyncIterator[list[Entry]] | None = None
+        self._sequence: int | None = None
         self._wakened: asyncio.Future[None] | None = None
 
     async def read(self) -> list[Block]:
@@ -71,12 +76,11 @@ class Reader:
             raise self._feed.loss
         if self.after >= self._feed.head:
             return []
-        blocks = self._feed.ring.after(self.after, MOST)
+        blocks = self._feed.ring.after(self.after, self.most)
         if blocks is None:
             blocks = await self._read_past()
-        else:
-            self._past = None
-        self.after = blocks[-1].entry.last_generation
+        newest = blocks[-1].entry
+        self.after, self._sequence = newest.last_generation, newest.sequence
         return blocks
 
     @property
@@ -100,22 +104,26 @@ class Reader:
             self._wakened.set_result(None)
 
     async def _read_past(self) -> list[Block]:
-        if self._past is None:
-            self._past = await self._open_past()
-        blocks = [Block(entry) for entry in await anext(self._past, [])]
-        if not blocks:
-            # That read ended where the log did when it began; a new one goes on from here.
-            self._past = await self._open_past()
-            blocks = [Block(entry) for entry in await anext(self._past, [])]
-        if not blocks or blocks[0].entry.generation > self.after + 1:
-            raise LogLost(f"the log of {self._feed.key.task} is gone behind {self.after}")
-        return blocks
-
-    async def _open_past(self) -> AsyncIterator[list[Entry]]:
+        """Read one batch from the log. Between reads nothing of it is held."""
         feed, last = self._feed, self._feed.last
         if last is None:
-            raise LogLost(f"no log of {self._feed.key.task}")
-        sequence = 0
-        if self.after:
-            sequence = await find_generation(feed.bus, feed.key, self.after + 1, last)
-        return replay(feed.bus, feed.key, sequence, last.sequence, batch_bytes=MOST)
+            raise LogLost(f"no log of {feed.key.task}")
+        async with feed.reading:
+            blocks = await self._read_on(await self._find_sequence(last), last)
+        if not blocks or blocks[0].entry.generation > self.after + 1:
+            raise LogLost(f"the log of {feed.key.task} is gone behind {self.after}")
+        return blocks
+
+    async def _read_on(self, sequence: int, last: Entry) -> list[Block]:
+        bus, key, blocks = self._feed.bus, self._feed.key, list[Block]()
+        while not blocks and sequence < last.sequence:
+            batch = await read_on(bus, key, sequence, last.sequence, batch_bytes=self.most)
+            blocks = [Block(stored.entry) for stored in batch if stored.entry is not None]
+            sequence = batch[-1].sequence if batch else last.sequence
+        return blocks
+
+    async def _find_sequence(self, last: Entry) -> int:
+        """Return the stream sequence behind which the next event is."""
+        if self._sequence is not None or not self.after:
+            return self._sequence or 0
+        return await find_generation(self._feed.bus, self._feed.key, self.after + 1, last)

@@ -15,8 +15,10 @@ from headrace_gateway.a2a.operations import STREAMING, UNARY
 from headrace_gateway.a2a.problems import problem_of
 from headrace_gateway.a2a.subscribing import NothingLeft
 from headrace_gateway.a2a.versions import check_version, shape_of_call
+from headrace_gateway.backlog import backlog_of
 from headrace_gateway.refusals import TooManyAtOnce
 from headrace_gateway.services import Services
+from headrace_gateway.stalling import Stall
 from headrace_gateway.websocket.closing import TEXT_ONLY, Closing, restarting
 from headrace_gateway.websocket.envelope import Envelope
 from headrace_gateway.websocket.frames import Asked, Unsubscribe, envelope_of, read_frame
@@ -42,7 +44,8 @@ class Connection:
         self._turn = asyncio.Lock()
         self._over: asyncio.Future[Closing | None] = asyncio.get_running_loop().create_future()
         self._closing = False
-        self._writing_since: float | None = None
+        self._writing = False
+        self._stall = Stall(backlog_of(socket.scope))
 
     async def serve(self) -> None:
         """Serve until it is over."""
@@ -64,8 +67,8 @@ class Connection:
 
     def tick(self, now: float) -> None:
         """Give up on a client that takes nothing: not even a close frame would reach it."""
-        stall = self._services.settings.stall_timeout
-        if self._writing_since is not None and now - self._writing_since > stall:
+        if self._stall.seconds(now, writing=self._writing) > self._services.settings.stall_timeout:
+            self._stall.end()
             self._end(None)
 
     def close(self, reason: str) -> None:
@@ -175,13 +178,14 @@ class Connection:
     async def _write(self, messages: Sequence[bytes]) -> None:
         async with self._turn:
             for message in messages:
-                self._writing_since = asyncio.get_running_loop().time()
+                self._writing = True
                 try:
                     await self._socket.send({"type": "websocket.send", "text": message.decode()})
                 except WebSocketDisconnect:
                     self._end(None)
                 finally:
-                    self._writing_since = None
+                    self._writing = False
+                    self._stall.wrote(len(message))
 
 
 async def _never() -> Message:

@@ -24,6 +24,7 @@ class Subscription:
         self._streaming, self._envelope, self._write = streaming, envelope, write
         self._dialect = told_as(envelope.dialect, call, streaming)
         self._reader = streaming.feed.reader(streaming.after)
+        self._reader.most = SLICE
         self._closing = False
 
     def close(self) -> None:
