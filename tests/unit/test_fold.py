@@ -229,9 +229,10 @@ def test_a_log_begun_again_forgets_the_one_before() -> None:
     log = begun()
     log.append([log.chunk("a", "old")])
     fold = folded(log)
-    for event in begun().events():
+    again = begun()
+    for event in again.events():
         fold.apply(event)
-    assert fold.task() == folded(begun()).task()
+    assert fold.task() == folded(again).task()
 
 
 def test_appending_to_an_artifact_that_is_not_there_begins_it() -> None:
