@@ -100,6 +100,78 @@ class Status:
 
 
 @dataclass(frozen=True, slots=True)
+class State:
+    """The whole state that the agent shares with its user interface."""
+
+    state: Any
+    """JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateDelta:
+    """A change of the shared state."""
+
+    patch: Sequence[Json]
+    """JSON Patch (RFC 6902)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """Structured content that a user interface shows by its type."""
+
+    type: str
+    content: Json
+    id: str = ""
+    """A second activity of that id replaces the first. Minted where empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActivityDelta:
+    """A change of an activity's content."""
+
+    id: str
+    """The activity's."""
+    patch: Sequence[Json]
+    """JSON Patch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step of the work begins, or ends."""
+
+    name: str
+    finished: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a model has used; reports of one provider and model add up."""
+
+    model: str = ""
+    provider: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Custom:
+    """An event of the agent's own making, for user interfaces that know its name."""
+
+    name: str
+    value: Any = None
+    """JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """An event of another system as it came."""
+
+    event: Any
+    """JSON."""
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Complete:
     """Ends the task with a last word. An agent that just returns completes without one."""
 
@@ -131,7 +203,12 @@ class Message:
     """A2A Parts, behind `text`."""
 
 
-type Utterance = Text | Thinking | ToolCall | ToolArguments | ToolResult | File | Data | Status
+type Signal = State | StateDelta | Activity | ActivityDelta | Step | Usage | Custom | Raw
+"""What is for user interfaces alone."""
+
+type Utterance = (
+    Text | Thinking | ToolCall | ToolArguments | ToolResult | File | Data | Status | Signal
+)
 """What goes on with the leg."""
 
 type Ending = Complete | InputRequired | Reject | Message
@@ -157,8 +234,9 @@ def check_texts(said: Utterance | Ending) -> None:
 
 
 _UTTERANCES = (Text, Thinking, ToolCall, ToolArguments, ToolResult, File, Data, Status)
+SIGNALS = (State, StateDelta, Activity, ActivityDelta, Step, Usage, Custom, Raw)
 _ENDINGS = (Complete, InputRequired, Reject, Message)
 _TEXTS: dict[type, tuple[str, ...]] = {
     kind: tuple(field.name for field in fields(kind) if field.type is str)
-    for kind in (*_UTTERANCES, *_ENDINGS)
+    for kind in (*_UTTERANCES, *SIGNALS, *_ENDINGS)
 }

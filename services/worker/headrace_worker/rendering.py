@@ -7,6 +7,7 @@ from headrace.events import Draft, Json, TextChunks
 from headrace.task import WORKING
 from headrace_worker.blocks import ARGUMENTS, TEXT, THINKING, TOOL, Block, Blocks
 from headrace_worker.emission import (
+    SIGNALS,
     Data,
     File,
     Status,
@@ -20,6 +21,7 @@ from headrace_worker.emission import (
 )
 from headrace_worker.errors import MalformedOutput
 from headrace_worker.ids import LegIds
+from headrace_worker.signals import part_of
 
 PIECE = 64 * 1024
 """Characters of text in one event; longer text becomes several."""
@@ -54,6 +56,9 @@ class Rendering:
             TypeError: something in it is not JSON.
         """
         check_texts(said)
+        if isinstance(said, SIGNALS):
+            # Heard beside what is said: it ends no block, and interrupts none.
+            return [self._utterance(self._ids.mint("message"), part_of(said, self._ids))]
         self._going_on = None
         match said:
             case Thinking():

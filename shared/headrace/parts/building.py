@@ -6,19 +6,32 @@ from typing import Any
 
 from headrace.events import Json
 from headrace.parts.keys import (
+    ACTIVITY_DELTA,
+    ACTIVITY_SNAPSHOT,
+    ACTIVITY_TYPE,
     BLOCK_END,
     BLOCK_ID,
     BLOCK_INDEX,
     BLOCK_TYPE,
     CONTENT_BLOCK,
+    CUSTOM,
+    CUSTOM_NAME,
     EVENT_TYPE,
     IS_ERROR,
     PARTIAL,
+    RAW,
+    SOURCE,
+    STATE_DELTA,
+    STATE_SNAPSHOT,
+    STEP_FINISHED,
+    STEP_NAME,
+    STEP_STARTED,
     TASK,
     THINKING,
     TOOL_CALL,
     TOOL_CALL_ID,
     TOOL_NAME,
+    USAGE,
 )
 
 
@@ -91,6 +104,54 @@ def data_part(data: Any, media_type: str = "") -> Json:  # noqa: ANN401  # any J
 def notice_part(text: str, kind: str = TASK) -> Json:
     """Return a word on how the work goes (`TASK`), or on why it ended (`ERROR`)."""
     return {"text": text, "metadata": {EVENT_TYPE: kind}}
+
+
+def state_part(state: Any) -> Json:  # noqa: ANN401  # any JSON
+    """Return the whole state that the agent shares with its user interface."""
+    return _hinted(state, STATE_SNAPSHOT)
+
+
+def state_delta_part(patch: list[Json]) -> Json:
+    """Return a change of that state, a JSON Patch (RFC 6902)."""
+    return _hinted(patch, STATE_DELTA)
+
+
+def activity_part(activity_type: str, content: Json, activity_id: str = "") -> Json:
+    """Return structured content that a user interface shows by its type; it replaces what it was.
+
+    Without `activity_id` it is an activity of its own.
+    """
+    named = {ACTIVITY_TYPE: activity_type, BLOCK_ID: activity_id or mint_id("activity")}
+    return _hinted(content, ACTIVITY_SNAPSHOT, named)
+
+
+def activity_delta_part(patch: list[Json], activity_id: str) -> Json:
+    """Return a change of an activity's content, a JSON Patch."""
+    return _hinted(patch, ACTIVITY_DELTA, {BLOCK_ID: activity_id})
+
+
+def step_part(name: str, *, finished: bool = False) -> Json:
+    """Return that a step of the work begins, or ends."""
+    return _hinted({}, STEP_FINISHED if finished else STEP_STARTED, {STEP_NAME: name})
+
+
+def usage_part(usage: Json) -> Json:
+    """Return what a model has used: an AG-UI TokenUsage, added up per provider and model."""
+    return _hinted(usage, USAGE)
+
+
+def custom_part(name: str, value: Any) -> Json:  # noqa: ANN401  # any JSON
+    """Return an event of the agent's own making."""
+    return _hinted(value, CUSTOM, {CUSTOM_NAME: name})
+
+
+def raw_part(event: Any, source: str = "") -> Json:  # noqa: ANN401  # any JSON
+    """Return an event of another system as it came."""
+    return _hinted(event, RAW, {SOURCE: source} if source else {})
+
+
+def _hinted(data: Any, kind: str, more: Json | None = None) -> Json:  # noqa: ANN401  # any JSON
+    return {"data": data, "metadata": {EVENT_TYPE: kind, **(more or {})}}
 
 
 def _block(event_type: str, block_type: str, block_id: str, index: int) -> Json:

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from headrace import events, parts
 from headrace.events import Draft, Json
 from headrace.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, REJECTED, WORKING, TaskKey
-from headrace_gateway.agui import hints
 from headrace_gateway.agui.fold import Fold
 from headrace_gateway.agui.frame import Frame
 from headrace_gateway.agui.run import METADATA
@@ -135,19 +134,19 @@ def _said(draw: st.DrawFn) -> list[Callable[[], Json]]:
         lambda: {"text": text(), "metadata": {"part_type": "thinking", "title": "Planning"}},
         lambda: parts.notice_part(text()),
         lambda: parts.file_part(b"abc", "a.txt"),
-        lambda: hinted(hints.STATE_SNAPSHOT, {"count": draw(VALUES), "list": []}),
-        lambda: hinted(hints.STATE_DELTA, draw(patches())),
-        lambda: hinted(hints.ACTIVITY_SNAPSHOT, {"list": []}, agui_block_id=name()),
-        lambda: hinted(hints.ACTIVITY_SNAPSHOT, "no object", agui_block_id=name()),
-        lambda: hinted(hints.ACTIVITY_DELTA, draw(patches()), agui_block_id=name()),
-        lambda: hinted(hints.STEP_STARTED, agui_step_name=name()),
-        lambda: hinted(hints.STEP_FINISHED, agui_step_name=name()),
-        lambda: hinted(hints.CUSTOM, draw(VALUES), agui_custom_name=name()),
-        lambda: hinted(hints.RAW, draw(VALUES), agui_source=name()),
-        lambda: hinted(hints.USAGE, {"model": name(), "inputTokens": draw(COUNTS)}),
+        lambda: hinted(parts.STATE_SNAPSHOT, {"count": draw(VALUES), "list": []}),
+        lambda: hinted(parts.STATE_DELTA, draw(patches())),
+        lambda: hinted(parts.ACTIVITY_SNAPSHOT, {"list": []}, agui_block_id=name()),
+        lambda: hinted(parts.ACTIVITY_SNAPSHOT, "no object", agui_block_id=name()),
+        lambda: hinted(parts.ACTIVITY_DELTA, draw(patches()), agui_block_id=name()),
+        lambda: hinted(parts.STEP_STARTED, agui_step_name=name()),
+        lambda: hinted(parts.STEP_FINISHED, agui_step_name=name()),
+        lambda: hinted(parts.CUSTOM, draw(VALUES), agui_custom_name=name()),
+        lambda: hinted(parts.RAW, draw(VALUES), agui_source=name()),
+        lambda: hinted(parts.USAGE, {"model": name(), "inputTokens": draw(COUNTS)}),
         lambda: hinted(parts.TOOL_CALL, 3),
         lambda: {"text": 7, "metadata": {parts.EVENT_TYPE: parts.CONTENT_BLOCK}},
-        lambda: {"metadata": {parts.EVENT_TYPE: hints.STATE_DELTA}},
+        lambda: {"metadata": {parts.EVENT_TYPE: parts.STATE_DELTA}},
     ]
 
 
@@ -157,7 +156,7 @@ def said_parts(draw: st.DrawFn) -> Json:
     part = draw(st.sampled_from(_said(draw)))()
     if draw(st.integers(0, 5)):
         return part
-    return {**part, "metadata": {**part.get("metadata", {}), hints.ENCRYPTED_VALUE: "sealed"}}
+    return {**part, "metadata": {**part.get("metadata", {}), parts.ENCRYPTED_VALUE: "sealed"}}
 
 
 @st.composite

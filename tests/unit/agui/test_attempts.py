@@ -1,6 +1,5 @@
 from headrace import parts
 from headrace.events import Json
-from headrace_gateway.agui import hints
 from headrace_gateway.agui.attempts import NAME
 from tests.unit.agui.agui_logs import GIVEN, AguiLog, hinted
 from tests.unit.agui.client_rules import Client
@@ -15,7 +14,7 @@ def since_attempt(log: AguiLog) -> list[Json]:
 
 def test_open_items_end_before_the_new_attempt_is_told() -> None:
     log = AguiLog.started().show(parts.text_part("lost", "b-1"))
-    log.say(hinted(hints.STEP_STARTED, agui_step_name="plan"))
+    log.say(hinted(parts.STEP_STARTED, agui_step_name="plan"))
     log.begin_attempt()
     assert [event["type"] for event in log.told()[-4:]] == [
         "STEP_FINISHED",
@@ -52,9 +51,9 @@ def test_the_new_attempt_may_use_the_same_ids() -> None:
 def test_what_was_saved_with_a_checkpoint_stays() -> None:
     log = AguiLog.started()
     log.append([log.shown([parts.text_part("saved ", "b-1")], "b-1", append=False)])
-    log.append([log.uttered([hinted(hints.STATE_SNAPSHOT, {"count": 5})])], checkpoint=True)
+    log.append([log.uttered([hinted(parts.STATE_SNAPSHOT, {"count": 5})])], checkpoint=True)
     log.show(parts.text_part("lost", "b-1"), append=True)
-    log.say(hinted(hints.STATE_SNAPSHOT, {"count": 9}))
+    log.say(hinted(parts.STATE_SNAPSHOT, {"count": 9}))
     log.begin_attempt()
     log.show(parts.text_part("again", "b-1"), append=True)
     client = Client(GIVEN).take_all(log.end().told())
@@ -81,7 +80,7 @@ def test_state_that_did_not_change_is_not_said_again() -> None:
 
 
 def test_state_goes_back_to_the_clients_own() -> None:
-    log = AguiLog.started().say(hinted(hints.STATE_SNAPSHOT, {"count": 9}))
+    log = AguiLog.started().say(hinted(parts.STATE_SNAPSHOT, {"count": 9}))
     log.begin_attempt()
     assert {"type": "STATE_SNAPSHOT", "snapshot": {"count": 0}} in since_attempt(log)
 

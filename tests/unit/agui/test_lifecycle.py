@@ -3,6 +3,7 @@ import pytest
 from headrace import parts
 from headrace.entry import Stamp, parse_entry
 from headrace.events import INPUT_SCHEMA, Json
+from headrace.interrupts import INTERRUPTS, PENDING_TOOL_CALLS
 from headrace.task import (
     AUTH_REQUIRED,
     CANCELED,
@@ -12,7 +13,6 @@ from headrace.task import (
     REJECTED,
     WORKING,
 )
-from headrace_gateway.agui import hints
 from headrace_gateway.agui.fold import Fold
 from tests.support.legal_logs import LegalLog
 from tests.unit.agui.agui_logs import KEY, RUN, THREAD, AguiLog, hinted
@@ -101,12 +101,12 @@ def waiting(metadata: Json, **given: object) -> AguiLog:
 
 def test_an_agents_own_interrupts_are_told_as_they_are() -> None:
     interrupts = [{"id": "i-1", "reason": "tool_call", "toolCallId": "c-1"}]
-    outcome = last(waiting({hints.INTERRUPTS: interrupts}))["outcome"]
+    outcome = last(waiting({INTERRUPTS: interrupts}))["outcome"]
     assert outcome == {"type": "interrupt", "interrupts": interrupts}
 
 
 def test_tool_calls_that_the_client_carries_out_are_pending_not_interrupting() -> None:
-    pending = {hints.PENDING_TOOL_CALLS: ["c-1"]}
+    pending = {PENDING_TOOL_CALLS: ["c-1"]}
     outcome = {"type": "success", "pendingToolCallIds": ["c-1"]}
     assert last(waiting(pending)) == finished(outcome=outcome)
     assert last(waiting(pending, protocolVersion="0.9")) == finished()
@@ -114,10 +114,10 @@ def test_tool_calls_that_the_client_carries_out_are_pending_not_interrupting() -
 
 def test_usage_is_added_up_per_model() -> None:
     log = AguiLog.started()
-    log.say(hinted(hints.USAGE, {"model": "m", "inputTokens": 3, "outputTokens": -1}))
-    log.say(hinted(hints.USAGE, {"model": "m", "inputTokens": 4, "reasoningTokens": 2.0}))
-    log.say(hinted(hints.USAGE, {"model": "n", "inputTokens": True, "totalTokens": 9}))
-    log.say(hinted(hints.USAGE, {"model": "o"}))
+    log.say(hinted(parts.USAGE, {"model": "m", "inputTokens": 3, "outputTokens": -1}))
+    log.say(hinted(parts.USAGE, {"model": "m", "inputTokens": 4, "reasoningTokens": 2.0}))
+    log.say(hinted(parts.USAGE, {"model": "n", "inputTokens": True, "totalTokens": 9}))
+    log.say(hinted(parts.USAGE, {"model": "o"}))
     assert last(log.end()) == finished(
         usage=[
             {"model": "m", "inputTokens": 7, "reasoningTokens": 2},

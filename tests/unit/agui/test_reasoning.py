@@ -1,6 +1,5 @@
 from headrace import parts
 from headrace.events import Json
-from headrace_gateway.agui import hints
 from tests.unit.agui.agui_logs import AguiLog
 
 
@@ -50,7 +49,7 @@ def test_older_names_are_read_and_a_title_goes_along() -> None:
 
 def test_a_signature_is_an_encrypted_value_even_without_text() -> None:
     part = parts.thinking_part("", "t-1", end=True)
-    part["metadata"][hints.SIGNATURE] = "sealed"
+    part["metadata"][parts.SIGNATURE] = "sealed"
     events = told(AguiLog.started().say(part))
     assert kinds(events) == ["START", "MESSAGE_START", "ENCRYPTED_VALUE", "MESSAGE_END", "END"]
     assert events[2]["entityId"] == "t-1"

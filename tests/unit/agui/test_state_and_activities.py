@@ -1,6 +1,5 @@
 from headrace import parts
 from headrace.events import Json
-from headrace_gateway.agui import hints
 from headrace_gateway.agui.telling import UNREADABLE
 from tests.unit.agui.agui_logs import AguiLog, hinted
 
@@ -56,17 +55,17 @@ def test_a_notice_is_an_activity() -> None:
 
 def test_an_agents_own_activity_is_shown_and_changed() -> None:
     plan = {"agui_block_id": "p-1", "agui_activity_type": "PLAN"}
-    log = AguiLog.started().say(hinted(hints.ACTIVITY_SNAPSHOT, {"steps": []}, **plan))
+    log = AguiLog.started().say(hinted(parts.ACTIVITY_SNAPSHOT, {"steps": []}, **plan))
     patch = [{"op": "add", "path": "/steps/-", "value": "one"}]
-    events = told(log.say(hinted(hints.ACTIVITY_DELTA, patch, **plan)))
+    events = told(log.say(hinted(parts.ACTIVITY_DELTA, patch, **plan)))
     assert [e["activityType"] for e in events] == ["PLAN", "PLAN"]
     assert events[1]["patch"] == patch
 
 
 def test_state_is_said_whole_or_as_a_patch() -> None:
     patch = [{"op": "replace", "path": "/count", "value": 2}]
-    log = AguiLog.started().say(hinted(hints.STATE_SNAPSHOT, {"count": 1}))
-    assert told(log.say(hinted(hints.STATE_DELTA, patch))) == [
+    log = AguiLog.started().say(hinted(parts.STATE_SNAPSHOT, {"count": 1}))
+    assert told(log.say(hinted(parts.STATE_DELTA, patch))) == [
         {"type": "STATE_SNAPSHOT", "snapshot": {"count": 1}},
         {"type": "STATE_DELTA", "delta": patch},
     ]
@@ -74,14 +73,14 @@ def test_state_is_said_whole_or_as_a_patch() -> None:
 
 def test_patches_go_on_from_the_clients_own_state() -> None:
     patch = [{"op": "test", "path": "/count", "value": 0}, {"op": "remove", "path": "/count"}]
-    assert told(AguiLog.started().say(hinted(hints.STATE_DELTA, patch)))[0]["delta"] == patch
+    assert told(AguiLog.started().say(hinted(parts.STATE_DELTA, patch)))[0]["delta"] == patch
 
 
 def test_a_patch_that_does_not_fit_is_told_as_such_and_changes_nothing() -> None:
     wrong = [{"op": "add", "path": "/a", "value": 1}, {"op": "remove", "path": "/missing"}]
     right = [{"op": "test", "path": "", "value": {"count": 0}}]
-    log = AguiLog.started().say(hinted(hints.STATE_DELTA, wrong))
-    events = told(log.say(hinted(hints.STATE_DELTA, right)))
+    log = AguiLog.started().say(hinted(parts.STATE_DELTA, wrong))
+    events = told(log.say(hinted(parts.STATE_DELTA, right)))
     assert events[0]["type"] == "CUSTOM"
     assert events[0]["name"] == UNREADABLE
     assert "missing" in events[0]["value"]["reason"]
@@ -89,10 +88,10 @@ def test_a_patch_that_does_not_fit_is_told_as_such_and_changes_nothing() -> None
 
 
 def test_steps_begin_once_and_end() -> None:
-    log = AguiLog.started().say(hinted(hints.STEP_STARTED, agui_step_name="plan"))
-    log.say(hinted(hints.STEP_FINISHED, agui_step_name="plan"))
-    log.say(hinted(hints.STEP_FINISHED, agui_step_name="plan"))
-    log.say(hinted(hints.STEP_STARTED, agui_step_name="act"))
+    log = AguiLog.started().say(hinted(parts.STEP_STARTED, agui_step_name="plan"))
+    log.say(hinted(parts.STEP_FINISHED, agui_step_name="plan"))
+    log.say(hinted(parts.STEP_FINISHED, agui_step_name="plan"))
+    log.say(hinted(parts.STEP_STARTED, agui_step_name="act"))
     assert [(e["type"], e["stepName"]) for e in told(log)] == [
         ("STEP_STARTED", "plan"),
         ("STEP_FINISHED", "plan"),
@@ -102,8 +101,8 @@ def test_steps_begin_once_and_end() -> None:
 
 
 def test_custom_and_raw_events_pass_through() -> None:
-    log = AguiLog.started().say(hinted(hints.CUSTOM, [1, None], agui_custom_name="mine"))
-    assert told(log.say(hinted(hints.RAW, {"x": 1}, agui_source="model"))) == [
+    log = AguiLog.started().say(hinted(parts.CUSTOM, [1, None], agui_custom_name="mine"))
+    assert told(log.say(hinted(parts.RAW, {"x": 1}, agui_source="model"))) == [
         {"type": "CUSTOM", "name": "mine", "value": [1, None]},
         {"type": "RAW", "event": {"x": 1}, "source": "model"},
     ]

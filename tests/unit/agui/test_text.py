@@ -2,7 +2,6 @@ from headrace import parts
 from headrace.entry import ANSWERED
 from headrace.events import RETRACTED, Json, artifact_update, bare_message
 from headrace.task import COMPLETED
-from headrace_gateway.agui import hints
 from tests.unit.agui.agui_logs import GIVEN, KEY, AguiLog
 from tests.unit.agui.client_rules import Client
 
@@ -113,7 +112,7 @@ def test_a_block_named_like_the_users_message_gets_an_id_of_its_own() -> None:
 
 def test_a_sealed_text_carries_its_value() -> None:
     part = parts.text_part("Hi", "b-1")
-    part["metadata"][hints.ENCRYPTED_VALUE] = "sealed"
+    part["metadata"][parts.ENCRYPTED_VALUE] = "sealed"
     events = told(AguiLog.started().show(part).end())
     assert {
         "type": "REASONING_ENCRYPTED_VALUE",

@@ -2,7 +2,6 @@ import pytest
 
 from headrace import parts
 from headrace.events import Json
-from headrace_gateway.agui import hints
 from tests.unit.agui.agui_logs import AguiLog
 
 
@@ -118,7 +117,7 @@ def test_the_older_shape_of_a_call_is_read() -> None:
 
 def test_a_sealed_call_carries_its_value() -> None:
     part = parts.tool_call_part("search", {}, "c-1")
-    part["metadata"][hints.ENCRYPTED_VALUE] = "sealed"
+    part["metadata"][parts.ENCRYPTED_VALUE] = "sealed"
     assert told(AguiLog.started().say(part))[-1] == {
         "type": "REASONING_ENCRYPTED_VALUE",
         "subtype": "tool-call",

@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 from headrace import parts
 from headrace.events import Json
+from headrace.parts import TITLE
 from headrace_gateway.agui.encrypted import encrypted_value
 from headrace_gateway.agui.held import Spoken
-from headrace_gateway.agui.hints import TITLE
 from headrace_gateway.agui.output import Event, OpenItem, Output
 from headrace_gateway.agui.view import View
 

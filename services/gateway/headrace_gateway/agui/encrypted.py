@@ -2,7 +2,7 @@
 
 from headrace import parts
 from headrace.events import Json
-from headrace_gateway.agui.hints import ENCRYPTED_VALUE, SIGNATURE
+from headrace.parts import ENCRYPTED_VALUE, SIGNATURE
 
 
 def encrypted_value(part: Json) -> str | None:

@@ -2,8 +2,8 @@
 
 from headrace import parts
 from headrace.events import INPUT_SCHEMA, Json
+from headrace.interrupts import INTERRUPTS, PENDING_TOOL_CALLS
 from headrace.task import AUTH_REQUIRED, CANCELED, FAILED, INPUT_REQUIRED, REJECTED
-from headrace_gateway.agui.hints import INTERRUPTS, PENDING_TOOL_CALLS
 from headrace_gateway.agui.output import Output
 from headrace_gateway.agui.run import Run
 from headrace_gateway.agui.view import View

@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 from headrace import parts
 from headrace.events import Json
-from headrace_gateway.agui import hints
 from headrace_gateway.agui.activities import Activities
 from headrace_gateway.agui.blocks import REASONING, TEXT, Blocks
 from headrace_gateway.agui.output import OpenItem, Output
@@ -31,15 +30,15 @@ class PartEvents:
         state = SharedState(self._output, self._view)
         return {
             parts.TOOL_CALL: calls.part,
-            hints.STATE_SNAPSHOT: state.snapshot,
-            hints.STATE_DELTA: state.delta,
-            hints.ACTIVITY_SNAPSHOT: self.activities.snapshot,
-            hints.ACTIVITY_DELTA: self.activities.delta,
-            hints.STEP_STARTED: self._step_started,
-            hints.STEP_FINISHED: self._step_finished,
-            hints.USAGE: self._usage,
-            hints.CUSTOM: self._custom,
-            hints.RAW: self._raw,
+            parts.STATE_SNAPSHOT: state.snapshot,
+            parts.STATE_DELTA: state.delta,
+            parts.ACTIVITY_SNAPSHOT: self.activities.snapshot,
+            parts.ACTIVITY_DELTA: self.activities.delta,
+            parts.STEP_STARTED: self._step_started,
+            parts.STEP_FINISHED: self._step_finished,
+            parts.USAGE: self._usage,
+            parts.CUSTOM: self._custom,
+            parts.RAW: self._raw,
         }
 
     def say(self, part: Json, name: str) -> bool:
@@ -62,23 +61,23 @@ class PartEvents:
         return True
 
     def _step_started(self, part: Json, name: str) -> None:
-        step = _named(part, hints.STEP_NAME, name)
+        step = _named(part, parts.STEP_NAME, name)
         self._output.end(("step", step))
         fields = {"stepName": step}
         item = OpenItem((("STEP_STARTED", fields),), (("STEP_FINISHED", fields),))
         self._output.begin(("step", step), item)
 
     def _step_finished(self, part: Json, name: str) -> None:
-        self._output.end(("step", _named(part, hints.STEP_NAME, name)))
+        self._output.end(("step", _named(part, parts.STEP_NAME, name)))
 
     def _usage(self, part: Json, _name: str) -> None:
         add_usage(self._view.usage, part["data"])
 
     def _custom(self, part: Json, name: str) -> None:
-        self._output.emit("CUSTOM", name=_named(part, hints.CUSTOM_NAME, name), value=part["data"])
+        self._output.emit("CUSTOM", name=_named(part, parts.CUSTOM_NAME, name), value=part["data"])
 
     def _raw(self, part: Json, _name: str) -> None:
-        source = _named(part, hints.SOURCE, "")
+        source = _named(part, parts.SOURCE, "")
         self._output.emit("RAW", event=part["data"], **({"source": source} if source else {}))
 
 

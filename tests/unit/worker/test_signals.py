@@ -1,0 +1,73 @@
+"""What agents say to user interfaces, from their words to the AG-UI client's events."""
+
+import orjson
+import pytest
+
+from headrace import parts
+from headrace.events import Json
+from headrace_worker import (
+    Activity,
+    ActivityDelta,
+    Custom,
+    MalformedOutput,
+    Raw,
+    State,
+    StateDelta,
+    Step,
+    Text,
+    Usage,
+)
+from headrace_worker.emission import Utterance
+from headrace_worker.ids import LegIds
+from headrace_worker.rendering import Rendering
+
+
+def said(*utterances: Utterance) -> list[Json]:
+    """Return the parts of what was said."""
+    rendering = Rendering("t", "c", LegIds("t", 1))
+    lines = [draft.line(1) for one in utterances for draft in rendering.drafts(one)]
+    updates = [orjson.loads(line)["statusUpdate"] for line in lines]
+    return [part for update in updates for part in update["status"]["message"]["parts"]]
+
+
+@pytest.mark.parametrize(
+    ("utterance", "kind", "data"),
+    [
+        (State({"n": 1}), parts.STATE_SNAPSHOT, {"n": 1}),
+        (
+            StateDelta([{"op": "remove", "path": "/n"}]),
+            parts.STATE_DELTA,
+            [{"op": "remove", "path": "/n"}],
+        ),
+        (Activity("plan", {"steps": []}, "a"), parts.ACTIVITY_SNAPSHOT, {"steps": []}),
+        (ActivityDelta("a", []), parts.ACTIVITY_DELTA, []),
+        (Step("think"), parts.STEP_STARTED, {}),
+        (Step("think", finished=True), parts.STEP_FINISHED, {}),
+        (Custom("PredictState", [1]), parts.CUSTOM, [1]),
+        (Raw({"x": 1}, "there"), parts.RAW, {"x": 1}),
+        (Usage("m", "p", 3), parts.USAGE, {"provider": "p", "model": "m", "inputTokens": 3}),
+    ],
+)
+def test_each_signal_is_a_data_part_of_its_type(
+    utterance: Utterance, kind: str, data: object
+) -> None:
+    [part] = said(utterance)
+    assert (parts.event_type(part), part["data"]) == (kind, data)
+
+
+def test_an_activity_without_an_id_is_one_by_itself() -> None:
+    first, second = said(Activity("plan", {}), Activity("plan", {}))
+    assert parts.block_id(first) != parts.block_id(second)
+
+
+def test_signals_leave_the_open_text_open() -> None:
+    rendering = Rendering("t", "c", LegIds("t", 1))
+    rendering.drafts(Text("Hel"))
+    rendering.drafts(State({}))
+    [more] = rendering.drafts(Text("lo"))
+    assert orjson.loads(more.line(1))["artifactUpdate"]["append"] is True
+
+
+def test_what_is_no_string_where_one_belongs_is_malformed() -> None:
+    with pytest.raises(MalformedOutput, match=r"Step\.name"):
+        said(Step(3))  # type: ignore[arg-type]
