@@ -76,7 +76,7 @@ async def test_a_frozen_copy_costs_replays_searches_and_checks_time_only(
     frozen.freeze()
     async with asyncio.timeout(60):
         # Copies of a stream that has just been made are asked a few seconds later only.
-        while len(silences) < 10:
+        while len(silences) < 5:
             for log in logs[:2]:
                 assert await replayed(beside, log, 0) == list(range(1, 41))
                 last = await last_entry(beside, log.key)
