@@ -8,7 +8,7 @@ import asyncio
 import logging
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 from nats.aio.msg import Msg
@@ -51,6 +51,8 @@ class AgentCard(BusMessage):
     output_modes: list[str] = Field(default_factory=lambda: ["text/plain"])
     bare_message: bool = False
     """May answer with a bare Message instead of a task."""
+    follow_ups: Literal["enqueue", "interrupt", "reject", "steer"] = "enqueue"
+    """What becomes of a message to a task that is at work."""
 
 
 class Announcer:

@@ -27,6 +27,16 @@ LEAVING = "leaving"
 """The worker leaves the fleet."""
 TRYING_AGAIN = "retry"
 """The agent asks for another attempt after a pause."""
+QUEUED = "headrace.queued"
+"""Metadata key of a status that changes nothing but accepts a message to a task at work: an object
+with the user's ``message`` and the ``metadata`` that came with it. It is no input yet."""
+INPUT_ID = "headrace.inputId"
+"""Metadata key beside `QUEUED`: the name under which the message was handed in, once."""
+TAKEN = "headrace.taken"
+"""Metadata key of a WORKING status with the user's message: the agent at work takes the one queued
+with that generation."""
+WAITING = "headrace.waiting"
+"""Metadata key of an input: generations, before it, of the messages that are still queued."""
 RETRACTED = "headrace.retracted"
 """Metadata key of an artifact update that empties what only a discarded attempt made, for clients
 that hold it. Folds ignore the event: they have dropped the artifact."""
@@ -100,6 +110,14 @@ def status_update(
     if message is not None:
         status["message"] = {**message, "taskId": task, "contextId": context}
     return draft("statusUpdate", {"taskId": task, "contextId": context, "status": status}, metadata)
+
+
+def queued(  # noqa: PLR0917  # what such an event says
+    task: str, context: str, state: str, message: Json, metadata: Json | None, name: str
+) -> Draft:
+    """A message that waits for its turn, handed in as `name`; the task stays in `state`."""
+    held = {"message": message, "metadata": metadata or {}}
+    return status_update(task, context, state, None, {QUEUED: held, INPUT_ID: name})
 
 
 def artifact_update(

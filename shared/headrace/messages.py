@@ -62,14 +62,25 @@ class Holding(BusMessage):
     leg: int
     attempt: int
     accepted: bool = True
-    """Whether what was asked (a cancel) will be attended to."""
+    """Whether what was asked will be attended to."""
+    generation: int | None = None
+    """Of the accepted message in the log."""
+    refused: Literal["policy", "over", "too_large"] | None = None
+    """Why a message was not: the agent takes none, its leg has ended, or it fits no entry."""
 
 
 class Control(BusMessage):
     """A question to the holder of a task."""
 
-    ask: Literal["who", "cancel"]
-    """`who`: are you there? `cancel`: end the leg; CANCELED in the log confirms it."""
+    ask: Literal["who", "cancel", "input"]
+    """`who`: are you there? `cancel`: end the leg; CANCELED in the log confirms it. `input`: take
+    this message in; the answer comes when it is in the log."""
+    input: str | None = None
+    """For `input`: the name that the message is known by, however often it is handed in."""
+    message: dict[str, Any] | None = None
+    """For `input`: the user's A2A v1.0 Message."""
+    metadata: dict[str, Any] | None = None
+    """For `input`: what came with the message."""
 
 
 class GetTask(BusMessage):

@@ -85,6 +85,7 @@ async def per_token() -> float:
         message={},
         metadata={},
         voice=voice,
+        inputs=cast("Any", None),
         recall=cast("Any", None),
     )
     before = time.process_time()

@@ -14,8 +14,9 @@ from headrace.bus import Bus
 from headrace.entry import Entry, Stamp
 from headrace.errors import BusUnavailable
 from headrace.events import Json
+from headrace.fold import TaskFold
 from headrace.log import LogWriter, last_entry, replay
-from headrace.messages import Control, Holding, Run
+from headrace.messages import Control, Holding, Run, TaskFound
 from headrace.settings import BusSettings
 from headrace.task import SUBMITTED, TaskKey, mint_log_id, mint_task_id
 
@@ -85,6 +86,21 @@ class Task:
         leg = await self.append(draft, SUBMITTED, writer="gateway-test")
         await self.publish(leg)
         return leg
+
+    async def found(self) -> TaskFound:
+        """Return the task as task state would."""
+        last = await self.last()
+        fold = TaskFold()
+        for entry in await self.entries(last):
+            fold.apply_entry(entry)
+        return TaskFound(
+            task=fold.task(),
+            agent=self.key.agent,
+            log=self.log,
+            generation=last.last_generation,
+            sequence=last.sequence,
+            state=last.stamp.state,
+        )
 
     async def ask(self, ask: Literal["who", "cancel"]) -> Holding | None:
         """Ask the holder; None: nobody listens."""

@@ -3,25 +3,22 @@
 Whatever is accepted is in the log before the caller hears of it.
 """
 
-import asyncio
-import logging
 import random
 import secrets
 import uuid
 from dataclasses import dataclass
 
-import orjson
-
 from headrace import events
 from headrace.bus import Bus
 from headrace.directory import Directory
 from headrace.entry import Stamp
-from headrace.errors import BusUnavailable, Fenced
+from headrace.errors import Fenced
 from headrace.events import Draft, Json
 from headrace.log import LogWriter
 from headrace.messages import GetTask, Run, TaskFound, WhoseContext
 from headrace.state_client import StateClient
 from headrace.task import (
+    AUTH_REQUIRED,
     INPUT_REQUIRED,
     SHARDS_PER_STREAM,
     SUBMITTED,
@@ -30,8 +27,10 @@ from headrace.task import (
     mint_log_id,
     mint_task_id,
 )
+from headrace_gateway.asked import FollowUp
 from headrace_gateway.caller import Caller
 from headrace_gateway.feeds import Feed, Feeds
+from headrace_gateway.handing_in import HandingIn, busy, new_name
 from headrace_gateway.refusals import (
     AgentUnknown,
     ContextMismatch,
@@ -40,19 +39,13 @@ from headrace_gateway.refusals import (
     TaskBusy,
     TaskEnded,
 )
-
-_log = logging.getLogger(__name__)
+from headrace_gateway.run_requests import RunRequests, with_input
 
 APPEND_PATIENCE = 5.0
 """Seconds within which an input must be in the log; then the caller is told to try again."""
 
 ROUNDS = 5
 """How often an input is tried behind a tail that others move."""
-
-CARRIED = 16 * 1024
-"""Bytes up to which a run carries its input; larger ones are not stored twice."""
-
-_RUN_ACK = 2.0
 
 
 @dataclass(slots=True)
@@ -72,20 +65,6 @@ class Accepted:
     """Whether the input had been accepted before: this is what came of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class FollowUp:
-    """A message to a task that exists."""
-
-    task: str
-    message: Json
-    """An A2A v1.0 Message."""
-    context: str | None = None
-    """The context that the message says it belongs to."""
-    metadata: Json | None = None
-    if_generation: int | None = None
-    """Generation that the task must be at; None: any."""
-
-
 class Intake:
     """Accepts inputs and hands them to the workers by way of the log."""
 
@@ -93,7 +72,8 @@ class Intake:
         """Work over these."""
         self._bus, self._feeds, self._state, self._directory = bus, feeds, state, directory
         self._shards = bus.settings.event_streams * SHARDS_PER_STREAM
-        self._publishing: set[asyncio.Task[None]] = set()
+        self._handing_in = HandingIn(bus)
+        self._runs = RunRequests(bus)
 
     async def start(
         self,
@@ -148,7 +128,7 @@ class Intake:
             await self._feeds.release(feed)
             raise
         run = Run(log=stamp.log, context=context, owner=caller.owner)
-        self._ask_workers(key, 1, _with_input(run, draft.line(1), first.sequence))
+        self._runs.ask_for(key, 1, with_input(run, draft.line(1), first.sequence))
         return Accepted(key, context, stamp.log, 1, feed)
 
     async def _check_context(self, caller: Caller, context: str) -> None:
@@ -157,32 +137,66 @@ class Intake:
             raise ContextRefused("this contextId cannot be accepted")
 
     async def follow_up(self, caller: Caller, agent: str, asked: FollowUp) -> Accepted:
-        """Append the message to a task that waits for input, and ask workers to go on.
+        """Append the message to a task, and ask workers to go on if it waits for input.
+
+        To a task at work it is handed in: what becomes of it there is its agent's policy.
 
         Raises:
             TaskUnknown: no such task of this caller and agent.
             ContextMismatch: the task is of another context.
             GenerationMismatch: the task is not where the message wants it.
             TaskEnded: the task is over.
-            TaskBusy: the task is being worked on.
+            TaskBusy: the task is being worked on, and takes none meanwhile.
             EventTooLarge, BusUnavailable, StateUnavailable: as `start`.
         """
+        name = new_name()
         for _ in range(ROUNDS):
-            found = await self.find(caller, agent, asked)
+            found = await self._look(caller, agent, asked)
             try:
-                return await self.go_on(caller, found, asked)
+                if found.state == INPUT_REQUIRED:
+                    return await self.go_on(caller, found, asked)
+                if (accepted := await self._hand_in(caller, found, asked, name)) is not None:
+                    return accepted
             except Fenced:
                 # Another input came first, through another gateway perhaps: look again.
                 continue
         raise TaskBusy(f"task {asked.task} takes other messages now")
 
+    async def _hand_in(
+        self, caller: Caller, found: TaskFound, asked: FollowUp, name: str
+    ) -> Accepted | None:
+        task, context = found.task["id"], found.task["contextId"]
+        card = self._directory.card(found.agent)
+        refuses = card is not None and card.follow_ups == "reject" and found.state != AUTH_REQUIRED
+        # Only an append of our own comes right behind what was found.
+        if refuses or asked.if_generation is not None:
+            raise busy(task)
+        key = TaskKey(caller.tenant, found.agent, task)
+        feed = await self._feeds.acquire(key)
+        generation = None
+        try:
+            generation = await self._handing_in.hand_in(key, found, asked, name)
+        finally:
+            if generation is None:
+                await self._feeds.release(feed)
+        if generation is None:
+            return None
+        return Accepted(key, context, found.log, generation, feed, found)
+
     async def find(self, caller: Caller, agent: str, asked: FollowUp) -> TaskFound:
-        """Return the task as it is, which takes the message.
+        """Return the task as it is, which waits for input.
 
         Raises:
-            TaskUnknown, ContextMismatch, GenerationMismatch, TaskEnded, TaskBusy,
-            StateUnavailable: as `follow_up`.
+            TaskUnknown, ContextMismatch, GenerationMismatch, TaskEnded, StateUnavailable: as
+                `follow_up`.
+            TaskBusy: the task is being worked on.
         """
+        found = await self._look(caller, agent, asked)
+        if found.state != INPUT_REQUIRED:
+            raise busy(asked.task)
+        return found
+
+    async def _look(self, caller: Caller, agent: str, asked: FollowUp) -> TaskFound:
         found = await self._state.get(
             GetTask(tenant=caller.tenant, owner=caller.owner, agent=agent, task=asked.task)
         )
@@ -193,8 +207,6 @@ class Intake:
             raise GenerationMismatch(asked.task, found.generation)
         if found.state in TERMINAL:
             raise TaskEnded(f"task {asked.task} is over and takes no message")
-        if found.state != INPUT_REQUIRED:
-            raise TaskBusy(f"task {asked.task} is being worked on; wait until it asks for input")
         return found
 
     async def go_on(
@@ -211,7 +223,7 @@ class Intake:
         draft = events.status_update(task, context, SUBMITTED, asked.message, asked.metadata)
         stamp = Stamp(found.log, leg, writer or _writer_id(), SUBMITTED, leg)
         feed = await self._append(key, found, draft, stamp)
-        self._ask_workers(key, leg, Run(log=found.log, context=context, owner=caller.owner))
+        self._runs.ask_for(key, leg, Run(log=found.log, context=context, owner=caller.owner))
         return Accepted(key, context, found.log, leg, feed, found)
 
     async def _append(self, key: TaskKey, found: TaskFound, draft: Draft, stamp: Stamp) -> Feed:
@@ -223,28 +235,6 @@ class Intake:
             await self._feeds.release(feed)
             raise
         return feed
-
-    def _ask_workers(self, key: TaskKey, leg: int, run: Run) -> None:
-        # Not awaited: should it fail, task state's sweep publishes the run again.
-        task = asyncio.create_task(self._publish(self._bus.subjects.run(key, leg), run))
-        self._publishing.add(task)
-        task.add_done_callback(self._publishing.discard)
-
-    async def _publish(self, subject: str, run: Run) -> None:
-        try:
-            ack = orjson.loads((await self._bus.request(subject, run.encode(), _RUN_ACK)).data)
-        except BusUnavailable as trouble:
-            _log.warning("%s; the sweep will publish it", trouble)
-            return
-        if "error" in ack:
-            _log.warning("%s: %s; the sweep will look", subject, ack["error"].get("description"))
-
-
-def _with_input(run: Run, line: bytes, sequence: int) -> Run:
-    """Return `run` with the input that was just appended, unless that is large."""
-    if len(line) > CARRIED:
-        return run
-    return run.model_copy(update={"input": line.decode(), "sequence": sequence})
 
 
 def _writer_id() -> str:

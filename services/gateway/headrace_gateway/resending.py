@@ -23,9 +23,10 @@ from headrace.log import find_generation, last_entry, replay
 from headrace.log.read import next_stored
 from headrace.messages import TaskFound
 from headrace.task import TaskKey
+from headrace_gateway.asked import FollowUp
 from headrace_gateway.caller import Caller
 from headrace_gateway.feeds import Feeds
-from headrace_gateway.intake import ROUNDS, Accepted, FollowUp, Intake
+from headrace_gateway.intake import ROUNDS, Accepted, Intake
 from headrace_gateway.refusals import KeyReused, TaskBusy
 from headrace_gateway.sent_records import Kept, Sent, SentRecords
 

@@ -21,7 +21,7 @@ from headrace.names import check_agent_name
 from headrace_worker.context import RunContext
 from headrace_worker.emission import Emission
 from headrace_worker.errors import Misdeclared
-from headrace_worker.policy import Policy
+from headrace_worker.policy import FollowUps, Policy
 
 type Streaming = Callable[[RunContext], AsyncIterator[Emission]]
 """An async generator function: it yields what it says."""
@@ -90,13 +90,14 @@ def agent(  # noqa: PLR0913  # what a card says
     max_attempts: int = 3,
     backoff: float = 1.0,
     timeout: float | None = None,
+    follow_ups: FollowUps = "enqueue",
 ) -> Callable[[AgentFunction], Agent]:
     """Make an agent of an async generator function or a coroutine function.
 
     Without a `name` it is called as the function is, without a `description` it is described by
     the first line of the function's docstring. `input_modes` are the media types it takes, ``*/*``
     for all; `bare_message` says that it may answer with a Message instead of a task. `Policy` says
-    what `max_attempts`, `backoff` and `timeout` are.
+    what `max_attempts`, `backoff` and `timeout` are, `FollowUps` what `follow_ups` is.
 
     Raises:
         Misdeclared: the function is neither, the name can't be an agent's, or a number is off.
@@ -111,6 +112,7 @@ def agent(  # noqa: PLR0913  # what a card says
             input_modes=list(input_modes),
             output_modes=list(output_modes),
             bare_message=bare_message,
+            follow_ups=follow_ups,
         )
         policy = Policy(max_attempts, backoff, timeout)
         declared = Agent(function, card, policy, concurrency)

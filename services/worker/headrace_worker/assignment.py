@@ -38,6 +38,16 @@ class Assignment:
         """
         await bus.connection.publish(self.message.reply, _ACK)
 
+    async def ask_for(self, bus: Bus, leg: int) -> None:
+        """Ask workers to do the task's next leg. Should that fail, task state's sweep will.
+
+        Raises:
+            nats.errors.Error: as `ack`.
+        """
+        subject = bus.subjects.run(self.key, leg)
+        run = self.run.model_copy(update={"input": None, "sequence": None})
+        await bus.connection.publish(subject, run.encode())
+
     async def give_back(self, bus: Bus, pause: float = 0) -> None:
         """Let another worker have the run, at once or in `pause` seconds.
 

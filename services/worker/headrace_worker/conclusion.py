@@ -5,10 +5,13 @@ import secrets
 from datetime import UTC, datetime
 
 from headrace import events
+from headrace.events import Draft
+from headrace.task import COMPLETED, INPUT_REQUIRED, SUBMITTED, WORKING
 from headrace_worker.endings import End
 from headrace_worker.errors import MalformedOutput, Retryable
 from headrace_worker.interrupt import Interrupt
 from headrace_worker.performance import Performance
+from headrace_worker.queued import Queued
 
 _log = logging.getLogger(__name__)
 
@@ -20,8 +23,12 @@ LONGEST_REASON = 500
 """Characters of a reason that a failed task shows."""
 
 
-async def conclude(performance: Performance, why: Interrupt) -> None:
-    """Append what the agent said last, and how its leg ends.
+_GOES_ON = frozenset({COMPLETED, INPUT_REQUIRED})
+"""Ends that give way to the next leg where a message waits."""
+
+
+async def conclude(performance: Performance, why: Interrupt) -> int | None:
+    """Append what the agent said last, and how its leg ends; return the next leg, if one follows.
 
     Raises:
         Fenced, LogLost: the log is somebody else's; it does not say so.
@@ -30,7 +37,20 @@ async def conclude(performance: Performance, why: Interrupt) -> None:
     made = performance.rendering.artifacts
     orphans = [artifact for artifact in performance.past.orphans if artifact not in made]
     retractions = [performance.rendering.retraction(artifact) for artifact in orphans]
-    await performance.outbox.close([*retractions, end.draft], end.state)
+    waiting = performance.inputs.waiting
+    if not waiting or end.state not in _GOES_ON:
+        await performance.outbox.close([*retractions, end.draft], end.state)
+        return None
+    # Not the end after all: what was said last is said, and the next message has its turn.
+    last = [performance.says(end.message)] if end.message else []
+    await performance.outbox.close([*retractions, *last], WORKING)
+    return await performance.outbox.go_on(_next_input(performance, *waiting))
+
+
+def _next_input(performance: Performance, following: Queued, *others: Queued) -> Draft:
+    metadata = {**following.metadata, events.WAITING: [other.generation for other in others]}
+    ctx = performance.context
+    return events.status_update(ctx.task, ctx.context, SUBMITTED, following.message, metadata)
 
 
 def _interrupted(performance: Performance, why: Interrupt) -> End:
@@ -42,6 +62,8 @@ def _interrupted(performance: Performance, why: Interrupt) -> End:
     if why is Interrupt.OVERDUE:
         reason = f"It did not end within {performance.policy.timeout:g} s"
         return performance.endings.failed(reason)
+    if why is Interrupt.SUPERSEDED:
+        return performance.endings.completed()
     return performance.endings.canceled()
 
 

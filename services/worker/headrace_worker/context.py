@@ -1,5 +1,6 @@
 """What an agent gets: the message, whose it is, and ways to speak."""
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -7,7 +8,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
-from headrace import parts
+from headrace import events, parts
 from headrace.events import Json
 from headrace.task import TaskKey
 from headrace_worker.emission import (
@@ -20,6 +21,8 @@ from headrace_worker.emission import (
     ToolCall,
     ToolResult,
 )
+from headrace_worker.inbox import Inbox
+from headrace_worker.inputs import Inputs
 from headrace_worker.voice import Voice
 
 
@@ -46,6 +49,8 @@ class RunContext:
     """What came with the input beside its message: an AG-UI run's state and tools, say."""
     voice: Voice
     """What `emit` and the methods below it speak with."""
+    inputs: Inputs
+    """The messages that come meanwhile."""
     recall: Callable[[], Awaitable[Json]]
     """``await ctx.recall()``: the task as it was when this attempt began, an A2A v1.0 Task with
     its history and artifacts. Read from the log: ask once."""
@@ -71,6 +76,11 @@ class RunContext:
     def agent(self) -> str:
         """The agent's name."""
         return self.key.agent
+
+    @property
+    def inbox(self) -> Inbox:
+        """For an agent that is steered, the messages that come meanwhile."""
+        return Inbox(self.inputs)
 
     @property
     def parts(self) -> Sequence[Json]:
@@ -109,6 +119,28 @@ class RunContext:
             LegOver: the leg has ended.
         """
         await self.voice.checkpoint(data)
+
+    async def auth_required(
+        self, prompt: str, schema: Json | None = None, patience: float = 300.0
+    ) -> Json:
+        """Ask the user for credentials and return the message that answers, an A2A v1.0 Message.
+
+        The task is AUTH_REQUIRED meanwhile, its streams stay open and this worker keeps it. Another
+        attempt that asks the same finds the answer at hand.
+
+        Raises:
+            TimeoutError: no answer came within `patience` seconds.
+            LegOver: the leg has ended.
+        """
+        said: Json = {
+            "messageId": self.voice.mint("message"),
+            "role": "ROLE_AGENT",
+            "parts": [{"text": prompt}],
+        }
+        if schema is not None:
+            said["metadata"] = {events.INPUT_SCHEMA: schema}
+        async with asyncio.timeout(patience):
+            return await self.inputs.ask(said)
 
     async def text(self, text: str, block: str = "", *, end: bool = False) -> None:
         """Say a piece of the answer (see `Text`)."""

@@ -20,6 +20,8 @@ class End:
 
     draft: Draft
     state: str
+    message: Json | None = None
+    """What the draft says."""
 
 
 class Endings:
@@ -69,7 +71,8 @@ class Endings:
         message = None if part is None else self._message([part])
         if message is not None and metadata:
             message["metadata"] = metadata
-        return End(events.status_update(self._task, self._context, state, message), state)
+        draft = events.status_update(self._task, self._context, state, message)
+        return End(draft, state, message)
 
     def _answer(self, said: Message) -> End:
         message = self._message(_content(said))

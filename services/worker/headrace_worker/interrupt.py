@@ -8,6 +8,7 @@ class Interrupt(IntEnum):
 
     NONE = 0
     HANDED_BACK = 1
-    OVERDUE = 2
-    CANCELED = 3
-    LOST = 4
+    SUPERSEDED = 2
+    OVERDUE = 3
+    CANCELED = 4
+    LOST = 5

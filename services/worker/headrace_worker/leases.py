@@ -8,15 +8,17 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any
 
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 
 from headrace.errors import UndecodableMessage
-from headrace.messages import Control
+from headrace.messages import Control, Holding
+from headrace_worker.inputs import Refused
 from headrace_worker.lifeline import Lifeline
 
 _log = logging.getLogger(__name__)
@@ -38,10 +40,11 @@ class Claim:
 
     subject: str
     """The task's control subject."""
-    answer: bytes
-    """A `messages.Holding`."""
+    answer: Holding
     cancel: Callable[[], None]
     """Called on the worker's loop when somebody asks to cancel."""
+    take_in: Callable[[Control], Coroutine[Any, Any, int | Refused]]
+    """Run on the worker's loop when somebody hands a message in: its generation in the log."""
 
 
 class Hold:
@@ -146,7 +149,20 @@ class Leases:
             return
         if asked.ask == "cancel":
             self._workers_loop.call_soon_threadsafe(claim.cancel)
-        await self._lifeline.bus.connection.publish(msg.reply, claim.answer)
+        if asked.ask == "input":
+            # Not waited for: the next question may be whether anybody is there.
+            self._lifeline.spawn(self._take_in(msg, asked, claim))
+            return
+        await self._lifeline.bus.connection.publish(msg.reply, claim.answer.encode())
+
+    async def _take_in(self, msg: Msg, asked: Control, claim: Claim) -> None:
+        work = asyncio.run_coroutine_threadsafe(claim.take_in(asked), self._workers_loop)
+        taken = await asyncio.wrap_future(work)
+        more: dict[str, object] = {"generation": taken}
+        if isinstance(taken, Refused):
+            more = {"accepted": False, "refused": taken.reason}
+        answer = claim.answer.model_copy(update=more)
+        await self._lifeline.bus.connection.publish(msg.reply, answer.encode())
 
     async def _fall_silent(self, hold: Hold) -> None:
         await self._forget(hold)

@@ -79,6 +79,10 @@ class Leg:
         """Stop the agent because somebody asked for it."""
         self.interrupt(Interrupt.CANCELED)
 
+    def supersede(self) -> None:
+        """Stop the agent because a newer message is to be answered."""
+        self.interrupt(Interrupt.SUPERSEDED)
+
     def lose(self) -> None:
         """Stop the agent because the log is somebody else's."""
         self.interrupt(Interrupt.LOST)
@@ -104,10 +108,19 @@ class Leg:
             await self._assignment.ack(bus)
 
     async def _perform(self, hold: Hold, taken: Taken) -> None:
-        performance = Performance(self._station, self._agent, self._assignment, taken, self.lose)
+        performance = Performance(
+            self._station,
+            self._agent,
+            self._assignment,
+            taken,
+            lost=self.lose,
+            superseded=self.supersede,
+        )
         self._performance = performance
-        hold.claim = self._claim(taken)
+        hold.claim = self._claim(taken, performance)
         self._station.watch.add(performance)
+        if performance.inputs.interrupts:
+            self.supersede()
         overdue = self._mind(taken.deadline)
         try:
             await self._act(performance)
@@ -121,13 +134,13 @@ class Leg:
         loop = asyncio.get_running_loop()
         return loop.call_later(left, self.interrupt, Interrupt.OVERDUE)
 
-    def _claim(self, taken: Taken) -> Claim:
+    def _claim(self, taken: Taken, performance: Performance) -> Claim:
         by = taken.authorship
         answer = Holding(
             writer=by.writer, worker=self._station.worker, leg=by.leg, attempt=by.attempt
         )
         control = self._station.bus.subjects.control(self._assignment.key)
-        return Claim(control, answer.encode(), self.cancel)
+        return Claim(control, answer, self.cancel, performance.inputs.take_in)
 
     async def _act(self, performance: Performance) -> None:
         """Run the agent until it ends, or does not end in time after an interrupt."""
@@ -192,5 +205,7 @@ class Leg:
         bus = self._station.bus
         if self._interrupt is Interrupt.NONE and performance.is_given_up:
             await self._assignment.keep_as_dead_letter(bus, "Given up: the last attempt failed")
-        await conclude(performance, self._interrupt)
+        leg = await conclude(performance, self._interrupt)
+        if leg is not None:
+            await self._assignment.ask_for(bus, leg)
         await self._assignment.ack(bus)

@@ -8,11 +8,13 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
+from headrace.entry import Stamp
 from headrace.errors import BusUnavailable, Fenced, LogLost
 from headrace.events import Draft
 from headrace.log import LogWriter
-from headrace.task import WORKING
+from headrace.task import SUBMITTED, WORKING
 from headrace_worker.authorship import Authorship
 from headrace_worker.batch import BATCH, Batch
 from headrace_worker.errors import LegOver, MalformedOutput
@@ -46,7 +48,7 @@ class Outbox:
         self._last = Batch()
         self._events = self._bytes = 0
         self._offered = writer.generation
-        self._receipts = Receipts()
+        self.receipts = Receipts(writer.generation)
         self._awake = self._closed = False
         self._loss: Exception | None = None
         self._sender: asyncio.Task[None] | None = None
@@ -80,22 +82,27 @@ class Outbox:
             self._loop.call_soon(self._send_soon)
         return self._events < self._max_events and self._bytes < self._max_bytes
 
-    async def deliver(self, draft: Draft, checkpoint: str | None = None) -> int:
-        """Take an event and return its generation once it is stored.
+    def post(self, draft: Draft, *, checkpoint: str | None = None, state: str = WORKING) -> int:
+        """Take an event and return the generation that it will have.
 
-        With a `checkpoint`, the message ends behind the event and carries it.
+        A `checkpoint`, or another `state` than WORKING, ends the message behind it.
 
         Raises:
-            MalformedOutput: it does not fit a message.
-            LegOver: it will not be stored.
+            MalformedOutput, LegOver: as `offer`.
         """
         self.check(draft)
         self.offer(draft)
-        generation = self._offered
-        if checkpoint is not None:
-            self._last.checkpoint = checkpoint
+        if checkpoint is not None or state != WORKING:
+            self._last.checkpoint, self._last.state = checkpoint, state
             self._break()
-        await self._receipts.of(generation)
+        return self._offered
+
+    async def deliver(
+        self, draft: Draft, *, checkpoint: str | None = None, state: str = WORKING
+    ) -> int:
+        """As `post`, and return when the event is stored."""
+        generation = self.post(draft, checkpoint=checkpoint, state=state)
+        await self.receipts.of(generation)
         return generation
 
     def check(self, draft: Draft) -> None:
@@ -131,7 +138,18 @@ class Outbox:
             raise self._loss
         while self._events:
             batch = self._take()
-            await self._append(batch, WORKING if self._events else state)
+            await self._append(batch, batch.state if self._events else state)
+
+    async def go_on(self, following: Draft) -> int:
+        """Append the next leg's input behind all that was closed; return the leg.
+
+        Raises:
+            Fenced, LogLost: as `close`.
+        """
+        leg = self._writer.generation + 1
+        stamp = replace(self._authorship, leg=leg, attempt=0).stamp(leg, SUBMITTED)
+        await self._store([following], stamp)
+        return leg
 
     async def bid_farewell(self, last: Draft, patience: float) -> None:
         """Drop what is pending and append `last`, if the log takes it in `patience` seconds."""
@@ -188,7 +206,7 @@ class Outbox:
         self._last = Batch()
         self._events = self._bytes = 0
         self._room.set()
-        self._receipts.lost()
+        self.receipts.lost()
 
     def _send_soon(self) -> None:
         if self._events and not self._closed:
@@ -203,7 +221,7 @@ class Outbox:
             while self._events and not self._closed:
                 batch = self._take()
                 self._room.set()
-                await self._append(batch, WORKING)
+                await self._append(batch, batch.state)
         except Exception as loss:  # noqa: BLE001  # whatever it is, the leg must hear of it
             if not isinstance(loss, Fenced | LogLost):
                 _log.exception("an append failed in an unknown way")
@@ -216,8 +234,10 @@ class Outbox:
 
     async def _append(self, batch: Batch, state: str) -> None:
         """Append until it is stored, however long NATS is away: the same bytes each time."""
-        drafts = batch.drafts
-        stamp = self._authorship.stamp(self._writer.generation + 1, state, batch.checkpoint)
+        first = self._writer.generation + 1
+        await self._store(batch.drafts, self._authorship.stamp(first, state, batch.checkpoint))
+
+    async def _store(self, drafts: list[Draft], stamp: Stamp) -> None:
         while True:
             try:
                 await self._writer.append(drafts, stamp, _PATIENCE)
@@ -226,5 +246,5 @@ class Outbox:
                 await asyncio.sleep(_PAUSE)
             else:
                 self.spoke = self._loop.time()
-                self._receipts.stored(self._writer.generation)
+                self.receipts.stored(self._writer.generation)
                 return

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+import orjson
+
 from headrace import events
 from headrace.bus import Bus
 from headrace.entry import Entry
@@ -11,6 +13,7 @@ from headrace.fold import TaskFold
 from headrace.log import find_generation, replay
 from headrace.task import TaskKey
 from headrace_worker.checkpoint import Checkpoint, decode
+from headrace_worker.queued import Queued
 
 
 @dataclass(slots=True)
@@ -29,10 +32,22 @@ class Past:
     """What an attempt has saved, if one has."""
     began: str | None = None
     """When the first attempt began, RFC 3339; None: it is still to come."""
+    queued: list[Queued] = field(default_factory=list)
+    """Messages that were accepted meanwhile, also those that an attempt has taken."""
+    taken: dict[int, int] = field(default_factory=dict)
+    """By generation, those that an attempt has taken, and where in the log it did."""
     handed_back: int = 0
     """Attempts that a leaving worker handed back: they do not count as failed."""
     orphans: list[str] = field(default_factory=list)
     """Artifacts that dead attempts made behind `kept`, oldest first."""
+
+    @property
+    def waiting(self) -> list[Queued]:
+        """The messages that nobody has answered, in the order of the log.
+
+        What an attempt took behind its last checkpoint is discarded with the rest of it.
+        """
+        return [q for q in self.queued if self.taken.get(q.generation, self.kept + 1) > self.kept]
 
 
 async def read_past(bus: Bus, key: TaskKey, leg: int, last: Entry) -> Past:
@@ -45,7 +60,15 @@ async def read_past(bus: Bus, key: TaskKey, leg: int, last: Entry) -> Past:
         BusUnavailable: the stream does not answer.
     """
     if last.last_generation == leg:
-        return _begin(last, leg)
+        past = _begin(last, leg)
+    else:
+        past = await _read_all(bus, key, leg, last)
+    left = past.metadata.get(events.WAITING) or []
+    past.queued[:0] = [await _read_queued(bus, key, generation, last) for generation in left]
+    return past
+
+
+async def _read_all(bus: Bus, key: TaskKey, leg: int, last: Entry) -> Past:
     after = await find_generation(bus, key, leg, last)
     past: Past | None = None
     async for batch in replay(bus, key, after, last.sequence):
@@ -56,6 +79,17 @@ async def read_past(bus: Bus, key: TaskKey, leg: int, last: Entry) -> Past:
     if past is None:
         raise LogLost(f"the input {leg} of {key.task} is gone")
     return past
+
+
+async def _read_queued(bus: Bus, key: TaskKey, generation: int, last: Entry) -> Queued:
+    after = await find_generation(bus, key, generation, last)
+    async for batch in replay(bus, key, after, last.sequence):
+        entry = batch[0]
+        event = orjson.loads(entry.lines[generation - entry.generation])
+        if (queued := Queued.read(event, generation)) is not None:
+            return queued
+        break
+    raise LogLost(f"the message {generation} of {key.task} is gone")
 
 
 async def recall(bus: Bus, key: TaskKey, head: int) -> Json:
@@ -86,7 +120,8 @@ def _begin(entry: Entry, leg: int) -> Past:
 def _go_through(past: Past, entry: Entry) -> None:
     if entry.stamp.attempt and past.began is None:
         past.began = entry.time
-    for event in entry.parsed():
+    for generation, event in enumerate(entry.parsed(), entry.generation):
+        _note_inputs(past, event, generation)
         artifact = event.get("artifactUpdate", {}).get("artifact", {}).get("artifactId")
         if artifact is not None and artifact not in past.orphans:
             past.orphans.append(artifact)
@@ -95,6 +130,14 @@ def _go_through(past: Past, entry: Entry) -> None:
     if entry.stamp.checkpoint is not None:
         past.kept, past.checkpoint = entry.last_generation, decode(entry.stamp.checkpoint)
         past.orphans.clear()
+
+
+def _note_inputs(past: Past, event: Json, generation: int) -> None:
+    if (queued := Queued.read(event, generation)) is not None:
+        past.queued.append(queued)
+    taken = event.get("statusUpdate", {}).get("metadata", {}).get(events.TAKEN)
+    if taken is not None:
+        past.taken[taken] = generation
 
 
 def why_handed_back(event: Json) -> str | None:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import partial
 
 from headrace import events
+from headrace.events import Draft, Json
 from headrace.task import WORKING, TaskKey
 from headrace_worker.agent import Agent
 from headrace_worker.assignment import Assignment
@@ -12,6 +13,7 @@ from headrace_worker.context import RunContext
 from headrace_worker.endings import Endings
 from headrace_worker.errors import Retryable
 from headrace_worker.ids import LegIds
+from headrace_worker.inputs import Inputs
 from headrace_worker.outbox import Outbox
 from headrace_worker.past import recall
 from headrace_worker.rendering import Rendering
@@ -29,9 +31,14 @@ class Performance:
         agent: Agent,
         assignment: Assignment,
         taken: Taken,
+        *,
         lost: Callable[[], None],
+        superseded: Callable[[], None],
     ) -> None:
-        """Set up what the attempt needs; `lost` is called when its log is somebody else's."""
+        """Set up what the attempt needs.
+
+        `lost` is called when its log is somebody else's, `superseded` when a message is to stop it.
+        """
         key, leg, run = assignment.key, assignment.leg, assignment.run
         saved = taken.past.checkpoint
         ids = LegIds(key.task, leg, saved.ids)
@@ -48,6 +55,13 @@ class Performance:
             lambda _: lost(),
             max_events=station.settings.emit_buffer_events,
             max_bytes=station.settings.emit_buffer_bytes,
+        )
+        self.inputs = Inputs(
+            self.outbox,
+            (key.task, run.context),
+            agent.card.follow_ups,
+            taken.past.waiting,
+            superseded,
         )
         self.rendering = Rendering(key.task, run.context, ids, saved.index)
         self.endings = Endings(key.task, run.context, ids)
@@ -67,6 +81,7 @@ class Performance:
             deadline=taken.deadline,
             checkpoint_data=saved.data,
             traceparent=run.traceparent,
+            inputs=self.inputs,
         )
         self.acting: asyncio.Task[None] | None = None
 
@@ -92,6 +107,10 @@ class Performance:
             return None
         error = acting.exception()
         return error if isinstance(error, Retryable) else None
+
+    def says(self, message: Json) -> Draft:
+        """Return the event in which the agent says `message`, and goes on."""
+        return events.status_update(self.key.task, self.context.context, WORKING, message)
 
     async def say_handed_back(self, why: str, patience: float) -> None:
         """End the attempt, not the leg: nothing more is said, and the log tells `why`."""

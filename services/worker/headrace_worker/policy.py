@@ -1,8 +1,14 @@
 """How hard the fleet tries for an agent: attempts, pauses between them, and time."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from headrace_worker.errors import Misdeclared
+
+type FollowUps = Literal["enqueue", "interrupt", "reject", "steer"]
+"""What becomes of a message to a running task. ``enqueue``: it is the next leg's input.
+``interrupt``: so it is, and this leg's agent is stopped. ``reject``: it is refused. ``steer``: it
+is handed to the agent at work (`RunContext.inbox`); one that it leaves is the next input."""
 
 LONGEST_BACKOFF = 60.0
 """Seconds that a pause between attempts grows to."""

@@ -66,7 +66,7 @@ class Voice:
         for draft in before:
             self._outbox.offer(draft)
         self._has_spoken = True
-        await self._outbox.deliver(last, held)
+        await self._outbox.deliver(last, checkpoint=held)
 
     async def room(self) -> None:
         """Return when the log has caught up with what was said."""

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.errors import HeadraceError
-from headrace.events import DISCARDED_AFTER, GENERATION, RETRACTED, Json
+from headrace.events import DISCARDED_AFTER, GENERATION, QUEUED, RETRACTED, Json
 from headrace.task import STATES, SUBMITTED
 
 type Item = list[Any]
@@ -126,7 +126,7 @@ def _ill_formed(generation: int, error: Exception) -> IllFormedEvent:
 def _status_update(update: Json, generation: int) -> Change:
     status, metadata = update["status"], update.get("metadata") or {}
     message = _check_status(status)
-    is_input = status["state"] == SUBMITTED
+    is_input = status["state"] == SUBMITTED and QUEUED not in metadata
     change = Change(
         generation,
         status=status,

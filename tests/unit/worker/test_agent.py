@@ -48,6 +48,7 @@ def test_a_card_says_what_the_decorator_says() -> None:
         "input_modes": ["*/*"],
         "output_modes": ["text/markdown"],
         "bare_message": True,
+        "follow_ups": "enqueue",
     }
 
 

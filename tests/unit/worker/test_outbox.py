@@ -270,7 +270,7 @@ async def test_a_checkpoint_ends_its_message_and_is_confirmed_when_that_is_store
     outbox.offer(event(1))
     await settle()
     outbox.offer(event(2))
-    saving = asyncio.ensure_future(outbox.deliver(event(3), "{}"))
+    saving = asyncio.ensure_future(outbox.deliver(event(3), checkpoint="{}"))
     await settle()
     outbox.offer(event(4))
     assert not saving.done()

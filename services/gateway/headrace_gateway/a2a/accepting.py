@@ -10,7 +10,8 @@ from headrace_gateway.a2a.media import check_parts
 from headrace_gateway.a2a.parameters import SendMessage
 from headrace_gateway.a2a.protojson import Malformed, Violation
 from headrace_gateway.a2a.task_ids import task_key
-from headrace_gateway.intake import Accepted, FollowUp
+from headrace_gateway.asked import FollowUp
+from headrace_gateway.intake import Accepted
 from headrace_gateway.resending import Keyed
 from headrace_gateway.services import Services
 

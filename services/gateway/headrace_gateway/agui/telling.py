@@ -1,7 +1,7 @@
 """The events of one leg, in order, as AG-UI events."""
 
 from headrace import parts
-from headrace.events import ATTEMPT, RETRACTED, Json
+from headrace.events import ATTEMPT, RETRACTED, TAKEN, Json
 from headrace.task import FAILED, INTERRUPTED, REJECTED, TERMINAL, WORKING
 from headrace_gateway.agui.attempts import Attempts
 from headrace_gateway.agui.lifecycle import Lifecycle
@@ -84,6 +84,9 @@ class Telling:
         state = status["state"]
         if ATTEMPT in metadata:
             self.attempts.begin(metadata)
+        if TAKEN in metadata:
+            # The user's own words; an AG-UI client knows what it sent.
+            return
         if "message" in status and state not in {FAILED, REJECTED}:
             self._utterance(status["message"], generation, final=state != WORKING)
         if state in TERMINAL or state in INTERRUPTED:

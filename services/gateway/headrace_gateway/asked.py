@@ -1,0 +1,19 @@
+"""What callers ask of a task that exists."""
+
+from dataclasses import dataclass
+
+from headrace.events import Json
+
+
+@dataclass(frozen=True, slots=True)
+class FollowUp:
+    """A message to a task that exists."""
+
+    task: str
+    message: Json
+    """An A2A v1.0 Message."""
+    context: str | None = None
+    """The context that the message says it belongs to."""
+    metadata: Json | None = None
+    if_generation: int | None = None
+    """Generation that the task must be at; None: any."""

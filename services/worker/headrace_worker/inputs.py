@@ -1,0 +1,126 @@
+"""Messages to a task that is being worked on: kept in its log until somebody's turn to answer.
+
+A message is accepted when it stands in the log as *queued*: an event that changes nothing for
+anybody yet. It leaves the queue in one of two ways: the agent at work *takes* it (then the user's
+message stands in the log at that point, and an attempt that is discarded gives it back), or the leg
+ends and the message becomes the next leg's input.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from headrace import events
+from headrace.events import Json
+from headrace.messages import Control
+from headrace.task import AUTH_REQUIRED, WORKING
+from headrace_worker.errors import LegOver, MalformedOutput
+from headrace_worker.outbox import Outbox
+from headrace_worker.policy import FollowUps
+from headrace_worker.queued import Queued
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Why a message is not taken in."""
+
+    reason: Literal["policy", "over", "too_large"]
+
+
+class Inputs:
+    """The messages that wait while one attempt is at work."""
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        task: tuple[str, str],
+        follow_ups: FollowUps,
+        waiting: list[Queued],
+        interrupt: Callable[[], None],
+    ) -> None:
+        """Take in for `task` (its id and context), beside those that are `waiting`.
+
+        `interrupt` is called when a message is to stop the agent.
+        """
+        self.waiting = waiting
+        """In the order of the log."""
+        self._outbox, self._task, self._follow_ups = outbox, task, follow_ups
+        self._interrupt = interrupt
+        self._known: dict[str, int] = {}
+        self._asking = False
+        self._changed = asyncio.Event()
+
+    async def take_in(self, asked: Control) -> int | Refused:
+        """Queue the message of `asked`; return its generation once it is stored."""
+        if self._follow_ups == "reject" and not self._asking:
+            return Refused("policy")
+        try:
+            generation = self._known.get(asked.input or "") or self._queue(asked)
+            await self._outbox.receipts.of(generation)
+        except MalformedOutput:
+            return Refused("too_large")
+        except LegOver:
+            return Refused("over")
+        self._changed.set()
+        if self.interrupts:
+            self._interrupt()
+        return generation
+
+    @property
+    def interrupts(self) -> bool:
+        """Whether a message waits that is to stop the agent."""
+        return self._follow_ups == "interrupt" and bool(self._of_kind(is_answer=False))
+
+    async def next_steering(self) -> Json:
+        """Return the next message for an agent that is steered, when there is one."""
+        while not self.has_steering:
+            self._changed.clear()
+            await self._changed.wait()
+        return await self._hand_out(self._of_kind(is_answer=False)[0])
+
+    @property
+    def has_steering(self) -> bool:
+        """Whether `next_steering` has something."""
+        return self._follow_ups == "steer" and bool(self._of_kind(is_answer=False))
+
+    async def ask(self, prompt: Json | None) -> Json:
+        """Show that the agent waits for its user, and return the message that answers."""
+        self._asking = True
+        try:
+            # A former attempt may have asked the same: then its answer is at hand.
+            if not self._of_kind(is_answer=True):
+                draft = events.status_update(*self._task, AUTH_REQUIRED, prompt)
+                await self._outbox.deliver(draft, state=AUTH_REQUIRED)
+            while not (answers := self._of_kind(is_answer=True)):
+                self._changed.clear()
+                await self._changed.wait()
+            return await self._hand_out(answers[0])
+        finally:
+            self._asking = False
+
+    def _queue(self, asked: Control) -> int:
+        state = AUTH_REQUIRED if self._asking else WORKING
+        held = Queued(0, asked.message or {}, asked.metadata or {}, self._asking)
+        draft = events.queued(
+            *self._task,
+            state,
+            held.message,
+            held.metadata,
+            name=asked.input or "",
+        )
+        generation = self._outbox.post(draft, state=state)
+        self.waiting.append(Queued(generation, held.message, held.metadata, held.is_answer))
+        if asked.input:
+            self._known[asked.input] = generation
+        return generation
+
+    def _of_kind(self, *, is_answer: bool) -> list[Queued]:
+        return [each for each in self.waiting if each.is_answer is is_answer]
+
+    async def _hand_out(self, taken: Queued) -> Json:
+        self.waiting.remove(taken)
+        metadata = {events.TAKEN: taken.generation}
+        draft = events.status_update(*self._task, WORKING, taken.message, metadata)
+        await self._outbox.deliver(draft)
+        return taken.message

@@ -1,0 +1,391 @@
+"""Messages to a task that is at work: each accepted once, each answered once, one leg at a time."""
+
+import asyncio
+import secrets
+from collections import Counter
+from collections.abc import AsyncIterator
+
+import pytest
+
+from headrace import events
+from headrace.entry import Entry
+from headrace.events import Json
+from headrace.fold import TaskFold
+from headrace.task import (
+    AUTH_REQUIRED,
+    COMPLETED,
+    FAILED,
+    INPUT_REQUIRED,
+    SUBMITTED,
+)
+from headrace_gateway.asked import FollowUp
+from headrace_gateway.handing_in import HandingIn
+from headrace_gateway.refusals import TaskBusy
+from headrace_worker import Emission, InputRequired, Retryable, RunContext, agent
+from headrace_worker.pulling import ensure_consumer
+from tests.integration.worker.conftest import Spawn, Working
+from tests.support.desk import Desk, Task, eventually, open_desk, user_message
+from tests.support.worker_process import WorkerProcess
+
+PARROTS = "tests.support.parrots:agents"
+
+
+async def hand_in(task: Task, text: str, name: str = "") -> int | None:
+    """Hand a message in as a gateway does."""
+    found = await task.found()
+    asked = FollowUp(task.key.task, user_message(text))
+    name = name or f"input-{secrets.token_hex(4)}"
+    return await HandingIn(task.bus).hand_in(task.key, found, asked, name)
+
+
+def inputs(entries: list[Entry]) -> list[str]:
+    """Return what each leg is to answer, in the order of the legs."""
+    found: list[str] = []
+    for event in (event for entry in entries for event in entry.events):
+        if "task" in event:
+            found.append(event["task"]["history"][-1]["parts"][0]["text"])
+        status = event.get("statusUpdate", {}).get("status", {})
+        if status.get("state") == SUBMITTED and "message" in status:
+            found.append(status["message"]["parts"][0]["text"])
+    return found
+
+
+def answers(entries: list[Entry]) -> list[str]:
+    """Return the texts that every leg said, as the fold has them."""
+    return ["".join(part["text"] for part in a["parts"]) for a in folded(entries)["artifacts"]]
+
+
+def folded(entries: list[Entry]) -> Json:
+    fold = TaskFold()
+    for entry in entries:
+        fold.apply_entry(entry)
+    return fold.task()
+
+
+def check_one_leg_at_a_time(entries: list[Entry]) -> None:
+    """Check that no entry belongs to an older leg than one before it, nor to an older attempt."""
+    at = [(entry.stamp.leg, entry.stamp.attempt) for entry in entries]
+    assert at == sorted(at)
+    generations = [g for e in entries for g in range(e.generation, e.last_generation + 1)]
+    assert generations == list(range(1, len(generations) + 1))
+
+
+def parrot(may_end: asyncio.Event, **declared: object) -> object:
+    @agent(name="parrot", **declared)  # type: ignore[arg-type]
+    async def say_again(ctx: RunContext) -> AsyncIterator[Emission]:
+        yield ctx.prompt
+        await may_end.wait()
+
+    return say_again
+
+
+async def whole(task: Task, legs: int) -> list[Entry]:
+    """Return the log once its last leg of so many has ended."""
+
+    async def look() -> list[Entry] | None:
+        last = await task.last()
+        entries = await task.entries(last) if last.ends_task else []
+        return entries if len(inputs(entries)) == legs else None
+
+    return await eventually(look, 30)
+
+
+async def test_messages_to_a_running_task_are_answered_in_turn(
+    desk: Desk, working: Working
+) -> None:
+    may_end = asyncio.Event()
+    async with working(parrot(may_end)):
+        task = await desk.start("parrot", "one")
+        await task.held()
+        assert await hand_in(task, "two") == 4
+        assert await hand_in(task, "three") == 5
+        assert inputs(await task.entries()) == ["one"]
+        may_end.set()
+        entries = await whole(task, 3)
+    assert inputs(entries) == answers(entries) == ["one", "two", "three"]
+    check_one_leg_at_a_time(entries)
+    history = folded(entries)["history"]
+    assert [m["parts"][0]["text"] for m in history] == ["one", "two", "three"]
+
+
+async def test_a_message_handed_in_twice_under_one_name_is_one(
+    desk: Desk, working: Working
+) -> None:
+    may_end = asyncio.Event()
+    async with working(parrot(may_end)):
+        task = await desk.start("parrot", "one")
+        await task.held()
+        both = await asyncio.gather(hand_in(task, "two", "same"), hand_in(task, "two", "same"))
+        assert both[0] == both[1] == await hand_in(task, "two", "same")
+        may_end.set()
+        entries = await whole(task, 2)
+    assert answers(entries) == ["one", "two"]
+
+
+async def test_a_question_that_has_its_answer_waiting_goes_on(desk: Desk, working: Working) -> None:
+    may_ask = asyncio.Event()
+
+    @agent()
+    async def curious(ctx: RunContext) -> AsyncIterator[Emission]:
+        if ctx.leg == 1:
+            await may_ask.wait()
+            yield InputRequired("Your name?")
+        else:
+            yield f"Hello, {ctx.prompt}"
+
+    async with working(curious):
+        task = await desk.start("curious", "hi")
+        await task.held()
+        await hand_in(task, "Ada")
+        may_ask.set()
+        entries = await whole(task, 2)
+    assert answers(entries) == ["Hello, Ada"]
+    assert INPUT_REQUIRED not in {entry.stamp.state for entry in entries}
+    said = [m["parts"][0]["text"] for m in folded(entries)["history"]]
+    assert said == ["hi", "Your name?", "Ada"]
+
+
+async def test_an_interrupting_message_stops_the_agent_and_is_answered(
+    desk: Desk, working: Working
+) -> None:
+    stopped: list[str] = []
+
+    @agent(follow_ups="interrupt")
+    async def obedient(ctx: RunContext) -> AsyncIterator[Emission]:
+        yield ctx.prompt
+        try:
+            await asyncio.sleep(60 if ctx.leg == 1 else 0)
+        except asyncio.CancelledError:
+            stopped.append(ctx.prompt)
+            raise
+
+    async with working(obedient):
+        task = await desk.start("obedient", "one")
+        await task.held()
+        await hand_in(task, "two")
+        entries = await whole(task, 2)
+    assert stopped == ["one"]
+    assert answers(entries) == ["one", "two"]
+    check_one_leg_at_a_time(entries)
+
+
+async def test_an_agent_that_takes_none_refuses_a_message(desk: Desk, working: Working) -> None:
+    may_end = asyncio.Event()
+    async with working(parrot(may_end, follow_ups="reject")):
+        task = await desk.start("parrot", "one")
+        await task.held()
+        with pytest.raises(TaskBusy):
+            await hand_in(task, "two")
+        may_end.set()
+        assert inputs(await whole(task, 1)) == ["one"]
+
+
+async def test_a_steered_agent_is_handed_messages_while_it_is_at_work(
+    desk: Desk, working: Working
+) -> None:
+    @agent(follow_ups="steer")
+    async def steered(ctx: RunContext) -> AsyncIterator[Emission]:
+        yield f"{ctx.prompt} "
+        async for message in ctx.inbox:
+            text = message["parts"][0]["text"]
+            yield f"{text} "
+            if text == "stop":
+                break
+
+    async with working(steered):
+        task = await desk.start("steered", "go")
+        await task.held()
+        for text in ("left", "right", "stop"):
+            await hand_in(task, text)
+        entries = await whole(task, 1)
+    assert answers(entries) == ["go left right stop "]
+    said = [m["parts"][0]["text"] for m in folded(entries)["history"] if m["role"] == "ROLE_USER"]
+    assert said == ["go", "left", "right", "stop"]
+
+
+async def test_a_message_that_a_steered_agent_leaves_is_the_next_input(
+    desk: Desk, working: Working
+) -> None:
+    may_end = asyncio.Event()
+    async with working(parrot(may_end, follow_ups="steer")):
+        task = await desk.start("parrot", "one")
+        await task.held()
+        await hand_in(task, "two")
+        may_end.set()
+        entries = await whole(task, 2)
+    assert answers(entries) == ["one", "two"]
+
+
+async def test_what_a_discarded_attempt_took_is_handed_to_the_next(
+    desk: Desk, working: Working
+) -> None:
+    @agent(follow_ups="steer", backoff=0.1)
+    async def forgetful(ctx: RunContext) -> AsyncIterator[Emission]:
+        for _ in range(2):
+            message = await anext(ctx.inbox)
+            yield f"{message['parts'][0]['text']} "
+        if ctx.attempt == 1:
+            raise Retryable
+
+    async with working(forgetful):
+        task = await desk.start("forgetful", "go")
+        await task.held()
+        await hand_in(task, "a")
+        await hand_in(task, "b")
+        entries = await whole(task, 1)
+    assert answers(entries) == ["a b "]
+    said = [m["parts"][0]["text"] for m in folded(entries)["history"] if m["role"] == "ROLE_USER"]
+    assert said == ["go", "a", "b"]
+
+
+async def test_a_task_that_nobody_has_begun_queues_messages_and_still_counts_as_waiting(
+    desk: Desk, working: Working
+) -> None:
+    await ensure_consumer(desk.bus, "parrot")
+    task = await desk.start("parrot", "one")
+    assert await hand_in(task, "two") == 2
+    last = await task.last()
+    assert (last.stamp.state, last.stamp.leg, last.stamp.attempt) == (SUBMITTED, 1, 0)
+    may_end = asyncio.Event()
+    may_end.set()
+    async with working(parrot(may_end)):
+        entries = await whole(task, 2)
+    assert answers(entries) == ["one", "two"]
+    check_one_leg_at_a_time(entries)
+
+
+async def test_a_message_for_a_leg_that_is_over_is_not_accepted(
+    desk: Desk, working: Working
+) -> None:
+    may_end = asyncio.Event()
+    may_end.set()
+    async with working(parrot(may_end)):
+        task = await desk.start("parrot", "one")
+        before = await task.ended()
+        assert await hand_in(task, "two") is None
+        assert len(await task.entries()) == len(before)
+
+
+async def test_a_holder_that_does_not_answer_is_fenced_and_the_message_kept_once(
+    desk: Desk, spawn: Spawn
+) -> None:
+    workers = await asyncio.gather(*(asyncio.to_thread(spawn, PARROTS) for _ in range(2)))
+    task = await desk.start("slow_parrot", "one")
+    holder = by_id(workers, (await task.held()).worker)
+    await asyncio.to_thread(holder.freeze)
+    assert await hand_in(task, "two") is not None
+    await eventually(lambda: in_attempt(task, 2))
+    holder.thaw()
+    entries = await whole(task, 2)
+    assert answers(entries) == ["one", "two"]
+    assert Counter(inputs(entries)) == {"one": 1, "two": 1}
+    check_one_leg_at_a_time(entries)
+
+
+@pytest.mark.parametrize("moment", [0.0, 0.01, 0.05])
+async def test_a_killed_holder_loses_and_doubles_no_message(
+    moment: float, desk: Desk, spawn: Spawn
+) -> None:
+    workers = await asyncio.gather(*(asyncio.to_thread(spawn, PARROTS) for _ in range(2)))
+    task = await desk.start("slow_parrot", "0")
+    holder = by_id(workers, (await task.held()).worker)
+    texts = [str(number) for number in range(1, 9)]
+    handing = [asyncio.ensure_future(_until_accepted(task, text)) for text in texts]
+    await asyncio.sleep(moment)
+    holder.kill()
+    await asyncio.gather(*handing)
+    entries = await whole(task, 9)
+    assert sorted(inputs(entries)) == sorted(answers(entries)) == ["0", *texts]
+    check_one_leg_at_a_time(entries)
+
+
+async def test_messages_from_many_gateways_make_one_leg_each(desk: Desk, working: Working) -> None:
+    at_work: list[int] = []
+
+    @agent()
+    async def lonely(ctx: RunContext) -> AsyncIterator[Emission]:
+        at_work.append(ctx.leg)
+        assert len(at_work) == 1
+        yield ctx.prompt
+        await asyncio.sleep(0.6 if ctx.leg == 1 else 0.02)
+        at_work.remove(ctx.leg)
+
+    async with (
+        working(lonely),
+        working(lonely),
+        open_desk(desk.bus.settings) as second,
+        open_desk(desk.bus.settings) as third,
+    ):
+        task = await desk.start("lonely", "0")
+        await task.held()
+        others = [Task(d.bus, task.key, task.log, task.context) for d in (desk, second, third)]
+        texts = [str(number) for number in range(1, 13)]
+        taken = await asyncio.gather(
+            *(hand_in(others[n % 3], text) for n, text in enumerate(texts))
+        )
+        accepted = [text for text, generation in zip(texts, taken, strict=True) if generation]
+        entries = await whole(task, 1 + len(accepted))
+    assert sorted(answers(entries)) == sorted(["0", *accepted])
+    assert accepted
+    assert entries[-1].stamp.state == COMPLETED
+    check_one_leg_at_a_time(entries)
+
+
+async def test_credentials_are_asked_for_and_the_worker_keeps_the_leg(
+    desk: Desk, working: Working
+) -> None:
+    @agent(follow_ups="reject")
+    async def guarded(ctx: RunContext) -> AsyncIterator[Emission]:
+        answer = await ctx.auth_required("A token, please", {"type": "string"})
+        yield f"got {answer['parts'][0]['text']}"
+
+    async with working(guarded):
+        task = await desk.start("guarded", "x")
+        asking = await eventually(lambda: in_state(task, AUTH_REQUIRED))
+        status = asking.events[-1]["statusUpdate"]["status"]
+        assert status["message"]["metadata"] == {events.INPUT_SCHEMA: {"type": "string"}}
+        assert (await task.held()).attempt == 1
+        await hand_in(task, "secret")
+        entries = await whole(task, 1)
+    assert answers(entries) == ["got secret"]
+    assert {entry.stamp.leg for entry in entries} == {1}
+
+
+async def test_an_answer_outlives_the_worker_that_asked(desk: Desk, spawn: Spawn) -> None:
+    workers = await asyncio.gather(*(asyncio.to_thread(spawn, PARROTS) for _ in range(2)))
+    task = await desk.start("guarded", "x")
+    await eventually(lambda: in_state(task, AUTH_REQUIRED))
+    by_id(workers, (await task.held()).worker).kill()
+    assert await hand_in(task, "secret") is not None
+    entries = await whole(task, 1)
+    assert answers(entries) == ["got secret"]
+    assert [entry.stamp.attempt for entry in entries][-1] == 2
+
+
+async def test_nobody_waits_for_credentials_for_ever(desk: Desk, working: Working) -> None:
+    @agent()
+    async def hasty(ctx: RunContext) -> None:
+        await ctx.auth_required("A token, please", patience=0.2)
+
+    async with working(hasty):
+        task = await desk.start("hasty", "x")
+        assert (await task.ended())[-1].stamp.state == FAILED
+
+
+async def _until_accepted(task: Task, text: str) -> None:
+    name = f"input-{text}"
+    # Between two legs it is refused; a gateway looks again, too.
+    await eventually(lambda: hand_in(task, text, name))
+
+
+def by_id(workers: list[WorkerProcess], name: str) -> WorkerProcess:
+    return next(worker for worker in workers if worker.id == name)
+
+
+async def in_attempt(task: Task, attempt: int) -> bool:
+    return (await task.last()).stamp.attempt == attempt
+
+
+async def in_state(task: Task, state: str) -> Entry | None:
+    last = await task.last()
+    return last if last.stamp.state == state else None

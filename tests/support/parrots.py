@@ -1,0 +1,23 @@
+"""Agents that answer what they are told, in their own time."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from headrace_worker import Agents, RunContext, agent
+
+
+@agent(name="slow_parrot")
+async def slow_parrot(ctx: RunContext) -> AsyncIterator[str]:
+    """Says the message again after a while."""
+    await asyncio.sleep(1 if ctx.leg == 1 else 0.05)
+    yield ctx.prompt
+
+
+@agent()
+async def guarded(ctx: RunContext) -> AsyncIterator[str]:
+    """Wants to know a secret first."""
+    answer = await ctx.auth_required("A token, please")
+    yield f"got {answer['parts'][0]['text']}"
+
+
+agents = Agents([slow_parrot, guarded])
