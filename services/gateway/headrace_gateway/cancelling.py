@@ -6,14 +6,17 @@ import secrets
 from headrace import events
 from headrace.bus import Bus
 from headrace.entry import Stamp
-from headrace.errors import BusUnavailable, Fenced, TaskUnknown, UndecodableMessage
+from headrace.errors import Fenced, TaskUnknown
+from headrace.holders import ask_holder
 from headrace.log import LogWriter, last_entry
-from headrace.messages import Control, GetTask, Holding, TaskFound
+from headrace.messages import Control, GetTask, TaskFound
 from headrace.state_client import StateClient
 from headrace.task import CANCELED, TERMINAL, TaskKey
 from headrace_gateway.caller import Caller
 from headrace_gateway.feeds import Feed, Feeds
 from headrace_gateway.refusals import TaskEnded
+
+_CANCEL = Control(ask="cancel")
 
 HOLDER_TIMEOUT = 0.5
 """Seconds that a holder has to answer; no answer twice and it counts as gone."""
@@ -45,31 +48,33 @@ class Cancelling:
             raise TaskEnded(f"task {task} is over")
         key = TaskKey(caller.tenant, found.agent, task)
         async with self._feeds.using(key) as feed:
-            if not (await self._holder_takes(key) and await self._ends(feed)):
-                await self._cancel_in_log(key, found.task["contextId"])
+            await self._end(feed, found.task["contextId"])
         return await self._state.get(query)
+
+    async def _end(self, feed: Feed, context: str) -> None:
+        while not feed.ended:
+            if not (await self._holder_takes(feed.key) and await self._leg_ends(feed)):
+                await self._cancel_in_log(feed.key, context)
+                return
 
     async def _holder_takes(self, key: TaskKey) -> bool:
         for _ in range(2):
-            try:
-                return await self._ask_holder(key)
-            except BusUnavailable:
-                continue
+            holding = await ask_holder(self._bus, key, _CANCEL, HOLDER_TIMEOUT)
+            if holding is not None:
+                return holding.accepted
         return False
 
-    async def _ask_holder(self, key: TaskKey) -> bool:
-        subject = self._bus.subjects.control(key)
-        msg = await self._bus.request(subject, Control(ask="cancel").encode(), HOLDER_TIMEOUT)
-        try:
-            return Holding.decode(subject, msg.data).accepted
-        except UndecodableMessage:
-            return False
+    async def _leg_ends(self, feed: Feed) -> bool:
+        """Wait until the task is over, or at work on another leg, whose holder is to be asked.
 
-    async def _ends(self, feed: Feed) -> bool:
-        reader = feed.reader(feed.head)
+        False: it is neither, for too long or because it waits for its user.
+        """
+        reader, leg = feed.reader(feed.head), feed.leg
         try:
             async with asyncio.timeout(CLEANUP):
-                while not feed.ended:
+                while not feed.ended and feed.leg == leg:
+                    if feed.rests:
+                        return False
                     await reader.wait()
         except TimeoutError:
             return False

@@ -8,12 +8,10 @@ import asyncio
 from dataclasses import dataclass
 
 import orjson
-from nats.errors import NoRespondersError
-from nats.errors import TimeoutError as NatsTimeout
 
-from headrace.bus import TROUBLE, Bus
+from headrace.bus import Bus
 from headrace.entry import Entry
-from headrace.errors import BusUnavailable, UndecodableMessage
+from headrace.holders import ask_holder
 from headrace.log import last_entry
 from headrace.messages import Control, Holding
 from headrace.task import TaskKey
@@ -23,11 +21,7 @@ from headrace_worker.past import why_handed_back
 ANSWER = 0.5
 """Seconds that a holder has to answer; one that does not is taken over from."""
 
-SECOND_TRY = 0.15
-"""Seconds after which nobody listening is believed: a holder begins to listen a moment after it
-has written to the log."""
-
-_WHO = Control(ask="who").encode()
+_WHO = Control(ask="who")
 _LOOK_AGAIN = 0.2
 
 
@@ -106,24 +100,4 @@ async def who_holds(bus: Bus, key: TaskKey) -> Holding | None:
     Raises:
         BusUnavailable: the question could not be asked.
     """
-    try:
-        return await _ask(bus, key)
-    except NoRespondersError:
-        await asyncio.sleep(SECOND_TRY)
-    try:
-        return await _ask(bus, key)
-    except NoRespondersError:
-        return None
-
-
-async def _ask(bus: Bus, key: TaskKey) -> Holding | None:
-    subject = bus.subjects.control(key)
-    try:
-        msg = await bus.connection.request(subject, _WHO, timeout=ANSWER)
-        return Holding.decode(subject, msg.data)
-    except NoRespondersError:
-        raise
-    except (NatsTimeout, UndecodableMessage):
-        return None
-    except TROUBLE as error:
-        raise BusUnavailable(f"{subject}: {error}") from error
+    return await ask_holder(bus, key, _WHO, ANSWER)

@@ -1,0 +1,214 @@
+"""Cancelling, as gateways do it, in every state that a task can be in: one end, in the log."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import cast
+
+import pytest
+
+from headrace.entry import Entry
+from headrace.log import TailRule
+from headrace.messages import GetTask, TaskFound
+from headrace.state_client import StateClient
+from headrace.task import CANCELED, COMPLETED, TERMINAL
+from headrace_gateway.caller import Caller
+from headrace_gateway.cancelling import Cancelling
+from headrace_gateway.feeds import Feeds
+from headrace_gateway.refusals import TaskEnded
+from headrace_worker import Emission, InputRequired, Retryable, RunContext, agent
+from headrace_worker.pulling import ensure_consumer
+from tests.integration.worker.conftest import Spawn, Working
+from tests.integration.worker.test_follow_ups import PARROTS, by_id, hand_in
+from tests.support.desk import Desk, Task, eventually
+
+
+class State:
+    """Answers as task state does, from one task's log."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+
+    async def get(self, _: GetTask) -> TaskFound:
+        return await self._task.found()
+
+
+@asynccontextmanager
+async def canceling(task: Task) -> AsyncIterator[Cancelling]:
+    rule = TailRule(task.bus)
+    await rule.start()
+    feeds = Feeds(task.bus, rule, 1 << 20)
+    yield Cancelling(task.bus, feeds, cast("StateClient", State(task)))
+    await rule.stop()
+
+
+async def cancel(task: Task) -> str:
+    """Cancel the task; return the state that the caller is told."""
+    async with canceling(task) as gateway:
+        found = await gateway.cancel(Caller(), task.key.agent, task.key.task)
+        return found.state
+
+
+def ends(entries: list[Entry]) -> list[str]:
+    """Return every terminal state that the log names: one."""
+    statuses = [e.get("statusUpdate", {}).get("status", {}) for x in entries for e in x.events]
+    return [status["state"] for status in statuses if status.get("state") in TERMINAL]
+
+
+@agent()
+async def patient(_: RunContext) -> AsyncIterator[Emission]:
+    """Says one thing and waits to be stopped."""
+    yield "begun"
+    await asyncio.sleep(60)
+
+
+async def test_a_running_task_is_canceled_by_its_holder_after_clean_up(
+    desk: Desk, working: Working
+) -> None:
+    cleaned: list[bool] = []
+
+    @agent()
+    async def tidy(_: RunContext) -> AsyncIterator[Emission]:
+        try:
+            yield "begun"
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.2)
+            cleaned.append(True)
+
+    async with working(tidy):
+        task = await desk.start("tidy")
+        await task.held()
+        assert await cancel(task) == CANCELED
+        assert cleaned == [True]
+    assert ends(await task.entries()) == [CANCELED]
+    assert (await task.last()).stamp.writer.startswith("worker-")
+
+
+async def test_a_queued_task_is_canceled_and_never_begun(desk: Desk, working: Working) -> None:
+    await ensure_consumer(desk.bus, "patient")
+    task = await desk.start("patient")
+    assert await cancel(task) == CANCELED
+    async with working(patient):
+        await eventually(lambda: _is_off_the_queue(task))
+    assert len(await task.entries()) == 2
+
+
+async def test_a_task_between_two_attempts_is_canceled(desk: Desk, working: Working) -> None:
+    @agent(backoff=1.0)
+    async def moody(_: RunContext) -> None:
+        raise Retryable
+
+    async with working(moody):
+        task = await desk.start("moody")
+        await task.reaches(3)
+        assert await cancel(task) == CANCELED
+        await eventually(lambda: _is_off_the_queue(task))
+    assert [entry.stamp.attempt for entry in await task.entries()] == [0, 1, 1, 0]
+
+
+async def test_a_task_that_waits_for_its_user_is_canceled(desk: Desk, working: Working) -> None:
+    @agent()
+    async def asking(_: RunContext) -> AsyncIterator[Emission]:
+        yield InputRequired("Well?")
+
+    async with working(asking):
+        task = await desk.start("asking")
+        await task.ended()
+        assert await cancel(task) == CANCELED
+
+
+async def test_a_task_that_waits_for_credentials_is_canceled(desk: Desk, working: Working) -> None:
+    @agent()
+    async def guarded(ctx: RunContext) -> None:
+        await ctx.auth_required("A token, please")
+
+    async with working(guarded):
+        task = await desk.start("guarded")
+        await task.held()
+        assert await cancel(task) == CANCELED
+    assert (await task.last()).stamp.writer.startswith("worker-")
+
+
+async def test_a_task_of_a_stopped_worker_is_canceled_over_its_head(
+    desk: Desk, spawn: Spawn
+) -> None:
+    worker = await asyncio.to_thread(spawn, PARROTS)
+    task = await desk.start("guarded", "x")
+    held = await task.held()
+    await asyncio.to_thread(by_id([worker], held.worker).freeze)
+    assert await cancel(task) == CANCELED
+    worker.thaw()
+    await eventually(lambda: _nobody_answers(task))
+    entries = await task.entries()
+    assert ends(entries) == [CANCELED]
+    assert entries[-1].stamp.writer.startswith("gateway-")
+
+
+async def test_messages_that_wait_end_with_their_task(desk: Desk, working: Working) -> None:
+    async with working(patient):
+        task = await desk.start("patient")
+        await task.held()
+        await hand_in(task, "more")
+        assert await cancel(task) == CANCELED
+    assert {entry.stamp.leg for entry in await task.entries()} == {1}
+
+
+async def test_two_gateways_that_cancel_at_once_are_told_the_same(
+    desk: Desk, working: Working
+) -> None:
+    async with working(patient):
+        task = await desk.start("patient")
+        await task.held()
+        assert set(await asyncio.gather(cancel(task), cancel(task))) == {CANCELED}
+    assert ends(await task.entries()) == [CANCELED]
+
+
+@pytest.mark.parametrize("millisecond", range(0, 60, 6))
+async def test_a_cancel_that_races_with_the_end_leaves_one_end(
+    millisecond: int, desk: Desk, working: Working
+) -> None:
+    @agent()
+    async def quick(_: RunContext) -> AsyncIterator[Emission]:
+        for number in range(5):
+            yield f"{number} "
+            await asyncio.sleep(0.01)
+
+    async with working(quick):
+        task = await desk.start("quick")
+        await asyncio.sleep(millisecond / 1000)
+        try:
+            told = await cancel(task)
+        except TaskEnded:
+            told = COMPLETED
+        entries = await task.ended()
+    assert ends(entries) == [told]
+    assert entries[-1].stamp.state in {CANCELED, COMPLETED}
+
+
+async def test_a_cancel_reaches_the_leg_that_has_just_followed(
+    desk: Desk, working: Working
+) -> None:
+    @agent(follow_ups="interrupt")
+    async def busy(ctx: RunContext) -> AsyncIterator[Emission]:
+        yield ctx.prompt
+        try:
+            await asyncio.sleep(60)
+        finally:
+            # The cancel comes while the first leg gives way to the second.
+            await asyncio.sleep(0.3 if ctx.leg == 1 else 0)
+
+    async with working(busy):
+        task = await desk.start("busy", "one")
+        await task.held()
+        await hand_in(task, "two")
+        assert await cancel(task) == CANCELED
+    assert ends(await task.entries()) == [CANCELED]
+
+
+async def _is_off_the_queue(task: Task) -> bool:
+    return await task.runs_waiting() == 0
+
+
+async def _nobody_answers(task: Task) -> bool:
+    return await task.ask("who") is None
