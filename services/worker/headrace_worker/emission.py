@@ -182,9 +182,13 @@ class Complete:
 class InputRequired:
     """Ends the leg: the task goes on when its user has answered."""
 
-    prompt: str
+    prompt: str = ""
     schema: Json | None = None
     """JSON Schema of the answer."""
+    interrupts: Sequence[Json] = ()
+    """What exactly is asked: AG-UI Interrupts, each with an ``id``. One is made where none is."""
+    tool_calls: Sequence[str] = ()
+    """Ids of calls of the user interface's own tools, whose results are what is asked for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from typing import Any
 from headrace import events, parts
 from headrace.entry import ANSWERED
 from headrace.events import Draft, Json
+from headrace.interrupts import INTERRUPTS, PENDING_TOOL_CALLS
 from headrace.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, REJECTED
 from headrace_worker.emission import Complete, Ending, InputRequired, Message, Reject, check_texts
 from headrace_worker.errors import MalformedOutput
@@ -43,8 +44,7 @@ class Endings:
             case Complete():
                 return self.completed(said.text)
             case InputRequired():
-                metadata = {} if said.schema is None else {events.INPUT_SCHEMA: said.schema}
-                return self._status(INPUT_REQUIRED, {"text": said.prompt}, metadata)
+                return self._question(said)
             case Reject():
                 return self._status(REJECTED, parts.notice_part(said.reason, parts.ERROR))
             case Message():
@@ -57,7 +57,7 @@ class Endings:
     def completed_with(self, said: Message) -> End:
         """The agent's answer is all of the result, but its client has been given a Task."""
         message = self._message(_content(said))
-        return End(events.status_update(self._task, self._context, COMPLETED, message), COMPLETED)
+        return self._with(COMPLETED, message)
 
     def failed(self, reason: str) -> End:
         """The agent, or its worker, could not; `reason` is safe to show."""
@@ -67,10 +67,22 @@ class Endings:
         """Somebody asked to stop."""
         return self._status(CANCELED)
 
-    def _status(self, state: str, part: Json | None = None, metadata: Json | None = None) -> End:
+    def _question(self, said: InputRequired) -> End:
+        message = None
+        if said.prompt or said.schema is not None:
+            message = self._message([{"text": said.prompt}])
+        if message is not None and said.schema is not None:
+            message["metadata"] = {events.INPUT_SCHEMA: said.schema}
+        asked = {INTERRUPTS: list(said.interrupts), PENDING_TOOL_CALLS: list(said.tool_calls)}
+        metadata = {key: value for key, value in asked.items() if value}
+        draft = events.status_update(self._task, self._context, INPUT_REQUIRED, message, metadata)
+        return End(draft, INPUT_REQUIRED, message)
+
+    def _status(self, state: str, part: Json | None = None) -> End:
         message = None if part is None else self._message([part])
-        if message is not None and metadata:
-            message["metadata"] = metadata
+        return self._with(state, message)
+
+    def _with(self, state: str, message: Json | None) -> End:
         draft = events.status_update(self._task, self._context, state, message)
         return End(draft, state, message)
 

@@ -5,6 +5,7 @@ import base64
 from headrace import events, parts
 from headrace.directory import AgentCard
 from headrace.events import Json
+from headrace.interrupts import PENDING_TOOL_CALLS
 from headrace.parts import text_of
 from headrace.task import COMPLETED, FAILED, INPUT_REQUIRED, REJECTED, WORKING
 from tests.support.scripted_fleet import Leg, Script
@@ -67,10 +68,26 @@ async def large(leg: Leg) -> None:
     await leg.status(COMPLETED)
 
 
+async def painter(leg: Leg) -> None:
+    """Call the user interface's tool and wait for it; then say what it answered."""
+    results = [parts.tool_result(part) for part in leg.message["parts"]]
+    if any(results):
+        block = f"{leg.key.task}-{leg.leg}"
+        said = ", ".join(result.content for result in results if result)
+        await show(leg, block, parts.text_part(said, block))
+        await leg.status(COMPLETED)
+        return
+    call = f"call-{leg.key.task}"
+    await say(leg, parts.tool_call_part("paint", {"colour": "red"}, call), message=f"m-{call}")
+    pending = {PENDING_TOOL_CALLS: [call]}
+    await leg.append([leg.status_draft(INPUT_REQUIRED, metadata=pending)], INPUT_REQUIRED)
+
+
 AGENTS: dict[str, tuple[AgentCard, Script]] = {
     "assistant": (AgentCard(name="assistant", input_modes=["*/*"]), assistant),
     "ending": (AgentCard(name="ending"), ending),
     "patient": (AgentCard(name="patient"), patient),
     "retried": (AgentCard(name="retried"), retried),
+    "painter": (AgentCard(name="painter"), painter),
     "large": (AgentCard(name="large"), large),
 }

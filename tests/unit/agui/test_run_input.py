@@ -41,7 +41,22 @@ def test_what_else_the_client_sent_is_kept_beside_it() -> None:
         "resume": [{"interruptId": "i-1", "status": "resolved", "payload": 1}],
     }
     kept = read(**sent).metadata[METADATA]
-    assert kept == sent | {"runId": "r-1", "messages": [{"id": "u-1", "role": "user"}]}
+    said = {"id": "u-1", "role": "user", "content": "hello"}
+    assert kept == sent | {"runId": "r-1", "messages": [said]}
+
+
+def test_answers_to_interrupts_are_the_message() -> None:
+    resume = [
+        {"interruptId": "a", "status": "resolved", "payload": "yes"},
+        {"interruptId": "b", "status": "resolved", "payload": [1]},
+        {"interruptId": "c", "status": "cancelled"},
+    ]
+    asked = read(resume=resume)
+    assert asked.resumes == {"a", "b", "c"}
+    assert [part.get("text", part.get("data")) for part in asked.message["parts"]] == [
+        *["yes", [1], ""]
+    ]
+    assert asked.message["parts"][2]["metadata"]["agui_resume_status"] == "cancelled"
 
 
 def test_fields_without_a_value_are_as_if_they_were_not_there() -> None:

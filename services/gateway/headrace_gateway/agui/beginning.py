@@ -1,9 +1,11 @@
-"""Beginning a run: its input into a log."""
+"""Beginning a run: its input into a log, a new one or one whose task waits for it."""
 
 from headrace import parts
 from headrace_gateway.a2a.call import Call
 from headrace_gateway.a2a.media import check_parts
 from headrace_gateway.agui.run_input import RunInput
+from headrace_gateway.agui.waiting import answered
+from headrace_gateway.asked import FollowUp
 from headrace_gateway.intake import Accepted
 from headrace_gateway.services import Services
 
@@ -11,20 +13,29 @@ from headrace_gateway.services import Services
 async def begin(services: Services, call: Call, asked: RunInput) -> Accepted:
     """Accept the run that `asked` describes; the caller releases its feed.
 
+    What resumes an interrupt, or answers tool calls that a task waits for, goes on with the task.
+
     Raises:
-        A2AError, HeadraceError: as `check_parts` and `Intake.start`.
+        ResumeMismatch: it resumes what does not wait.
+        A2AError, HeadraceError: as `check_parts`, `Intake.start` and `Intake.follow_up`.
     """
     _check_taken(call, asked)
+    task = await answered(services, call, asked)
+    if task is not None:
+        follow_up = FollowUp(task, asked.message, asked.thread, asked.metadata)
+        return await services.intake.follow_up(call.caller, call.agent, follow_up)
     return await services.intake.start(
         call.caller, call.agent, asked.message, context=asked.thread, metadata=asked.metadata
     )
 
 
 def _check_taken(call: Call, asked: RunInput) -> None:
-    """Return if the agent takes what the user said; tool results every agent takes.
+    """Return if the agent takes what the user said; answers to its own questions it takes.
 
     Raises:
         ContentTypeNotSupportedError: it does not.
     """
+    if asked.resumes:
+        return
     said = [p for p in asked.message["parts"] if parts.event_type(p) != parts.TOOL_CALL]
     check_parts({**asked.message, "parts": said}, call.card)

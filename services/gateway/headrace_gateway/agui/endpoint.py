@@ -21,6 +21,7 @@ from headrace_gateway.agui.run_stream import RunStream
 from headrace_gateway.agui.threads import Thread
 from headrace_gateway.body import read_body
 from headrace_gateway.json_response import json_response
+from headrace_gateway.refusals import TaskEnded
 from headrace_gateway.services import Services
 from headrace_gateway.websocket.closing import refused
 from headrace_gateway.websocket.endpoint import close_at_once
@@ -38,6 +39,7 @@ def routes(services: Services) -> list[BaseRoute]:
         "": (endpoint.run, ["POST"]),
         "/": (endpoint.run, ["POST"]),
         "/attach": (endpoint.attach, ["GET", "POST"]),
+        "/stop": (endpoint.stop, ["POST"]),
         "/threads/{thread}": (endpoint.thread, ["GET"]),
     }
     plain: list[BaseRoute] = [
@@ -100,6 +102,25 @@ class RunEndpoint:
             return Response(status_code=204)
 
         return await self._services.seats.seated(call.caller, opening)
+
+    async def stop(self, request: Request) -> ASGIApp:
+        """Stop the run that the request names, or the thread's newest, for all who watch it.
+
+        Raises:
+            RunUnknown: the caller has no such run.
+            RunRefused, HeadraceError: as `Thread` and `Cancelling.cancel`.
+        """
+        call = call_of(self._services, request)
+        named = await named_run(request, self._services.settings.max_body_bytes)
+        thread = Thread(self._services, call, named.thread)
+        found = await (thread.find(named.run) if named.run else thread.newest())
+        try:
+            await self._services.cancelling.cancel(call.caller, call.agent, found.key.task)
+            is_stopped = True
+        except TaskEnded:
+            is_stopped = False
+        content = {"threadId": named.thread, "runId": found.run.id, "stopped": is_stopped}
+        return json_response(content, headers=_NO_STORE)
 
     async def thread(self, request: Request) -> ASGIApp:
         """Return what a thread has come to: its messages, its state, its runs.

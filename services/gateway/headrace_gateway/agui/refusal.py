@@ -45,6 +45,13 @@ class NotAcceptable(RunRefused):
     status = HTTPStatus.NOT_ACCEPTABLE
 
 
+class ResumeMismatch(RunRefused):
+    """The run resumes what does not wait for it, or only a part of what does."""
+
+    code = "resume_mismatch"
+    status = HTTPStatus.CONFLICT
+
+
 class RunUnknown(RunRefused):
     """The caller has no such thread, or the thread no such run (any more)."""
 

@@ -18,6 +18,11 @@ from headrace_gateway.agui.user_content import to_parts
 
 _log = logging.getLogger(__name__)
 
+INTERRUPT_ID = "agui_interrupt_id"
+"""Metadata key of a part that answers an interrupt: its id."""
+RESUME_STATUS = "agui_resume_status"
+"""Metadata key beside `INTERRUPT_ID`: ``resolved`` or ``cancelled``."""
+
 _KEPT = (
     "runId",
     "parentRunId",
@@ -41,6 +46,10 @@ class RunInput:
     after it."""
     metadata: Json
     """Of the input event; see `run.METADATA`."""
+    resumes: frozenset[str] = frozenset()
+    """Ids of the interrupts that it answers."""
+    results: frozenset[str] = frozenset()
+    """Ids of the tool calls whose results it brings."""
 
     @classmethod
     def read(cls, body: bytes) -> Self:
@@ -54,9 +63,16 @@ class RunInput:
             if not asked[name]:
                 raise InputInvalid(f"{name}: must not be empty")
         message, messages = _said(asked["messages"], asked["runId"])
+        if resume := asked.get("resume"):
+            message, messages = _resumed(resume, asked["runId"]), asked["messages"]
         kept = {name: asked[name] for name in _KEPT if name in asked}
         return cls(
-            asked["threadId"], asked["runId"], message, {METADATA: {**kept, "messages": messages}}
+            thread=asked["threadId"],
+            run=asked["runId"],
+            message=message,
+            metadata={METADATA: {**kept, "messages": messages}},
+            resumes=frozenset(entry["interruptId"] for entry in resume or ()),
+            results=frozenset(filter(None, map(parts.tool_call_id, message["parts"]))),
         )
 
 
@@ -128,6 +144,18 @@ def _said(messages: list[Json], run: str) -> tuple[Json, list[Json]]:
     bare = {key: value for key, value in last.items() if key != "content"}
     rest = [bare if message is last else message for message in messages]
     return _user_message(last["id"], to_parts(last["content"])), rest
+
+
+def _resumed(resume: list[Json], run: str) -> Json:
+    """Return the answers to interrupts as an A2A message: one part for each."""
+    return _user_message(f"{run}-resume", [_answer(entry) for entry in resume])
+
+
+def _answer(entry: Json) -> Json:
+    payload = entry.get("payload")
+    content = {"text": payload or ""} if isinstance(payload, str | None) else {"data": payload}
+    said = {INTERRUPT_ID: entry["interruptId"], RESUME_STATUS: entry["status"]}
+    return {**content, "metadata": said}
 
 
 def _results(messages: list[Json], last: Json) -> list[Json]:

@@ -11,7 +11,7 @@ from headrace.errors import LogLost
 from headrace.events import Json
 from headrace.log import last_entry, replay
 from headrace.messages import ListTasks
-from headrace.task import TaskKey
+from headrace.task import INPUT_REQUIRED, TaskKey
 from headrace_gateway.a2a.call import Call
 from headrace_gateway.a2a.task_ids import task_key
 from headrace_gateway.agui.refusal import RunUnknown
@@ -81,7 +81,18 @@ class Thread:
         entries = [entry async for batch in log for entry in batch]
         return [entry for entry in entries if entry.last_generation >= run.leg]
 
-    async def _tasks(self, most: int | None = None) -> AsyncIterator[Json]:
+    async def waiting(self) -> AsyncIterator[tuple[str, list[ThreadRun]]]:
+        """Yield each task that waits for input, with its runs.
+
+        Raises:
+            StateUnavailable, BusUnavailable: try again.
+        """
+        async for task in self._tasks(status=INPUT_REQUIRED):
+            yield task["id"], await self._runs_of(task)
+
+    async def _tasks(
+        self, most: int | None = None, status: str | None = None
+    ) -> AsyncIterator[Json]:
         """Yield the thread's tasks, the one with the newest status first."""
         token, left = "", most
         while left is None or left > 0:
@@ -90,6 +101,7 @@ class Thread:
                 owner=self._call.caller.owner,
                 agent=self._call.agent,
                 context=self._thread,
+                status=status,
                 page_size=min(100, left or 100),
                 page_token=token,
                 history_length=0,
