@@ -5,6 +5,7 @@ import secrets
 from datetime import UTC, datetime
 
 from headrace import events
+from headrace.entry import ANSWERED
 from headrace.events import Draft
 from headrace.task import COMPLETED, INPUT_REQUIRED, SUBMITTED, WORKING
 from headrace_worker.endings import End
@@ -34,6 +35,7 @@ async def conclude(performance: Performance, why: Interrupt) -> int | None:
         Fenced, LogLost: the log is somebody else's; it does not say so.
     """
     end = _interrupted(performance, why) if why else _end(performance)
+    end = _with_expense(performance, end)
     made = performance.rendering.artifacts
     orphans = [artifact for artifact in performance.past.orphans if artifact not in made]
     retractions = [performance.rendering.retraction(artifact) for artifact in orphans]
@@ -45,6 +47,14 @@ async def conclude(performance: Performance, why: Interrupt) -> int | None:
     last = [performance.says(end.message)] if end.message else []
     await performance.outbox.close([*retractions, *last], WORKING)
     return await performance.outbox.go_on(_next_input(performance, *waiting))
+
+
+def _with_expense(performance: Performance, end: End) -> End:
+    told, ctx = performance.voice.expense.metadata(), performance.context
+    if not told or end.state == ANSWERED:
+        return end
+    draft = events.status_update(ctx.task, ctx.context, end.state, end.message, told)
+    return End(draft, end.state, end.message)
 
 
 def _next_input(performance: Performance, following: Queued, *others: Queued) -> Draft:

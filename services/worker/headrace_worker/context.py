@@ -25,6 +25,9 @@ from headrace_worker.inbox import Inbox
 from headrace_worker.inputs import Inputs
 from headrace_worker.voice import Voice
 
+AGUI = "headrace.agui"
+"""Metadata key of what an AG-UI client sent with a run."""
+
 
 @dataclass(frozen=True)
 class RunContext:
@@ -55,6 +58,8 @@ class RunContext:
     """``await ctx.recall()``: the task as it was when this attempt began, an A2A v1.0 Task with
     its history and artifacts. Read from the log: ask once."""
 
+    earlier: Callable[[], Awaitable[list[Json]]] | None = None
+    """What `context_history` asks."""
     deadline: datetime | None = None
     """When the leg is stopped, in UTC; None: it may take as long as it likes."""
     checkpoint_data: Any = None
@@ -76,6 +81,33 @@ class RunContext:
     def agent(self) -> str:
         """The agent's name."""
         return self.key.agent
+
+    @property
+    def agui(self) -> Json:
+        """What an AG-UI client sent with the run, as it sent it; empty for other clients.
+
+        Its keys are ``state``, ``tools``, ``context``, ``forwardedProps`` and more.
+        """
+        sent: Json = self.metadata.get(AGUI) or {}
+        return sent
+
+    async def history(self) -> Sequence[Json]:
+        """Return the task's messages up to this input's, A2A v1.0 Messages. Read from the log.
+
+        Raises:
+            LogLost, BusUnavailable: the log is gone, or does not answer.
+        """
+        task = await self.recall()
+        messages: Sequence[Json] = task.get("history", [])
+        return messages
+
+    async def context_history(self) -> Sequence[Json]:
+        """Return the conversation's other tasks, A2A v1.0 Tasks, least recently changed first.
+
+        Raises:
+            StateUnavailable: task state does not answer.
+        """
+        return await self.earlier() if self.earlier is not None else []
 
     @property
     def inbox(self) -> Inbox:

@@ -10,6 +10,7 @@ from headrace.task import WORKING, TaskKey
 from headrace_worker.agent import Agent
 from headrace_worker.assignment import Assignment
 from headrace_worker.context import RunContext
+from headrace_worker.conversation import earlier_tasks
 from headrace_worker.endings import Endings
 from headrace_worker.errors import Retryable
 from headrace_worker.ids import LegIds
@@ -78,6 +79,7 @@ class Performance:
             metadata=taken.past.metadata,
             voice=self.voice,
             recall=partial(recall, station.bus, key, taken.writer.sequence),
+            earlier=partial(earlier_tasks, station.bus, key, run.owner, run.context),
             deadline=taken.deadline,
             checkpoint_data=saved.data,
             traceparent=run.traceparent,

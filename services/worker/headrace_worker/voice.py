@@ -4,9 +4,18 @@ from typing import Any
 
 from headrace_worker.breath import Breath
 from headrace_worker.checkpoint import Checkpoint
-from headrace_worker.emission import Complete, Emission, InputRequired, Message, Reject, Text
+from headrace_worker.emission import (
+    Complete,
+    Emission,
+    InputRequired,
+    Message,
+    Reject,
+    Text,
+    Usage,
+)
 from headrace_worker.endings import End, Endings
 from headrace_worker.errors import MalformedOutput
+from headrace_worker.expense import Expense
 from headrace_worker.ids import LegIds
 from headrace_worker.outbox import Outbox
 from headrace_worker.rendering import Rendering
@@ -31,6 +40,7 @@ class Voice:
         self._has_spoken = False
         self._breath = Breath()
         self.mint = ids.mint
+        self.expense = Expense()
         self.end: End | None = None
         """The end that the agent asked for; None: it has not."""
         self.answer: Message | None = None
@@ -80,6 +90,8 @@ class Voice:
             said = Text(said)
         if isinstance(said, Complete | InputRequired | Reject | Message):
             return self._say_last(said)
+        if isinstance(said, Usage):
+            self.expense.add(said)
         has_room = True
         for draft in self._rendering.drafts(said):
             has_room = self._outbox.offer(draft)

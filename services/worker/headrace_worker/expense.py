@@ -1,0 +1,33 @@
+"""What an attempt has cost, as its last status tells."""
+
+import time
+
+from headrace.events import Json
+from headrace_worker.emission import Usage
+
+
+class Expense:
+    """Adds up what the agent reports; nothing reported, nothing told."""
+
+    def __init__(self) -> None:
+        """Begin now."""
+        self._began = time.monotonic()
+        self._tokens = 0
+        self._model = ""
+        self._reported = False
+
+    def add(self, used: Usage) -> None:
+        """Take one report."""
+        self._reported = True
+        self._tokens += used.input_tokens + used.output_tokens
+        self._model = used.model or self._model
+
+    def metadata(self) -> Json:
+        """Return ``tokens_used``, ``model`` (the last one named) and ``execution_time`` (s)."""
+        if not self._reported:
+            return {}
+        told: Json = {"tokens_used": self._tokens}
+        if self._model:
+            told["model"] = self._model
+        told["execution_time"] = round(time.monotonic() - self._began, 3)
+        return told

@@ -1,0 +1,120 @@
+"""What an agent finds in its context, and what it tells of its expense."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from nats.aio.msg import Msg
+
+from headrace.events import Json
+from headrace.fold import TaskFold
+from headrace.messages import ListTasks, Run, TasksFound
+from headrace.task import COMPLETED
+from headrace_worker import Emission, InputRequired, RunContext, agent
+from headrace_worker.emission import Usage
+from tests.integration.worker.conftest import Working
+from tests.support.desk import Desk
+
+AGUI = {"runId": "r", "state": {"n": 1}, "tools": [{"name": "f"}], "forwardedProps": {"p": 2}}
+
+
+async def test_reported_usage_stands_in_the_last_status_and_in_the_task(
+    desk: Desk, working: Working
+) -> None:
+    @agent()
+    async def costly(_: RunContext) -> AsyncIterator[Emission]:
+        yield Usage("small", "maker", 10, 5)
+        yield "done"
+        yield Usage("large", "maker", 100, 7)
+
+    async with working(costly):
+        task = await desk.start("costly")
+        entries = await task.ended()
+    told = entries[-1].events[-1]["statusUpdate"]["metadata"]
+    assert (told["tokens_used"], told["model"]) == (122, "large")
+    assert 0 <= told["execution_time"] < 60
+    fold = TaskFold()
+    for entry in entries:
+        fold.apply_entry(entry)
+    assert fold.task()["metadata"]["tokens_used"] == 122
+    assert fold.task()["status"]["state"] == COMPLETED
+
+
+async def test_an_agent_that_reports_nothing_tells_nothing(desk: Desk, working: Working) -> None:
+    @agent()
+    async def free(_: RunContext) -> str:
+        return "x"
+
+    async with working(free):
+        task = await desk.start("free")
+        last = (await task.events())[-1]["statusUpdate"]["metadata"]
+    assert set(last) == {"headrace.generation"}
+
+
+async def test_a_run_brings_who_asks_from_where_and_what_its_client_sent(
+    desk: Desk, working: Working
+) -> None:
+    got: list[Any] = []
+
+    @agent(timeout=30)
+    async def curious(ctx: RunContext) -> None:
+        got.extend([ctx.tenant, ctx.owner, ctx.context, ctx.traceparent, ctx.agui, ctx.deadline])
+
+    trace = f"00-{'a' * 32}-{'b' * 16}-01"
+    async with working(curious):
+        metadata = {"headrace.agui": AGUI}
+        task = await desk.start("curious", "x", metadata=metadata, publish=False)
+        run = Run(log=task.log, context=task.context, owner="ada", traceparent=trace)
+        await task.publish(1, run.encode())
+        await task.ended()
+    assert got[:5] == ["default", "ada", task.context, trace, AGUI]
+    assert got[5] is not None
+
+
+async def test_an_answer_comes_with_the_history_of_its_task(desk: Desk, working: Working) -> None:
+    heard: list[str] = []
+
+    @agent()
+    async def asking(ctx: RunContext) -> AsyncIterator[Emission]:
+        if ctx.leg == 1:
+            yield InputRequired("Who are you?")
+            return
+        heard.extend(message["parts"][0]["text"] for message in await ctx.history())
+
+    async with working(asking):
+        task = await desk.start("asking", "hi")
+        await task.ended()
+        leg = await task.follow_up("Ada")
+        await task.reaches(leg + 2)
+    assert heard == ["hi", "Who are you?", "Ada"]
+
+
+async def test_the_conversation_s_other_tasks_come_in_order_and_are_the_owner_s(
+    desk: Desk, working: Working
+) -> None:
+    asked: list[ListTasks] = []
+    found: list[str] = []
+
+    async def list_tasks(msg: Msg) -> None:
+        query = ListTasks.decode(msg.subject, msg.data)
+        asked.append(query)
+        names = ["own", "second"] if not query.page_token else ["first"]
+        tasks: list[Json] = [{"id": task.key.task if n == "own" else n} for n in names]
+        token = "" if query.page_token else "more"
+        answer = TasksFound(tasks=tasks, next_page_token=token, page_size=100, total_size=3)
+        await msg.respond(answer.encode())
+
+    @agent()
+    async def recalling(ctx: RunContext) -> None:
+        found.extend(other["id"] for other in await ctx.context_history())
+
+    subject = desk.bus.subjects.state("list")
+    subscription = await desk.bus.subscribe(subject, list_tasks)
+    async with working(recalling):
+        task = await desk.start("recalling", publish=False)
+        await task.publish(1)
+        await task.ended()
+    await desk.bus.unsubscribe(subscription)
+    assert found == ["first", "second"]
+    assert {(q.tenant, q.owner, q.context) for q in asked} == {
+        ("default", "anonymous", task.context)
+    }
