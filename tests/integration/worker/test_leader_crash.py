@@ -1,0 +1,58 @@
+"""On three nodes, the work queue's leader dies: healthy runs are handed out again, to no effect."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from headrace.settings import BusSettings
+from headrace.task import COMPLETED
+from headrace_worker import Agents, Emission, RunContext, agent
+from headrace_worker.settings import WorkerSettings
+from headrace_worker.worker import Worker
+from tests.support.cluster import NatsCluster
+from tests.support.desk import eventually, fresh_names, open_desk
+
+RUNS = 20
+
+
+async def test_runs_that_are_healthy_when_the_consumers_leader_dies_end_in_attempt_1(
+    nats_cluster: NatsCluster,
+) -> None:
+    may_end = asyncio.Event()
+
+    @agent(concurrency=RUNS)
+    async def long(_: RunContext) -> AsyncIterator[Emission]:
+        yield "begun "
+        await may_end.wait()
+        yield "ended"
+
+    settings = {"nats_url": nats_cluster.url, "replicas": 3, "drain_seconds": 0, **fresh_names()}
+    workers = [Worker(WorkerSettings.model_validate(settings), Agents([long])) for _ in range(2)]
+    async with open_desk(BusSettings.model_validate(settings)) as desk:
+        for worker in workers:
+            await worker.start()
+        try:
+            tasks = [await desk.start("long") for _ in range(RUNS)]
+            await asyncio.gather(*(task.reaches(3) for task in tasks))
+            info = await desk.bus.js.consumer_info(desk.bus.streams.runs, "long")
+            before = info.delivered.consumer_seq if info.delivered else 0
+            assert info.cluster is not None
+            leader = nats_cluster.node(info.cluster.leader or "")
+            await asyncio.to_thread(leader.kill)
+
+            async def were_handed_out_again() -> bool:
+                try:
+                    now = await desk.bus.js.consumer_info(desk.bus.streams.runs, "long")
+                except Exception:  # noqa: BLE001  # until there is a new leader
+                    return False
+                return now.delivered is not None and now.delivered.consumer_seq > before
+
+            await eventually(were_handed_out_again, 60)
+            # Whoever got a copy has had the time to do the wrong thing.
+            await asyncio.sleep(3)
+            may_end.set()
+            logs = [await task.ended(40) for task in tasks]
+        finally:
+            await asyncio.gather(*(worker.stop() for worker in workers))
+            await asyncio.to_thread(nats_cluster.heal)
+    assert [entries[-1].stamp.state for entries in logs] == [COMPLETED] * RUNS
+    assert {entry.stamp.attempt for entries in logs for entry in entries} == {0, 1}
