@@ -120,11 +120,16 @@ class Client:
             self.over = True
 
     async def _read(self, incoming: Incoming) -> None:
+        before = self.cursor
         async for received in incoming.events():
             self.received.append(received)
             self._note(received)
             if self.over:
                 return
+        if self.cursor == before and not incoming.farewell:
+            # How a stream says that nothing is left; should there be something, it will be missed.
+            self.over = True
+            return
         assert incoming.farewell, f"the stream ended for no reason behind {self.cursor}"
         self.interruptions.append(incoming.farewell)
 

@@ -6,8 +6,8 @@ from types import TracebackType
 from typing import Self
 
 from tests.support.resuming import Client, round_robin
-from tests.support.resuming_bindings import A2A
 from tests.support.resuming_log import whole_log
+from tests.support.resuming_protocols import A2A
 from tests.support.resuming_wire import Request, Torn, answered
 from tests.support.waiting import eventually
 

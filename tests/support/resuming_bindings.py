@@ -199,6 +199,3 @@ REST_GET = SseBinding("REST GET", _rest("GET"), _bare)
 REST_POST = SseBinding("REST POST", _rest("POST"), _bare)
 REST_QUERY = SseBinding("REST ?after=", _rest_query, _bare)
 JSON_RPC = SseBinding("JSON-RPC", _json_rpc, _result)
-
-A2A: tuple[Binding, ...] = (REST_GET, REST_POST, REST_QUERY, JSON_RPC)
-"""The bindings whose events are the log's own."""

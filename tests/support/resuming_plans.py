@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 
 from tests.support.resuming import Client, Step, round_robin
-from tests.support.resuming_bindings import A2A, Binding
+from tests.support.resuming_bindings import Binding
+from tests.support.resuming_protocols import A2A
 from tests.support.resuming_wire import Cut
 
 _MOST_BYTES = 20_000

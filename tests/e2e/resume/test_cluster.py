@@ -7,9 +7,9 @@ import pytest
 
 from tests.support.cluster import NatsCluster
 from tests.support.resuming import Client, round_robin
-from tests.support.resuming_bindings import A2A
 from tests.support.resuming_cluster import ClusteredStack
 from tests.support.resuming_log import whole_log
+from tests.support.resuming_protocols import A2A
 from tests.support.resuming_sizes import sized
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(300)]

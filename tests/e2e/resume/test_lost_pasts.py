@@ -7,12 +7,15 @@ import pytest
 
 from tests.support.fleet import Fleet
 from tests.support.resuming import Client, Step
-from tests.support.resuming_bindings import A2A, Ask, Binding, NothingLeft, Received
+from tests.support.resuming_bindings import Ask, Binding, NothingLeft, Received
 from tests.support.resuming_log import WholeLog, assert_exact, whole_log
+from tests.support.resuming_protocols import A2A
+from tests.support.resuming_wire import Request, answered
 
 every_binding = pytest.mark.parametrize("binding", A2A, ids=repr)
 
 _PATIENCE = 30.0
+_OK = 200
 
 
 async def finished(fleet: Fleet, text: str = "20 2") -> tuple[Client, WholeLog]:
@@ -32,7 +35,10 @@ async def resumed(
 
 
 async def trim(fleet: Fleet, task: str) -> None:
-    """Keep the log's last message only, as retention does."""
+    """Keep the log's last message only, as retention does with what the view has long had."""
+    ask = Request("GET", "/v1/agents/counter/tasks?pageSize=1")
+    async with answered(fleet.gateways[0], ask) as answer:
+        assert answer.status == _OK, "a list is answered when the view has all there is"
     shard = task.partition("-")[0]
     client = await nats.connect(fleet.nats_url)
     try:

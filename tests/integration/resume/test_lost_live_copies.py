@@ -9,9 +9,10 @@ import pytest
 
 from tests.support.nats_proxy import Frame, NatsProxy
 from tests.support.resuming import Client, Step
-from tests.support.resuming_bindings import A2A, Binding
+from tests.support.resuming_bindings import Binding
 from tests.support.resuming_gateway import OwnGateway
 from tests.support.resuming_log import whole_log
+from tests.support.resuming_protocols import A2A
 from tests.support.resuming_sizes import SEED
 from tests.support.stack import Stack
 

@@ -1,0 +1,14 @@
+"""Every protocol that a task can be followed in. A new one is added here."""
+
+from tests.support.resuming_bindings import JSON_RPC, REST_GET, REST_POST, REST_QUERY, Binding
+from tests.support.resuming_websocket import WEBSOCKET, WEBSOCKET_RPC
+
+A2A: tuple[Binding, ...] = (
+    REST_GET,
+    REST_POST,
+    REST_QUERY,
+    JSON_RPC,
+    WEBSOCKET,
+    WEBSOCKET_RPC,
+)
+"""Those whose events are the log's own: they take each other's cursors."""
