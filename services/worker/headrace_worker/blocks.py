@@ -67,6 +67,16 @@ class Blocks:
             return self._labelled.get((kind, label))
         return self._unlabelled.get(kind) if self._flow == kind else None
 
+    def to_end(self, kind: str, label: str) -> Block | None:
+        """Return the open block that an end without a word is for; None: there is none.
+
+        Raises:
+            MalformedOutput: it has ended before.
+        """
+        if (kind, label) in self._ended:
+            raise MalformedOutput(f"the block {label!r} has ended")
+        return self.going_on(kind, label)
+
     def interrupt(self, kind: str) -> None:
         """Say that something of `kind` was said: unlabelled text or reasoning begins anew."""
         self._flow = kind

@@ -21,10 +21,8 @@ from headrace_worker.emission import (
 )
 from headrace_worker.errors import MalformedOutput
 from headrace_worker.ids import LegIds
+from headrace_worker.pieces import PIECE, pieces
 from headrace_worker.signals import part_of
-
-PIECE = 64 * 1024
-"""Characters of text in one event; longer text becomes several."""
 
 
 class Rendering:
@@ -127,7 +125,7 @@ class Rendering:
         if block is not None:
             if not block.started:
                 block.type = said.type
-            for text, end in _pieces(said):
+            for text, end in pieces(said):
                 yield self._text_piece(block, text, end=end)
             self._after_piece(TEXT, said, block)
 
@@ -135,7 +133,7 @@ class Rendering:
         block, _ = self._block(THINKING, said)
         if block is not None:
             block.title = block.title or said.title
-            for text, end in _pieces(said):
+            for text, end in pieces(said):
                 yield self._thought(block, text, end=end)
             self._after_piece(THINKING, said, block)
 
@@ -153,7 +151,7 @@ class Rendering:
         if said.text:
             return self._blocks.place(kind, said.block)
         # Nothing to say opens no block, but may end one.
-        return (self._blocks.going_on(kind, said.block) if said.end else None), None
+        return (self._blocks.to_end(kind, said.block) if said.end else None), None
 
     def _after_piece(self, kind: str, said: Text | Thinking, block: Block) -> None:
         if said.end:
@@ -244,10 +242,3 @@ class Rendering:
             append=append,
             last_chunk=last_chunk,
         )
-
-
-def _pieces(said: Text | Thinking) -> Iterator[tuple[str, bool]]:
-    """Yield the text in pieces of at most `PIECE` characters, and whether each is the last."""
-    last = max(len(said.text) - 1, 0) // PIECE
-    for number in range(last + 1):
-        yield said.text[number * PIECE : (number + 1) * PIECE], said.end and number == last

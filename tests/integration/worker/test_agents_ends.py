@@ -23,6 +23,7 @@ from headrace_worker import (
     Reject,
     RunContext,
     Text,
+    ToolArguments,
     ToolCall,
     agent,
 )
@@ -145,6 +146,21 @@ async def _a_block_twice(_: RunContext) -> AsyncIterator[Emission]:
     yield Text("b", block="one")
 
 
+async def _a_block_closed_twice(_: RunContext) -> AsyncIterator[Emission]:
+    yield Text("a", block="one", end=True)
+    yield Text("", block="one", end=True)
+
+
+async def _a_checkpoint_after_the_end(ctx: RunContext) -> None:
+    await ctx.emit(Complete("done"))
+    await ctx.checkpoint(1)
+
+
+async def _a_checkpoint_amid_arguments(ctx: RunContext) -> None:
+    await ctx.emit(ToolArguments("call", '{"x":', "f"))
+    await ctx.checkpoint(1)
+
+
 async def _more_after_the_end(_: RunContext) -> AsyncIterator[Emission]:
     yield Complete("done")
     yield "and"
@@ -167,6 +183,9 @@ async def _a_file_of_nothing(_: RunContext) -> AsyncIterator[Emission]:
         (_half_a_character, "str holds what is not JSON"),
         (_too_much, "exceeds the limit"),
         (_a_block_twice, "has ended"),
+        (_a_block_closed_twice, "has ended"),
+        (_a_checkpoint_after_the_end, "a checkpoint after the leg's end"),
+        (_a_checkpoint_amid_arguments, "amid a tool call's arguments"),
         (_more_after_the_end, "after the leg's end"),
         (_an_undeclared_message, "has not declared"),
         (_a_file_of_nothing, "either its content or its address"),
