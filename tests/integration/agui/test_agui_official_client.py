@@ -5,10 +5,14 @@ from typing import Any
 from hypothesis import Phase, given, settings
 
 from headrace.events import Json
+from headrace_gateway.agui.cursor import FrameCursor
 from headrace_gateway.agui.fold import Fold
 from headrace_gateway.agui.frame import Frame, sse
+from headrace_gateway.agui.leads import AfterCursor, AsOfNow
+from headrace_gateway.agui.run_frames import RunFrames
 from tests.support import javascript
 from tests.unit.agui.agui_logs import GIVEN, RUN_METADATA, AguiLog, agui_logs, unhurried
+from tests.unit.agui.client_rules import Client
 
 
 def drawn_logs(number: int) -> list[AguiLog]:
@@ -47,6 +51,34 @@ def test_it_holds_what_the_fold_says_and_complains_of_nothing() -> None:
             "failure": None,
             "warnings": [],
         }
+
+
+def test_it_comes_back_to_runs_wherever_it_was_cut_off() -> None:
+    orders: list[Json] = []
+    expected: list[Json] = []
+    for number, log in enumerate(drawn_logs(80)):
+        entries, (_, fold), uncut = log.parsed(), folded(log), log.frames()
+        cut = uncut[number % len(uncut)]
+        first = Client(GIVEN, RUN_METADATA["state"])
+        first.take_all([frame.event for frame in uncut[: uncut.index(cut) + 1]])
+        cursor = FrameCursor("log00000", *cut.place)
+        head = entries[number % len(entries)].last_generation
+        for lead, messages, state in (
+            (AfterCursor(cursor), first.messages, first.state),
+            (AsOfNow(head), [], {}),
+        ):
+            if state is None:
+                continue  # the client can't be made to begin with it
+            frames = RunFrames(1, lead)
+            told = [frame for entry in entries for frame in frames.read(entry)]
+            told += frames.broken("log_lost", "the log is gone")
+            body = sse("log00000", told).decode()
+            orders.append({"body": body, "messages": messages, "state": state})
+            assert fold.view is not None
+            expected.append({"messages": fold.view.shown(), "state": fold.view.state})
+    held: list[Any] = javascript.run("read.mjs", orders)
+    for client, wanted in zip(held, expected, strict=True):
+        assert client == {**wanted, "failure": None, "warnings": []}
 
 
 def test_it_would_notice_a_rule_that_is_broken() -> None:

@@ -10,6 +10,9 @@ from headrace_gateway.agui.run import Run
 from headrace_gateway.agui.telling import Telling
 from headrace_gateway.agui.view import View
 
+RAW_SOURCE = "a2a"
+"""Source of RAW events that hold the log's own, for clients that asked for them."""
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -71,11 +74,17 @@ class Fold:
             self._telling.lifecycle.superseded()
             self._over = True
         else:
+            self._raw(event)
             self._telling.tell(event, generation)
+
+    def _raw(self, event: Json) -> None:
+        if self._telling is not None and self._telling.wants_raw:
+            self._output.emit("RAW", event=event, source=RAW_SOURCE)
 
     def _start(self, event: Json) -> None:
         self._telling = Telling(self._output, Run.of_input(event, self._leg), self._leg)
         self._telling.lifecycle.started()
+        self._raw(event)
 
     def _mind_stamp(self, entry: Entry) -> None:
         """Note what only the entry's headers say."""

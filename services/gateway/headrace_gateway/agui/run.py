@@ -27,6 +27,8 @@ class Run:
     state: Any = None
     messages: list[Json] = field(default_factory=list)
     """The client's messages before the run."""
+    raw: bool = False
+    """Whether the client asked for the log's events too (``forwardedProps.headrace.raw``)."""
 
     @property
     def modern(self) -> bool:
@@ -50,7 +52,15 @@ class Run:
             version=kept.get("protocolVersion"),
             state=kept.get("state", {}),
             messages=_filled(kept.get("messages", []), message),
+            raw=_asks_for(kept, "raw"),
         )
+
+
+def _asks_for(kept: Json, extra: str) -> bool:
+    """Tell whether the client's forwardedProps ask us for something extra."""
+    props = kept.get("forwardedProps")
+    ours = props.get("headrace") if isinstance(props, dict) else None
+    return isinstance(ours, dict) and ours.get(extra) is True
 
 
 def _said(body: Json) -> Json:

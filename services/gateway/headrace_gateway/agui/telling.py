@@ -27,6 +27,7 @@ class Telling:
         self.lifecycle = Lifecycle(output, self.view, run)
         self.attempts = Attempts(output, self.view, leg)
         self.over = False
+        self.wants_raw = run.raw
         self._output, self._run = output, run
         self._parts = PartEvents(output, self.view, modern=run.modern)
         self._chunks = TextChunks(output)
