@@ -5,12 +5,20 @@ Services translate these into each protocol's own error shape; nothing here know
 
 from typing import ClassVar
 
+_LONGEST = 500
+
 
 class HeadraceError(Exception):
     """The root of every error that Headrace raises on purpose."""
 
     code: ClassVar[str] = "internal"
     retryable: ClassVar[bool] = False
+
+    @property
+    def public(self) -> str:
+        """What a client may read: bounded, and without names of servers and streams."""
+        message = str(self)
+        return message if len(message) <= _LONGEST else f"{message[:_LONGEST]}…"
 
 
 class InvalidName(HeadraceError):
@@ -64,11 +72,21 @@ class BusUnavailable(HeadraceError):
     code = "bus_unavailable"
     retryable = True
 
+    @property
+    def public(self) -> str:
+        """Where the trouble lies is for our own log."""
+        return "the message bus does not answer now; try again"
+
 
 class LogFull(BusUnavailable):
     """The stream is at its limit and refuses appends (discard: new)."""
 
     code = "log_full"
+
+    @property
+    def public(self) -> str:
+        """Which stream it is is for our own log."""
+        return "the log takes nothing more now; try again later"
 
 
 class StateUnavailable(HeadraceError):
@@ -76,6 +94,11 @@ class StateUnavailable(HeadraceError):
 
     code = "state_unavailable"
     retryable = True
+
+    @property
+    def public(self) -> str:
+        """Which server is away is for our own log."""
+        return "task state does not answer now, or is being rebuilt; try again"
 
 
 class TaskUnknown(HeadraceError):

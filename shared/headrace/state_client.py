@@ -55,7 +55,7 @@ class StateClient:
         except BusUnavailable as error:
             raise StateUnavailable("task state does not answer; try again") from error
         if "code" in orjson.loads(data):
-            raise _error(Refusal.decode(subject, data))
+            raise _error(query, Refusal.decode(subject, data))
         return answer.decode(subject, data)
 
     async def _fetch(self, subject: str, query: bytes) -> bytes:
@@ -69,11 +69,12 @@ class StateClient:
         return b"".join(pieces)
 
 
-def _error(refusal: Refusal) -> Exception:
+def _error(query: BusMessage, refusal: Refusal) -> Exception:
     match refusal.code:
         case "task_unknown":
             return TaskUnknown(refusal.message)
         case "state_unavailable":
             return StateUnavailable(refusal.message)
         case "bad_request":
-            return InvalidName("pageToken", "", refusal.message)
+            token = query.page_token if isinstance(query, ListTasks) else ""
+            return InvalidName("pageToken", token, refusal.message)

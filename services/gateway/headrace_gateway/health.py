@@ -19,7 +19,6 @@ class Health:
     def __init__(self, bus: Bus) -> None:
         """Tell of this gateway and what it needs."""
         self._bus = bus
-        self._has_been_ready = False
 
     def routes(self) -> list[Route]:
         """Return both routes."""
@@ -28,18 +27,13 @@ class Health:
     async def _ready(self, request: Request) -> Response:  # noqa: ARG002 - a route
         """Answer 200 while NATS is there.
 
-        Without task state a gateway still takes tasks and streams them, so it is ready though
-        degraded; but it is not ready for the first time before task state follows the log.
+        Without task state a gateway still takes tasks and streams them: degraded, but ready.
         """
-        connected = self._bus.connected
-        follows = connected and await self._task_state_follows()
-        self._has_been_ready = self._has_been_ready or follows
-        if not (connected and self._has_been_ready):
-            status = "unavailable" if self._has_been_ready else "starting"
-        else:
-            status = "ready" if follows else "degraded"
-        content = {"status": status, "nats": connected, "taskState": follows}
-        return json_response(content, 200 if status in ("ready", "degraded") else 503, _NO_STORE)
+        reached = self._bus.connected
+        follows = reached and await self._task_state_follows()
+        status = "ready" if follows else "degraded" if reached else "unavailable"
+        content = {"status": status, "nats": reached, "taskState": follows}
+        return json_response(content, 200 if reached else 503, _NO_STORE)
 
     async def _task_state_follows(self) -> bool:
         try:

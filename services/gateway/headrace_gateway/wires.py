@@ -1,6 +1,5 @@
 """Clients' connections, which tell whatever comes by them what waits there unread."""
 
-import asyncio
 from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -25,5 +24,5 @@ class SocketWire(WebSocketsSansIOProtocol):
     async def run_asgi(self) -> None:
         """Run the application."""
         extensions = cast("dict[str, Any]", self.scope["extensions"])
-        extensions[EXTENSION] = Backlog(cast("asyncio.Transport", self.transport))
+        extensions[EXTENSION] = Backlog(self.transport)
         await super().run_asgi()

@@ -16,6 +16,7 @@ from a2a.utils import errors as a2a
 from headrace.errors import (
     BusUnavailable,
     EventTooLarge,
+    HeadraceError,
     InvalidName,
     LogLost,
     StateUnavailable,
@@ -122,11 +123,20 @@ def problem_of(error: Exception) -> Problem:
     for kind in type(error).__mro__:
         if (found := _PROBLEMS.get(kind)) is not None:
             return replace(
-                found, message=str(error), violations=_violations(error), metadata=_metadata(error)
+                found,
+                message=_public(error),
+                violations=_violations(error),
+                metadata=_metadata(error),
             )
     incident = secrets.token_hex(6)
     _log.error("incident %s", incident, exc_info=error)
     return replace(_PROBLEMS[a2a.InternalError], message=f"internal error, incident {incident}")
+
+
+def _public(error: Exception) -> str:
+    if isinstance(error, BusUnavailable | StateUnavailable):
+        _log.warning("refused a request: %s", error)
+    return error.public if isinstance(error, HeadraceError) else str(error)
 
 
 def _violations(error: Exception) -> tuple[Violation, ...]:

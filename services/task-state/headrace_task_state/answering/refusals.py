@@ -16,7 +16,7 @@ def refusal_of(error: Exception) -> Refusal:
         case TaskUnknown():
             return Refusal(code="task_unknown", message=str(error))
         case InvalidName():
-            return Refusal(code="bad_request", message=str(error))
+            return Refusal(code="bad_request", message=error.rule)
         case ValidationError():
             return Refusal(code="bad_request", message=_first_of(error))
         case StateUnavailable() | BusUnavailable() | TimeoutError():
