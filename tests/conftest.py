@@ -1,5 +1,6 @@
 """Real servers and one real stack, each started once, when the first test asks for it."""
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -11,7 +12,11 @@ from tests.support.stack import Stack
 
 
 def pytest_configure() -> None:
-    """Refuse at once what could not run: containers without an engine."""
+    """Take signals as from a terminal; refuse what could not run: containers without an engine."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        # Ignored in background jobs and under nohup, and by every stack that tests start there.
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
     try:
         if containers.are_wanted():
             containers.require_engine()
