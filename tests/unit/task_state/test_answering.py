@@ -37,7 +37,7 @@ def invalid() -> Exception:
     ("error", "code", "says"),
     [
         (TaskUnknown("no such task"), "task_unknown", "no such task"),
-        (InvalidName("pageToken", "x", "is none"), "bad_request", "pageToken"),
+        (InvalidName("pageToken", "x", "is none"), "bad_request", "is none"),
         (invalid(), "bad_request", "task: Field required"),
         (StateUnavailable("later"), "state_unavailable", "later"),
         (BusUnavailable("no leader"), "state_unavailable", "no leader"),
