@@ -81,7 +81,7 @@ venv: $(DEVELOPMENT) ## Install everything that development needs into .venv
 .PHONY: lock
 lock: $(DEVELOPMENT) ## Resolve requirements.txt and requirements-dev.txt anew (ARGS="--upgrade")
 	$(LOCK) --extra all --group build --output-file requirements.txt $(ARGS)
-	$(LOCK) --extra all --group build --group test --group lock \
+	$(LOCK) --extra all --extra frameworks --group build --group test --group lock \
 		--constraint requirements.txt --output-file requirements-dev.txt $(ARGS)
 
 LOCK = $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.12 \
