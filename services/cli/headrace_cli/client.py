@@ -1,7 +1,7 @@
 """The command line's way to a gateway: JSON over HTTP, and SSE with the cursor of each frame."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -39,12 +39,15 @@ class Frame:
 class Client:
     """Asks one gateway."""
 
-    def __init__(self, url: str) -> None:
-        """Ask the gateway at `url`, scheme and host, maybe a path."""
+    def __init__(self, url: str, token: str | None = None) -> None:
+        """Ask the gateway at `url`, scheme and host, maybe a path, as who holds `token`."""
         where = urlsplit(url)
         if where.scheme not in ("http", "https") or not where.hostname:
             raise RequestFailed(f"{url!r} is no http(s) URL")
         self._url, self._where = url, where
+        self._headers = {"A2A-Version": "1.0", "Content-Type": "application/json"}
+        if token:
+            self._headers["Authorization"] = f"Bearer {token}"
 
     def get(self, path: str) -> Json:
         """Return the JSON at `path`."""
@@ -95,7 +98,7 @@ class Client:
                     method,
                     self._where.path.rstrip("/") + path,
                     body=None if body is None else json.dumps(body),
-                    headers={"A2A-Version": "1.0", "Content-Type": "application/json"} | headers,
+                    headers=self._headers | headers,
                 )
                 answer = connection.getresponse()
             except (OSError, HTTPException) as broken:
@@ -141,11 +144,24 @@ def _reason(body: bytes) -> str:
         return ""
 
 
-with_url = click.option(
+_url = click.option(
     "--url",
     envvar="HEADRACE_URL",
     default="http://127.0.0.1:8080",
     show_default=True,
     help="A gateway, any one.",
 )
+_token = click.option(
+    "--token",
+    envvar="HEADRACE_TOKEN",
+    metavar="TOKEN",
+    help="Bearer token; better in HEADRACE_TOKEN, where no other process sees it.",
+)
+
+
+def with_gateway(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that say which gateway it asks, and as whom."""
+    return _url(_token(command))
+
+
 with_agent = click.option("--agent", metavar="NAME", help="The agent; without it the default one.")

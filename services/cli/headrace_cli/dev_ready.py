@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
 from urllib.parse import urlsplit
@@ -50,17 +50,22 @@ class _View:
 
 
 def _view(gateway: str, *, with_agents: bool) -> _View:
-    status, _ = _get(gateway, "/readyz")
+    status, body = _get(gateway, "/readyz")
     if status != HTTPStatus.OK:
         return _View(missing=f"{gateway}/readyz")
     if not with_agents:
         return _View()
-    _, body = _get(gateway, "/v1/agents")
+    ready = _View(missing="" if b'"taskState":true' in body else "task state")
+    status, body = _get(gateway, "/v1/agents")
+    if status == HTTPStatus.UNAUTHORIZED:
+        return ready  # nobody may know which agents there are
     agents = _available(body)
     if not agents:
         return _View(missing=f"an agent at {gateway}/v1/agents")
     # Only an answer proves that task state follows: without it a gateway is ready, but degraded.
     status, _ = _get(gateway, f"/v1/agents/{agents[0]}/tasks?pageSize=1")
+    if status == HTTPStatus.UNAUTHORIZED:
+        return replace(ready, agents=agents)
     return _View(agents, "" if status == HTTPStatus.OK else "task state")
 
 

@@ -18,6 +18,7 @@ _COMMANDS = {
     "tail": "headrace_cli.tailing:tail",
     "tasks": "headrace_cli.reading:tasks",
     "cancel": "headrace_cli.sending:cancel",
+    "credential": "headrace_cli.credential:credential",
     "settings": "headrace_cli.settings_table:settings",
 }
 

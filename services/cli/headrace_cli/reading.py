@@ -5,15 +5,15 @@ from urllib.parse import urlencode
 
 import click
 
-from headrace_cli.client import Client, Json, agent_path, with_agent, with_url
+from headrace_cli.client import Client, Json, agent_path, with_agent, with_gateway
 from headrace_cli.failures import RequestFailed
 
 _STATE = "TASK_STATE_"
 
 
 @click.command()
-@with_url
-def agents(url: str) -> None:
+@with_gateway
+def agents(url: str, token: str | None) -> None:
     """List the agents, and whether a worker runs them."""
     rows = [
         (
@@ -21,22 +21,29 @@ def agents(url: str) -> None:
             "available" if agent.get("available") else "no worker",
             agent.get("description", ""),
         )
-        for agent in Client(url).get("/v1/agents").get("agents", [])
+        for agent in Client(url, token).get("/v1/agents").get("agents", [])
     ]
     _table(("AGENT", "STATE", "DESCRIPTION"), rows)
 
 
 @click.command()
-@with_url
+@with_gateway
 @with_agent
 @click.option("--context", help="Only tasks of this context.")
 @click.option("--status", metavar="STATE", help="Only tasks in this state, e.g. working.")
 @click.option(
     "--limit", type=click.IntRange(1, 100), default=20, show_default=True, help="Per agent."
 )
-def tasks(url: str, agent: str | None, context: str | None, status: str | None, limit: int) -> None:
+def tasks(  # noqa: PLR0917 - as click hands the options over
+    url: str,
+    token: str | None,
+    agent: str | None,
+    context: str | None,
+    status: str | None,
+    limit: int,
+) -> None:
     """List tasks, the latest first; without --agent those of every agent."""
-    client = Client(url)
+    client = Client(url, token)
     query: dict[str, str | int] = {"pageSize": limit}
     if context:
         query["contextId"] = context

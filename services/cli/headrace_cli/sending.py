@@ -4,19 +4,26 @@ import uuid
 
 import click
 
-from headrace_cli.client import Client, Json, agent_path, with_agent, with_url
+from headrace_cli.client import Client, Json, agent_path, with_agent, with_gateway
 from headrace_cli.following import Following, state_of
 from headrace_cli.reading import base_of_task
 from headrace_cli.tailing import show_all
 
 
 @click.command()
-@with_url
+@with_gateway
 @with_agent
 @click.option("--task", help="Continue this task.")
 @click.option("--context", help="The conversation that the message belongs to.")
 @click.argument("text")
-def send(url: str, agent: str | None, task: str | None, context: str | None, text: str) -> None:
+def send(  # noqa: PLR0917 - as click hands the options over
+    url: str,
+    token: str | None,
+    agent: str | None,
+    task: str | None,
+    context: str | None,
+    text: str,
+) -> None:
     """Send TEXT to an agent and show its answer as it comes.
 
     The answer goes to stdout, how the task fares to stderr. A dropped connection is resumed.
@@ -24,15 +31,16 @@ def send(url: str, agent: str | None, task: str | None, context: str | None, tex
     message: Json = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": [{"text": text}]}
     message |= {"taskId": task} if task else {}
     message |= {"contextId": context} if context else {}
-    show_all(Following(Client(url), agent_path(agent), task or "").sent({"message": message}))
+    following = Following(Client(url, token), agent_path(agent), task or "")
+    show_all(following.sent({"message": message}))
 
 
 @click.command()
-@with_url
+@with_gateway
 @with_agent
 @click.argument("task")
-def cancel(url: str, agent: str | None, task: str) -> None:
+def cancel(url: str, token: str | None, agent: str | None, task: str) -> None:
     """Cancel TASK; without --agent its agent is looked up."""
-    client = Client(url)
+    client = Client(url, token)
     ended = client.post(f"{base_of_task(client, agent, task)}/tasks/{task}:cancel", {})
     click.echo(f"task {task} {state_of({'task': ended}).removeprefix('TASK_STATE_')}")

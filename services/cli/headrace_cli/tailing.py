@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import click
 
-from headrace_cli.client import Client, Json, with_agent, with_url
+from headrace_cli.client import Client, Json, with_agent, with_gateway
 from headrace_cli.following import Following, state_of
 from headrace_cli.reading import base_of_task
 from headrace_cli.transcript import Transcript
@@ -14,13 +14,13 @@ _ENDED = {f"TASK_STATE_{state}" for state in ("COMPLETED", "FAILED", "CANCELED",
 
 
 @click.command()
-@with_url
+@with_gateway
 @with_agent
 @click.option("--after", default="", metavar="CURSOR", help="Only what came after this cursor.")
 @click.argument("task")
-def tail(url: str, agent: str | None, after: str, task: str) -> None:
+def tail(url: str, token: str | None, agent: str | None, after: str, task: str) -> None:
     """Show TASK's answer as it comes, over dropped connections; without --agent it is looked up."""
-    client = Client(url)
+    client = Client(url, token)
     base = base_of_task(client, agent, task)
     snapshot: Json = {"task": client.get(f"{base}/tasks/{task}")}
     if not after and state_of(snapshot) in _ENDED:  # Nothing to subscribe to.

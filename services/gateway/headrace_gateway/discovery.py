@@ -3,11 +3,12 @@
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from headrace.directory import AgentCard
 from headrace.events import Json
 from headrace_gateway.a2a.cards import agent_card, agent_path
-from headrace_gateway.a2a.rest_errors import answering_errors
+from headrace_gateway.a2a.rest_errors import Endpoint, answering_errors
 from headrace_gateway.json_response import cacheable, json_response
 from headrace_gateway.public_url import public_url
 from headrace_gateway.refusals import AgentUnknown
@@ -23,6 +24,7 @@ class Discovery:
     def __init__(self, services: Services) -> None:
         """Tell of the agents in the directory."""
         self._settings, self._directory = services.settings, services.directory
+        self._callers = services.callers
 
     def routes(self) -> list[Route]:
         """Return the routes of all pages."""
@@ -39,8 +41,18 @@ class Discovery:
             "/": self._card,
         }
         return [
-            Route(path, answering_errors(page), methods=["GET"]) for path, page in pages.items()
+            Route(path, answering_errors(self._guarded(page)), methods=["GET"])
+            for path, page in pages.items()
         ]
+
+    def _guarded(self, page: Endpoint) -> Endpoint:
+        """Return `page` for those who may read it."""
+
+        async def guarded(request: Request) -> ASGIApp:
+            self._callers.reader_of(request.headers)
+            return await page(request)
+
+        return guarded
 
     async def _list(self, request: Request) -> Response:
         """Tell of every agent, and whether a worker runs it now."""
@@ -73,7 +85,7 @@ class Discovery:
         card = self._directory.card(name)
         if card is None:
             raise AgentUnknown(f"there is no agent {name!r}")
-        return agent_card(card, public_url(request, self._settings))
+        return agent_card(card, public_url(request, self._settings), self._callers.known)
 
 
 def _named(card: AgentCard) -> Json:

@@ -17,6 +17,7 @@ from headrace.log import TailRule
 from headrace.state_client import StateClient
 from headrace_gateway.app import build_app
 from headrace_gateway.cancelling import Cancelling
+from headrace_gateway.credentials.callers import Callers
 from headrace_gateway.event_stream import EventStreams
 from headrace_gateway.feeds import Feeds
 from headrace_gateway.front_door import FrontDoor
@@ -71,6 +72,7 @@ async def serve(settings: GatewaySettings, stop: asyncio.Event) -> None:
     Raises:
         CannotListen: the port is taken.
         BusUnavailable: NATS was away for longer than HEADRACE_STARTUP_TIMEOUT.
+        CredentialsUnreadable: the file of credentials is missing or wrong.
     """
     listener = listen(settings.http_host, settings.http_port)
     host, port, *_ = listener.getsockname()
@@ -99,8 +101,12 @@ async def composed(settings: GatewaySettings) -> AsyncIterator[Services]:
 
     Raises:
         BusUnavailable: NATS was away for longer than HEADRACE_STARTUP_TIMEOUT.
+        CredentialsUnreadable: the file of credentials is missing or wrong.
     """
     async with AsyncExitStack() as stack:
+        callers = Callers(settings.credentials)
+        callers.start()
+        stack.push_async_callback(callers.stop)
         bus = Bus(settings)
         await bus.connect("gateway")
         stack.push_async_callback(bus.close)
@@ -118,6 +124,7 @@ async def composed(settings: GatewaySettings) -> AsyncIterator[Services]:
             settings=settings,
             bus=bus,
             directory=directory,
+            callers=callers,
             state=state,
             feeds=feeds,
             streams=streams,

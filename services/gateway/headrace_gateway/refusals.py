@@ -3,6 +3,18 @@
 from headrace.errors import HeadraceError
 
 
+class CredentialsMissing(HeadraceError):
+    """Nobody may call without credentials, and there are none."""
+
+    code = "unauthenticated"
+
+
+class CredentialsRefused(HeadraceError):
+    """The credentials are nobody's, or not any more."""
+
+    code = "unauthenticated"
+
+
 class AgentUnknown(HeadraceError):
     """No agent of that name has ever been announced."""
 

@@ -6,6 +6,7 @@ from headrace.bus import Bus
 from headrace.directory import Directory
 from headrace.state_client import StateClient
 from headrace_gateway.cancelling import Cancelling
+from headrace_gateway.credentials.callers import Callers
 from headrace_gateway.event_stream import EventStreams
 from headrace_gateway.feeds import Feeds
 from headrace_gateway.intake import Intake
@@ -22,6 +23,8 @@ class Services:
     settings: GatewaySettings
     bus: Bus
     directory: Directory
+    callers: Callers
+    """Who asks, by their credentials."""
     state: StateClient
     feeds: Feeds
     streams: Streams

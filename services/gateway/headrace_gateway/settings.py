@@ -1,5 +1,6 @@
 """What a gateway is told by its environment."""
 
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field, field_validator
@@ -22,6 +23,10 @@ class GatewaySettings(BusSettings):
 
     public_url: str | None = None
     """URL under which clients reach the fleet; without it, the request's own host is used."""
+
+    credentials: Path | None = None
+    """File that says who may call, as whom (docs/security.md); without it everybody may, and all
+    are one owner. A change takes effect within a second or two."""
 
     default_agent: str = "assistant"
     """The agent that answers at the root."""

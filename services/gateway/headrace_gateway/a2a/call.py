@@ -46,30 +46,29 @@ class Call:
         return {HTTP_EXTENSION_HEADER: ", ".join(self.extensions)}
 
 
-def call_of(services: Services, request: Request | WebSocket) -> Call:
+def call_of(services: Services, request: Request | WebSocket, caller: Caller | None = None) -> Call:
     """Return who asks which agent; without an agent in the path it is the default one.
 
+    `caller` is who asks, where that is known already.
+
     Raises:
+        CredentialsMissing, CredentialsRefused: it does not say who.
         AgentUnknown: there is no such agent.
     """
+    caller = caller or services.callers.of(request.headers)
     name = request.path_params.get("agent", services.settings.default_agent)
     card = services.directory.card(name)
     if card is None:
         raise AgentUnknown(f"there is no agent {name!r}")
     extensions = activated(request.headers.getlist(HTTP_EXTENSION_HEADER))
     return Call(
-        caller=caller_of(request),
+        caller=caller,
         card=card,
         cursor=_cursor(request),
         idempotency_key=request.headers.get(IDEMPOTENCY_KEY),
         extensions=extensions,
         receive=request.receive,
     )
-
-
-def caller_of(request: HTTPConnection) -> Caller:  # noqa: ARG001 - credentials will be read from it
-    """Return who asks; until there is authentication, everybody is anonymous."""
-    return Caller()
 
 
 def _cursor(request: HTTPConnection) -> str:

@@ -5,6 +5,8 @@ from a2a.utils.constants import PROTOCOL_VERSION_1_0, TransportProtocol
 from headrace.directory import AgentCard
 from headrace.events import Json
 from headrace_gateway.a2a.extensions import OFFERED
+from headrace_gateway.credentials.file import Known
+from headrace_gateway.credentials.schemes import security
 from headrace_gateway.hector.asking import MEDIA_TYPES
 
 _BINDINGS = (TransportProtocol.JSONRPC, TransportProtocol.HTTP_JSON)
@@ -15,8 +17,11 @@ def agent_path(agent: str) -> str:
     return f"/v1/agents/{agent}"
 
 
-def agent_card(card: AgentCard, base: str) -> Json:
-    """Return the A2A AgentCard of an agent that is reached under `base`, scheme and host."""
+def agent_card(card: AgentCard, base: str, known: Known | None) -> Json:
+    """Return the A2A AgentCard of an agent that is reached under `base`, scheme and host.
+
+    `known` says which credentials callers need.
+    """
     url = base + agent_path(card.name)
     return {
         "name": card.name,
@@ -36,6 +41,7 @@ def agent_card(card: AgentCard, base: str) -> Json:
             "extendedAgentCard": False,
             "extensions": list(OFFERED),
         },
+        **security(known),
         "defaultInputModes": card.input_modes,
         "defaultOutputModes": _output_modes(card),
         "skills": card.skills or [_skill(card)],

@@ -49,4 +49,5 @@ def rpc_error(problem: Problem) -> Json:
 
 def headers(problem: Problem) -> dict[str, str]:
     """Return the headers that go with the problem."""
-    return {} if problem.retry_after is None else {"Retry-After": str(problem.retry_after)}
+    found = {} if problem.retry_after is None else {"Retry-After": str(problem.retry_after)}
+    return found | ({} if problem.challenge is None else {"WWW-Authenticate": problem.challenge})

@@ -40,10 +40,12 @@ class JsonRpcBinding:
     async def _endpoint(self, request: Request) -> ASGIApp:
         request_id: _Id = None
         try:
+            # Nothing is read from whom nobody knows.
+            caller = self._services.callers.of(request.headers)
             parsed = parse(await read_body(request, self._services.settings.max_body_bytes))
             request_id = _id_of(parsed)
             method, params = _check_envelope(parsed)
-            call = call_of(self._services, request)
+            call = call_of(self._services, request, caller)
             check_version(request, looks_like=shape_of_call(method, params))
             return await self._dispatch(request, call, request_id, method, params)
         except ClientDisconnect:

@@ -24,10 +24,13 @@ from headrace.errors import (
 )
 from headrace_gateway.a2a.protojson import Malformed, Violation
 from headrace_gateway.body import BodyTooLarge
+from headrace_gateway.credentials.schemes import CHALLENGE, REFUSED
 from headrace_gateway.refusals import (
     AgentUnknown,
     ContextMismatch,
     ContextRefused,
+    CredentialsMissing,
+    CredentialsRefused,
     GenerationMismatch,
     KeyReused,
     TaskBusy,
@@ -62,6 +65,8 @@ class Problem:
     """JSON-RPC tells its own errors with 200; those below it have the status of what failed."""
     retry_after: int | None = None
     """Seconds; None: trying again does not help."""
+    challenge: str | None = None
+    """``WWW-Authenticate``: which credentials would help."""
     metadata: Mapping[str, str] = field(default_factory=dict)
     violations: tuple[Violation, ...] = ()
 
@@ -85,6 +90,7 @@ def _standard(error: type[a2a.A2AError]) -> Problem:
 
 _INVALID_PARAMS = _standard(a2a.InvalidParamsError)
 _UNAVAILABLE = _own(-32603, 503, "UNAVAILABLE", "UNAVAILABLE")
+_UNAUTHENTICATED = _own(-32600, 401, "UNAUTHENTICATED", "UNAUTHENTICATED")
 _TOO_LARGE = _own(-32600, 413, "INVALID_ARGUMENT", "REQUEST_TOO_LARGE")
 
 _PROBLEMS: Mapping[type[Exception], Problem] = {
@@ -101,6 +107,8 @@ _PROBLEMS: Mapping[type[Exception], Problem] = {
     TaskBusy: _standard(a2a.UnsupportedOperationError),
     # A2A v1.1's TaskGenerationMismatchError, which the SDK does not know yet.
     GenerationMismatch: Problem(-32010, 409, "ABORTED", "TASK_GENERATION_MISMATCH"),
+    CredentialsMissing: replace(_UNAUTHENTICATED, challenge=CHALLENGE),
+    CredentialsRefused: replace(_UNAUTHENTICATED, challenge=REFUSED),
     AgentUnknown: _own(-32602, 404, "NOT_FOUND", "AGENT_NOT_FOUND"),
     BodyTooLarge: _TOO_LARGE,
     EventTooLarge: _TOO_LARGE,

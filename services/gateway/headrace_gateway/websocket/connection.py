@@ -16,7 +16,7 @@ from headrace_gateway.a2a.problems import problem_of
 from headrace_gateway.a2a.subscribing import NothingLeft
 from headrace_gateway.a2a.versions import check_version, shape_of_call
 from headrace_gateway.backlog import backlog_of
-from headrace_gateway.refusals import TooManyAtOnce
+from headrace_gateway.refusals import CredentialsRefused, TooManyAtOnce
 from headrace_gateway.services import Services
 from headrace_gateway.stalling import Stall
 from headrace_gateway.websocket.closing import TEXT_ONLY, Closing, restarting
@@ -150,6 +150,8 @@ class Connection:
             await self._write([envelope.error(problem_of(error))])
 
     async def _answer(self, call: Call, envelope: Envelope, asked: Asked) -> None:
+        if self._services.callers.of(self._socket.headers) != call.caller:
+            raise CredentialsRefused("these credentials are somebody else's by now")
         check_version(self._socket, looks_like=shape_of_call(asked.operation, asked.params))
         if asked.operation in STREAMING:
             await self._stream(call, envelope, asked)

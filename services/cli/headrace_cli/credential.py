@@ -1,0 +1,29 @@
+"""``headrace credential``: a new token, and what the file of credentials is to say of it."""
+
+import hashlib
+import json
+import secrets
+
+import click
+
+
+@click.command()
+@click.option("--owner", required=True, help="Whose tasks it sees.")
+@click.option("--tenant", default="default", show_default=True, help="The owner's tenant.")
+@click.option("--priority", metavar="CLASS", help="Priority class of what is sent with it.")
+def credential(owner: str, tenant: str, priority: str | None) -> None:
+    """Make a token: it goes to stderr, once; its entry for HEADRACE_CREDENTIALS to stdout.
+
+    headrace credential --owner ann >> credentials.toml
+    """
+    token = f"hr_{secrets.token_urlsafe(32)}"
+    entry = {
+        "sha256": hashlib.sha256(token.encode()).hexdigest(),
+        "tenant": tenant,
+        "owner": owner,
+    } | ({"priority": priority} if priority else {})
+    click.echo("[[credential]]")
+    for name, value in entry.items():
+        # A JSON string without control characters is a TOML string too.
+        click.echo(f"{name} = {json.dumps(value, ensure_ascii=False)}")
+    click.echo(f"token: {token}", err=True)

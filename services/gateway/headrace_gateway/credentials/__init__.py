@@ -1,0 +1,1 @@
+"""Credentials: from what a request carries to who sent it."""

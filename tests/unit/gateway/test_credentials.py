@@ -1,0 +1,203 @@
+"""Who a request's headers say is asking."""
+
+import hmac
+import json
+import time
+from pathlib import Path
+
+import jwt
+import pytest
+from jwt.utils import base64url_encode
+
+from headrace.names import decode_token
+from headrace_gateway.caller import Caller
+from headrace_gateway.credentials.callers import Callers
+from headrace_gateway.credentials.file import CredentialsUnreadable, read_file
+from headrace_gateway.credentials.schemes import security
+from headrace_gateway.refusals import CredentialsMissing, CredentialsRefused
+from tests.support.credentials import ANN, AUDIENCE, BOB, EVE, ISSUER, Issuer, Person, write
+
+JWT = f"""
+[jwt]
+issuer = "{ISSUER}"
+audience = "{AUDIENCE}"
+algorithms = ["ES256"]
+keys = "keys.json"
+tenant_claim = "org"
+priority_claim = "class"
+"""
+
+
+def lower(headers: dict[str, str]) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items()}
+
+
+@pytest.fixture
+def callers(tmp_path: Path) -> Callers:
+    return Callers(write(tmp_path / "credentials.toml", ANN, BOB, EVE))
+
+
+@pytest.mark.parametrize("person", [ANN, BOB, EVE])
+def test_a_token_names_its_tenant_and_owner_as_bearer_and_as_key(
+    callers: Callers, person: Person
+) -> None:
+    for headers in (person.bearer, person.key, {"authorization": f"bearer  {person.token} "}):
+        caller = callers.of(lower(headers))
+        assert decode_token(caller.tenant) == person.tenant
+        assert decode_token(caller.owner) == person.owner
+        assert caller.identified
+
+
+def test_same_owner_in_two_tenants_are_two_callers(callers: Callers) -> None:
+    assert callers.of(lower(ANN.bearer)) != callers.of(lower(EVE.bearer))
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"authorization": "Bearer nobody"},
+        {"authorization": "Bearer "},
+        {"authorization": ANN.token},
+        {"authorization": f"Basic {ANN.token}"},
+        {"authorization": f"Bearer {ANN.token} {BOB.token}"},
+        {"authorization": "Bearer nobody", "x-api-key": ANN.token},
+        {"authorization": "Bearer \udcff\u00e9"},
+        {"x-api-key": ""},
+        {"x-api-key": "nobody"},
+    ],
+)
+@pytest.mark.parametrize("required", [True, False])
+def test_what_is_nobodys_is_refused_also_where_anonymous_may_call(
+    tmp_path: Path, headers: dict[str, str], *, required: bool
+) -> None:
+    head = f"required = {str(required).lower()}"
+    callers = Callers(write(tmp_path / "credentials.toml", ANN, head=head))
+    with pytest.raises(CredentialsRefused) as refused:
+        callers.of(headers)
+    assert ANN.token not in str(refused.value)
+
+
+def test_without_credentials_it_depends_on_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "credentials.toml"
+    with pytest.raises(CredentialsMissing):
+        Callers(write(path, ANN)).of({})
+    assert Callers(write(path, ANN, head="required = false")).of({}) == Caller()
+    assert Callers(None).of(lower(ANN.bearer)) == Caller()
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("required = 'maybe'", "required"),
+        ("requird = true", "requird"),
+        ("[[credential]]\nowner = 'a'", "credential.0.sha256"),
+        ("[[credential]]\nowner = 'a'\nsha256 = 'secret'", "credential.0.sha256"),
+        (ANN.entry.replace(ANN.owner, ""), "credential.0.owner: .*must not be empty"),
+        (ANN.entry.replace(ANN.owner, "ä" * 100), "must fit 200 characters"),
+        (f"{JWT}\n{ANN.entry}".replace("ES256", "none"), "jwt.algorithms.0"),
+        (JWT, "keys.json"),
+        ("not = = toml", "line 1"),
+    ],
+)
+def test_what_is_wrong_with_the_file_is_told(tmp_path: Path, content: str, reason: str) -> None:
+    path = tmp_path / "credentials.toml"
+    path.write_text(content)
+    with pytest.raises(CredentialsUnreadable, match=reason) as wrong:
+        Callers(path)
+    assert "'secret'" not in str(wrong.value)
+
+
+def test_a_missing_file_is_told(tmp_path: Path) -> None:
+    with pytest.raises(CredentialsUnreadable, match="No such file"):
+        Callers(tmp_path / "nothing.toml")
+
+
+@pytest.fixture
+def issuer(tmp_path: Path) -> Issuer:
+    issuer = Issuer()
+    issuer.write_keys(tmp_path / "keys.json")
+    return issuer
+
+
+@pytest.fixture
+def trusting(tmp_path: Path, issuer: Issuer) -> Callers:
+    assert issuer
+    return Callers(write(tmp_path / "credentials.toml", BOB, head=f"{JWT}\n"))
+
+
+def claims(**changed: object) -> dict[str, object]:
+    said = {
+        "iss": ISSUER,
+        "aud": AUDIENCE,
+        "exp": time.time() + 60,
+        "sub": "auth0|ann",
+        "org": "acme",
+        "class": "batch",
+    } | changed
+    return {name: value for name, value in said.items() if value is not None}
+
+
+def test_a_web_token_of_the_issuer_names_who_it_says(trusting: Callers, issuer: Issuer) -> None:
+    caller = trusting.of({"authorization": f"Bearer {issuer.token(claims())}"})
+    assert (decode_token(caller.tenant), decode_token(caller.owner)) == ("acme", "auth0|ann")
+    assert caller.priority == "batch"
+    assert trusting.of(lower(BOB.bearer)).owner == "bob"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"iss": "https://elsewhere.test"},
+        {"aud": "another"},
+        {"exp": time.time() - 3600},
+        {"exp": None},
+        {"nbf": time.time() + 3600},
+        {"sub": None},
+        {"sub": ""},
+        {"org": None},
+        {"org": 5},
+        {"sub": "x" * 300},
+    ],
+)
+def test_web_tokens_that_are_not_for_us_are_refused(
+    trusting: Callers, issuer: Issuer, changed: dict[str, object]
+) -> None:
+    with pytest.raises(CredentialsRefused):
+        trusting.of({"authorization": f"Bearer {issuer.token(claims(**changed))}"})
+
+
+def test_forged_web_tokens_are_refused(trusting: Callers, issuer: Issuer, tmp_path: Path) -> None:
+    public = (tmp_path / "keys.json").read_bytes()
+    none = jwt.encode(claims(), "", "none", headers={"kid": issuer.kid})
+    confused = _hmac_token(claims(), public, issuer.kid)
+    other = Issuer().token(claims())
+    unknown = Issuer("key-2").token(claims())
+    head, body, signature = issuer.token(claims()).split(".")
+    altered = ".".join([head, body[:-2] + "AA", signature])
+    for token in (none, confused, other, unknown, altered, "a.b.c", "..", f"{'a' * 20000}.b.c"):
+        with pytest.raises(CredentialsRefused):
+            trusting.of({"authorization": f"Bearer {token}"})
+
+
+def _hmac_token(said: dict[str, object], secret: bytes, kid: str) -> str:
+    """Return a token signed with a public key as if it were a shared secret."""
+    header = {"alg": "HS256", "typ": "JWT", "kid": kid}
+    signed = b".".join(base64url_encode(json.dumps(part).encode()) for part in (header, said))
+    signature = base64url_encode(hmac.digest(secret, signed, "sha256"))
+    return b".".join([signed, signature]).decode()
+
+
+def test_cards_say_which_credentials_are_taken(tmp_path: Path, issuer: Issuer) -> None:
+    assert issuer
+    assert security(None) == {}
+    path = write(tmp_path / "credentials.toml", ANN, head=JWT)
+    described = security(read_file(path))
+    assert described["securitySchemes"]["bearer"] == {
+        "httpAuthSecurityScheme": {"scheme": "Bearer", "bearerFormat": "JWT"}
+    }
+    assert described["securityRequirements"] == [
+        {"schemes": {"bearer": {}}},
+        {"schemes": {"apiKey": {}}},
+    ]
+    path.write_text("required = false")
+    assert "securityRequirements" not in security(read_file(path))
