@@ -88,14 +88,22 @@ class Bus:
         Raises:
             BusUnavailable: NATS or JetStream was not there within `startup_timeout`.
         """
-        await patiently(
-            f"NATS at {self.settings.nats_url}",
-            lambda: self._connect(name),
-            self.settings.startup_timeout,
-        )
+        await self.dial(name)
         await patiently(
             "JetStream",
             lambda: ensure_streams(self.js, self.settings),
+            self.settings.startup_timeout,
+        )
+
+    async def dial(self, name: str) -> None:
+        """Connect as `name`, waiting and saying so; streams are left as they are.
+
+        Raises:
+            BusUnavailable: NATS was not there within `startup_timeout`.
+        """
+        await patiently(
+            f"NATS at {self.settings.nats_url}",
+            lambda: self._connect(name),
             self.settings.startup_timeout,
         )
 

@@ -4,6 +4,7 @@ A generation is known only when the event is appended, so a built event is a *dr
 before its generation and the bytes after.
 """
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -45,6 +46,9 @@ INPUT_SCHEMA = "headrace.inputSchema"
 SHOWN = "headrace.shown"
 """Metadata key of generation 1, true: its client has been given the Task at once, so that a bare
 Message becomes COMPLETED's."""
+RETRY_OF = "headrace.retryOf"
+"""Metadata key of generation 1: the ``task`` and input (``generation``) that failed, which an
+operator has asked for again."""
 RECOVERED = "headrace.recovered"
 """Metadata key of a Task snapshot that stands for a lost past."""
 
@@ -94,9 +98,15 @@ def draft(kind: str, body: Json, metadata: Json | None = None) -> Draft:
     return Draft(head, b"}}}")
 
 
-def task_submitted(task: str, context: str, message: Json, metadata: Json | None = None) -> Draft:
-    """Generation 1: an accepted message made a task."""
-    history = [{**message, "taskId": task, "contextId": context}]
+def task_submitted(
+    task: str,
+    context: str,
+    message: Json,
+    metadata: Json | None = None,
+    before: Sequence[Json] = (),
+) -> Draft:
+    """Generation 1: an accepted message made a task; `before` was said earlier, elsewhere."""
+    history = [{**said, "taskId": task, "contextId": context} for said in (*before, message)]
     status = {"state": SUBMITTED, "timestamp": now()}
     body = {"id": task, "contextId": context, "status": status, "history": history}
     return draft("task", body, metadata)

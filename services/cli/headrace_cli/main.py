@@ -19,6 +19,7 @@ _COMMANDS = {
     "tasks": "headrace_cli.reading:tasks",
     "cancel": "headrace_cli.sending:cancel",
     "credential": "headrace_cli.credential:credential",
+    "dead": "headrace_cli.dead:dead",
     "settings": "headrace_cli.settings_table:settings",
 }
 

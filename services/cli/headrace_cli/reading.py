@@ -1,12 +1,14 @@
 """``headrace agents`` and ``tasks``: what there is, as tables."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from urllib.parse import urlencode
 
 import click
 
 from headrace_cli.client import Client, Json, agent_path, with_agent, with_gateway
+from headrace_cli.failing import fail
 from headrace_cli.failures import RequestFailed
+from headrace_cli.tables import table
 
 _STATE = "TASK_STATE_"
 
@@ -23,10 +25,10 @@ def agents(url: str, token: str | None) -> None:
         )
         for agent in Client(url, token).get("/v1/agents").get("agents", [])
     ]
-    _table(("AGENT", "STATE", "DESCRIPTION"), rows)
+    table(("AGENT", "STATE", "DESCRIPTION"), rows)
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @with_gateway
 @with_agent
 @click.option("--context", help="Only tasks of this context.")
@@ -34,7 +36,9 @@ def agents(url: str, token: str | None) -> None:
 @click.option(
     "--limit", type=click.IntRange(1, 100), default=20, show_default=True, help="Per agent."
 )
-def tasks(  # noqa: PLR0917 - as click hands the options over
+@click.pass_context
+def tasks(  # noqa: PLR0913, PLR0917  # one parameter per flag is how click calls
+    ctx: click.Context,
     url: str,
     token: str | None,
     agent: str | None,
@@ -43,6 +47,8 @@ def tasks(  # noqa: PLR0917 - as click hands the options over
     limit: int,
 ) -> None:
     """List tasks, the latest first; without --agent those of every agent."""
+    if ctx.invoked_subcommand is not None:
+        return
     client = Client(url, token)
     query: dict[str, str | int] = {"pageSize": limit}
     if context:
@@ -62,7 +68,10 @@ def tasks(  # noqa: PLR0917 - as click hands the options over
         )
         for name, task in found
     ]
-    _table(("TASK", "AGENT", "STATE", "SINCE", "CONTEXT"), rows)
+    table(("TASK", "AGENT", "STATE", "SINCE", "CONTEXT"), rows)
+
+
+tasks.add_command(fail)
 
 
 def agent_names(client: Client) -> list[str]:
@@ -91,10 +100,3 @@ def base_of_task(client: Client, agent: str | None, task: str) -> str:
 
 def _tasks(client: Client, agent: str, query: dict[str, str | int]) -> Iterator[Json]:
     yield from client.get(f"{agent_path(agent)}/tasks?{urlencode(query)}").get("tasks", [])
-
-
-def _table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
-    for row in (heads, *rows):
-        cells = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
-        click.echo("  ".join(cells).rstrip())

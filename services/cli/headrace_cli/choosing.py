@@ -1,0 +1,118 @@
+"""Which dead letters a command is about, and whether the operator means it."""
+
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import wraps
+
+import click
+
+from headrace.bus import Bus
+from headrace.dead import KINDS, Kind, Letter, Letters, LetterUnknown, Wanted
+from headrace.errors import BusUnavailable, HeadraceError
+from headrace_cli.on_bus import on_bus
+
+type Act = Callable[[Bus, Letter], Awaitable[str]]
+"""Does it to one letter; returns what it did."""
+
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The letters with some numbers, or all that are wanted."""
+
+    numbers: tuple[int, ...]
+    wanted: Wanted
+    sure: bool
+
+    def carry_out(
+        self, nats_url: str | None, verb: str, act: Act, *, is_loss: bool = False
+    ) -> None:
+        """Do `act` to each letter, after asking where many are meant or something would be lost.
+
+        One that fails does not keep the others from their turn; then the command exits with 1.
+        """
+        letters, failed = on_bus(nats_url, self._find)
+        if letters and not self.sure and (is_loss or not self.numbers):
+            _ask(verb, letters)
+
+        async def each(bus: Bus) -> int:
+            return sum([await _done(bus, letter, act) for letter in letters])
+
+        done = on_bus(nats_url, each)
+        if not letters and not failed:
+            click.echo("no such dead letters", err=True)
+        if failed or done < len(letters):
+            sys.exit(1)
+
+    async def _find(self, bus: Bus) -> tuple[list[Letter], bool]:
+        """Return the letters, and whether some named ones are missing."""
+        if not self.numbers:
+            return [letter async for letter in Letters(bus).find(self.wanted)], False
+        found, missing = list[Letter](), False
+        for number in dict.fromkeys(self.numbers):
+            try:
+                found.append(await Letters(bus).get(number))
+            except LetterUnknown as unknown:
+                click.echo(f"{number}: {unknown}", err=True)
+                missing = True
+        return found, missing
+
+
+async def _done(bus: Bus, letter: Letter, act: Act) -> bool:
+    try:
+        click.echo(f"{letter.number}: {await act(bus, letter)}")
+    except BusUnavailable:
+        raise
+    except HeadraceError as refusal:
+        click.echo(f"{letter.number}: {refusal}", err=True)
+        return False
+    return True
+
+
+def _ask(verb: str, letters: list[Letter]) -> None:
+    for letter in letters[:_SHOWN]:
+        click.echo(f"{letter.number}: {letter.kind} of {letter.agent}: {letter.content.reason}")
+    if len(letters) > _SHOWN:
+        click.echo(f"… and {len(letters) - _SHOWN} more")
+    many = "this dead letter" if len(letters) == 1 else f"these {len(letters)} dead letters"
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"{verb} {many}? Nobody can be asked here: say --yes")
+    click.confirm(f"{verb} {many}?", abort=True)
+
+
+def with_filters(command: Callable[..., None]) -> Callable[..., None]:
+    """Give `command` the options that filter letters, as the parameter ``wanted``."""
+
+    @click.option("--tenant", help="Only those of this tenant.")
+    @click.option("--agent", help="Only those of this agent.")
+    @click.option("--kind", type=click.Choice(KINDS), help="Only those of this kind.")
+    @click.option("--task", help="Only those of this task.")
+    @wraps(command)
+    def filtered(
+        tenant: str | None, agent: str | None, kind: Kind | None, task: str | None, **rest: object
+    ) -> None:
+        command(wanted=Wanted(tenant, agent, kind, task), **rest)
+
+    return filtered
+
+
+def with_choice(command: Callable[..., None]) -> Callable[..., None]:
+    """Give `command` the arguments that choose letters, as the parameter ``choice``."""
+
+    @click.argument("numbers", metavar="[ID]...", type=click.IntRange(1), nargs=-1)
+    @click.option("--all", "all_", is_flag=True, help="All of them, or all that the filters leave.")
+    @click.option("--yes", is_flag=True, help="Don't ask.")
+    @with_filters
+    @wraps(command)
+    def chosen(
+        numbers: tuple[int, ...], wanted: Wanted, *, all_: bool, yes: bool, **rest: object
+    ) -> None:
+        if all_ == bool(numbers):
+            raise click.UsageError("say which: their IDs, or --all")
+        if numbers and wanted != Wanted():
+            raise click.UsageError("filters choose among --all; IDs choose by themselves")
+        command(choice=Choice(numbers, wanted, yes), **rest)
+
+    return chosen

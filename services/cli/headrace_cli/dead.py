@@ -1,0 +1,124 @@
+"""``headrace dead``: look at what was given up, have it done again, or drop it."""
+
+from collections.abc import AsyncIterator
+
+import click
+import orjson
+
+from headrace.bus import Bus
+from headrace.dead import Letter, Letters, Wanted, retry
+from headrace_cli.choosing import Choice, with_choice, with_filters
+from headrace_cli.on_bus import on_bus, with_nats
+from headrace_cli.tables import table
+
+_COLUMNS = ("ID", "KIND", "TENANT", "AGENT", "TASK", "AT", "REASON")
+
+
+@click.group()
+def dead() -> None:
+    """Look at dead letters: work given up, unreadable messages, undeliverable notifications.
+
+    Each has an ID. `retry` has the work done again and drops the letter; `drop` only drops it. What
+    nobody looks at is dropped after 30 days.
+    """
+
+
+@dead.command("list")
+@with_nats
+@with_filters
+@click.option("--after", type=click.IntRange(0), default=0, metavar="ID", help="Only later ones.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
+def list_(nats_url: str | None, wanted: Wanted, after: int, limit: int, *, as_json: bool) -> None:
+    """List dead letters, the oldest first."""
+    # One more than is shown tells whether there is another page.
+    found = on_bus(nats_url, lambda bus: _first(Letters(bus).find(wanted, after), limit + 1))
+    shown = found[:limit]
+    if as_json:
+        for letter in shown:
+            click.echo(orjson.dumps(_facts(letter)))
+    else:
+        table(_COLUMNS, [_row(letter) for letter in shown])
+    if len(found) > limit:
+        click.echo(f"more: --after {shown[-1].number}", err=True)
+
+
+async def _first(letters: AsyncIterator[Letter], most: int) -> list[Letter]:
+    found: list[Letter] = []
+    async for letter in letters:
+        found.append(letter)
+        if len(found) == most:
+            break
+    return found
+
+
+@dead.command()
+@with_nats
+@click.argument("number", metavar="ID", type=click.IntRange(1))
+@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+def show(nats_url: str | None, number: int, *, as_json: bool) -> None:
+    """Show one dead letter whole."""
+    letter = on_bus(nats_url, lambda bus: Letters(bus).get(number))
+    facts = _facts(letter) | {
+        "subject": letter.content.subject,
+        "sequence": letter.content.sequence,
+        "headers": letter.content.headers,
+        "body": letter.body.decode(errors="replace"),
+        "bodyBase64": letter.content.body,
+    }
+    if as_json:
+        click.echo(orjson.dumps(facts))
+        return
+    del facts["bodyBase64"]
+    for name, value in facts.items():
+        if value not in (None, "", {}):
+            click.echo(f"{name + ':':<9} {value}")
+
+
+@dead.command("retry")
+@with_nats
+@with_choice
+def retry_(nats_url: str | None, choice: Choice) -> None:
+    """Have the work of dead letters done again, and drop them.
+
+    A leg that was given up has ended its task with FAILED for good, so its input becomes a new task
+    in the same context, which refers to the failed one and has its history. A leg is retried once
+    however often it is asked for. A run or a notification is sent again as it was.
+    """
+
+    async def act(bus: Bus, letter: Letter) -> str:
+        said = (await retry(bus, letter)).said
+        await Letters(bus).drop(letter.number)
+        return said
+
+    choice.carry_out(nats_url, "Retry", act)
+
+
+@dead.command()
+@with_nats
+@with_choice
+def drop(nats_url: str | None, choice: Choice) -> None:
+    """Drop dead letters. What they hold is gone."""
+
+    async def act(bus: Bus, letter: Letter) -> str:
+        await Letters(bus).drop(letter.number)
+        return "dropped"
+
+    choice.carry_out(nats_url, "Drop", act, is_loss=True)
+
+
+def _facts(letter: Letter) -> dict[str, object]:
+    return {
+        "id": letter.number,
+        "kind": letter.kind,
+        "tenant": letter.tenant,
+        "agent": letter.agent,
+        "task": letter.task,
+        "at": letter.content.at,
+        "reason": letter.content.reason,
+    }
+
+
+def _row(letter: Letter) -> tuple[str, ...]:
+    facts = _facts(letter).values()
+    return tuple("-" if fact in (None, "") else " ".join(str(fact).split()) for fact in facts)

@@ -1,0 +1,78 @@
+"""The operator's way to the fleet: straight over NATS, also when no gateway answers."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import click
+from pydantic import ValidationError
+
+from headrace.bus import Bus
+from headrace.errors import HeadraceError
+from headrace.settings import BusSettings
+from headrace_cli import dev_file
+
+_PATIENCE = 5.0
+"""Seconds to wait for NATS; who waits longer says so with HEADRACE_STARTUP_TIMEOUT."""
+
+with_nats = click.option(
+    "--nats-url",
+    metavar="URL",
+    help="NATS; else HEADRACE_NATS_URL, else that of `headrace dev` in HEADRACE_DATA_DIR.",
+)
+
+
+class Refused(click.ClickException):
+    """What was asked for can't be done; the message says why."""
+
+
+def on_bus[Result](
+    nats_url: str | None, work: Callable[[Bus], Coroutine[Any, Any, Result]]
+) -> Result:
+    """Return what `work` returns, done on a connection of its own.
+
+    Raises:
+        Refused: it can't be done, or there is no NATS.
+    """
+    settings = _settings(nats_url)
+    # A command says once why it fails; that it waits meanwhile is no news.
+    logging.getLogger("headrace").setLevel(logging.ERROR)
+    try:
+        return asyncio.run(_connected(settings, work))
+    except HeadraceError as error:
+        raise Refused(str(error)) from error
+
+
+async def _connected[Result](
+    settings: BusSettings, work: Callable[[Bus], Coroutine[Any, Any, Result]]
+) -> Result:
+    bus = Bus(settings)
+    try:
+        await bus.dial("headrace-cli")
+        return await work(bus)
+    finally:
+        await bus.close()
+
+
+def _settings(nats_url: str | None) -> BusSettings:
+    try:
+        settings = BusSettings()
+    except ValidationError as invalid:
+        error = invalid.errors()[0]
+        field = ".".join(str(part) for part in error["loc"])
+        raise Refused(f"HEADRACE_{field.upper()}: {error['msg']}") from None
+    changes: dict[str, object] = {}
+    if "startup_timeout" not in settings.model_fields_set:
+        changes["startup_timeout"] = _PATIENCE
+    if url := nats_url or _of_development_stack(settings):
+        changes["nats_url"] = url
+    return settings.model_copy(update=changes)
+
+
+def _of_development_stack(settings: BusSettings) -> str | None:
+    if "nats_url" in settings.model_fields_set:
+        return None
+    found = dev_file.read(Path(settings.data_dir).expanduser())
+    return found["nats_url"] if found else None

@@ -1,0 +1,44 @@
+"""``headrace`` as an operator types it, on the streams and subjects of one test."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+_PATIENCE = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Terminal:
+    """Runs commands."""
+
+    def __init__(self, nats_url: str, names: Mapping[str, str]) -> None:
+        """Run them in an environment that names the fleet of `names`."""
+        own = {key: value for key, value in os.environ.items() if not key.startswith("HEADRACE_")}
+        settings = {"nats_url": nats_url, **names}
+        self._environment = own | {f"HEADRACE_{key.upper()}": v for key, v in settings.items()}
+
+    async def run(self, *arguments: str, typed: str | None = None) -> Said:
+        """Return how ``headrace ARGUMENTS`` ended; its stdin is a pipe with what is `typed`."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "headrace_cli",
+            *arguments,
+            env=self._environment,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        async with asyncio.timeout(_PATIENCE):
+            out, err = await process.communicate((typed or "").encode())
+        return Said(process.returncode or 0, out.decode(), err.decode())

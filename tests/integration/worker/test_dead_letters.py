@@ -1,0 +1,341 @@
+"""What an operator does about work that was given up, with the command line, on a real NATS."""
+
+import asyncio
+import json
+from base64 import b64encode
+from collections.abc import AsyncIterator
+
+import pytest
+
+from headrace import events
+from headrace.dead import Letter, Letters, Wanted, retry
+from headrace.events import Json
+from headrace.messages import DeadLetter, Run
+from headrace.task import CANCELED, COMPLETED, FAILED, TaskKey
+from headrace_worker import Emission, Retryable, RunContext, agent
+from headrace_worker.agent import Agent
+from tests.integration.worker.conftest import Working
+from tests.integration.worker.terminal import Said, Terminal
+from tests.support.desk import Desk, Task, eventually
+from tests.support.servers import NatsProcess
+
+
+@pytest.fixture
+def terminal(nats_server: NatsProcess, names: dict[str, str]) -> Terminal:
+    """The operator's."""
+    return Terminal(nats_server.url, names)
+
+
+class Service:
+    """Something an agent needs, which does not work until it is mended."""
+
+    def __init__(self) -> None:
+        self.works = False
+        self.heard: list[Json] = []
+
+    def needed_by(self, name: str = "needy") -> Agent:
+        @agent(name=name, max_attempts=1)
+        async def needy(ctx: RunContext) -> AsyncIterator[Emission]:
+            if not self.works:
+                raise Retryable("the model is away")
+            history = await ctx.history()
+            self.heard.append({"history": history, "metadata": ctx.metadata})
+            yield f"you said {ctx.prompt}"
+
+        return needy
+
+
+async def letters(desk: Desk, wanted: Wanted | None = None) -> list[Letter]:
+    return [letter async for letter in Letters(desk.bus).find(wanted or Wanted())]
+
+
+async def given_up(desk: Desk, text: str = "hello", agent_name: str = "needy") -> Task:
+    task = await desk.start(agent_name, text)
+    assert (await task.ended())[-1].stamp.state == FAILED
+    return task
+
+
+def rows(said: Said) -> list[list[str]]:
+    return [line.split() for line in said.out.splitlines()[1:]]
+
+
+def task_in(said: Said) -> str:
+    return said.out.split()[-1]
+
+
+def again(desk: Desk, failed: Task, task: str) -> Task:
+    return Task(desk.bus, TaskKey("default", failed.key.agent, task), "", failed.context)
+
+
+async def test_what_was_given_up_is_listed_and_shown_with_its_reason(
+    desk: Desk, working: Working, terminal: Terminal
+) -> None:
+    async with working(Service().needed_by()):
+        task = await given_up(desk, "hello")
+    [row] = rows(await terminal.run("dead", "list"))
+    number, kind, tenant, agent_name, of, _, *reason = row
+    assert [kind, tenant, agent_name, of] == ["leg", "default", "needy", task.key.task]
+    assert " ".join(reason) == "Given up: the last attempt failed"
+    shown = json.loads((await terminal.run("dead", "show", number, "--json")).out)
+    assert shown["subject"] == desk.bus.subjects.run(task.key, 1)
+    assert json.loads(shown["body"])["context"] == task.context
+    plain = (await terminal.run("dead", "show", number)).out
+    assert "reason:   Given up: the last attempt failed" in plain.splitlines()
+
+
+async def test_letters_are_filtered_and_paged(
+    desk: Desk, working: Working, terminal: Terminal
+) -> None:
+    one, other = Service().needed_by("one"), Service().needed_by("other")
+    async with working(one, other):
+        tasks = [await given_up(desk, agent_name=name) for name in ("one", "other", "one")]
+    await desk.bus.request(
+        desk.bus.subjects.dead("else", "one"),
+        DeadLetter(reason="late", subject="x.push.y", at="2026-01-01T00:00:00Z").encode(),
+        2,
+    )
+    of_one = await terminal.run("dead", "list", "--agent", "one", "--tenant", "default", "--json")
+    found = [json.loads(line) for line in of_one.out.splitlines()]
+    assert [letter["task"] for letter in found] == [tasks[0].key.task, tasks[2].key.task]
+    assert len(rows(await terminal.run("dead", "list", "--kind", "leg"))) == 3
+    assert len(rows(await terminal.run("dead", "list", "--task", tasks[1].key.task))) == 1
+    assert len(rows(await terminal.run("dead", "list", "--tenant", "else"))) == 1
+    page = await terminal.run("dead", "list", "--limit", "3")
+    assert (len(rows(page)), page.err) == (3, "more: --after 3\n")
+    rest = await terminal.run("dead", "list", "--after", "3")
+    assert (len(rows(rest)), rest.err) == (1, "")
+
+
+async def test_a_retried_leg_runs_as_a_new_task_that_names_the_failed_one(
+    desk: Desk, working: Working, terminal: Terminal
+) -> None:
+    service = Service()
+    async with working(service.needed_by()):
+        task = await given_up(desk, "hello")
+        log = await task.entries()
+        service.works = True
+        said = await terminal.run("dead", "retry", "1")
+        assert said.code == 0, said.err
+        new = again(desk, task, task_in(said))
+        entries = await new.ended()
+    assert new.key.task != task.key.task
+    assert entries[-1].stamp.state == COMPLETED
+    assert entries[0].stamp.owner == log[0].stamp.owner
+    first = entries[0].events[0]["task"]
+    assert first["contextId"] == task.context
+    assert first["history"][-1]["referenceTaskIds"] == [task.key.task]
+    assert first["metadata"][events.RETRY_OF] == {"task": task.key.task, "generation": 1}
+    assert await task.entries() == log, "the failed task is as it was"
+    assert await letters(desk) == []
+
+
+async def test_a_retried_follow_up_has_the_history_of_its_task(
+    desk: Desk, working: Working, terminal: Terminal
+) -> None:
+    service = Service()
+    async with working(service.needed_by()):
+        task = await desk.start("needy", "first", publish=False)
+        said = {"messageId": "q", "role": "ROLE_AGENT", "parts": [{"text": "and then?"}]}
+        asks = events.status_update(task.key.task, task.context, "TASK_STATE_INPUT_REQUIRED", said)
+        await task.append(asks, "TASK_STATE_INPUT_REQUIRED", writer="earlier", leg=1, attempt=1)
+        await task.follow_up("second")
+        await task.ended()
+        service.works = True
+        retried = await terminal.run("dead", "retry", "--all", "--yes")
+        entries = await again(desk, task, task_in(retried)).ended()
+    assert entries[-1].stamp.state == COMPLETED
+    [heard] = service.heard
+    assert [m["parts"][0]["text"] for m in heard["history"]] == ["first", "and then?", "second"]
+
+
+async def test_a_leg_is_retried_once_however_often_it_is_asked_for(
+    desk: Desk, working: Working
+) -> None:
+    service = Service()
+    async with working(service.needed_by()):
+        task = await given_up(desk)
+        service.works = True
+        [letter] = await letters(desk)
+        done = await asyncio.gather(*(retry(desk.bus, letter) for _ in range(5)))
+        [name] = {each.task for each in done}
+        assert name is not None
+        await again(desk, task, name).ended()
+        late = await retry(desk.bus, letter)
+    assert late.task == name
+    assert late.said == f"was retried before, as task {name}"
+    assert len(service.heard) == 1
+
+
+async def test_what_fails_again_is_a_dead_letter_again_and_can_be_retried_again(
+    desk: Desk, working: Working, terminal: Terminal
+) -> None:
+    service = Service()
+    async with working(service.needed_by()):
+        task = await given_up(desk)
+        second = again(desk, task, task_in(await terminal.run("dead", "retry", "1")))
+        assert (await second.ended())[-1].stamp.state == FAILED
+        service.works = True
+        third = again(desk, task, task_in(await terminal.run("dead", "retry", "2")))
+        entries = await third.ended()
+    assert entries[-1].stamp.state == COMPLETED
+    references = entries[0].events[0]["task"]["history"][-1]["referenceTaskIds"]
+    assert references == [task.key.task, second.key.task]
+
+
+async def stored(desk: Desk, reason: str, subject: str, body: bytes, task: str | None) -> None:
+    letter = DeadLetter(
+        reason=reason, subject=subject, task=task, body=b64encode(body).decode(), at=events.now()
+    )
+    await desk.bus.request(desk.bus.subjects.dead("default", "needy"), letter.encode(), 2)
+
+
+async def test_a_leg_that_has_not_failed_is_asked_for_again_and_no_second_task_is_made(
+    desk: Desk, working: Working, terminal: Terminal
+) -> None:
+    task = await desk.start("needy", publish=False)
+    run = Run(log=task.log, context=task.context, owner="anonymous").encode()
+    subject = desk.bus.subjects.run(task.key, 1)
+    await stored(desk, "its worker died between the letter and FAILED", subject, run, task.key.task)
+    service = Service()
+    service.works = True
+    async with working(service.needed_by()):
+        said = await terminal.run("dead", "retry", "1")
+        assert said.out == "1: it has not failed; workers are asked again\n"
+        assert (await task.ended())[-1].stamp.state == COMPLETED
+
+
+@pytest.mark.parametrize("state", [COMPLETED, CANCELED])
+async def test_a_leg_that_ended_otherwise_since_is_not_run_again(
+    desk: Desk, terminal: Terminal, state: str
+) -> None:
+    task = await desk.start("needy", publish=False)
+    end = events.status_update(task.key.task, task.context, state)
+    await task.append(end, state, writer="someone", leg=1, attempt=1)
+    run = Run(log=task.log, context=task.context, owner="anonymous").encode()
+    await stored(desk, "x", desk.bus.subjects.run(task.key, 1), run, task.key.task)
+    said = await terminal.run("dead", "retry", "1")
+    assert said.code == 1
+    assert said.err == f"1: task {task.key.task} is {state.removeprefix('TASK_STATE_')} since\n"
+    assert len(await letters(desk)) == 1, "the letter stays"
+
+
+async def test_a_leg_whose_log_is_gone_is_not_run_again(desk: Desk, terminal: Terminal) -> None:
+    task = await desk.start("needy", publish=False)
+    await desk.bus.js.purge_stream(
+        desk.bus.streams.of_shard(task.key.shard), subject=desk.bus.subjects.event(task.key)
+    )
+    run = Run(log=task.log, context=task.context, owner="anonymous").encode()
+    await stored(desk, "x", desk.bus.subjects.run(task.key, 1), run, task.key.task)
+    said = await terminal.run("dead", "retry", "1")
+    assert (said.code, said.err) == (1, f"1: the log of task {task.key.task} is gone\n")
+
+
+async def test_a_leg_whose_log_was_trimmed_is_not_run_again(
+    desk: Desk, working: Working, terminal: Terminal
+) -> None:
+    async with working(Service().needed_by()):
+        task = await given_up(desk)
+    await desk.bus.js.purge_stream(
+        desk.bus.streams.of_shard(task.key.shard), subject=desk.bus.subjects.event(task.key), keep=1
+    )
+    said = await terminal.run("dead", "retry", "1")
+    assert said.code == 1
+    assert said.err.startswith(f"1: the beginning of task {task.key.task} is gone")
+
+
+async def test_a_run_that_could_not_be_read_is_sent_again_as_it_was(
+    desk: Desk, working: Working, terminal: Terminal
+) -> None:
+    task = await desk.start("needy", publish=False)
+    service = Service()
+    service.works = True
+    async with working(service.needed_by()):
+        await task.publish(1, b"{broken")
+        await eventually(lambda: letters(desk))
+        said = await terminal.run("dead", "retry", "1")
+        assert said.out == f"1: sent again on {desk.bus.subjects.run(task.key, 1)}\n"
+
+        async def is_back() -> bool:
+            found = await letters(desk)
+            return [letter.number for letter in found] == [2]
+
+        await eventually(is_back)
+    [letter] = await letters(desk)
+    assert (letter.kind, letter.body) == ("run", b"{broken")
+
+
+async def test_what_is_no_entry_of_a_log_can_only_be_dropped(
+    desk: Desk, terminal: Terminal
+) -> None:
+    task = await desk.start("needy", publish=False)
+    await stored(desk, "junk", desk.bus.subjects.event(task.key), b"junk", task.key.task)
+    said = await terminal.run("dead", "retry", "1")
+    assert said.err == "1: what lies in a log and is no entry can't be run\n"
+    assert (await terminal.run("dead", "drop", "1", "--yes")).out == "1: dropped\n"
+    assert await letters(desk) == []
+
+
+async def test_nothing_is_dropped_unless_somebody_says_yes(desk: Desk, terminal: Terminal) -> None:
+    for number in range(7):
+        await stored(desk, f"reason {number}", "x.event.y", b"", None)
+    asked = await terminal.run("dead", "drop", "--all", typed="y\n")
+    assert asked.code == 2
+    assert "5: entry" not in asked.out
+    assert "and 2 more" in asked.out
+    assert "say --yes" in asked.err
+    assert len(await letters(desk)) == 7
+    said = await terminal.run("dead", "drop", "--all", "--task", "nothing", "--yes")
+    assert (said.code, said.err) == (0, "no such dead letters\n")
+    assert (await terminal.run("dead", "drop", "2", "3", "--yes")).code == 0
+    assert [letter.number for letter in await letters(desk)] == [1, 4, 5, 6, 7]
+
+
+async def test_one_letter_that_is_missing_does_not_keep_the_others_from_their_turn(
+    desk: Desk, terminal: Terminal
+) -> None:
+    for number in range(2):
+        await stored(desk, f"reason {number}", "x.event.y", b"", None)
+    said = await terminal.run("dead", "drop", "99", "2", "--yes")
+    assert (said.code, said.out) == (1, "2: dropped\n")
+    assert said.err == "99: there is no dead letter 99\n"
+
+
+async def test_a_letter_that_is_none_is_listed_and_can_be_dropped(
+    desk: Desk, terminal: Terminal
+) -> None:
+    await desk.bus.request(desk.bus.subjects.dead("a_2fb", "needy"), b"nonsense", 2)
+    [row] = rows(await terminal.run("dead", "list", "--tenant", "a/b"))
+    assert row[:4] == ["1", "other", "a/b", "needy"]
+    assert (await terminal.run("dead", "retry", "1")).code == 1
+    assert (await terminal.run("dead", "drop", "1", "--yes")).code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rule"),
+    [
+        (["drop"], "say which: their IDs, or --all"),
+        (["retry", "1", "--all"], "say which: their IDs, or --all"),
+        (["drop", "1", "--agent", "a"], "filters choose among --all"),
+        (["list", "--kind", "odd"], "'odd' is not one of"),
+        (["show", "0"], "0 is not in the range"),
+        (["list", "--nats-url", "nats://127.0.0.1:9"], "NATS at nats://127.0.0.1:9 did not answer"),
+    ],
+)
+async def test_what_is_asked_wrongly_is_told_with_the_rule(
+    terminal: Terminal, arguments: list[str], rule: str
+) -> None:
+    said = await terminal.run("dead", *arguments)
+    assert said.code > 0
+    assert rule in said.err
+    assert "Traceback" not in said.err
+
+
+async def test_a_nats_without_headrace_is_told_and_left_as_it_is(
+    nats_server: NatsProcess, desk: Desk
+) -> None:
+    stranger = Terminal(nats_server.url, {"prefix": "none", "stream_prefix": "none-"})
+    said = await stranger.run("dead", "list")
+    assert said.code == 1
+    assert "no Headrace uses this NATS: there is no stream none-DEAD" in said.err
+    infos = await desk.bus.js.streams_info()
+    assert not [info for info in infos if (info.config.name or "").startswith("none-")]

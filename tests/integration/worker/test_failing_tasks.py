@@ -1,0 +1,142 @@
+"""``headrace tasks fail``: FAILED over everybody's head, once."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from headrace import events
+from headrace.errors import HeadraceError
+from headrace.failing import AlreadyOver, fail_task
+from headrace.task import COMPLETED, FAILED, TERMINAL
+from headrace_worker import Emission, RunContext, agent
+from tests.integration.worker.conftest import Spawn, Working
+from tests.integration.worker.terminal import Terminal
+from tests.support.desk import Desk, Task, eventually
+from tests.support.servers import NatsProcess
+
+
+@pytest.fixture
+def terminal(nats_server: NatsProcess, names: dict[str, str]) -> Terminal:
+    """The operator's."""
+    return Terminal(nats_server.url, names)
+
+
+async def ends(task: Task) -> list[str]:
+    states = [entry.stamp.state for entry in await task.entries()]
+    return [state for state in states if state in TERMINAL]
+
+
+async def test_a_task_that_nobody_takes_up_is_failed_with_the_reason_given(
+    desk: Desk, terminal: Terminal
+) -> None:
+    task = await desk.start("nobodys")
+    said = await terminal.run("tasks", "fail", task.key.task, "--reason", "Its agent is retired")
+    assert (said.code, said.out) == (0, f"task {task.key.task} FAILED\n")
+    status = (await task.entries())[-1].events[-1]["statusUpdate"]["status"]
+    assert status["state"] == FAILED
+    assert status["message"]["parts"][0]["text"] == "Its agent is retired"
+
+
+async def test_the_holder_of_a_failed_task_is_fenced_and_its_agent_stopped(
+    desk: Desk, working: Working, terminal: Terminal
+) -> None:
+    stopped = asyncio.Event()
+
+    @agent()
+    async def stuck(ctx: RunContext) -> AsyncIterator[Emission]:
+        yield ctx.prompt
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    async with working(stuck):
+        task = await desk.start("stuck", "one")
+        await task.reaches(3)
+        assert (await terminal.run("tasks", "fail", task.key.task)).code == 0
+        async with asyncio.timeout(20):
+            await stopped.wait()
+
+        async def is_off_the_queue() -> bool:
+            return await task.runs_waiting() == 0
+
+        await eventually(is_off_the_queue)
+    assert await ends(task) == [FAILED]
+
+
+async def test_a_task_held_by_a_stopped_worker_is_failed_and_stays_so(
+    desk: Desk, spawn: Spawn, terminal: Terminal
+) -> None:
+    worker = spawn("headrace_worker.demo:agents")
+    task = await desk.start("counter", "100 20")
+    await task.reaches(5)
+    worker.freeze()
+    assert (await terminal.run("tasks", "fail", task.key.task)).code == 0
+    worker.thaw()
+
+    async def gave_up() -> bool:
+        return "is not ours any more" in worker.output()
+
+    await eventually(gave_up)
+    assert await ends(task) == [FAILED]
+
+
+async def test_a_task_that_is_over_stays_as_it_is(desk: Desk, terminal: Terminal) -> None:
+    task = await desk.start("echo", publish=False)
+    end = events.status_update(task.key.task, task.context, COMPLETED)
+    await task.append(end, COMPLETED, writer="w", leg=1, attempt=1)
+    said = await terminal.run("tasks", "fail", task.key.task)
+    assert said.code == 1
+    assert said.err == f"Error: task {task.key.task} is over: COMPLETED\n"
+    assert await ends(task) == [COMPLETED]
+
+
+async def test_racing_with_the_end_there_is_one_terminal_state(
+    desk: Desk, working: Working
+) -> None:
+    @agent()
+    async def quick(ctx: RunContext) -> str:
+        return ctx.prompt
+
+    async def fail(task: Task, pause: float) -> str:
+        await asyncio.sleep(pause)
+        try:
+            await fail_task(desk.bus, task.key, "too late?")
+        except AlreadyOver:
+            return COMPLETED
+        return FAILED
+
+    async with working(quick):
+        tasks = [await desk.start("quick", "x") for _ in range(20)]
+        told = await asyncio.gather(*(fail(t, n * 0.002) for n, t in enumerate(tasks)))
+        for task in tasks:
+            await task.ended()
+    assert [await ends(task) for task in tasks] == [[state] for state in told]
+
+
+async def test_several_operators_fail_a_task_once(desk: Desk) -> None:
+    task = await desk.start("nobodys")
+    tried = [fail_task(desk.bus, task.key, f"operator {n}") for n in range(8)]
+    done = await asyncio.gather(*tried, return_exceptions=True)
+    assert sum(result is None for result in done) == 1
+    assert all(result is None or isinstance(result, HeadraceError) for result in done)
+    assert await ends(task) == [FAILED]
+
+
+@pytest.mark.parametrize(
+    ("task", "rule"),
+    [
+        ("0-00000000000000000000000000000000", "there is no task 0-0000"),
+        ("nonsense", "task 'nonsense' is not a task id"),
+        ("9999-00000000000000000000000000000000", "stream"),
+    ],
+)
+async def test_a_task_that_is_not_there_is_told(
+    desk: Desk, terminal: Terminal, task: str, rule: str
+) -> None:
+    assert desk.bus.connected
+    said = await terminal.run("tasks", "fail", task)
+    assert said.code == 1
+    assert rule in said.err
+    assert "Traceback" not in said.err
