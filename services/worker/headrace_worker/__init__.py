@@ -35,12 +35,14 @@ from headrace_worker.emission import (
     Usage,
 )
 from headrace_worker.errors import MalformedOutput, Retryable
+from headrace_worker.relayed import Artifact, Outcome, Said
 
 __all__ = [
     "Activity",
     "ActivityDelta",
     "Agent",
     "Agents",
+    "Artifact",
     "Complete",
     "Custom",
     "Data",
@@ -49,10 +51,12 @@ __all__ = [
     "InputRequired",
     "MalformedOutput",
     "Message",
+    "Outcome",
     "Raw",
     "Reject",
     "Retryable",
     "RunContext",
+    "Said",
     "Skill",
     "State",
     "StateDelta",

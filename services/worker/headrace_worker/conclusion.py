@@ -53,8 +53,9 @@ def _with_expense(performance: Performance, end: End) -> End:
     told, ctx = performance.voice.expense.metadata(), performance.context
     if not told or end.state == ANSWERED:
         return end
-    draft = events.status_update(ctx.task, ctx.context, end.state, end.message, told)
-    return End(draft, end.state, end.message)
+    metadata = {**end.metadata, **told}
+    draft = events.status_update(ctx.task, ctx.context, end.state, end.message, metadata)
+    return End(draft, end.state, end.message, metadata)
 
 
 def _next_input(performance: Performance, following: Queued, *others: Queued) -> Draft:

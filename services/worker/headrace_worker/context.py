@@ -23,6 +23,7 @@ from headrace_worker.emission import (
 )
 from headrace_worker.inbox import Inbox
 from headrace_worker.inputs import Inputs
+from headrace_worker.interrupt import STOPS, Interrupt
 from headrace_worker.voice import Voice
 
 AGUI = "headrace.agui"
@@ -66,6 +67,8 @@ class RunContext:
     """What a former attempt has saved with `checkpoint`; None: nothing."""
     traceparent: str | None = None
     """W3C trace context of the request, if it had one."""
+    interrupt: Callable[[], Interrupt] = lambda: Interrupt.NONE
+    """Asks why the agent is being stopped."""
 
     @property
     def task(self) -> str:
@@ -90,6 +93,15 @@ class RunContext:
         """
         sent: Json = self.metadata.get(AGUI) or {}
         return sent
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the leg is to end here: canceled, out of time, or given way to a newer message.
+
+        For an agent's clean-up, which then ends what was begun elsewhere for the leg. False while
+        nothing stops it, and where it is stopped because another worker goes on.
+        """
+        return self.interrupt() in STOPS
 
     async def history(self) -> Sequence[Json]:
         """Return the task's messages up to this input's, A2A v1.0 Messages. Read from the log.

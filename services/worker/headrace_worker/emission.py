@@ -1,11 +1,11 @@
 """What an agent can say. A plain string is answer text, as `Text` is."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.events import Json
-from headrace_worker.errors import MalformedOutput
+from headrace_worker.relayed import Artifact, Outcome, Said
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,36 +211,38 @@ type Signal = State | StateDelta | Activity | ActivityDelta | Step | Usage | Cus
 """What is for user interfaces alone."""
 
 type Utterance = (
-    Text | Thinking | ToolCall | ToolArguments | ToolResult | File | Data | Status | Signal
+    Text
+    | Thinking
+    | ToolCall
+    | ToolArguments
+    | ToolResult
+    | File
+    | Data
+    | Status
+    | Artifact
+    | Said
+    | Signal
 )
 """What goes on with the leg."""
 
-type Ending = Complete | InputRequired | Reject | Message
+type Ending = Complete | InputRequired | Reject | Message | Outcome
 """What ends it; nothing can be said after."""
 
 type Emission = str | Utterance | Ending
 """Anything that an agent can yield, return or emit."""
 
 
-def check_texts(said: Utterance | Ending) -> None:
-    """Check that what must be a string is one; everything else shows when it becomes JSON.
-
-    Raises:
-        MalformedOutput: a field is not, or this is nothing that an agent can say.
-    """
-    if type(said) not in _TEXTS:
-        raise MalformedOutput(f"{type(said).__name__} is nothing that an agent can say")
-    for name in _TEXTS[type(said)]:
-        value = getattr(said, name)
-        if not isinstance(value, str):
-            kind = type(said).__name__
-            raise MalformedOutput(f"{kind}.{name} must be a string, not {type(value).__name__}")
-
-
-_UTTERANCES = (Text, Thinking, ToolCall, ToolArguments, ToolResult, File, Data, Status)
+UTTERANCES = (
+    Text,
+    Thinking,
+    ToolCall,
+    ToolArguments,
+    ToolResult,
+    File,
+    Data,
+    Status,
+    Artifact,
+    Said,
+)
 SIGNALS = (State, StateDelta, Activity, ActivityDelta, Step, Usage, Custom, Raw)
-_ENDINGS = (Complete, InputRequired, Reject, Message)
-_TEXTS: dict[type, tuple[str, ...]] = {
-    kind: tuple(field.name for field in fields(kind) if field.type is str)
-    for kind in (*_UTTERANCES, *SIGNALS, *_ENDINGS)
-}
+ENDINGS = (Complete, InputRequired, Reject, Message, Outcome)

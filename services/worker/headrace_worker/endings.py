@@ -1,6 +1,6 @@
 """The events that end a leg."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from headrace import events, parts
@@ -8,9 +8,12 @@ from headrace.entry import ANSWERED
 from headrace.events import Draft, Json
 from headrace.interrupts import INTERRUPTS, PENDING_TOOL_CALLS
 from headrace.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, REJECTED
-from headrace_worker.emission import Complete, Ending, InputRequired, Message, Reject, check_texts
+from headrace_worker.emission import Complete, Ending, InputRequired, Message, Reject
 from headrace_worker.errors import MalformedOutput
 from headrace_worker.ids import LegIds
+from headrace_worker.quoting import end_parts, foreign
+from headrace_worker.relayed import Outcome
+from headrace_worker.saying import check_texts
 
 _KINDS = {"text", "raw", "url", "data"}
 
@@ -23,6 +26,8 @@ class End:
     state: str
     message: Json | None = None
     """What the draft says."""
+    metadata: Json = field(default_factory=dict)
+    """The draft's."""
 
 
 class Endings:
@@ -49,6 +54,8 @@ class Endings:
                 return self._status(REJECTED, parts.notice_part(said.reason, parts.ERROR))
             case Message():
                 return self._answer(said)
+            case Outcome():
+                return self._outcome(said)
 
     def completed(self, text: str = "") -> End:
         """The agent has done what was asked."""
@@ -76,7 +83,17 @@ class Endings:
         asked = {INTERRUPTS: list(said.interrupts), PENDING_TOOL_CALLS: list(said.tool_calls)}
         metadata = {key: value for key, value in asked.items() if value}
         draft = events.status_update(self._task, self._context, INPUT_REQUIRED, message, metadata)
-        return End(draft, INPUT_REQUIRED, message)
+        return End(draft, INPUT_REQUIRED, message, metadata)
+
+    def _outcome(self, said: Outcome) -> End:
+        content, message = end_parts(said), None
+        if content:
+            message = self._message(content)
+            if said.message_metadata:
+                message["metadata"] = foreign(said.message_metadata)
+        metadata = foreign(said.metadata)
+        draft = events.status_update(self._task, self._context, said.state, message, metadata)
+        return End(draft, said.state, message, metadata)
 
     def _status(self, state: str, part: Json | None = None) -> End:
         message = None if part is None else self._message([part])

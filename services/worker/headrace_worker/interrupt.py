@@ -12,3 +12,7 @@ class Interrupt(IntEnum):
     OVERDUE = 3
     CANCELED = 4
     LOST = 5
+
+
+STOPS = frozenset({Interrupt.SUPERSEDED, Interrupt.OVERDUE, Interrupt.CANCELED})
+"""Reasons for which nobody goes on with the leg."""

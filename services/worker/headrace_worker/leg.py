@@ -115,6 +115,7 @@ class Leg:
             taken,
             lost=self.lose,
             superseded=self.supersede,
+            interrupt=lambda: self._interrupt,
         )
         self._performance = performance
         hold.claim = self._claim(taken, performance)

@@ -15,6 +15,7 @@ from headrace_worker.endings import Endings
 from headrace_worker.errors import Retryable
 from headrace_worker.ids import LegIds
 from headrace_worker.inputs import Inputs
+from headrace_worker.interrupt import Interrupt
 from headrace_worker.outbox import Outbox
 from headrace_worker.past import recall
 from headrace_worker.rendering import Rendering
@@ -26,7 +27,7 @@ from headrace_worker.voice import Voice
 class Performance:
     """An agent at work on a leg that this worker holds."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # what an attempt is made of
         self,
         station: Station,
         agent: Agent,
@@ -35,10 +36,12 @@ class Performance:
         *,
         lost: Callable[[], None],
         superseded: Callable[[], None],
+        interrupt: Callable[[], Interrupt],
     ) -> None:
         """Set up what the attempt needs.
 
         `lost` is called when its log is somebody else's, `superseded` when a message is to stop it.
+        `interrupt` tells why the agent is being stopped.
         """
         key, leg, run = assignment.key, assignment.leg, assignment.run
         saved = taken.past.checkpoint
@@ -84,6 +87,7 @@ class Performance:
             checkpoint_data=saved.data,
             traceparent=run.traceparent,
             inputs=self.inputs,
+            interrupt=interrupt,
         )
         self.acting: asyncio.Task[None] | None = None
 

@@ -17,11 +17,14 @@ from headrace_worker.emission import (
     ToolCall,
     ToolResult,
     Utterance,
-    check_texts,
 )
 from headrace_worker.errors import MalformedOutput
 from headrace_worker.ids import LegIds
 from headrace_worker.pieces import PIECE, pieces
+from headrace_worker.quoting import Quoting
+from headrace_worker.relayed import Artifact, Said
+from headrace_worker.results import result_part
+from headrace_worker.saying import check_texts
 from headrace_worker.signals import part_of
 
 
@@ -32,6 +35,7 @@ class Rendering:
         """Render for one leg of `task` in `context`; its next block gets index `next_index`."""
         self._task, self._context, self._ids = task, context, ids
         self._blocks = Blocks(ids, next_index)
+        self._quoting = Quoting(task, context, ids, self._blocks)
         self._going_on: TextChunks | None = None
         self.artifacts: set[str] = set()
         """Ids of the artifacts made so far."""
@@ -63,6 +67,8 @@ class Rendering:
                 return list(self._thinking(said))
             case Text():
                 return [*self._end_of_thought(said), *self._text(said)]
+            case Artifact() | Said():
+                return [*self._end_of_thought(said), self._quoted(said)]
             case _:
                 return [*self._end_of_thought(said), self._one(said)]
 
@@ -111,10 +117,8 @@ class Rendering:
                 return self._tool_arguments(said)
             case ToolResult():
                 return self._tool_result(said)
-            case File():
-                return self._file(said)
-            case Data():
-                return self._data(said)
+            case File() | Data():
+                return self._result(said)
             case Status():
                 return self._utterance(self._ids.mint("message"), parts.notice_part(said.text))
 
@@ -139,7 +143,7 @@ class Rendering:
 
     def _end_of_thought(self, said: Utterance) -> Iterator[Draft]:
         """End the reasoning that is open, if `said` goes on to something else."""
-        goes_on = isinstance(said, File | Data | Status) or (
+        goes_on = isinstance(said, File | Data | Status | Artifact) or (
             isinstance(said, Text) and (said.block or not said.text)
         )
         thought = None if goes_on else self._blocks.going_on(THINKING)
@@ -203,18 +207,14 @@ class Rendering:
         part = parts.tool_result_part(said.id, said.content, said.error)
         return self._utterance(self._ids.mint("message"), part)
 
-    def _file(self, said: File) -> Draft:
-        if (said.content is None) == (not said.url):
-            raise MalformedOutput("a file needs either its content or its address")
-        if said.content is None:
-            part = parts.link_part(said.url, said.name, said.media_type)
-        else:
-            part = parts.file_part(said.content, said.name, said.media_type)
-        return self._artifact(said.id or self._ids.mint("file"), part, said.name, last_chunk=True)
+    def _result(self, said: File | Data) -> Draft:
+        artifact, part = said.id or self._ids.mint(type(said).__name__.lower()), result_part(said)
+        return self._artifact(artifact, part, said.name, last_chunk=True)
 
-    def _data(self, said: Data) -> Draft:
-        part = parts.data_part(said.data, said.media_type)
-        return self._artifact(said.id or self._ids.mint("data"), part, said.name, last_chunk=True)
+    def _quoted(self, said: Artifact | Said) -> Draft:
+        if isinstance(said, Artifact):
+            self.artifacts.add(said.id)
+        return self._quoting.draft(said)
 
     def _utterance(self, message: str, part: Json) -> Draft:
         return events.status_update(

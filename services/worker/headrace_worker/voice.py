@@ -5,11 +5,10 @@ from typing import Any
 from headrace_worker.breath import Breath
 from headrace_worker.checkpoint import Checkpoint
 from headrace_worker.emission import (
-    Complete,
+    ENDINGS,
     Emission,
-    InputRequired,
+    Ending,
     Message,
-    Reject,
     Text,
     Usage,
 )
@@ -88,7 +87,7 @@ class Voice:
             raise MalformedOutput(f"{type(said).__name__} after the leg's end")
         if isinstance(said, str):
             said = Text(said)
-        if isinstance(said, Complete | InputRequired | Reject | Message):
+        if isinstance(said, ENDINGS):
             return self._say_last(said)
         if isinstance(said, Usage):
             self.expense.add(said)
@@ -98,7 +97,7 @@ class Voice:
             self._has_spoken = True
         return has_room
 
-    def _say_last(self, said: Complete | InputRequired | Reject | Message) -> bool:
+    def _say_last(self, said: Ending) -> bool:
         if isinstance(said, Message) and not self._may_answer:
             raise MalformedOutput("a bare Message, which this agent has not declared")
         if isinstance(said, Message) and self._has_spoken:

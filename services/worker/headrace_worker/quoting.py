@@ -1,0 +1,118 @@
+"""Events of what an agent passes on, and what user interfaces need to know of its parts."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from headrace import events, parts
+from headrace.events import INPUT_SCHEMA, Draft, Json
+from headrace.interrupts import INTERRUPTS, PENDING_TOOL_CALLS
+from headrace.task import COMPLETED, FAILED, INPUT_REQUIRED, REJECTED, TERMINAL, WORKING
+from headrace_worker.blocks import Blocks
+from headrace_worker.errors import MalformedOutput
+from headrace_worker.ids import LegIds
+from headrace_worker.relayed import Artifact, Outcome, Said
+
+_OWN = "headrace."
+_PASSED_ON = frozenset({INPUT_SCHEMA, INTERRUPTS, PENDING_TOOL_CALLS})
+"""Metadata of our own that means the same in another fleet's log."""
+_KINDS = {"text", "raw", "url", "data"}
+_ENDS = TERMINAL | {INPUT_REQUIRED}
+_MESSAGE = "message"
+"""Event type of text that is an answer but no piece of a block."""
+
+
+class Quoting:
+    """Makes the events of one leg's passed-on words."""
+
+    def __init__(self, task: str, context: str, ids: LegIds, blocks: Blocks) -> None:
+        """Quote in one leg of `task` in `context`, whose `blocks` are counted."""
+        self._task, self._context, self._ids, self._blocks = task, context, ids, blocks
+        self._indices: dict[str, int] = {}
+
+    def draft(self, said: Artifact | Said) -> Draft:
+        """Return the event.
+
+        Raises:
+            MalformedOutput: a part is no A2A Part, or the artifact has no id.
+        """
+        return self._artifact(said) if isinstance(said, Artifact) else self._said(said)
+
+    def _artifact(self, said: Artifact) -> Draft:
+        if not said.id:
+            raise MalformedOutput("an artifact needs an id")
+        shown = [self._answer(part, said.id) for part in checked(said.parts)]
+        named = {"name": said.name, "description": said.description, "metadata": said.metadata}
+        more = {**named, "extensions": list(said.extensions)}
+        artifact = {"artifactId": said.id, **{k: v for k, v in more.items() if v}, "parts": shown}
+        return events.artifact_update(
+            self._task,
+            self._context,
+            artifact,
+            append=said.append,
+            last_chunk=said.last_chunk,
+        )
+
+    def _said(self, said: Said) -> Draft:
+        content = [hinted(part, parts.TASK) for part in checked(said.parts)]
+        name = said.id or self._ids.mint("message")
+        message = {"messageId": name, "role": "ROLE_AGENT", "parts": content} if content else None
+        metadata = foreign(said.metadata)
+        return events.status_update(self._task, self._context, WORKING, message, metadata)
+
+    def _answer(self, part: Json, artifact: str) -> Json:
+        if not _is_bare_text(part):
+            return part
+        if artifact not in self._indices:
+            self._indices[artifact] = self._blocks.next_index
+            self._blocks.next_index += 1
+        metadata = parts.text_part("", artifact, self._indices[artifact])["metadata"]
+        return {**part, "metadata": {**metadata, **part.get("metadata", {})}}
+
+
+def end_parts(said: Outcome) -> list[Json]:
+    """Return the parts of a leg's last message.
+
+    Raises:
+        MalformedOutput: a part is no A2A Part, or the state ends no leg.
+    """
+    if said.state not in _ENDS:
+        raise MalformedOutput(f"{said.state!r} is no state that ends a leg")
+    kind = _MESSAGE if said.state in {COMPLETED, INPUT_REQUIRED} else parts.TASK
+    kind = parts.ERROR if said.state in {FAILED, REJECTED} else kind
+    return [hinted(part, kind) for part in checked(said.parts)]
+
+
+def foreign(metadata: Json) -> Json:
+    """Return `metadata` without what describes an event of another log."""
+    return {
+        key: value
+        for key, value in metadata.items()
+        if not key.startswith(_OWN) or key in _PASSED_ON
+    }
+
+
+def hinted(part: Json, kind: str) -> Json:
+    """Return the part; if it is text that says nothing of itself, with the event type `kind`."""
+    if not _is_bare_text(part):
+        return part
+    return {**part, "metadata": {parts.EVENT_TYPE: kind, **part.get("metadata", {})}}
+
+
+def checked(content: Sequence[Any]) -> Sequence[Json]:
+    """Return `content` if it is A2A Parts.
+
+    Raises:
+        MalformedOutput: something in it is not.
+    """
+    for number, part in enumerate(content):
+        if not isinstance(part, dict) or not _KINDS & part.keys():
+            raise MalformedOutput(f"parts[{number}] needs text, raw, url or data")
+        if not isinstance(part.get("text", ""), str):
+            raise MalformedOutput(f"parts[{number}].text must be a string")
+        if not isinstance(part.get("metadata", {}), dict):
+            raise MalformedOutput(f"parts[{number}].metadata must be an object")
+    return content
+
+
+def _is_bare_text(part: Json) -> bool:
+    return "text" in part and not part.get("filename") and not parts.event_type(part)
