@@ -1,0 +1,56 @@
+"""An `AgentExecutor` as the official A2A SDK has it, served unchanged.
+
+From this folder: ``headrace dev --agents executor:translator``. Needs ``headrace[a2a]``.
+"""
+
+import asyncio
+
+from a2a.server.agent_execution import AgentExecutor, RequestContext
+from a2a.server.events import EventQueue
+from a2a.server.tasks import TaskUpdater
+from a2a.types import Part
+
+from headrace_worker.adapters import executor_agent
+
+LANGUAGES = {"french": "Bonjour", "german": "Guten Tag"}
+
+
+class Translator(AgentExecutor):
+    """Says good day in a language of the user's choice, and asks which if need be."""
+
+    def __init__(self) -> None:
+        """Nobody has cancelled anything yet."""
+        self.canceled: list[str] = []
+
+    async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
+        """Answer one message."""
+        updater = TaskUpdater(event_queue, context.task_id, context.context_id)
+        await updater.start_work()
+        asked = context.get_user_input().strip().lower()
+        if asked == "slowly":
+            await asyncio.Event().wait()
+        if asked not in LANGUAGES:
+            question = updater.new_agent_message([Part(text="Which language?")])
+            await updater.requires_input(question)
+            return
+        # From the second message on the task is there, as with the SDK's own servers.
+        greeting = LANGUAGES[asked] + (" encore" if context.current_task else "")
+        for number, word in enumerate(greeting.split()):
+            last = number == greeting.count(" ")
+            await updater.add_artifact(
+                [Part(text=f"{word} ")],
+                artifact_id=f"greeting-{context.task_id}",
+                name="greeting",
+                append=number > 0,
+                last_chunk=last,
+            )
+        await updater.complete(updater.new_agent_message([Part(text="Done.")]))
+
+    async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
+        """Take note of it."""
+        self.canceled.append(context.task_id)
+        await TaskUpdater(event_queue, context.task_id, context.context_id).cancel()
+
+
+executor = Translator()
+translator = executor_agent(executor, name="translator", description="Says good day.")

@@ -1,0 +1,31 @@
+"""Doors through which agents written with something else come in unchanged.
+
+Each makes an `Agent` and needs an extra of its own, imported when it is first asked for:
+
+===================  ==================  ========================================
+``executor_agent``   ``headrace[a2a]``   an `AgentExecutor` of the official SDK
+===================  ==================  ========================================
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headrace_worker.adapters.executor import executor_agent
+
+_MODULES = {
+    "executor_agent": "executor",
+}
+
+__all__ = ["executor_agent"]
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401  # whatever the door is
+    """Import the door that is asked for.
+
+    Raises:
+        MissingExtra: the library that it needs is not installed.
+    """
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

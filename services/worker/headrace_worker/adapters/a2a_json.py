@@ -1,0 +1,71 @@
+"""The official SDK's messages as the JSON that logs are made of, and back."""
+
+from typing import Any
+
+from headrace.events import Json
+from headrace_worker.adapters.extras import needs
+from headrace_worker.relayed import Artifact, Outcome, Said
+
+with needs("a2a"):
+    from google.protobuf.json_format import MessageToDict, ParseDict
+    from google.protobuf.message import Message
+
+
+def json_of(message: Message) -> Json:
+    """Return the ProtoJSON; whole numbers, which a Struct holds as floats, are whole again."""
+    plain: Json = _whole(MessageToDict(message))
+    return plain
+
+
+def parsed[T: Message](body: Json, into: T) -> T:
+    """Return `into` with what `body` says; fields that its version does not know are left out.
+
+    Raises:
+        ParseError: it is not of that type's shape.
+    """
+    ParseDict(body, into, ignore_unknown_fields=True)
+    return into
+
+
+def artifact_of(update: Json) -> Artifact:
+    """Return the chunk that an ``artifactUpdate`` brings."""
+    artifact = update.get("artifact", {})
+    return Artifact(
+        id=artifact.get("artifactId", ""),
+        parts=artifact.get("parts", []),
+        name=artifact.get("name", ""),
+        description=artifact.get("description", ""),
+        metadata=artifact.get("metadata", {}),
+        extensions=artifact.get("extensions", []),
+        append=update.get("append", False),
+        last_chunk=update.get("lastChunk", False),
+    )
+
+
+def said_of(status: Json, metadata: Json) -> Said | None:
+    """Return what a status at work says; None: nothing that its log does not say already."""
+    message = status.get("message", {})
+    if not message.get("parts") and not metadata:
+        return None
+    return Said(message.get("parts", []), message.get("messageId", ""), metadata)
+
+
+def outcome_of(status: Json, metadata: Json) -> Outcome:
+    """Return how a leg ends whose last status this is."""
+    message = status.get("message", {})
+    return Outcome(
+        state=status.get("state", ""),
+        parts=message.get("parts", []),
+        metadata=metadata,
+        message_metadata=message.get("metadata", {}),
+    )
+
+
+def _whole(value: Any) -> Any:  # noqa: ANN401  # any JSON
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, dict):
+        return {key: _whole(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_whole(inner) for inner in value]
+    return value

@@ -1,0 +1,24 @@
+"""What every door can be told of its agent: the keywords of `headrace_worker.agent`."""
+
+from collections.abc import Sequence
+from typing import TypedDict
+
+from headrace.events import Json
+from headrace_worker.agent import Skill
+from headrace_worker.policy import FollowUps
+
+
+class Declaration(TypedDict, total=False):
+    """Keywords that are handed on to `agent`, which says what each means."""
+
+    description: str
+    version: str
+    skills: Sequence[Skill | Json]
+    input_modes: Sequence[str]
+    output_modes: Sequence[str]
+    bare_message: bool
+    concurrency: int | None
+    max_attempts: int
+    backoff: float
+    timeout: float | None
+    follow_ups: FollowUps

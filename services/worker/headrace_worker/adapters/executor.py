@@ -1,0 +1,108 @@
+"""An `AgentExecutor` of the official A2A SDK, unchanged, as an agent."""
+
+from contextlib import suppress
+from typing import Unpack
+
+from headrace.errors import HeadraceError
+from headrace.events import Json
+from headrace_worker.adapters.a2a_json import parsed
+from headrace_worker.adapters.declaring import Declaration
+from headrace_worker.adapters.executor_queue import LogQueue
+from headrace_worker.adapters.extras import needs
+from headrace_worker.agent import Agent, agent
+from headrace_worker.context import AGUI, RunContext
+
+with needs("a2a"):
+    from a2a.auth.user import User
+    from a2a.server.agent_execution import AgentExecutor, RequestContext
+    from a2a.server.context import ServerCallContext
+    from a2a.types import SendMessageRequest, Task
+
+RUN = "headrace.run"
+"""Key of the call context's state under which an executor finds its `RunContext`."""
+
+_ANONYMOUS = "anonymous"
+
+
+def executor_agent(
+    executor: AgentExecutor,
+    *,
+    name: str,
+    auth_patience: float = 300.0,
+    **declared: Unpack[Declaration],
+) -> Agent:
+    """Make an agent of `executor`: `execute` is called for each message, `cancel` for a cancel.
+
+    Its task and context ids are those of the task in the log; from the second message on it finds
+    the task in `current_task`. A Message that it says is COMPLETED's, or all of the answer where
+    the agent is declared with `bare_message`. Returning while AUTH_REQUIRED it is called again with
+    the user's answer, within `auth_patience` seconds. The other keywords are `agent`'s.
+
+    Raises:
+        Misdeclared: as `agent`.
+    """
+    declared.setdefault("description", (executor.__doc__ or "").strip().partition("\n")[0])
+    may_answer = declared.get("bare_message", False)
+
+    @agent(name=name, **declared)
+    async def run(ctx: RunContext) -> None:
+        task = await ctx.recall() if ctx.leg > 1 else None
+        made = {artifact["artifactId"] for artifact in (task or {}).get("artifacts", [])}
+        queue = LogQueue(ctx, made, may_answer=may_answer)
+        request = await _request(ctx, ctx.message, task)
+        try:
+            await executor.execute(request, queue)
+            while (answer := await queue.answer(auth_patience)) is not None:
+                request = await _request(ctx, answer, task or await ctx.recall())
+                await executor.execute(request, queue)
+        finally:
+            await queue.close()
+            if ctx.is_stopped:
+                await _cancel(executor, ctx, request, queue)
+
+    return run
+
+
+async def _cancel(
+    executor: AgentExecutor, ctx: RunContext, request: RequestContext, queue: LogQueue
+) -> None:
+    if request.current_task is None:
+        with suppress(HeadraceError):
+            request.current_task = parsed(await ctx.recall(), Task())
+    await executor.cancel(request, queue)
+
+
+async def _request(ctx: RunContext, message: Json, task: Json | None) -> RequestContext:
+    sent = {k: v for k, v in ctx.metadata.items() if not k.startswith("headrace.") or k == AGUI}
+    asked = {"message": message, "metadata": sent}
+    return RequestContext(
+        call_context=ServerCallContext(user=_Owner(ctx.owner), tenant=ctx.tenant, state={RUN: ctx}),
+        request=parsed(asked, SendMessageRequest()),
+        task_id=ctx.task,
+        context_id=ctx.context,
+        task=None if task is None else parsed(task, Task()),
+        related_tasks=await _related(ctx, message),
+    )
+
+
+async def _related(ctx: RunContext, message: Json) -> list[Task]:
+    named = set(message.get("referenceTaskIds", ()))
+    if not named:
+        return []
+    tasks = await ctx.context_history()
+    return [parsed(task, Task()) for task in tasks if task["id"] in named]
+
+
+class _Owner(User):
+    """Whose task it is."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    @property
+    def is_authenticated(self) -> bool:
+        return self._name != _ANONYMOUS
+
+    @property
+    def user_name(self) -> str:
+        return self._name

@@ -1,0 +1,27 @@
+"""Each door needs a library that a base install has not: which extra brings it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from headrace.errors import HeadraceError
+
+
+class MissingExtra(HeadraceError, ImportError):
+    """A library is not installed; the message says how it gets there."""
+
+    code = "missing_extra"
+
+
+@contextmanager
+def needs(extra: str) -> Iterator[None]:
+    """Import what `extra` brings.
+
+    Raises:
+        MissingExtra: it is not installed.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise MissingExtra(
+            f"{(error.name or "").partition(".")[0]} is not installed; pip install 'headrace[{extra}]' brings it"
+        ) from error

@@ -1,0 +1,48 @@
+"""A base install has no framework: each door says which extra it needs, and only when opened."""
+
+import subprocess
+import sys
+
+import pytest
+
+from headrace_worker import adapters
+
+LIBRARIES = {"executor_agent": ("a2a", "a2a")}
+"""By door: the library that it needs, and the extra that brings it."""
+
+OPENS = """
+import sys
+for name in {libraries!r}:
+    sys.modules[name] = None
+import headrace_worker.main
+from headrace_worker import adapters
+try:
+    adapters.{door}
+except ImportError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("door", LIBRARIES)
+def test_a_door_names_the_extra_that_it_needs(door: str) -> None:
+    library, extra = LIBRARIES[door]
+    every = [name for name, _ in LIBRARIES.values()]
+    told = subprocess.run(
+        [sys.executable, "-c", OPENS.format(libraries=every, door=door)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert told.stdout.strip() == (
+        f"{library} is not installed; pip install 'headrace[{extra}]' brings it"
+    )
+
+
+def test_every_door_is_known_by_its_extra() -> None:
+    assert set(adapters.__all__) == set(LIBRARIES)
+
+
+def test_there_is_no_other_door() -> None:
+    with pytest.raises(AttributeError, match="'window'"):
+        adapters.window  # noqa: B018  # asking is the test
