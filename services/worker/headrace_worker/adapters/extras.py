@@ -22,6 +22,7 @@ def needs(extra: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
+        library = (error.name or "").partition(".")[0]
         raise MissingExtra(
-            f"{(error.name or "").partition(".")[0]} is not installed; pip install 'headrace[{extra}]' brings it"
+            f"{library} is not installed; pip install 'headrace[{extra}]' brings it"
         ) from error
