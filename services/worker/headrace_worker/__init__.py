@@ -12,30 +12,33 @@ An agent is an async function under `agent`; what it yields is what it says:
 from headrace_worker.agent import Agent, Agents, Skill, agent
 from headrace_worker.context import RunContext
 from headrace_worker.emission import (
-    Activity,
-    ActivityDelta,
     Complete,
-    Custom,
     Data,
     Emission,
     File,
     InputRequired,
     Message,
-    Raw,
     Reject,
-    State,
-    StateDelta,
     Status,
-    Step,
     Text,
     Thinking,
     ToolArguments,
     ToolCall,
     ToolResult,
-    Usage,
 )
 from headrace_worker.errors import MalformedOutput, Retryable
 from headrace_worker.relayed import Artifact, Outcome, Said
+from headrace_worker.signals import (
+    Activity,
+    ActivityDelta,
+    Custom,
+    Messages,
+    Raw,
+    State,
+    StateDelta,
+    Step,
+    Usage,
+)
 
 __all__ = [
     "Activity",
@@ -51,6 +54,7 @@ __all__ = [
     "InputRequired",
     "MalformedOutput",
     "Message",
+    "Messages",
     "Outcome",
     "Raw",
     "Reject",

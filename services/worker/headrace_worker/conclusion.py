@@ -38,7 +38,7 @@ async def conclude(performance: Performance, why: Interrupt) -> int | None:
     end = _with_expense(performance, end)
     made = performance.rendering.artifacts
     orphans = [artifact for artifact in performance.past.orphans if artifact not in made]
-    retractions = [performance.rendering.retraction(artifact) for artifact in orphans]
+    retractions = [_retraction(performance, artifact) for artifact in orphans]
     waiting = performance.inputs.waiting
     if not waiting or end.state not in _GOES_ON:
         await performance.outbox.close([*retractions, end.draft], end.state)
@@ -115,3 +115,14 @@ def _is_shown(performance: Performance) -> bool:
         return True
     age = datetime.now(UTC) - datetime.fromisoformat(past.time)
     return age.total_seconds() > BARE_WITHIN
+
+
+def _retraction(performance: Performance, artifact: str) -> Draft:
+    """Return the event that empties an artifact which only a dead attempt made."""
+    return events.artifact_update(
+        performance.key.task,
+        performance.context.context,
+        {"artifactId": artifact, "parts": [{"text": ""}]},
+        last_chunk=True,
+        metadata={events.RETRACTED: True},
+    )

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from typing import Any
@@ -11,19 +11,11 @@ from typing import Any
 from headrace import events, parts
 from headrace.events import Json
 from headrace.task import TaskKey
-from headrace_worker.emission import (
-    Data,
-    Emission,
-    File,
-    Status,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-)
 from headrace_worker.inbox import Inbox
 from headrace_worker.inputs import Inputs
 from headrace_worker.interrupt import STOPS, Interrupt
+from headrace_worker.shared_state import SharedState
+from headrace_worker.speech import Speech
 from headrace_worker.voice import Voice
 
 AGUI = "headrace.agui"
@@ -31,7 +23,7 @@ AGUI = "headrace.agui"
 
 
 @dataclass(frozen=True)
-class RunContext:
+class RunContext(Speech):
     """One attempt of one leg, as its agent sees it.
 
     An agent that is a generator yields what it says; any agent can `emit` it, or use the methods
@@ -69,6 +61,8 @@ class RunContext:
     """W3C trace context of the request, if it had one."""
     interrupt: Callable[[], Interrupt] = lambda: Interrupt.NONE
     """Asks why the agent is being stopped."""
+    shared_state: SharedState = field(default_factory=SharedState)
+    """What `state` reads."""
 
     @property
     def task(self) -> str:
@@ -102,6 +96,14 @@ class RunContext:
         nothing stops it, and where it is stopped because another worker goes on.
         """
         return self.interrupt() in STOPS
+
+    @property
+    def state(self) -> Any:  # noqa: ANN401  # any JSON
+        """The state shared with the user interface, as it is now: a copy, change it by saying so.
+
+        It begins as the AG-UI client sent it with the run; other clients' is an empty object.
+        """
+        return self.shared_state.now
 
     async def history(self) -> Sequence[Json]:
         """Return the task's messages up to this input's, A2A v1.0 Messages. Read from the log.
@@ -142,16 +144,6 @@ class RunContext:
         """A logger that names the task in each line."""
         return _TaskLog(logging.getLogger(f"headrace.agent.{self.agent}"), {"task": self.task})
 
-    async def emit(self, said: Emission) -> None:
-        """Say anything that an agent can say.
-
-        Raises:
-            MalformedOutput: it can't stand in a log, or not at this point.
-            LegOver: the leg has ended.
-        """
-        if not self.voice.say(said):
-            await self.voice.room()
-
     async def checkpoint(self, data: Any) -> None:  # noqa: ANN401  # any JSON
         """Save up to 8 KB of JSON with all that was said before; returns when it is stored.
 
@@ -185,36 +177,6 @@ class RunContext:
             said["metadata"] = {events.INPUT_SCHEMA: schema}
         async with asyncio.timeout(patience):
             return await self.inputs.ask(said)
-
-    async def text(self, text: str, block: str = "", *, end: bool = False) -> None:
-        """Say a piece of the answer (see `Text`)."""
-        await self.emit(Text(text, block, end) if block or end else text)
-
-    async def think(self, text: str, block: str = "", *, end: bool = False) -> None:
-        """Say a piece of the reasoning (see `Thinking`)."""
-        await self.emit(Thinking(text, block, end))
-
-    async def tool_call(self, name: str, arguments: Any, call_id: str = "") -> str:  # noqa: ANN401  # any JSON
-        """Say that a tool is called, and return the call's id."""
-        call_id = call_id or self.voice.mint("call")
-        await self.emit(ToolCall(name, arguments, call_id))
-        return call_id
-
-    async def tool_result(self, call_id: str, content: Any, error: str = "") -> None:  # noqa: ANN401  # any JSON
-        """Say what a tool answered."""
-        await self.emit(ToolResult(call_id, content, error))
-
-    async def file(self, name: str, content: bytes, media_type: str = "") -> None:
-        """Say that a file is part of the result."""
-        await self.emit(File(name, content, media_type))
-
-    async def data(self, data: Any, name: str = "") -> None:  # noqa: ANN401  # any JSON
-        """Say that structured data is part of the result."""
-        await self.emit(Data(data, name))
-
-    async def status(self, text: str) -> None:
-        """Say how the work goes."""
-        await self.emit(Status(text))
 
 
 class _TaskLog(logging.LoggerAdapter[logging.Logger]):

@@ -6,6 +6,7 @@ from typing import Any
 
 from headrace.events import Json
 from headrace_worker.relayed import Artifact, Outcome, Said
+from headrace_worker.signals import Signal
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,8 @@ class Thinking:
     end: bool = False
     title: str = ""
     """What the block is about; its first piece decides."""
+    encrypted: str = ""
+    """What the model's provider wants back with the block, opaque to everybody else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,8 @@ class ToolCall:
     """JSON."""
     id: str = ""
     """Minted where empty; `RunContext.tool_call` returns it."""
+    encrypted: str = ""
+    """As `Thinking.encrypted`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,78 +105,6 @@ class Status:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
-    """The whole state that the agent shares with its user interface."""
-
-    state: Any
-    """JSON."""
-
-
-@dataclass(frozen=True, slots=True)
-class StateDelta:
-    """A change of the shared state."""
-
-    patch: Sequence[Json]
-    """JSON Patch (RFC 6902)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Activity:
-    """Structured content that a user interface shows by its type."""
-
-    type: str
-    content: Json
-    id: str = ""
-    """A second activity of that id replaces the first. Minted where empty."""
-
-
-@dataclass(frozen=True, slots=True)
-class ActivityDelta:
-    """A change of an activity's content."""
-
-    id: str
-    """The activity's."""
-    patch: Sequence[Json]
-    """JSON Patch."""
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A step of the work begins, or ends."""
-
-    name: str
-    finished: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """What a model has used; reports of one provider and model add up."""
-
-    model: str = ""
-    provider: str = ""
-    input_tokens: int = 0
-    output_tokens: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Custom:
-    """An event of the agent's own making, for user interfaces that know its name."""
-
-    name: str
-    value: Any = None
-    """JSON."""
-
-
-@dataclass(frozen=True, slots=True)
-class Raw:
-    """An event of another system as it came."""
-
-    event: Any
-    """JSON."""
-    source: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Complete:
     """Ends the task with a last word. An agent that just returns completes without one."""
 
@@ -207,9 +140,6 @@ class Message:
     """A2A Parts, behind `text`."""
 
 
-type Signal = State | StateDelta | Activity | ActivityDelta | Step | Usage | Custom | Raw
-"""What is for user interfaces alone."""
-
 type Utterance = (
     Text
     | Thinking
@@ -244,5 +174,4 @@ UTTERANCES = (
     Artifact,
     Said,
 )
-SIGNALS = (State, StateDelta, Activity, ActivityDelta, Step, Usage, Custom, Raw)
 ENDINGS = (Complete, InputRequired, Reject, Message, Outcome)

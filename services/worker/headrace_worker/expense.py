@@ -3,7 +3,7 @@
 import time
 
 from headrace.events import Json
-from headrace_worker.emission import Usage
+from headrace_worker.signals import Usage
 
 
 class Expense:

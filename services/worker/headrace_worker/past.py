@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from headrace import events
+from headrace import events, parts
 from headrace.bus import Bus
 from headrace.entry import Entry
 from headrace.errors import LogLost
@@ -14,6 +14,8 @@ from headrace.log import find_generation, replay
 from headrace.task import TaskKey
 from headrace_worker.checkpoint import Checkpoint, decode
 from headrace_worker.queued import Queued
+
+_STATE = frozenset({parts.STATE_SNAPSHOT, parts.STATE_DELTA})
 
 
 @dataclass(slots=True)
@@ -40,6 +42,10 @@ class Past:
     """Attempts that a leaving worker handed back: they do not count as failed."""
     orphans: list[str] = field(default_factory=list)
     """Artifacts that dead attempts made behind `kept`, oldest first."""
+    signals: list[Json] = field(default_factory=list)
+    """Parts that changed the shared state, up to `kept`."""
+    unsaved: list[Json] = field(default_factory=list)
+    """Those behind it: an attempt that makes the next checkpoint saves them."""
 
     @property
     def waiting(self) -> list[Queued]:
@@ -125,11 +131,14 @@ def _go_through(past: Past, entry: Entry) -> None:
         artifact = event.get("artifactUpdate", {}).get("artifact", {}).get("artifactId")
         if artifact is not None and artifact not in past.orphans:
             past.orphans.append(artifact)
+        _note_state(past, event)
         if why_handed_back(event) == events.LEAVING:
             past.handed_back += 1
     if entry.stamp.checkpoint is not None:
         past.kept, past.checkpoint = entry.last_generation, decode(entry.stamp.checkpoint)
         past.orphans.clear()
+        past.signals += past.unsaved
+        past.unsaved.clear()
 
 
 def _note_inputs(past: Past, event: Json, generation: int) -> None:
@@ -138,6 +147,14 @@ def _note_inputs(past: Past, event: Json, generation: int) -> None:
     taken = event.get("statusUpdate", {}).get("metadata", {}).get(events.TAKEN)
     if taken is not None:
         past.taken[taken] = generation
+
+
+def _note_state(past: Past, event: Json) -> None:
+    update = event.get("statusUpdate", {})
+    if events.ATTEMPT in update.get("metadata", {}):
+        past.unsaved.clear()
+    said = update.get("status", {}).get("message", {}).get("parts", ())
+    past.unsaved += [part for part in said if parts.event_type(part) in _STATE]
 
 
 def why_handed_back(event: Json) -> str | None:

@@ -9,7 +9,7 @@ from headrace.events import Draft, Json
 from headrace.task import WORKING, TaskKey
 from headrace_worker.agent import Agent
 from headrace_worker.assignment import Assignment
-from headrace_worker.context import RunContext
+from headrace_worker.context import AGUI, RunContext
 from headrace_worker.conversation import earlier_tasks
 from headrace_worker.endings import Endings
 from headrace_worker.errors import Retryable
@@ -17,8 +17,9 @@ from headrace_worker.ids import LegIds
 from headrace_worker.inputs import Inputs
 from headrace_worker.interrupt import Interrupt
 from headrace_worker.outbox import Outbox
-from headrace_worker.past import recall
+from headrace_worker.past import Past, recall
 from headrace_worker.rendering import Rendering
+from headrace_worker.shared_state import SharedState
 from headrace_worker.station import Station
 from headrace_worker.taking import Taken
 from headrace_worker.voice import Voice
@@ -67,7 +68,8 @@ class Performance:
             taken.past.waiting,
             superseded,
         )
-        self.rendering = Rendering(key.task, run.context, ids, saved.index)
+        state = _state_of(taken.past)
+        self.rendering = Rendering(key.task, run.context, ids, saved.index, state)
         self.endings = Endings(key.task, run.context, ids)
         self.voice = Voice(
             self.rendering, self.endings, self.outbox, ids, may_answer=agent.card.bare_message
@@ -87,6 +89,7 @@ class Performance:
             checkpoint_data=saved.data,
             traceparent=run.traceparent,
             inputs=self.inputs,
+            shared_state=state,
             interrupt=interrupt,
         )
         self.acting: asyncio.Task[None] | None = None
@@ -139,3 +142,12 @@ class Performance:
     def appending(self) -> bool:
         """Whether an append is in flight."""
         return self.outbox.appending
+
+
+def _state_of(past: Past) -> SharedState:
+    """Return the state that the attempt begins with: its client's, and what was saved since."""
+    sent = past.metadata.get(AGUI)
+    state = SharedState(sent.get("state") if isinstance(sent, dict) else None)
+    for part in past.signals:
+        state.replay(part)
+    return state

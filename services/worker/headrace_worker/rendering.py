@@ -7,7 +7,6 @@ from headrace.events import Draft, Json, TextChunks
 from headrace.task import WORKING
 from headrace_worker.blocks import ARGUMENTS, TEXT, THINKING, TOOL, Block, Blocks
 from headrace_worker.emission import (
-    SIGNALS,
     Data,
     File,
     Status,
@@ -25,14 +24,24 @@ from headrace_worker.quoting import Quoting
 from headrace_worker.relayed import Artifact, Said
 from headrace_worker.results import result_part
 from headrace_worker.saying import check_texts
-from headrace_worker.signals import part_of
+from headrace_worker.shared_state import SharedState
+from headrace_worker.signal_parts import part_of
+from headrace_worker.signals import SIGNALS
 
 
 class Rendering:
     """The events of one leg's output, before they have generations."""
 
-    def __init__(self, task: str, context: str, ids: LegIds, next_index: int = 0) -> None:
-        """Render for one leg of `task` in `context`; its next block gets index `next_index`."""
+    def __init__(
+        self,
+        task: str,
+        context: str,
+        ids: LegIds,
+        next_index: int = 0,
+        state: SharedState | None = None,
+    ) -> None:
+        """Render for one leg of `task` in `context`, which shares `state`; blocks count on."""
+        self._state = state or SharedState()
         self._task, self._context, self._ids = task, context, ids
         self._blocks = Blocks(ids, next_index)
         self._quoting = Quoting(task, context, ids, self._blocks)
@@ -59,8 +68,8 @@ class Rendering:
         """
         check_texts(said)
         if isinstance(said, SIGNALS):
-            # Heard beside what is said: it ends no block, and interrupts none.
-            return [self._utterance(self._ids.mint("message"), part_of(said, self._ids))]
+            part = part_of(said, self._ids, self._state)
+            return [self._utterance(self._ids.mint("message"), part)]
         self._going_on = None
         match said:
             case Thinking():
@@ -99,16 +108,6 @@ class Rendering:
             return self._text_piece(block, "", end=True)
         return self._thought(block, "", end=True)
 
-    def retraction(self, artifact: str) -> Draft:
-        """Return the event that empties an artifact which only a dead attempt made."""
-        return events.artifact_update(
-            self._task,
-            self._context,
-            {"artifactId": artifact, "parts": [{"text": ""}]},
-            last_chunk=True,
-            metadata={events.RETRACTED: True},
-        )
-
     def _one(self, said: ToolCall | ToolArguments | ToolResult | File | Data | Status) -> Draft:
         match said:
             case ToolCall():
@@ -137,8 +136,10 @@ class Rendering:
         block, _ = self._block(THINKING, said)
         if block is not None:
             block.title = block.title or said.title
-            for text, end in pieces(said):
-                yield self._thought(block, text, end=end)
+            *before, (text, end) = pieces(said)
+            for piece, _ in before:
+                yield self._thought(block, piece, end=False)
+            yield self._thought(block, text, end=end, encrypted=said.encrypted)
             self._after_piece(THINKING, said, block)
 
     def _end_of_thought(self, said: Utterance) -> Iterator[Draft]:
@@ -152,7 +153,7 @@ class Rendering:
             yield self._thought(thought, "", end=True)
 
     def _block(self, kind: str, said: Text | Thinking) -> tuple[Block | None, Block | None]:
-        if said.text:
+        if said.text or (isinstance(said, Thinking) and said.encrypted):
             return self._blocks.place(kind, said.block)
         # Nothing to say opens no block, but may end one.
         return (self._blocks.to_end(kind, said.block) if said.end else None), None
@@ -177,9 +178,11 @@ class Rendering:
             block.chunks = TextChunks(self._task, self._context, block.id, part["metadata"])
         return block.chunks
 
-    def _thought(self, block: Block, text: str, *, end: bool) -> Draft:
+    def _thought(self, block: Block, text: str, *, end: bool, encrypted: str = "") -> Draft:
         block.started = True
-        part = parts.thinking_part(text, block.id, block.index, title=block.title, end=end)
+        part = parts.thinking_part(
+            text, block.id, block.index, title=block.title, encrypted=encrypted, end=end
+        )
         return self._utterance(block.id, part)
 
     def _tool_call(self, said: ToolCall) -> Draft:
@@ -187,11 +190,12 @@ class Rendering:
         call_id = said.id or self._ids.mint("call")
         if self._blocks.going_on(ARGUMENTS, call_id) is not None:
             # Its arguments have been said piece by piece.
-            return self._tool_arguments(ToolArguments(call_id, "", said.name, end=True))
-        part = parts.tool_call_part(said.name, said.arguments, call_id)
+            last = ToolArguments(call_id, "", said.name, end=True)
+            return self._tool_arguments(last, said.encrypted)
+        part = parts.tool_call_part(said.name, said.arguments, call_id, encrypted=said.encrypted)
         return self._utterance(self._ids.mint("message"), part)
 
-    def _tool_arguments(self, said: ToolArguments) -> Draft:
+    def _tool_arguments(self, said: ToolArguments, encrypted: str = "") -> Draft:
         if not said.id:
             raise MalformedOutput("a piece of a tool call needs the call's id")
         self._blocks.interrupt(TOOL)
@@ -199,7 +203,9 @@ class Rendering:
         if said.end:
             self._blocks.end(ARGUMENTS, said.id)
         block.type = said.name or block.type
-        part = parts.tool_arguments_part(said.delta, said.id, block.type, end=said.end)
+        part = parts.tool_arguments_part(
+            said.delta, said.id, block.type, encrypted=encrypted, end=said.end
+        )
         return self._utterance(block.id, part)
 
     def _tool_result(self, said: ToolResult) -> Draft:

@@ -1,44 +1,98 @@
-"""What is for user interfaces alone, as parts."""
+"""What an agent says for user interfaces alone."""
 
-from headrace import parts
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
 from headrace.events import Json
-from headrace_worker.emission import (
-    Activity,
-    ActivityDelta,
-    Custom,
-    Raw,
-    Signal,
-    State,
-    StateDelta,
-    Step,
-    Usage,
-)
-from headrace_worker.ids import LegIds
 
 
-def part_of(said: Signal, ids: LegIds) -> Json:  # noqa: PLR0911  # one for each
-    """Return the part that says it; ids that it needs and does not have are minted by `ids`."""
-    match said:
-        case State():
-            return parts.state_part(said.state)
-        case StateDelta():
-            return parts.state_delta_part(list(said.patch))
-        case Activity():
-            return parts.activity_part(said.type, said.content, said.id or ids.mint("activity"))
-        case ActivityDelta():
-            return parts.activity_delta_part(list(said.patch), said.id)
-        case Step():
-            return parts.step_part(said.name, finished=said.finished)
-        case Usage():
-            return parts.usage_part(_usage(said))
-        case Custom():
-            return parts.custom_part(said.name, said.value)
-        case Raw():
-            return parts.raw_part(said.event, said.source)
+@dataclass(frozen=True, slots=True)
+class State:
+    """The whole state that the agent shares with its user interface."""
+
+    state: Any
+    """JSON."""
 
 
-def _usage(said: Usage) -> Json:
-    """Return AG-UI's TokenUsage."""
-    counts = {"inputTokens": said.input_tokens, "outputTokens": said.output_tokens}
-    labels = {"provider": said.provider, "model": said.model}
-    return {key: value for key, value in {**labels, **counts}.items() if value}
+@dataclass(frozen=True, slots=True)
+class StateDelta:
+    """A change of the shared state."""
+
+    patch: Sequence[Json]
+    """JSON Patch (RFC 6902). One that does not fit is dropped, and the whole state told instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """The whole conversation: what the user interface holds becomes this."""
+
+    messages: Sequence[Json]
+    """AG-UI Messages, each with an ``id`` of its own. Activities that are left out stay."""
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """Structured content that a user interface shows by its type."""
+
+    type: str
+    content: Json
+    id: str = ""
+    """A second activity of that id replaces the first. Minted where empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActivityDelta:
+    """A change of an activity's content."""
+
+    id: str
+    """The activity's."""
+    patch: Sequence[Json]
+    """JSON Patch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step of the work begins, or ends."""
+
+    name: str
+    finished: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a model has used; reports of one provider and model add up."""
+
+    model: str = ""
+    provider: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    total_tokens: int = 0
+    """0: it is not said."""
+    reasoning_tokens: int = 0
+    cached_input_tokens: int = 0
+    cache_write_input_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Custom:
+    """An event of the agent's own making, for user interfaces that know its name."""
+
+    name: str
+    value: Any = None
+    """JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """An event of another system as it came."""
+
+    event: Any
+    """JSON."""
+    source: str = ""
+
+
+type Signal = State | StateDelta | Messages | Activity | ActivityDelta | Step | Usage | Custom | Raw
+"""Heard beside what is said: it ends no block, and interrupts none."""
+
+SIGNALS = (State, StateDelta, Messages, Activity, ActivityDelta, Step, Usage, Custom, Raw)

@@ -4,20 +4,14 @@ from typing import Any
 
 from headrace_worker.breath import Breath
 from headrace_worker.checkpoint import Checkpoint
-from headrace_worker.emission import (
-    ENDINGS,
-    Emission,
-    Ending,
-    Message,
-    Text,
-    Usage,
-)
+from headrace_worker.emission import ENDINGS, Emission, Ending, Message, Text
 from headrace_worker.endings import End, Endings
 from headrace_worker.errors import MalformedOutput
 from headrace_worker.expense import Expense
 from headrace_worker.ids import LegIds
 from headrace_worker.outbox import Outbox
 from headrace_worker.rendering import Rendering
+from headrace_worker.signals import Usage
 
 
 class Voice:

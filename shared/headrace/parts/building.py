@@ -16,8 +16,10 @@ from headrace.parts.keys import (
     CONTENT_BLOCK,
     CUSTOM,
     CUSTOM_NAME,
+    ENCRYPTED_VALUE,
     EVENT_TYPE,
     IS_ERROR,
+    MESSAGES_SNAPSHOT,
     PARTIAL,
     RAW,
     SOURCE,
@@ -53,29 +55,46 @@ def text_part(
     return {"text": text, "metadata": _ended(metadata, end=end)}
 
 
-def thinking_part(
-    text: str, block_id: str = "", block_index: int = 0, *, title: str = "", end: bool = False
+def thinking_part(  # by keyword
+    text: str,
+    block_id: str = "",
+    block_index: int = 0,
+    *,
+    title: str = "",
+    encrypted: str = "",
+    end: bool = False,
 ) -> Json:
-    """Return a piece of the agent's reasoning; without `block_id`, of a block of its own."""
+    """Return a piece of the agent's reasoning; without `block_id`, of a block of its own.
+
+    `encrypted` is what a provider wants back with it, opaque to everybody else.
+    """
     metadata = _block(THINKING, THINKING, block_id or mint_id("think"), block_index)
     if title:
         metadata["title"] = title
-    return {"text": text, "metadata": _ended(metadata, end=end)}
+    return {"text": text, "metadata": _ended(_sealed(metadata, encrypted), end=end)}
 
 
-def tool_call_part(name: str, arguments: Any, call_id: str = "") -> Json:  # noqa: ANN401  # any JSON
+def tool_call_part(
+    name: str,
+    arguments: Any,  # noqa: ANN401  # any JSON
+    call_id: str = "",
+    *,
+    encrypted: str = "",
+) -> Json:
     """Return a whole tool call; `arguments` are JSON, `call_id` is minted where empty."""
     call_id = call_id or mint_id("call")
     return {
         "data": {"id": call_id, "name": name, "arguments": arguments},
-        "metadata": _tool(call_id, name),
+        "metadata": _sealed(_tool(call_id, name), encrypted),
     }
 
 
-def tool_arguments_part(delta: str, call_id: str, name: str = "", *, end: bool = False) -> Json:
+def tool_arguments_part(
+    delta: str, call_id: str, name: str = "", *, encrypted: str = "", end: bool = False
+) -> Json:
     """Return a piece of a tool call's arguments, which are JSON text once put together."""
     metadata = {**_tool(call_id, name), PARTIAL: True}
-    return {"text": delta, "metadata": _ended(metadata, end=end)}
+    return {"text": delta, "metadata": _ended(_sealed(metadata, encrypted), end=end)}
 
 
 def tool_result_part(call_id: str, content: Any, error: str = "") -> Json:  # noqa: ANN401  # any JSON
@@ -114,6 +133,11 @@ def state_part(state: Any) -> Json:  # noqa: ANN401  # any JSON
 def state_delta_part(patch: list[Json]) -> Json:
     """Return a change of that state, a JSON Patch (RFC 6902)."""
     return _hinted(patch, STATE_DELTA)
+
+
+def messages_part(messages: list[Json]) -> Json:
+    """Return the whole conversation, AG-UI Messages: what a client holds becomes this."""
+    return _hinted(messages, MESSAGES_SNAPSHOT)
 
 
 def activity_part(activity_type: str, content: Json, activity_id: str = "") -> Json:
@@ -165,6 +189,10 @@ def _block(event_type: str, block_type: str, block_id: str, index: int) -> Json:
 
 def _tool(call_id: str, name: str) -> Json:
     return {EVENT_TYPE: TOOL_CALL, TOOL_CALL_ID: call_id, TOOL_NAME: name}
+
+
+def _sealed(metadata: Json, value: str) -> Json:
+    return {**metadata, ENCRYPTED_VALUE: value} if value else metadata
 
 
 def _ended(metadata: Json, *, end: bool) -> Json:

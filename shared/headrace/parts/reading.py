@@ -10,9 +10,11 @@ from headrace.parts.keys import (
     BLOCK_INDEX,
     BLOCK_TYPE,
     CONTENT_BLOCK,
+    ENCRYPTED_VALUE,
     EVENT_TYPE,
     IS_ERROR,
     PARTIAL,
+    SIGNATURE,
     THINKING,
     TOOL_CALL,
     TOOL_CALL_ID,
@@ -72,6 +74,14 @@ def block_index(part: Json) -> int:
     """Return the index of the part's block; 0 where it does not say. Protobuf makes it a float."""
     index = metadata_of(part, BLOCK_INDEX)
     return int(index) if isinstance(index, int | float) else 0
+
+
+def encrypted_value(part: Json) -> str:
+    """Return what a provider wants back with the part; empty where there is nothing.
+
+    ``signature``, thinking's older name for it, is read too.
+    """
+    return _text(metadata_of(part, ENCRYPTED_VALUE) or metadata_of(part, SIGNATURE))
 
 
 def is_block_end(part: Json) -> bool:

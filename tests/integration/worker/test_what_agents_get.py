@@ -9,8 +9,7 @@ from headrace.events import Json
 from headrace.fold import TaskFold
 from headrace.messages import ListTasks, Run, TasksFound
 from headrace.task import COMPLETED
-from headrace_worker import Emission, InputRequired, RunContext, agent
-from headrace_worker.emission import Usage
+from headrace_worker import Emission, InputRequired, RunContext, Usage, agent
 from tests.integration.worker.conftest import Working
 from tests.support.desk import Desk
 

@@ -108,6 +108,23 @@ def patches(draw: st.DrawFn) -> Any:  # noqa: ANN401
     return draw(st.sampled_from([[patch], [patch, patch], [], "no list"]))
 
 
+@st.composite
+def conversations(draw: st.DrawFn) -> Any:  # noqa: ANN401
+    """Draw AG-UI messages of every role, of which some lists are none."""
+    called = {"id": "call-x", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    makers: list[Callable[[str], Json]] = [
+        lambda name: {"id": name, "role": "user", "content": draw(TEXTS)},
+        lambda name: {"id": name, "role": "assistant", "content": draw(TEXTS)},
+        lambda name: {"id": name, "role": "assistant", "toolCalls": [called]},
+        lambda name: {"id": name, "role": "tool", "toolCallId": "call-x", "content": "3"},
+        lambda name: {"id": name, "role": "reasoning", "content": draw(TEXTS)},
+        lambda name: {"id": name, "role": "activity", "activityType": "a", "content": {"n": 1}},
+        lambda name: {"id": name, "role": "nobody"},
+    ]
+    names = draw(st.lists(st.sampled_from(["x", "y", "u", "s", "b-1"]), max_size=3))
+    return [draw(st.sampled_from(makers))(name) for name in names]
+
+
 def _said(draw: st.DrawFn) -> list[Callable[[], Json]]:
     """Return makers of parts of every kind, in most of the spellings that readers know."""
 
@@ -136,6 +153,7 @@ def _said(draw: st.DrawFn) -> list[Callable[[], Json]]:
         lambda: parts.file_part(b"abc", "a.txt"),
         lambda: hinted(parts.STATE_SNAPSHOT, {"count": draw(VALUES), "list": []}),
         lambda: hinted(parts.STATE_DELTA, draw(patches())),
+        lambda: parts.messages_part(draw(conversations())),
         lambda: hinted(parts.ACTIVITY_SNAPSHOT, {"list": []}, agui_block_id=name()),
         lambda: hinted(parts.ACTIVITY_SNAPSHOT, "no object", agui_block_id=name()),
         lambda: hinted(parts.ACTIVITY_DELTA, draw(patches()), agui_block_id=name()),

@@ -10,11 +10,15 @@ from headrace_worker import (
     ActivityDelta,
     Custom,
     MalformedOutput,
+    Messages,
     Raw,
     State,
     StateDelta,
     Step,
     Text,
+    Thinking,
+    ToolArguments,
+    ToolCall,
     Usage,
 )
 from headrace_worker.emission import Utterance
@@ -35,16 +39,27 @@ def said(*utterances: Utterance) -> list[Json]:
     [
         (State({"n": 1}), parts.STATE_SNAPSHOT, {"n": 1}),
         (
-            StateDelta([{"op": "remove", "path": "/n"}]),
+            StateDelta([{"op": "add", "path": "/n", "value": 1}]),
             parts.STATE_DELTA,
-            [{"op": "remove", "path": "/n"}],
+            [{"op": "add", "path": "/n", "value": 1}],
         ),
+        (Messages([{"id": "u"}]), parts.MESSAGES_SNAPSHOT, [{"id": "u"}]),
         (Activity("plan", {"steps": []}, "a"), parts.ACTIVITY_SNAPSHOT, {"steps": []}),
         (ActivityDelta("a", []), parts.ACTIVITY_DELTA, []),
         (Step("think"), parts.STEP_STARTED, {}),
         (Step("think", finished=True), parts.STEP_FINISHED, {}),
         (Custom("PredictState", [1]), parts.CUSTOM, [1]),
         (Raw({"x": 1}, "there"), parts.RAW, {"x": 1}),
+        (
+            Usage("m", reasoning_tokens=1, cached_input_tokens=2, cache_write_input_tokens=3),
+            parts.USAGE,
+            {
+                "model": "m",
+                "reasoningTokens": 1,
+                "cachedInputTokens": 2,
+                "cacheWriteInputTokens": 3,
+            },
+        ),
         (Usage("m", "p", 3), parts.USAGE, {"provider": "p", "model": "m", "inputTokens": 3}),
     ],
 )
@@ -66,6 +81,17 @@ def test_signals_leave_the_open_text_open() -> None:
     rendering.drafts(State({}))
     [more] = rendering.drafts(Text("lo"))
     assert orjson.loads(more.line(1))["artifactUpdate"]["append"] is True
+
+
+def test_what_a_provider_wants_back_is_sealed_into_the_last_piece() -> None:
+    thought, call = said(Thinking("Hm.", encrypted="s1"), ToolCall("f", {}, "c", encrypted="s2"))[
+        :2
+    ]
+    assert [parts.encrypted_value(part) for part in (thought, call)] == ["s1", ""]
+    [unsaid] = said(Thinking("", encrypted="s3", end=True))
+    assert (unsaid["text"], parts.encrypted_value(unsaid)) == ("", "s3")
+    *_, end = said(ToolArguments("c", "{}", "f"), ToolCall("f", {}, "c", encrypted="s4"))
+    assert parts.encrypted_value(end) == "s4"
 
 
 def test_what_is_no_string_where_one_belongs_is_malformed() -> None:

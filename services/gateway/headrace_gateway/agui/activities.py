@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from headrace import parts
+from headrace import json_patch, parts
 from headrace.events import Json
 from headrace.parts import ACTIVITY_TYPE
-from headrace_gateway.agui import json_patch
 from headrace_gateway.agui.held import Activity
 from headrace_gateway.agui.output import Output
 from headrace_gateway.agui.view import View

@@ -5,7 +5,6 @@ from typing import NamedTuple
 from headrace import parts
 from headrace.events import Json
 from headrace.parts import TITLE
-from headrace_gateway.agui.encrypted import encrypted_value
 from headrace_gateway.agui.held import Spoken
 from headrace_gateway.agui.output import Event, OpenItem, Output
 from headrace_gateway.agui.view import View
@@ -57,7 +56,7 @@ class Blocks:
 
     def piece(self, part: Json, block: str) -> None:
         """Say a text part of `block`, and the block's end where the part says so."""
-        text, value = part["text"], encrypted_value(part)
+        text, value = part["text"], parts.encrypted_value(part)
         if text or value:
             # A piece that says nothing may end a block, but begins none.
             self.say(block, text, _title(part))

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from headrace import parts
 from headrace.events import Json
 from headrace_gateway.agui.activities import Activities
+from headrace_gateway.agui.agents_messages import AgentsMessages
 from headrace_gateway.agui.blocks import REASONING, TEXT, Blocks
 from headrace_gateway.agui.output import OpenItem, Output
 from headrace_gateway.agui.shared_state import SharedState
@@ -32,6 +33,7 @@ class PartEvents:
             parts.TOOL_CALL: calls.part,
             parts.STATE_SNAPSHOT: state.snapshot,
             parts.STATE_DELTA: state.delta,
+            parts.MESSAGES_SNAPSHOT: AgentsMessages(self._output, self._view).snapshot,
             parts.ACTIVITY_SNAPSHOT: self.activities.snapshot,
             parts.ACTIVITY_DELTA: self.activities.delta,
             parts.STEP_STARTED: self._step_started,

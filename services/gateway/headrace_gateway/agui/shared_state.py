@@ -1,7 +1,7 @@
 """The state that agent and client share: whole, or changed by patches."""
 
+from headrace import json_patch
 from headrace.events import Json
-from headrace_gateway.agui import json_patch
 from headrace_gateway.agui.output import Output
 from headrace_gateway.agui.view import View
 

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from headrace.events import Json
-from headrace_gateway.agui.held import Activity
 from headrace_gateway.agui.output import Output
 from headrace_gateway.agui.view import View
 
@@ -19,6 +18,10 @@ def say_messages(output: Output, view: View) -> None:
 
 def messages_snapshot(view: View, earlier: Sequence[Json] = ()) -> Json:
     """Return the fields of a snapshot of `earlier` messages and those in `view`."""
-    has_activity = any(isinstance(held, Activity) for held in view.messages.values())
-    messages = [*earlier, *view.shown()]
+    return snapshot_of([*earlier, *view.shown()])
+
+
+def snapshot_of(messages: list[Json]) -> Json:
+    """Return the fields of a snapshot of `messages`."""
+    has_activity = any(message["role"] == "activity" for message in messages)
     return {"messages": messages, **(_KEEP_OTHER_ACTIVITIES if has_activity else {})}

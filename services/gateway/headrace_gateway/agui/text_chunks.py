@@ -6,7 +6,6 @@ It says what the long way by `PartEvents` does, several times faster.
 from headrace import parts
 from headrace.events import Json
 from headrace_gateway.agui.blocks import TEXT
-from headrace_gateway.agui.encrypted import encrypted_value
 from headrace_gateway.agui.output import OpenItem, Output
 
 _PLAIN_ARTIFACT = 2
@@ -30,7 +29,7 @@ class TextChunks:
         part = artifact["parts"][0]
         block = parts.block_id(part) or artifact["artifactId"]
         item = self._output.open.get((TEXT.use, block))
-        if item is not None and "metadata" in part and not encrypted_value(part):
+        if item is not None and "metadata" in part and not parts.encrypted_value(part):
             self._known[artifact["artifactId"]] = part["metadata"], item
 
     def say(self, event: Json) -> bool:

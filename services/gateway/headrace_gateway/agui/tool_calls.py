@@ -7,7 +7,6 @@ import orjson
 from headrace import parts
 from headrace.events import Json
 from headrace_gateway.agui.blocks import TEXT, Blocks
-from headrace_gateway.agui.encrypted import encrypted_value
 from headrace_gateway.agui.held import Answered, Call, Spoken
 from headrace_gateway.agui.output import OpenItem, Output
 from headrace_gateway.agui.view import View
@@ -34,11 +33,11 @@ class ToolCalls:
         elif parts.is_partial_tool_call(part):
             self._arguments(part, parts.tool_call_id(part) or message)
         elif (call := parts.tool_call(part)) is not None:
-            self._whole(call._replace(id=call.id or message), encrypted_value(part))
+            self._whole(call._replace(id=call.id or message), parts.encrypted_value(part))
         else:
             raise ValueError("neither call nor result")
 
-    def _whole(self, call: parts.ToolCallPart, encrypted: str | None) -> None:
+    def _whole(self, call: parts.ToolCallPart, encrypted: str) -> None:
         item = self._open(call.id, call.name)
         if item is None:
             return
@@ -55,6 +54,8 @@ class ToolCalls:
         self._piece(item, part["text"])
         if parts.is_block_end(part):
             self._output.end((KIND, call))
+        if value := parts.encrypted_value(part):
+            self._seal(call, value)
 
     def _piece(self, item: OpenItem, delta: str) -> None:
         if delta:

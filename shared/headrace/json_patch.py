@@ -3,7 +3,7 @@
 from typing import Any
 
 from headrace.events import Json
-from headrace_gateway.agui.json_pointer import PatchFailed, add, look_up, parse, remove, replace
+from headrace.json_pointer import PatchFailed, add, look_up, parse, remove, replace
 
 __all__ = ["PatchFailed", "apply"]
 

@@ -1,0 +1,62 @@
+"""Signals as parts."""
+
+from headrace import parts
+from headrace.events import Json
+from headrace_worker.ids import LegIds
+from headrace_worker.shared_state import SharedState
+from headrace_worker.signals import (
+    Activity,
+    ActivityDelta,
+    Custom,
+    Messages,
+    Raw,
+    Signal,
+    State,
+    StateDelta,
+    Step,
+    Usage,
+)
+
+
+def part_of(said: Signal, ids: LegIds, state: SharedState) -> Json:  # noqa: PLR0911  # one for each
+    """Return the part that says it; ids that it needs and does not have are minted by `ids`.
+
+    What it says of the shared state, `state` takes first, and decides what is told.
+    """
+    match said:
+        case State() | StateDelta():
+            return _state(state.take(said))
+        case Messages():
+            return parts.messages_part(list(said.messages))
+        case Activity():
+            return parts.activity_part(said.type, said.content, said.id or ids.mint("activity"))
+        case ActivityDelta():
+            return parts.activity_delta_part(list(said.patch), said.id)
+        case Step():
+            return parts.step_part(said.name, finished=said.finished)
+        case Usage():
+            return parts.usage_part(_usage(said))
+        case Custom():
+            return parts.custom_part(said.name, said.value)
+        case Raw():
+            return parts.raw_part(said.event, said.source)
+
+
+def _state(told: State | StateDelta) -> Json:
+    if isinstance(told, State):
+        return parts.state_part(told.state)
+    return parts.state_delta_part(list(told.patch))
+
+
+def _usage(said: Usage) -> Json:
+    """Return AG-UI's TokenUsage."""
+    counts = {
+        "inputTokens": said.input_tokens,
+        "outputTokens": said.output_tokens,
+        "totalTokens": said.total_tokens,
+        "reasoningTokens": said.reasoning_tokens,
+        "cachedInputTokens": said.cached_input_tokens,
+        "cacheWriteInputTokens": said.cache_write_input_tokens,
+    }
+    labels = {"provider": said.provider, "model": said.model}
+    return {key: value for key, value in {**labels, **counts}.items() if value}

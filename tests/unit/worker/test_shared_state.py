@@ -1,0 +1,84 @@
+"""The state that worker and user interface share: every patch applies on both sides, or on none."""
+
+import logging
+
+import orjson
+import pytest
+
+from headrace import parts
+from headrace.events import Json
+from headrace_worker import MalformedOutput, RunContext, State, StateDelta
+from headrace_worker.ids import LegIds
+from headrace_worker.rendering import Rendering
+from headrace_worker.shared_state import SharedState
+
+
+def rendering(state: SharedState) -> Rendering:
+    return Rendering("t", "c", LegIds("t", 1), state=state)
+
+
+def told(speaker: Rendering, said: State | StateDelta) -> Json:
+    [draft] = speaker.drafts(said)
+    [part] = orjson.loads(draft.line(1))["statusUpdate"]["status"]["message"]["parts"]
+    return {"kind": parts.event_type(part), "data": part["data"]}
+
+
+def test_a_patch_applies_to_what_the_client_sent() -> None:
+    state = SharedState({"recipe": {"title": "Soup"}})
+    patch = [{"op": "replace", "path": "/recipe/title", "value": "Stew"}]
+    assert told(rendering(state), StateDelta(patch)) == {"kind": "state_delta", "data": patch}
+    assert state.now == {"recipe": {"title": "Stew"}}
+
+
+def test_a_patch_of_which_a_part_does_not_fit_changes_nothing_and_the_state_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    state = SharedState({"n": 1})
+    patch: list[Json] = [
+        {"op": "replace", "path": "/n", "value": 2},
+        {"op": "remove", "path": "/missing"},
+    ]
+    with caplog.at_level(logging.WARNING):
+        assert told(rendering(state), StateDelta(patch)) == {
+            "kind": "state_snapshot",
+            "data": {"n": 1},
+        }
+    assert state.now == {"n": 1}
+    assert "there is no 'missing'" in caplog.text
+
+
+def test_what_the_agent_does_to_its_own_objects_changes_no_state() -> None:
+    mine = {"steps": [{"status": "pending"}]}
+    state = SharedState()
+    speaker = rendering(state)
+    speaker.drafts(State(mine))
+    mine["steps"][0]["status"] = "done"
+    state.now["steps"].clear()
+    assert state.now == {"steps": [{"status": "pending"}]}
+    added = {"status": "new"}
+    speaker.drafts(StateDelta([{"op": "add", "path": "/steps/-", "value": added}]))
+    added["status"] = "changed"
+    assert state.now["steps"][1] == {"status": "new"}
+
+
+def test_a_state_that_is_not_json_is_malformed() -> None:
+    with pytest.raises(TypeError):
+        rendering(SharedState()).drafts(State({"when": object()}))
+    with pytest.raises(MalformedOutput):
+        rendering(SharedState()).drafts("no emission")  # type: ignore[arg-type]
+
+
+def test_a_later_attempt_begins_with_what_was_saved() -> None:
+    state = SharedState({"n": 1})
+    state.replay(parts.state_delta_part([{"op": "add", "path": "/m", "value": 2}]))
+    state.replay(parts.state_delta_part([{"op": "remove", "path": "/missing"}]))
+    assert state.now == {"n": 1, "m": 2}
+    state.replay(parts.state_part([]))
+    assert state.now == []
+
+
+def test_the_methods_of_a_context_cover_everything_that_can_be_said() -> None:
+    methods = {"text", "think", "tool_call", "tool_arguments", "tool_result", "file", "data"}
+    methods |= {"status", "set_state", "change_state", "messages", "activity", "change_activity"}
+    methods |= {"step", "usage", "custom", "raw", "emit"}
+    assert methods <= set(dir(RunContext))
