@@ -34,7 +34,11 @@ run: $(RUNTIME) ## Serve the whole stack on http://127.0.0.1:8080 (ARGS="--port 
 
 .PHONY: test
 test: check ## Prove it: everything in check, then every test (ARGS="tests/unit -k name")
-	@exec $(BIN)/python -m pytest $(or $(ARGS),tests)
+	@exec $(BIN)/python -m pytest $(or $(ARGS),$(SPREAD) tests)
+
+# Tests mostly wait, so more processes than cores; by files, which share servers and gateways. The
+# order of the tree has the long ones first. Chosen tests run in one process, unless ARGS says -n.
+SPREAD = --numprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .PHONY: check
 check: $(DEVELOPMENT) ## Lint, format, types, architecture

@@ -7,6 +7,7 @@ import pytest
 
 from tests.support import containers
 from tests.support.cluster import NatsCluster
+from tests.support.resuming_sizes import SEED
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.stack import Stack
 
@@ -22,6 +23,11 @@ def pytest_configure() -> None:
             containers.require_engine()
     except (ValueError, containers.NoEngine) as problem:
         raise pytest.UsageError(str(problem)) from problem
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say by which seed the resumes were drawn, in this process or in those that it started."""
+    terminalreporter.write_line(f"resumes were drawn with HEADRACE_SEED={SEED}")
 
 
 @pytest.fixture(scope="session")

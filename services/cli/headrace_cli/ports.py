@@ -19,7 +19,11 @@ _TRIES = 200
 
 
 class Ports:
-    """Hands out ports on one host, none of them twice."""
+    """Hands out ports on one host, none of them twice.
+
+    What one process has picked no other picks while that one lives, whether or not anybody listens
+    there yet, or again after a crash.
+    """
 
     def __init__(self, host: str = "127.0.0.1") -> None:
         """Hand out ports on `host`, a name or an address."""
@@ -33,7 +37,9 @@ class Ports:
             CannotStart: none was found.
         """
         for port in random.SystemRandom().sample(_PICKED, _TRIES):
-            if port not in self._given and _refusal(self._host, port) is None:
+            if port in self._given or _refusal(self._host, port) is not None:
+                continue
+            if _reserve(self._host, port):
                 self._given.add(port)
                 return port
         raise CannotStart(f"no free port on {self._host}")
@@ -64,6 +70,22 @@ class Ports:
             )
         if refusal is not None:
             raise CannotStart(f"cannot listen on {self._host}:{port}: {os.strerror(refusal)}")
+
+
+def _reserve(host: str, port: int) -> bool:
+    """Take `port` for the life of this process; tell whether nobody else has.
+
+    The reservation is the UDP port of that number, which no server of ours uses: it keeps nobody
+    from listening with TCP, and the system gives it back however the process ends.
+    """
+    try:
+        family, kind, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as reservation:
+            reservation.bind(address)
+            reservation.detach()
+    except OSError:
+        return False
+    return True
 
 
 def _refusal(host: str, port: int) -> int | None:

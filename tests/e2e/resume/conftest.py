@@ -3,7 +3,6 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.resuming_gateway import OwnGateway
-from tests.support.resuming_sizes import SEED
 from tests.support.stack import Stack
 
 
@@ -13,8 +12,3 @@ def tight_gateway(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Ite
     folder = tmp_path_factory.mktemp("tight")
     with OwnGateway(folder, stack.dev()["nats_url"], feed_bytes=2_000) as gateway:
         yield gateway
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say by which seed the resumes were drawn."""
-    terminalreporter.write_line(f"resumes were drawn with HEADRACE_SEED={SEED}")

@@ -155,6 +155,7 @@ async def test_an_unknown_agent(talk: Talk, agent: str) -> None:
 @pytest.mark.parametrize(
     "task",
     [mint_task_id(0), mint_task_id(999), "nothing", "0-*", "0.1", ">", "0-" + "a" * 33, "task id"],
+    ids=["minted", "of no stream", "a word", "wildcard", "token", "rest", "too long", "space"],
 )
 async def test_an_unknown_task(talk: Talk, task: str) -> None:
     for operation in ("GetTask", "CancelTask", "SubscribeToTask"):

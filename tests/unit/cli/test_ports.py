@@ -1,15 +1,43 @@
+import json
 import socket
+import subprocess
+import sys
+from contextlib import ExitStack
 
 import pytest
 
 from headrace_cli.failures import CannotStart
 from headrace_cli.ports import Ports
 
+_PICKER = """
+from headrace_cli.ports import Ports
+ports = Ports()
+print([ports.pick() for _ in range(800)], flush=True)
+input()
+"""
+
 
 def test_no_port_is_handed_out_twice() -> None:
     ports = Ports()
     picked = [ports.pick() for _ in range(100)]
     assert len(set(picked)) == 100
+
+
+def test_no_two_processes_pick_the_same_port() -> None:
+    command = [sys.executable, "-c", _PICKER]
+    with ExitStack() as stack:
+        pickers = [
+            stack.enter_context(
+                subprocess.Popen(
+                    command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8"
+                )
+            )
+            for _ in range(3)
+        ]
+        picked = [json.loads(p.stdout.readline()) for p in pickers if p.stdout]
+        for picker in pickers:
+            picker.communicate("\n", timeout=30)
+    assert len({port for ports in picked for port in ports}) == 3 * 800
 
 
 def test_a_picked_port_is_below_those_of_outgoing_connections() -> None:
