@@ -58,6 +58,10 @@ format: $(DEVELOPMENT) ## Rewrite the code as check wants it
 bench: $(DEVELOPMENT) ## Measure against the official SDK's in-process server: table and JSON
 	@exec $(BIN)/python -m tests.benchmarks $(ARGS)
 
+.PHONY: chaos
+chaos: $(DEVELOPMENT) ## 10,000 tasks while processes die, stop and leave (ARGS="--seed 7 --tasks 500")
+	@exec $(BIN)/python -m tests.chaos $(ARGS)
+
 .PHONY: soak
 soak: $(DEVELOPMENT) ## The tests that need minutes, at their full sizes
 	@HEADRACE_SOAK=1 exec $(BIN)/python -m pytest -m soak --timeout 1800 $(or $(ARGS),tests)
