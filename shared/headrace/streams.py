@@ -1,7 +1,8 @@
 """Every stream and bucket of the bus contract, declared once, and made where it is missing.
 
-A stream that exists is left as its operator shaped it; only the number of replicas and the size
-limit, which are configuration, follow the settings.
+A stream that exists is left as its operator shaped it; only the number of replicas and the limits,
+which are configuration, follow the settings, and a subject that an older version did not have is
+added.
 """
 
 import logging
@@ -108,7 +109,7 @@ def _events(
 def _runs(settings: BusSettings, streams: Streams, subjects: Subjects) -> api.StreamConfig:
     return api.StreamConfig(
         name=streams.runs,
-        subjects=[subjects.runs()],
+        subjects=subjects.runs(),
         retention=api.RetentionPolicy.WORK_QUEUE,
         storage=api.StorageType.FILE,
         num_replicas=settings.replicas,
@@ -164,14 +165,19 @@ async def _ensure(js: JetStreamContext, declared: api.StreamConfig) -> None:
         await _create(js, declared)
         return
     wanted = declared.as_dict()
+    missing = [subject for subject in declared.subjects or [] if subject not in found["subjects"]]
+    subjects = [*found["subjects"], *missing]
     # The server leaves out what is off.
-    if differing := [n for n in _CONTRACT if n in wanted and (found.get(n) or False) != wanted[n]]:
+    has = found | {"subjects": subjects}
+    if differing := [n for n in _CONTRACT if n in wanted and (has.get(n) or False) != wanted[n]]:
         _log.warning("stream %s: not as the bus contract has it: %s", declared.name, differing)
     changes = {
         name: wanted[name]
         for name in _CONFIGURABLE
         if wanted.get(name) is not None and found.get(name) != wanted[name]
     }
+    if missing:
+        changes["subjects"] = subjects
     if changes:
         _log.info("stream %s: follows the settings: %s", declared.name, changes)
         await _ask(js, "UPDATE", declared, orjson.dumps(found | changes))

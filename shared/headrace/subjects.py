@@ -7,6 +7,12 @@ from headrace.task import SHARDS_PER_STREAM, TaskKey, check_task_id
 
 _KEY_TOKENS = 3
 
+NORMAL = "normal"
+"""The priority that the subjects of runs leave out."""
+
+UNUSUAL = ("high", "low")
+"""The priorities that a run's subject names, as its last token."""
+
 
 @dataclass(frozen=True, slots=True)
 class Subjects:
@@ -14,17 +20,24 @@ class Subjects:
 
     prefix: str = "headrace"
 
-    def run(self, key: TaskKey, leg: int) -> str:
+    def run(self, key: TaskKey, leg: int, priority: str = NORMAL) -> str:
         """The one message that asks workers to do a leg."""
-        return f"{self.prefix}.run.{key.tenant}.{key.agent}.{key.task}.{leg}"
+        usual = f"{self.prefix}.run.{key.tenant}.{key.agent}.{key.task}.{leg}"
+        return usual if priority == NORMAL else f"{usual}.{priority}"
 
-    def runs_of_agent(self, agent: str, tenant: str = "*") -> str:
-        """All runs of one agent, for a consumer's filter."""
-        return f"{self.prefix}.run.{tenant}.{agent}.*.*"
+    def runs_of_agent(self, agent: str, tenant: str = "*", priority: str = NORMAL) -> str:
+        """All runs of one agent (and tenant) in one class of priority, for a consumer's filter."""
+        usual = f"{self.prefix}.run.{tenant}.{agent}.*.*"
+        return usual if priority == NORMAL else f"{usual}.{priority}"
 
-    def runs(self) -> str:
+    def runs(self) -> list[str]:
         """All runs: the RUNS stream."""
-        return f"{self.prefix}.run.*.*.*.*"
+        usual = f"{self.prefix}.run.*.*.*.*"
+        return [usual, *(f"{usual}.{priority}" for priority in UNUSUAL)]
+
+    def lane(self, agent: str) -> str:
+        """Tells the agent's workers that runs wait in a lane that may be new to them."""
+        return f"{self.prefix}.lane.{agent}"
 
     def event(self, key: TaskKey) -> str:
         """The task's log."""
@@ -77,9 +90,20 @@ class Subjects:
             UndecodableMessage: the subject is not of that form.
         """
         *tokens, leg = self._tokens(subject, "run")
+        if leg in UNUSUAL and tokens:
+            *tokens, leg = tokens
         if not (leg.isascii() and leg.isdecimal()):
             raise UndecodableMessage(subject, "its last token is not a generation")
         return self._key(subject, tokens), int(leg)
+
+    def priority_of_run(self, subject: str) -> str:
+        """Return the class of priority of the run on `subject`.
+
+        Raises:
+            UndecodableMessage: it is no subject of a run.
+        """
+        last = self._tokens(subject, "run")[-1]
+        return last if last in UNUSUAL else NORMAL
 
     def _tokens(self, subject: str, *kinds: str) -> list[str]:
         """Return the tokens behind the prefix and one of `kinds`."""

@@ -15,9 +15,11 @@ from headrace.entry import Entry, Stamp
 from headrace.errors import BusUnavailable
 from headrace.events import Json
 from headrace.fold import TaskFold
+from headrace.lanes import Lane
 from headrace.log import LogWriter, last_entry, replay
 from headrace.messages import Control, Holding, Run, TaskFound
 from headrace.settings import BusSettings
+from headrace.subjects import NORMAL
 from headrace.task import SUBMITTED, TaskKey, mint_log_id, mint_task_id
 
 _names = itertools.count()
@@ -45,14 +47,23 @@ class Desk:
         publish: bool = True,
     ) -> "Task":
         """Append generation 1 and, unless told otherwise, publish its run."""
-        key = TaskKey("default", agent, mint_task_id(secrets.randbelow(16)))
-        said = message or user_message(text)
+        task = await self._begin("default", agent, message or user_message(text), metadata)
+        if publish:
+            await task.publish(1)
+        return task
+
+    async def start_in(self, lane: Lane, text: str) -> "Task":
+        """Append generation 1 and publish its run in `lane`."""
+        task = await self._begin(lane.tenant, lane.agent, user_message(text), None)
+        await task.publish(1, priority=lane.priority)
+        return task
+
+    async def _begin(self, tenant: str, agent: str, said: Json, metadata: Json | None) -> "Task":
+        key = TaskKey(tenant, agent, mint_task_id(secrets.randbelow(16)))
         task = Task(self.bus, key, mint_log_id(), f"ctx-{secrets.token_hex(4)}")
         draft = events.task_submitted(key.task, task.context, said, metadata)
         stamp = Stamp(task.log, 1, "gateway-test", SUBMITTED, 1, owner="anonymous")
         await LogWriter(self.bus, key).append([draft], stamp)
-        if publish:
-            await task.publish(1)
         return task
 
 
@@ -62,10 +73,10 @@ class Task:
     def __init__(self, bus: Bus, key: TaskKey, log: str, context: str) -> None:
         self.bus, self.key, self.log, self.context = bus, key, log, context
 
-    async def publish(self, leg: int, body: bytes | None = None) -> Json:
+    async def publish(self, leg: int, body: bytes | None = None, priority: str = NORMAL) -> Json:
         """Publish the run of a leg and return JetStream's answer."""
         run = Run(log=self.log, context=self.context, owner="anonymous").encode()
-        subject = self.bus.subjects.run(self.key, leg)
+        subject = self.bus.subjects.run(self.key, leg, priority)
         msg = await self.bus.request(subject, run if body is None else body, 2.0)
         answer: Json = orjson.loads(msg.data)
         return answer

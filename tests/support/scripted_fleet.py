@@ -114,7 +114,8 @@ class ScriptedFleet:
         """Announce the agents, listen for runs, answer for task state."""
         for card, _ in self._agents.values():
             await self.announcer.announce(card)
-        await self._listen(self.bus.subjects.runs(), self._on_run, self._subscriptions)
+        for runs in self.bus.subjects.runs():
+            await self._listen(runs, self._on_run, self._subscriptions)
         live = f"{self.bus.subjects.prefix}.live.>"
         await self._listen(live, self._on_live, self._subscriptions)
         await self.start_state()

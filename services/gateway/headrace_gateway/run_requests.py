@@ -7,7 +7,9 @@ import orjson
 
 from headrace.bus import Bus
 from headrace.errors import BusUnavailable
+from headrace.lanes import Lane, Lanes
 from headrace.messages import Run
+from headrace.subjects import NORMAL
 from headrace.task import TaskKey
 
 _log = logging.getLogger(__name__)
@@ -23,23 +25,25 @@ class RunRequests:
 
     def __init__(self, bus: Bus) -> None:
         """Publish on `bus`."""
-        self._bus = bus
+        self._bus, self._lanes = bus, Lanes(bus)
         self._publishing: set[asyncio.Task[None]] = set()
 
-    def ask_for(self, key: TaskKey, leg: int, run: Run) -> None:
+    def ask_for(self, key: TaskKey, leg: int, run: Run, priority: str = NORMAL) -> None:
         """Ask for a leg. Should that fail, task state's sweep publishes the run again."""
-        task = asyncio.create_task(self._publish(self._bus.subjects.run(key, leg), run))
+        task = asyncio.create_task(self._publish(key, leg, run, priority))
         self._publishing.add(task)
         task.add_done_callback(self._publishing.discard)
 
-    async def _publish(self, subject: str, run: Run) -> None:
+    async def _publish(self, key: TaskKey, leg: int, run: Run, priority: str) -> None:
+        subject = self._bus.subjects.run(key, leg, priority)
         try:
             ack = orjson.loads((await self._bus.request(subject, run.encode(), _ACK_PATIENCE)).data)
+            if "error" in ack:
+                what = ack["error"].get("description")
+                _log.warning("%s: %s; the sweep will look", subject, what)
+            await self._lanes.open(Lane.of(key, priority))
         except BusUnavailable as trouble:
             _log.warning("%s; the sweep will publish it", trouble)
-            return
-        if "error" in ack:
-            _log.warning("%s: %s; the sweep will look", subject, ack["error"].get("description"))
 
 
 def with_input(run: Run, line: bytes, sequence: int) -> Run:

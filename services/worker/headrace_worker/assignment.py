@@ -44,7 +44,8 @@ class Assignment:
         Raises:
             nats.errors.Error: as `ack`.
         """
-        subject = bus.subjects.run(self.key, leg)
+        priority = bus.subjects.priority_of_run(self.message.subject)
+        subject = bus.subjects.run(self.key, leg, priority)
         run = self.run.model_copy(update={"input": None, "sequence": None})
         await bus.connection.publish(subject, run.encode())
 

@@ -1,66 +1,59 @@
-"""Asking the work queue for one agent's runs: never for more than there is room for.
+"""Asking the work queue for one lane's runs: never for more than there is room for.
 
 One request is out at a time, whenever there is room. It is over when it is filled, when the server
 says so, or when its time has passed; then the next one goes out. That time is shorter than ack_wait
-less a heartbeat, so that the run of a dead worker meets a request of a living one.
+less a heartbeat, so that the run of a dead worker meets a request of a living one. Where
+there is too little room for all lanes, a request waits for nothing: a lane without runs steps back
+for a while.
 """
 
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import orjson
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
-from nats.js import api
 
 from headrace.bus import Bus
-from headrace_worker.slots import Slots
+from headrace.errors import BusUnavailable
+from headrace.lanes import weight_of
+from headrace_worker.room import Room
+from headrace_worker.slots import Turn
 
 _log = logging.getLogger(__name__)
-
-ACK_WAIT = 4.0
-"""Seconds without a heartbeat after which a run goes to another worker."""
 
 EXPIRES = 2.0
 """Seconds that a request waits for runs."""
 
-SHORT = 0.2
-"""The same, where agents take turns for too little room."""
+FIRST_REST = 0.02
+"""Seconds for which a lane without runs steps back where others want the room; twice as long each
+time."""
+
+LONGEST_REST = 0.2
+"""What that time grows to; longer where a worker has many lanes."""
+
+LOOKS = 500
+"""Requests a second that lanes without runs may come to, in all."""
 
 BATCH = 16
 """Runs that one request asks for at most."""
 
 _OVERDUE = 1.0
 _AFTER_TROUBLE = 0.25
-_MENDING = 1.0
-_MAX_ACK_PENDING = 100_000
 
 _FILLED = "filled"
 _NO_ANSWER = "no answer"
 _DISTURBED = "disturbed"
-_IN_ORDER = frozenset({_FILLED, _NO_ANSWER, _DISTURBED, "404", "408"})
-"""Ways in which a request may be over that need no mending; numbers are the server's statuses."""
+_EMPTY = frozenset({"404", "408"})
+"""The server's statuses that say: no (more) runs."""
 
+_IN_ORDER = frozenset({_FILLED, _NO_ANSWER, _DISTURBED, *_EMPTY})
+"""Ways in which a request may be over that need no mending."""
 
-async def ensure_consumer(bus: Bus, agent: str, timeout: float = 5.0) -> None:
-    """Make the agent's consumer of the work queue, if it is not there, within `timeout` seconds.
-
-    Raises:
-        nats.errors.Error: JetStream does not answer, or refuses.
-    """
-    config = api.ConsumerConfig(
-        durable_name=agent,
-        filter_subject=bus.subjects.runs_of_agent(agent),
-        ack_policy=api.AckPolicy.EXPLICIT,
-        ack_wait=ACK_WAIT,
-        # Attempts are counted in the log; past a maximum here a run would be stuck for ever.
-        max_deliver=-1,
-        max_ack_pending=_MAX_ACK_PENDING,
-    )
-    await bus.js.add_consumer(bus.streams.runs, config, timeout=timeout)
+type Mending = Callable[[], Awaitable[None]]
 
 
 class _Request:
@@ -85,17 +78,20 @@ class _Request:
 
 
 class Puller:
-    """One agent's requests."""
+    """One lane's requests."""
 
     def __init__(
-        self, bus: Bus, agent: str, deliver: Callable[[Msg], None], slots: Slots, own: Slots
+        self, bus: Bus, consumer: str, deliver: Callable[[Msg], None], room: Room, mend: Mending
     ) -> None:
-        """Pull runs of `agent` and `deliver` each; whoever gets one calls `done` afterwards.
+        """Pull runs of the lane with that `consumer` and `deliver` each.
 
-        A run needs a place of `slots`, the worker's, and one of `own`, the agent's.
+        Whoever gets one calls `done` afterwards. `mend` is called when the server finds something
+        wrong with the consumer.
         """
-        self._bus, self._agent, self._deliver = bus, agent, deliver
-        self._slots, self._own = slots, own
+        self._bus, self._consumer, self._deliver = bus, consumer, deliver
+        self._room, self._mend_consumer = room, mend
+        weight = weight_of(consumer)
+        self._turn, self._own_turn = Turn(weight), Turn(weight)
         self._inbox = bus.connection.new_inbox()
         self._serials = itertools.count(1)
         self._request: _Request | None = None
@@ -107,15 +103,18 @@ class Puller:
 
     async def start(self) -> None:
         """Begin to pull."""
+        self._room.enter()
         self._subscription = await self._bus.connection.subscribe(
             f"{self._inbox}.*", cb=self._on_message
         )
         self._unregister = self._bus.on_disturbance(lambda: self._end_request(_DISTURBED))
-        self._task = asyncio.create_task(self._pull(), name=f"pull {self._agent}")
+        self._task = asyncio.create_task(self._pull(), name=f"pull {self._consumer}")
 
     async def drain(self) -> None:
         """Pull no more; runs that still arrive go back to the queue."""
-        self._draining = True
+        if not self._draining:
+            self._draining = True
+            self._room.leave()
         self._unregister()
         if self._task is not None:
             self._task.cancel()
@@ -126,62 +125,55 @@ class Puller:
     def done(self) -> None:
         """Be told that a delivered run is over."""
         self._running -= 1
-        self._give_back(1)
+        self._room.give_back(1)
 
     async def _pull(self) -> None:
+        rest = 0.0
         while True:
-            await self._take_place()
-            how = await self._ask(1 + self._more())
+            await self._room.take(self._turn, self._own_turn)
+            is_scarce = self._room.scarce
+            # A burst is met by ever larger requests, and an idle lane keeps but one place.
+            more = self._room.take_more(min(self._running, BATCH) - 1)
+            how = await self._ask(1 + more, 0.0 if is_scarce else EXPIRES)
             if how not in _IN_ORDER:
-                _log.info("pulling for %s: %s", self._agent, how)
+                _log.info("pulling for %s: %s", self._consumer, how)
                 await self._mend()
+            rest = self._next_rest(rest) if is_scarce and how in _EMPTY else 0.0
+            if rest:
+                await asyncio.sleep(rest)
 
-    async def _take_place(self) -> None:
-        await self._own.take()
-        try:
-            await self._slots.take()
-        except asyncio.CancelledError:
-            self._own.give_back(1)
-            raise
+    def _next_rest(self, last: float) -> float:
+        longest = max(LONGEST_REST, self._room.slots.users / LOOKS)
+        return min(max(2 * last, FIRST_REST), longest)
 
-    def _more(self) -> int:
-        """Take room for as many runs again as are at work.
-
-        So a burst is met by ever larger requests, and an idle agent keeps but one place from the
-        others.
-        """
-        more = self._own.take_more(min(self._running, BATCH) - 1)
-        granted = self._slots.take_more(more)
-        self._own.give_back(more - granted)
-        return granted
-
-    async def _ask(self, batch: int) -> str:
+    async def _ask(self, batch: int, expires: float) -> str:
         """Send a request and return how it was over."""
         request = self._request = _Request(f"{self._inbox}.{next(self._serials)}", batch)
-        expires = SHORT if self._slots.contended else EXPIRES
         overdue = asyncio.get_running_loop().call_later(expires + _OVERDUE, request.end, _NO_ANSWER)
         try:
             await self._publish(request, batch, expires)
-            return await request.over
+            how = await request.over
         except (NatsError, OSError) as trouble:
-            return str(trouble) or type(trouble).__name__
+            how = str(trouble) or type(trouble).__name__
         finally:
             overdue.cancel()
             self._request = None
-            self._give_back(request.remaining)
+            self._room.give_back(request.remaining)
+        return _FILLED if how in _EMPTY and request.remaining < batch else how
 
     async def _publish(self, request: _Request, batch: int, expires: float) -> None:
-        subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._bus.streams.runs}.{self._agent}"
-        body = orjson.dumps({"batch": batch, "expires": int(expires * 1e9)})
+        subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._bus.streams.runs}.{self._consumer}"
+        wait = {"expires": int(expires * 1e9)} if expires else {"no_wait": True}
+        body = orjson.dumps({"batch": batch, **wait})
         await self._bus.connection.publish(subject, body, reply=request.inbox)
 
     async def _mend(self) -> None:
         """Wait out what may be a change of leaders, and see that there is a consumer."""
         await asyncio.sleep(_AFTER_TROUBLE)
         try:
-            await ensure_consumer(self._bus, self._agent, _MENDING)
-        except (NatsError, OSError) as trouble:
-            _log.info("the work queue of %s: %s", self._agent, trouble)
+            await self._mend_consumer()
+        except (BusUnavailable, NatsError, OSError) as trouble:
+            _log.info("the work queue of %s: %s", self._consumer, trouble)
 
     async def _on_message(self, msg: Msg) -> None:
         headers = msg.headers or {}
@@ -203,17 +195,8 @@ class Puller:
             return False
         if self._request is not None and self._request.take_run():
             return True
-        if not self._own.take_more(1):
-            return False
-        if self._slots.take_more(1):
-            return True
-        self._own.give_back(1)
-        return False
+        return self._room.take_more(1) == 1
 
     def _end_request(self, how: str) -> None:
         if self._request is not None:
             self._request.end(how)
-
-    def _give_back(self, count: int) -> None:
-        self._own.give_back(count)
-        self._slots.give_back(count)

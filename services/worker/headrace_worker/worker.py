@@ -4,22 +4,26 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable
+from functools import partial
 
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
 from headrace.bus import Bus
 from headrace.errors import BusUnavailable, UndecodableMessage
+from headrace.lanes import Lane, ensure_lane
 from headrace.log import TailRule
 from headrace.patience import patiently
 from headrace_worker import assignment
 from headrace_worker.agent import Agent, Agents
 from headrace_worker.interrupt import Interrupt
+from headrace_worker.lanes import LaneWatch
 from headrace_worker.leases import Leases
 from headrace_worker.leg import Leg
 from headrace_worker.lifeline import Lifeline
-from headrace_worker.pulling import Puller, ensure_consumer
+from headrace_worker.pulling import Mending, Puller
 from headrace_worker.registration import Registration
+from headrace_worker.room import Room
 from headrace_worker.settings import WorkerSettings
 from headrace_worker.slots import Slots
 from headrace_worker.station import Station
@@ -30,6 +34,7 @@ _log = logging.getLogger(__name__)
 _LAST_MOMENTS = 1.0
 _FAREWELL = 0.5
 _PULSE = 0.5
+_MENDING = 1.0
 
 
 class Worker:
@@ -47,7 +52,8 @@ class Worker:
         self._station = Station(self.id, self._bus, self._leases, self._watch, settings)
         self._registration = Registration(self._lifeline, self.id, agents)
         self._slots = Slots(settings.concurrency)
-        self._pullers: list[Puller] = []
+        self._rooms = {agent.name: (agent, self._room(agent)) for agent in agents}
+        self._lanes = LaneWatch(self._bus, list(self._rooms), self._serve)
         self._legs: dict[tuple[str, int], Leg] = {}
         self._working: set[asyncio.Task[None]] = set()
         self._background: list[asyncio.Task[None]] = []
@@ -67,26 +73,29 @@ class Worker:
             asyncio.create_task(self._beat(), name="pulse"),
         ]
         for agent in self._agents:
-            await self._serve(agent)
+            await patiently(
+                f"the work queue of {agent.name}",
+                partial(ensure_lane, self._bus, Lane(agent.name)),
+                self._settings.startup_timeout,
+            )
+        await self._lanes.start()
         await self._registration.announce()
 
     async def stop(self) -> None:
         """Leave: give running legs time to end, hand the others back."""
         await _briefly(self._registration.withdraw())
-        await _briefly(*(puller.drain() for puller in self._pullers))
+        await _briefly(self._lanes.drain())
         await self._finish()
         for task in self._background:
             task.cancel()
         await _briefly(self._rule.stop())
         await asyncio.gather(self._lifeline.stop(), self._bus.close())
 
-    async def _serve(self, agent: Agent) -> None:
-        await patiently(
-            f"the work queue of {agent.name}",
-            lambda: ensure_consumer(self._bus, agent.name),
-            self._settings.startup_timeout,
-        )
-        own = Slots(agent.concurrency or self._settings.concurrency)
+    def _room(self, agent: Agent) -> Room:
+        return Room(self._slots, Slots(agent.concurrency or self._settings.concurrency))
+
+    async def _serve(self, name: str, consumer: str) -> Puller:
+        agent, room = self._rooms[name]
         puller: Puller
 
         def deliver(msg: Msg) -> None:
@@ -96,9 +105,16 @@ class Worker:
                 self._working.add(task)
                 task.add_done_callback(self._working.discard)
 
-        puller = Puller(self._bus, agent.name, deliver, self._slots, own)
+        puller = Puller(self._bus, consumer, deliver, room, self._mending(name, consumer))
         await puller.start()
-        self._pullers.append(puller)
+        return puller
+
+    def _mending(self, agent: str, consumer: str) -> Mending:
+        lane = Lane(agent)
+        if consumer == lane.consumer:
+            return partial(ensure_lane, self._bus, lane, _MENDING)
+        # Others are made by who publishes into them: this one may have been let go.
+        return self._lanes.look_soon
 
     async def _work(self, agent: Agent, msg: Msg, puller: Puller) -> None:
         try:

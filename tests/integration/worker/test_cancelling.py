@@ -8,6 +8,7 @@ from typing import cast
 import pytest
 
 from headrace.entry import Entry
+from headrace.lanes import Lane, ensure_lane
 from headrace.log import TailRule
 from headrace.messages import GetTask, TaskFound
 from headrace.state_client import StateClient
@@ -17,7 +18,6 @@ from headrace_gateway.cancelling import Cancelling
 from headrace_gateway.feeds import Feeds
 from headrace_gateway.refusals import TaskEnded
 from headrace_worker import Emission, InputRequired, Retryable, RunContext, agent
-from headrace_worker.pulling import ensure_consumer
 from tests.integration.worker.conftest import Spawn, Working
 from tests.integration.worker.test_follow_ups import PARROTS, by_id, hand_in
 from tests.support.desk import Desk, Task, eventually
@@ -86,7 +86,7 @@ async def test_a_running_task_is_canceled_by_its_holder_after_clean_up(
 
 
 async def test_a_queued_task_is_canceled_and_never_begun(desk: Desk, working: Working) -> None:
-    await ensure_consumer(desk.bus, "patient")
+    await ensure_lane(desk.bus, Lane("patient"))
     task = await desk.start("patient")
     assert await cancel(task) == CANCELED
     async with working(patient):

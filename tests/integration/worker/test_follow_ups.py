@@ -11,6 +11,7 @@ from headrace import events
 from headrace.entry import Entry
 from headrace.events import Json
 from headrace.fold import TaskFold
+from headrace.lanes import Lane, ensure_lane
 from headrace.task import (
     AUTH_REQUIRED,
     COMPLETED,
@@ -22,7 +23,6 @@ from headrace_gateway.asked import FollowUp
 from headrace_gateway.handing_in import HandingIn
 from headrace_gateway.refusals import TaskBusy
 from headrace_worker import Emission, InputRequired, Retryable, RunContext, agent
-from headrace_worker.pulling import ensure_consumer
 from tests.integration.worker.conftest import Spawn, Working
 from tests.support.desk import Desk, Task, eventually, open_desk, user_message
 from tests.support.worker_process import WorkerProcess
@@ -241,7 +241,7 @@ async def test_what_a_discarded_attempt_took_is_handed_to_the_next(
 async def test_a_task_that_nobody_has_begun_queues_messages_and_still_counts_as_waiting(
     desk: Desk, working: Working
 ) -> None:
-    await ensure_consumer(desk.bus, "parrot")
+    await ensure_lane(desk.bus, Lane("parrot"))
     task = await desk.start("parrot", "one")
     assert await hand_in(task, "two") == 2
     last = await task.last()

@@ -12,13 +12,13 @@ from nats.js.errors import NotFoundError
 
 from headrace.directory import Directory
 from headrace.entry import Entry
+from headrace.lanes import ACK_WAIT
 from headrace.messages import DeadLetter
 from headrace.settings import BusSettings
 from headrace.task import COMPLETED
 from headrace_worker import Agent, Agents, Emission, RunContext, agent
 from headrace_worker.demo import counter, echo
 from headrace_worker.leases import HEARTBEAT
-from headrace_worker.pulling import ACK_WAIT
 from headrace_worker.settings import WorkerSettings
 from headrace_worker.worker import Worker
 from tests.integration.worker.conftest import Spawn, Working

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import UndecodableMessage
-from headrace.subjects import Subjects, stream_of_shard
+from headrace.subjects import NORMAL, Subjects, stream_of_shard
 from headrace.task import TaskKey, mint_task_id
 
 SUBJECTS = Subjects("some.fleet")
@@ -20,6 +20,8 @@ def test_subjects_are_as_the_bus_contract_says() -> None:
     assert SUBJECTS.event(KEY) == f"some.fleet.event.17.tenant.agent.{task}"
     assert SUBJECTS.live(KEY) == f"some.fleet.live.17.tenant.agent.{task}"
     assert SUBJECTS.run(KEY, 3) == f"some.fleet.run.tenant.agent.{task}.3"
+    assert SUBJECTS.run(KEY, 3, "high") == f"some.fleet.run.tenant.agent.{task}.3.high"
+    assert SUBJECTS.lane("agent") == "some.fleet.lane.agent"
     assert SUBJECTS.control(KEY) == f"some.fleet.control.tenant.agent.{task}"
     assert SUBJECTS.poke(task) == f"some.fleet.poke.{task}"
     assert SUBJECTS.state("get") == "some.fleet.state.get"
@@ -34,9 +36,11 @@ def test_a_log_s_subject_leads_back_to_its_task(key: TaskKey) -> None:
 
 
 @settings(deadline=None, max_examples=50)
-@given(KEYS, st.integers(1, 10**9))
-def test_a_run_s_subject_leads_back_to_its_leg(key: TaskKey, leg: int) -> None:
-    assert SUBJECTS.key_of_run(SUBJECTS.run(key, leg)) == (key, leg)
+@given(KEYS, st.integers(1, 10**9), st.sampled_from(["high", NORMAL, "low"]))
+def test_a_run_s_subject_leads_back_to_its_leg(key: TaskKey, leg: int, priority: str) -> None:
+    subject = SUBJECTS.run(key, leg, priority)
+    assert SUBJECTS.key_of_run(subject) == (key, leg)
+    assert SUBJECTS.priority_of_run(subject) == priority
 
 
 @pytest.mark.parametrize(
@@ -62,6 +66,8 @@ def test_a_subject_that_is_no_log_s_is_told_apart(subject: str) -> None:
     [
         f"some.fleet.run.tenant.agent.{KEY.task}",
         f"some.fleet.run.tenant.agent.{KEY.task}.x",
+        f"some.fleet.run.tenant.agent.{KEY.task}.1.urgent",
+        f"some.fleet.run.tenant.agent.{KEY.task}.high",
         f"some.fleet.run.tenant.agent.{KEY.task}.٣",
         "some.fleet.run.tenant.agent.no-task-id.1",
         f"some.fleet.event.tenant.agent.{KEY.task}.1",

@@ -1,9 +1,10 @@
-"""Places are given in turn, and none is given twice or lost."""
+"""Places are given in turn, by weight, and none is given twice or lost."""
 
 import asyncio
+from collections import Counter
 from contextlib import suppress
 
-from headrace_worker.slots import Slots
+from headrace_worker.slots import Slots, Turn
 
 
 async def test_no_more_are_taken_than_there_are() -> None:
@@ -24,6 +25,63 @@ async def test_who_waits_is_served_in_turn() -> None:
     slots.give_back(3)
     await asyncio.gather(*waiting)
     assert order == [0, 1, 2]
+
+
+async def served(slots: Slots, weights: dict[str, float], count: int) -> Counter[str]:
+    """Return who got how many of `count` places, each taken by whoever's turn it was."""
+    got = Counter[str]()
+
+    async def again_and_again(name: str, weight: float) -> None:
+        turn = Turn(weight)
+        while True:
+            await slots.take(turn)
+            got[name] += 1
+
+    takers = [asyncio.create_task(again_and_again(*one)) for one in weights.items()]
+    for _ in range(count):
+        await asyncio.sleep(0)
+        slots.give_back(1)
+        await asyncio.sleep(0)
+    for taker in takers:
+        taker.cancel()
+    await asyncio.gather(*takers, return_exceptions=True)
+    return got
+
+
+async def test_all_who_wait_get_equally_many_turns() -> None:
+    assert await served(Slots(0), {"a": 1, "b": 1, "c": 1}, 30) == {"a": 10, "b": 10, "c": 10}
+
+
+async def test_turns_come_by_weight_and_nobody_gets_none() -> None:
+    assert await served(Slots(0), {"high": 9, "normal": 3, "low": 1}, 130) == {
+        "high": 90,
+        "normal": 30,
+        "low": 10,
+    }
+
+
+async def test_who_comes_late_gets_its_share_and_no_more() -> None:
+    slots, early = Slots(0), Turn()
+
+    async def many() -> None:
+        for _ in range(50):
+            await slots.take(early)
+
+    taking = asyncio.create_task(many())
+    for _ in range(40):
+        await asyncio.sleep(0)
+        slots.give_back(1)
+    late = await served(slots, {"late": 1}, 10)
+    taking.cancel()
+    assert 4 <= late["late"] <= 6
+
+
+async def test_a_place_is_scarce_if_somebody_else_would_have_to_wait_for_it() -> None:
+    slots = Slots(2)
+    slots.users = 2
+    assert [slots.scarce for _ in range(2) if slots.take_more(1)] == [False, True]
+    slots.users = 1
+    assert not slots.scarce
 
 
 async def test_nobody_overtakes_those_who_wait() -> None:

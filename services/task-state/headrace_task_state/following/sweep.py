@@ -12,6 +12,7 @@ import orjson
 
 from headrace.bus import Bus
 from headrace.errors import BusUnavailable, StateUnavailable
+from headrace.lanes import Lane, Lanes
 from headrace.log import last_entry
 from headrace.messages import Run
 from headrace.task import TaskKey
@@ -37,6 +38,7 @@ class Sweep:
     def __init__(self, bus: Bus, writer: Writer) -> None:
         """Look through `writer`."""
         self._bus, self._writer = bus, writer
+        self._lanes = Lanes(bus)
 
     async def run(self) -> None:
         """Sweep until the lease is lost."""
@@ -87,3 +89,5 @@ class Sweep:
             _log.warning("nobody had taken up %s of leg %s: asked again", key.task, task["leg"])
         elif error.get("err_code") != _ALREADY_WAITING:
             raise BusUnavailable(f"{subject}: {error.get('description')}")
+        # Who asked first may have died before there was a lane for it.
+        await self._lanes.open(Lane.of(key))

@@ -1,0 +1,150 @@
+"""The lanes of a worker's agents: found, pulled from, and let go when they are used no more."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+import orjson
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+
+from headrace.bus import Bus
+from headrace.errors import BusUnavailable
+from headrace.events import Json
+from headrace.lanes import UNUSED, Lane, agent_of
+from headrace_worker.pulling import Puller
+
+_log = logging.getLogger(__name__)
+
+LOOK_EVERY = 3.0
+"""Seconds between looks for lanes, also if nobody hints at one."""
+
+TIDY_EVERY = 60.0
+"""Seconds between looks for lanes that are used no more."""
+
+_SETTLE = 0.005
+_PATIENCE = 2.0
+
+type Serving = Callable[[str, str], Awaitable[Puller]]
+"""Begins to pull for an agent from a consumer."""
+
+
+class LaneWatch:
+    """Pulls from every lane of the agents, as lanes come and go."""
+
+    def __init__(self, bus: Bus, agents: list[str], serve: Serving) -> None:
+        """Look for lanes of `agents`; `serve` begins to pull from one."""
+        self._bus, self._agents, self._serve = bus, agents, serve
+        self._stream = bus.streams.runs
+        self._first = {Lane(agent).consumer for agent in agents}
+        self._pullers: dict[str, Puller] = {}
+        self._hints: list[Subscription] = []
+        self._hinted = asyncio.Event()
+        self._tidy_at = 0.0
+        self._unused: dict[str, tuple[int | None, float]] = {}
+        """By lane, how much it had handed out when last seen to be used, and when that was."""
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Pull from the first lane of every agent, and begin to look for others.
+
+        Raises:
+            BusUnavailable: the connection is closed.
+        """
+        for agent in self._agents:
+            hints = self._bus.subjects.lane(agent)
+            self._hints.append(await self._bus.subscribe(hints, self._on_hint))
+            await self._begin(Lane(agent).consumer)
+        # Not all workers at a time.
+        self._tidy_at = asyncio.get_running_loop().time() + random.uniform(0, TIDY_EVERY)  # noqa: S311
+        self._hinted.set()
+        self._task = asyncio.create_task(self._watch(), name="lanes")
+
+    async def drain(self) -> None:
+        """Pull no more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        for hints in self._hints:
+            await self._bus.unsubscribe(hints)
+        await asyncio.gather(*(puller.drain() for puller in self._pullers.values()))
+
+    async def look_soon(self) -> None:
+        """Have lanes looked for without waiting for the next hint."""
+        self._hinted.set()
+
+    async def look(self) -> None:
+        """Pull from lanes that have come, and no more from those that are gone.
+
+        Raises:
+            BusUnavailable: JetStream does not answer.
+        """
+        names = await self._names()
+        for name in names - self._pullers.keys():
+            _log.debug("a lane: %s", name)
+            await self._begin(name)
+        for name in self._others() - names:
+            _log.debug("a lane is gone: %s", name)
+            await self._pullers.pop(name).drain()
+
+    async def _begin(self, name: str) -> None:
+        self._pullers[name] = await self._serve(agent_of(name), name)
+
+    async def _on_hint(self, _: Msg) -> None:
+        await self.look_soon()
+
+    async def _watch(self) -> None:
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_EVERY):
+                    await self._hinted.wait()
+            # Hints come in crowds when a fleet starts.
+            await asyncio.sleep(_SETTLE)
+            self._hinted.clear()
+            try:
+                await self.look()
+                await self._tidy()
+            except BusUnavailable as trouble:
+                _log.debug("lanes: %s", trouble)
+
+    async def _names(self) -> set[str]:
+        names: set[str] = set()
+        read, total = 0, 1
+        while read < total:
+            page = await self._ask(f"NAMES.{self._stream}", {"offset": read})
+            if "error" in page:
+                raise BusUnavailable(f"the lanes can't be read: {page['error']}")
+            total, some = page["total"], page["consumers"] or []
+            names.update(name for name in some if agent_of(name) in self._agents)
+            read += max(len(some), 1)
+        return names
+
+    async def _tidy(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if now < self._tidy_at:
+            return
+        self._tidy_at = now + TIDY_EVERY
+        for name in self._others():
+            if self._is_unused(name, await self._ask(f"INFO.{self._stream}.{name}"), now):
+                _log.info("the lane %s is used no more", name)
+                await self._ask(f"DELETE.{self._stream}.{name}")
+
+    def _is_unused(self, name: str, info: Json, now: float) -> bool:
+        is_empty = info.get("num_pending") == 0 == info.get("num_ack_pending")
+        delivered = info.get("delivered", {}).get("consumer_seq")
+        last, since = self._unused.get(name, (None, now))
+        if not is_empty or delivered != last:
+            self._unused[name] = (delivered, now)
+            return False
+        return now - since >= UNUSED
+
+    def _others(self) -> set[str]:
+        return self._pullers.keys() - self._first
+
+    async def _ask(self, what: str, query: Json | None = None) -> Json:
+        subject = f"$JS.API.CONSUMER.{what}"
+        body = orjson.dumps(query) if query else b""
+        answer: Json = orjson.loads((await self._bus.request(subject, body, _PATIENCE)).data)
+        return answer

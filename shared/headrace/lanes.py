@@ -1,0 +1,131 @@
+"""Lanes: the runs of one agent that wait in one line, those of one tenant and one priority.
+
+Each lane is a consumer of the work queue, so that workers can take turns between them: however many
+runs one tenant has waiting, another's first one is next. The lane of the tenant without a name is
+made by workers as they start; every other one by who first asks for a run of it.
+"""
+
+import asyncio
+import hashlib
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from nats.errors import Error as NatsError
+from nats.js import api
+
+from headrace.bus import Bus
+from headrace.errors import BusUnavailable
+from headrace.patience import reason
+from headrace.subjects import NORMAL
+from headrace.task import TaskKey
+
+type Priority = Literal["high", "normal", "low"]
+"""How many turns a lane gets: see `WEIGHTS`."""
+
+PRIORITIES: tuple[Priority, ...] = get_args(Priority.__value__)
+"""From the first to the last."""
+
+WEIGHTS: dict[str, float] = {"high": 9.0, "normal": 3.0, "low": 1.0}
+"""Turns of a lane that has runs waiting, in proportion to others that have."""
+
+DEFAULT_TENANT = "default"
+"""The tenant of callers whose credentials name none."""
+
+ACK_WAIT = 4.0
+"""Seconds without a heartbeat after which a run goes to another worker."""
+
+REMEMBERED = 60.0
+"""Seconds for which a lane that was there is taken to be there still."""
+
+UNUSED = 600.0
+"""Seconds without a run after which a lane is let go; many times `REMEMBERED`, so that nobody who
+takes it to be there has one to publish."""
+
+_MAX_ACK_PENDING = 100_000
+_LONGEST_TENANT = 120
+"""Characters of a tenant in a consumer's name, which may have 255 in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One line of waiting runs; every field is a subject token."""
+
+    agent: str
+    tenant: str = DEFAULT_TENANT
+    priority: str = NORMAL
+
+    @classmethod
+    def of(cls, key: TaskKey, priority: str = NORMAL) -> "Lane":
+        """Return the lane in which runs of the task at `key` wait."""
+        return cls(key.agent, key.tenant, priority)
+
+    @property
+    def is_first(self) -> bool:
+        """Whether it is there for every agent that has a worker."""
+        return self.tenant == DEFAULT_TENANT and self.priority == NORMAL
+
+    @property
+    def consumer(self) -> str:
+        """The name of its consumer: the agent's, and behind it what is not the usual."""
+        if self.is_first:
+            return self.agent
+        tenant = self.tenant
+        if len(tenant) > _LONGEST_TENANT:
+            tenant = hashlib.sha256(tenant.encode()).hexdigest()
+        behind = [tenant] if self.priority == NORMAL else [tenant, self.priority]
+        return "@".join([self.agent, *behind])
+
+
+def agent_of(consumer: str) -> str:
+    """Return whose runs a consumer of that name hands out."""
+    return consumer.partition("@")[0]
+
+
+def weight_of(consumer: str) -> float:
+    """Return how many turns the lane with a consumer of that name gets."""
+    _, _, priority = (*consumer.split("@"), "", "")[:3]
+    return WEIGHTS.get(priority, WEIGHTS[NORMAL])
+
+
+async def ensure_lane(bus: Bus, lane: Lane, timeout: float = 5.0) -> None:
+    """Make the lane's consumer of the work queue, if it is not there, within `timeout` seconds.
+
+    Raises:
+        nats.errors.Error: JetStream does not answer, or refuses.
+    """
+    config = api.ConsumerConfig(
+        durable_name=lane.consumer,
+        filter_subject=bus.subjects.runs_of_agent(lane.agent, lane.tenant, lane.priority),
+        ack_policy=api.AckPolicy.EXPLICIT,
+        ack_wait=ACK_WAIT,
+        # Attempts are counted in the log; past a maximum here a run would be stuck for ever.
+        max_deliver=-1,
+        max_ack_pending=_MAX_ACK_PENDING,
+    )
+    await bus.js.add_consumer(bus.streams.runs, config, timeout=timeout)
+
+
+class Lanes:
+    """Where somebody who publishes runs makes sure that they find a lane."""
+
+    def __init__(self, bus: Bus) -> None:
+        """Make lanes on `bus`."""
+        self._bus = bus
+        self._known: dict[Lane, float] = {}
+
+    async def open(self, lane: Lane) -> None:
+        """Return once there is the lane; who published into it lately is not held up.
+
+        Raises:
+            BusUnavailable: JetStream does not answer, or refuses.
+        """
+        now = asyncio.get_running_loop().time()
+        if lane.is_first or now - self._known.get(lane, -REMEMBERED) < REMEMBERED:
+            return
+        try:
+            await ensure_lane(self._bus, lane)
+        except (NatsError, OSError) as trouble:
+            raise BusUnavailable(f"the lane {lane.consumer}: {reason(trouble)}") from trouble
+        self._known = {one: at for one, at in self._known.items() if now - at < REMEMBERED}
+        self._known[lane] = now
+        await self._bus.publish(self._bus.subjects.lane(lane.agent), b"")

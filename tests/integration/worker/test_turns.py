@@ -1,0 +1,146 @@
+"""Turns between tenants and priorities: each lane's next run is begun before a full one's last."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from nats.js import api
+
+from headrace.lanes import Lane, Lanes, ensure_lane
+from headrace_worker import Emission, RunContext, agent
+from headrace_worker import lanes as lane_watch
+from tests.integration.worker.conftest import Working
+from tests.support.desk import Desk, Task, eventually
+
+
+class Clerk:
+    """An agent that notes whom it serves, in order."""
+
+    def __init__(self) -> None:
+        self.served: list[str] = []
+
+        @agent(name="clerk")
+        async def clerk(ctx: RunContext) -> AsyncIterator[Emission]:
+            self.served.append(ctx.prompt)
+            await asyncio.sleep(0.002)
+            yield "done"
+
+        self.agent = clerk
+
+    async def has_served(self, count: int) -> None:
+        """Return once it has begun so many runs."""
+
+        async def is_through() -> bool:
+            return len(self.served) >= count
+
+        await eventually(is_through, 60)
+
+
+async def fill(desk: Desk, count: int, lane: Lane) -> list[Task]:
+    await Lanes(desk.bus).open(lane)
+    return await asyncio.gather(*(desk.start_in(lane, lane.tenant) for _ in range(count)))
+
+
+async def test_one_run_of_a_tenant_is_begun_among_a_thousand_of_another(
+    desk: Desk, working: Working
+) -> None:
+    await ensure_lane(desk.bus, Lane("clerk"))
+    await fill(desk, 1000, Lane("clerk", "crowd"))
+    [single] = await fill(desk, 1, Lane("clerk", "single"))
+    clerk = Clerk()
+    async with working(clerk.agent, concurrency=4):
+        await single.ended()
+        position = clerk.served.index("single")
+        assert position < 60, f"{position} runs of another tenant were begun before it"
+        await clerk.has_served(1001)
+    assert clerk.served.count("crowd") == 1000
+
+
+async def test_tenants_with_runs_waiting_get_equally_many_turns(
+    desk: Desk, working: Working
+) -> None:
+    await ensure_lane(desk.bus, Lane("clerk"))
+    lanes = [Lane("clerk", tenant) for tenant in ("a", "b", "c")]
+    for lane in lanes:
+        await fill(desk, 60, lane)
+    clerk = Clerk()
+    async with working(clerk.agent, concurrency=2):
+        await clerk.has_served(180)
+    # The first may have had its turns before the others were found.
+    begun = clerk.served[:130]
+    assert all(begun.count(lane.tenant) >= 25 for lane in lanes), begun
+
+
+async def test_a_higher_priority_gets_more_turns_and_a_lower_one_some(
+    desk: Desk, working: Working
+) -> None:
+    await ensure_lane(desk.bus, Lane("clerk"))
+    await Lanes(desk.bus).open(Lane("clerk", "default", "high"))
+    await Lanes(desk.bus).open(Lane("clerk", "default", "low"))
+    for priority in ("low", "high"):
+        for _ in range(80):
+            await desk.start_in(Lane("clerk", "default", priority), priority)
+    clerk = Clerk()
+    async with working(clerk.agent, concurrency=1):
+        await clerk.has_served(160)
+    # 9 : 1 while both wait; whoever is found first has a few turns alone.
+    until_high_is_through = clerk.served[: _last(clerk.served, "high")]
+    assert 3 <= until_high_is_through.count("low") <= 40, clerk.served
+
+
+async def test_a_lane_made_while_workers_run_is_served_at_once(
+    desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lane_watch, "LOOK_EVERY", 3600.0)
+    clerk = Clerk()
+    async with working(clerk.agent):
+        [task] = await fill(desk, 1, Lane("clerk", "newcomer"))
+        await task.ended()
+
+
+async def test_a_lane_whose_hint_was_lost_is_found_all_the_same(
+    desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lane_watch, "LOOK_EVERY", 0.2)
+    clerk, lane = Clerk(), Lane("clerk", "unheard")
+    async with working(clerk.agent):
+        await ensure_lane(desk.bus, lane)
+        task = await desk.start_in(lane, "unheard")
+        await task.ended()
+
+
+async def test_a_lane_that_nobody_uses_is_let_go_and_made_again_when_it_is_used(
+    desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"LOOK_EVERY": 0.1, "TIDY_EVERY": 0.1, "UNUSED": 0.5}.items():
+        monkeypatch.setattr(lane_watch, name, value)
+    clerk, lane = Clerk(), Lane("clerk", "seldom")
+    async with working(clerk.agent):
+        [task] = await fill(desk, 1, lane)
+        await task.ended()
+        await eventually(lambda: missing(desk, lane))
+        [task] = await fill(desk, 1, lane)
+        await task.ended()
+    assert clerk.served == ["seldom", "seldom"]
+
+
+async def missing(desk: Desk, lane: Lane) -> bool:
+    info = await desk.bus.request(
+        f"$JS.API.CONSUMER.INFO.{desk.bus.streams.runs}.{lane.consumer}", b"", 2.0
+    )
+    return b"10014" in info.data
+
+
+async def test_a_queue_of_an_older_version_is_taken_over(desk: Desk, working: Working) -> None:
+    every_tenant = desk.bus.subjects.runs_of_agent("clerk")
+    queue = api.ConsumerConfig(durable_name="clerk", filter_subject=every_tenant, max_deliver=-1)
+    await desk.bus.js.add_consumer(desk.bus.streams.runs, queue)
+    clerk = Clerk()
+    async with working(clerk.agent):
+        mine = await desk.start("clerk", "mine")
+        [other] = await fill(desk, 1, Lane("clerk", "other"))
+        await asyncio.gather(mine.ended(), other.ended())
+
+
+def _last(served: list[str], who: str) -> int:
+    return len(served) - served[::-1].index(who)
