@@ -31,6 +31,9 @@ VIOLATIONS = [
     Violation(
         "services-apart", "services/cli/headrace_cli/intruder.py", "import headrace_task_state"
     ),
+    Violation(
+        "examples-above", "services/worker/headrace_worker/intruder.py", "import headrace_dojo"
+    ),
     Violation("shared-below", "shared/headrace/intruder.py", "import headrace_gateway"),
     Violation("no-cycles", "shared/headrace/errors.py", "import headrace.bus"),
     Violation(

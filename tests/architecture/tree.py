@@ -6,17 +6,18 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 SOURCE_ROOTS = (
+    Path("examples"),
     Path("shared"),
     Path("services/cli"),
     Path("services/gateway"),
     Path("services/task-state"),
     Path("services/worker"),
 )
-"""Folders that hold one import package each."""
+"""Folders that hold one import package each; the first, single files too."""
 
 
 def modules() -> list[Path]:
-    """Return every module of the five packages."""
+    """Return every module of the packages, and every example."""
     return sorted(
         path for source_root in SOURCE_ROOTS for path in (ROOT / source_root).rglob("*.py")
     )

@@ -17,6 +17,7 @@ _INSTALLING = 110
 PACKAGES = {
     "headrace",
     "headrace_cli",
+    "headrace_dojo",
     "headrace_gateway",
     "headrace_task_state",
     "headrace_worker",

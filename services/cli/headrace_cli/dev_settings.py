@@ -38,7 +38,7 @@ class DevSettings(BusSettings):
     task_states: int = Field(default=1, ge=1, le=64)
     """How many task states."""
 
-    agents: str = "headrace_worker.demo:agents"
+    agents: str = "headrace_dojo:agents"
     """MODULE:ATTR of the agents that the workers run."""
 
     nats_sync_interval: str = Field(default="", pattern=r"^(always|\d+(ms|s|m|h))?$")

@@ -54,3 +54,8 @@ SIGNATURE = "agui_signature"
 """On thinking: another name of `ENCRYPTED_VALUE`."""
 TITLE = "agui_title"
 """On thinking: what a user interface may put above it."""
+
+INTERRUPT_ID = "agui_interrupt_id"
+"""On a user's part that answers an interrupt: the interrupt's id."""
+RESUME_STATUS = "agui_resume_status"
+"""Beside `INTERRUPT_ID`: ``resolved`` or ``cancelled``."""

@@ -12,8 +12,10 @@ from headrace.parts.keys import (
     CONTENT_BLOCK,
     ENCRYPTED_VALUE,
     EVENT_TYPE,
+    INTERRUPT_ID,
     IS_ERROR,
     PARTIAL,
+    RESUME_STATUS,
     SIGNATURE,
     THINKING,
     TOOL_CALL,
@@ -82,6 +84,16 @@ def encrypted_value(part: Json) -> str:
     ``signature``, thinking's older name for it, is read too.
     """
     return _text(metadata_of(part, ENCRYPTED_VALUE) or metadata_of(part, SIGNATURE))
+
+
+def interrupt_id(part: Json) -> str:
+    """Return which interrupt the part answers; empty where it answers none."""
+    return _text(metadata_of(part, INTERRUPT_ID))
+
+
+def resume_status(part: Json) -> str:
+    """Return how the part answers an interrupt, ``resolved`` or ``cancelled``; else empty."""
+    return _text(metadata_of(part, RESUME_STATUS))
 
 
 def is_block_end(part: Json) -> bool:

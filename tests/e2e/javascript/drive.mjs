@@ -1,9 +1,15 @@
 // Drives the official AG-UI client: runs as told on stdin, what became of them on stdout.
 //
-// in:  { url, threadId?, state?, runs: [{ text?, leaveAfter? }] }
-// out: { runs: [{ events, failure }], messages, state, warnings }
+// in:  one of these, or a list of them, which are driven at the same time:
+//      { url, client?, transport?, threadId?, state?, messages?, runs: [run] }
+//      client: "1.0.0" (or an older one that is installed); transport: "sse", "binary" or "ws"
+//      run: { text?, answer?, resume?, leaveAfter?, …RunAgentInput's tools, context, forwardedProps }
+//      text: what the user says, a string or parts; answer: what the user interface's tools say;
+//      resume: { status, payload? } for every interrupt that is open
+// out: { runs: [{ events, failure }], messages, state, threadId, warnings }
 
-import { HttpAgent } from "@ag-ui/client";
+import { Observable } from "rxjs";
+import WebSocket from "ws";
 
 const warnings = [];
 console.warn = console.error = (...said) => warnings.push(said.map(String).join(" "));
@@ -14,31 +20,92 @@ const read = async () => {
   return JSON.parse(Buffer.concat(chunks).toString("utf8"));
 };
 
-const order = await read();
-const agent = new HttpAgent({
-  url: order.url,
-  threadId: order.threadId,
-  initialState: order.state ?? {},
-});
-
-const runs = [];
-for (const [number, { text, leaveAfter }] of order.runs.entries()) {
-  const events = [];
-  let failure = null;
-  if (text !== undefined) {
-    agent.messages.push({ id: `user-${number}`, role: "user", content: text });
-  }
-  const onEvent = ({ event }) => {
-    events.push(event);
-    if (event.type === leaveAfter) agent.abortRun();
+const binary = (HttpAgent) =>
+  class extends HttpAgent {
+    requestInit(input) {
+      const init = super.requestInit(input);
+      return { ...init, headers: { ...init.headers, Accept: "application/vnd.ag-ui.event+proto" } };
+    }
   };
-  try {
-    await agent.runAgent({}, { onEvent });
-  } catch (error) {
-    failure = { message: error.message, status: error.status ?? null, body: error.payload ?? null };
-  }
-  runs.push({ events, failure });
-}
 
-const { messages, state, threadId } = agent;
-process.stdout.write(JSON.stringify({ runs, messages, state, threadId, warnings }));
+// The client brings no WebSocket of its own: this one feeds the client's pipeline.
+const socketed = (HttpAgent) =>
+  class extends HttpAgent {
+    run(input) {
+      return new Observable((subscriber) => {
+        const socket = new WebSocket(`${this.url.replace(/^http/, "ws")}/ws`);
+        const fail = (error) => subscriber.error(error);
+        socket.on("open", () => socket.send(JSON.stringify(input)));
+        socket.on("error", fail);
+        socket.on("close", (code, reason) => fail(new Error(`closed: ${code} ${reason}`)));
+        socket.on("message", (data) => {
+          const event = JSON.parse(data.toString("utf8"));
+          subscriber.next(event);
+          if (event.type === "RUN_FINISHED" || event.type === "RUN_ERROR") subscriber.complete();
+        });
+        return () => socket.terminate();
+      });
+    }
+  };
+
+const AGENTS = { sse: (HttpAgent) => HttpAgent, binary, ws: socketed };
+
+const drive = async (order) => {
+  const version = order.client ?? "1.0.0";
+  const { HttpAgent } = await import(
+    version === "1.0.0" ? "@ag-ui/client" : `@ag-ui/client-${version}`
+  );
+  const Agent = AGENTS[order.transport ?? "sse"](HttpAgent);
+  const agent = new Agent({
+    url: order.url,
+    threadId: order.threadId,
+    initialState: order.state ?? {},
+    initialMessages: order.messages ?? [],
+  });
+
+  const unanswered = () => {
+    const answered = new Set(agent.messages.map((message) => message.toolCallId));
+    const calls = agent.messages.flatMap((message) => message.toolCalls ?? []);
+    return calls.map((call) => call.id).filter((id) => !answered.has(id));
+  };
+
+  const runs = [];
+  let interrupts = [];
+  for (const [number, { text, answer, resume, leaveAfter, ...parameters }] of order.runs.entries()) {
+    const events = [];
+    let failure = null;
+    if (text !== undefined) {
+      agent.messages.push({ id: `user-${number}`, role: "user", content: text });
+    }
+    if (answer !== undefined) {
+      for (const id of unanswered()) {
+        agent.messages.push({ id: `${id}-said`, role: "tool", toolCallId: id, content: answer });
+      }
+    }
+    if (resume !== undefined) {
+      parameters.resume = interrupts.map(({ id }) => ({ interruptId: id, ...resume }));
+    }
+    const onEvent = ({ event }) => {
+      events.push(event);
+      if (event.type === "RUN_FINISHED") interrupts = event.outcome?.interrupts ?? [];
+      if (event.type === leaveAfter) agent.abortRun();
+    };
+    try {
+      await agent.runAgent(parameters, { onEvent });
+    } catch (error) {
+      failure = { message: error.message, status: error.status ?? null, body: error.payload ?? null };
+    }
+    runs.push({ events, failure });
+  }
+
+  const { messages, state, threadId } = agent;
+  return { runs, messages, state, threadId };
+};
+
+const orders = await read();
+if (Array.isArray(orders)) {
+  const driven = await Promise.all(orders.map(drive));
+  process.stdout.write(JSON.stringify(driven.map((held) => ({ ...held, warnings }))));
+} else {
+  process.stdout.write(JSON.stringify({ ...(await drive(orders)), warnings }));
+}

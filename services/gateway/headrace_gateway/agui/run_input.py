@@ -18,10 +18,6 @@ from headrace_gateway.agui.user_content import to_parts
 
 _log = logging.getLogger(__name__)
 
-INTERRUPT_ID = "agui_interrupt_id"
-"""Metadata key of a part that answers an interrupt: its id."""
-RESUME_STATUS = "agui_resume_status"
-"""Metadata key beside `INTERRUPT_ID`: ``resolved`` or ``cancelled``."""
 
 _KEPT = (
     "runId",
@@ -154,7 +150,7 @@ def _resumed(resume: list[Json], run: str) -> Json:
 def _answer(entry: Json) -> Json:
     payload = entry.get("payload")
     content = {"text": payload or ""} if isinstance(payload, str | None) else {"data": payload}
-    said = {INTERRUPT_ID: entry["interruptId"], RESUME_STATUS: entry["status"]}
+    said = {parts.INTERRUPT_ID: entry["interruptId"], parts.RESUME_STATUS: entry["status"]}
     return {**content, "metadata": said}
 
 

@@ -1,0 +1,38 @@
+"""Demo agents, none with a model: one for each building block of an AG-UI user interface.
+
+``headrace dev`` serves them beside the worker's own `echo`, `assistant` and `counter`. Each module
+is an agent to start from; docs/agui.md says what to ask them.
+"""
+
+from headrace_dojo.agentic_chat import agentic_chat
+from headrace_dojo.agentic_generative_ui import agentic_generative_ui
+from headrace_dojo.backend_tool_rendering import backend_tool_rendering
+from headrace_dojo.background_activity import background_activity
+from headrace_dojo.error_flow import error_flow
+from headrace_dojo.human_in_the_loop import human_in_the_loop
+from headrace_dojo.interrupt import interrupt
+from headrace_dojo.multimodal import multimodal
+from headrace_dojo.predictive_state_updates import predictive_state_updates
+from headrace_dojo.reasoning import reasoning
+from headrace_dojo.shared_state import shared_state
+from headrace_dojo.tool_based_generative_ui import tool_based_generative_ui
+from headrace_worker import Agents
+from headrace_worker.demo import agents as plain
+
+agents = Agents(
+    [
+        *plain,
+        agentic_chat,
+        agentic_generative_ui,
+        background_activity,
+        backend_tool_rendering,
+        error_flow,
+        human_in_the_loop,
+        interrupt,
+        multimodal,
+        predictive_state_updates,
+        reasoning,
+        shared_state,
+        tool_based_generative_ui,
+    ]
+)

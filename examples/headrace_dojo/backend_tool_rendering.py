@@ -1,0 +1,33 @@
+"""Backend tool rendering: the agent calls its own tool, the user interface draws the result."""
+
+from collections.abc import AsyncIterator
+
+from headrace.events import Json
+from headrace_dojo.pacing import paced
+from headrace_worker import Emission, RunContext, Usage, agent
+
+
+@agent(name="backend_tool_rendering", description="Tells the weather of any place, made up.")
+async def backend_tool_rendering(ctx: RunContext) -> AsyncIterator[Emission]:
+    """Look the weather up and talk about it."""
+    place = ctx.prompt.rstrip("?!. ").rpartition(" in ")[2] or "Nowhere"
+    call = await ctx.tool_call("get_weather", {"location": place})
+    weather = _weather(place)
+    await ctx.tool_result(call, weather)
+    said = f"It is {weather['temperature']} °C and {weather['conditions']} in {place}."
+    async for word in paced(said):
+        yield word
+    yield Usage("weather-1", "headrace", len(ctx.prompt.split()), len(said.split()))
+
+
+def _weather(place: str) -> Json:
+    """Return the weather of a place: always the same for one name."""
+    seed = sum(map(ord, place))
+    return {
+        "location": place,
+        "temperature": seed % 35,
+        "humidity": seed % 60 + 30,
+        "wind_speed": seed % 25,
+        "feels_like": seed % 35 - 2,
+        "conditions": ("sunny", "cloudy", "raining", "windy")[seed % 4],
+    }

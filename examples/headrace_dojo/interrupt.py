@@ -1,0 +1,41 @@
+"""Interrupt: the run ends with a question, and the next one resumes the same task."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from headrace import parts
+from headrace.events import Json
+from headrace_dojo.pacing import paced
+from headrace_worker import Emission, InputRequired, RunContext, agent
+
+_SCHEMA: Json = {
+    "type": "object",
+    "properties": {"approved": {"type": "boolean"}, "note": {"type": "string"}},
+    "required": ["approved"],
+}
+
+
+@agent(name="interrupt", description="Asks before it acts.")
+async def interrupt(ctx: RunContext) -> AsyncIterator[Emission]:
+    """Ask for approval once, and do as the user says."""
+    if ctx.leg == 1:
+        question = f"Shall I go ahead with: {ctx.prompt}?"
+        asked = {"id": f"approval-{ctx.task}", "reason": "confirmation", "message": question}
+        yield InputRequired(question, _SCHEMA, [{**asked, "responseSchema": _SCHEMA}])
+        return
+    async for word in paced(_answer(ctx.parts[0])):
+        yield word
+
+
+def _answer(part: Json) -> str:
+    if parts.resume_status(part) == "cancelled":
+        return "Never mind, then."
+    return "Approved: it is done." if _approves(part) else "Not approved: nothing is done."
+
+
+def _approves(part: Json) -> bool:
+    """Tell whether the user agrees: as the schema has it, or with a word."""
+    said: Any = part.get("data", part.get("text"))
+    if isinstance(said, dict):
+        return said.get("approved") is True
+    return str(said).strip().lower() in {"yes", "y", "ok", "okay", "true", "approved"}

@@ -1,0 +1,21 @@
+"""Reasoning: thoughts before the answer, sealed for the provider that wants them back."""
+
+from collections.abc import AsyncIterator
+
+from headrace_dojo.pacing import paced
+from headrace_worker import Emission, RunContext, Thinking, agent
+
+
+@agent(name="reasoning", description="Thinks aloud before it answers.")
+async def reasoning(ctx: RunContext) -> AsyncIterator[Emission]:
+    """Think twice, then answer."""
+    words = ctx.prompt.split()
+    async for word in paced(f"The question has {len(words)} words. "):
+        yield Thinking(word, title="Counting")
+    yield Thinking("That is settled.", encrypted="c2VhbGVk", end=True)
+    async for word in paced("Its first letters make: "):
+        yield Thinking(word, title="Looking for a meaning")
+    initials = "".join(word[0] for word in words)
+    yield Thinking(initials, end=True)
+    async for word in paced(f"After some thought: {initials}."):
+        yield word

@@ -1,0 +1,177 @@
+"""The official client drives every demo agent over every transport, and complains of nothing."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from headrace.events import Json
+from headrace_dojo import agents
+from tests.support import javascript
+from tests.support.fleet import Fleet
+from tests.support.stack import Stack
+from tests.unit.agui.client_rules import Client
+
+TRANSPORTS = ("sse", "binary", "ws")
+PIXEL = {"type": "data", "value": "iVBORw0KGgo=", "mimeType": "image/png"}
+PAGE = {"type": "url", "value": "https://example.com/a.pdf", "mimeType": "application/pdf"}
+
+
+def tool(name: str) -> Json:
+    return {"name": name, "description": name, "parameters": {"type": "object"}}
+
+
+SCENES: dict[str, list[Json]] = {
+    "echo": [{"text": "hello"}],
+    "assistant": [{"text": "hello there"}],
+    "counter": [{"text": "5"}],
+    "agentic_chat": [
+        {"text": "hi", "context": [{"description": "the user's name", "value": "Ada"}]},
+        {"text": "a blue background", "tools": [tool("change_background")]},
+        {"answer": "painted"},
+    ],
+    "agentic_generative_ui": [{"text": "a house"}],
+    "background_activity": [{"text": "a report"}],
+    "backend_tool_rendering": [{"text": "the weather in Oslo?"}],
+    "error_flow": [{"text": "anything"}, {"text": "reject"}],
+    "human_in_the_loop": [
+        {"text": "a trip", "tools": [tool("generate_task_steps")]},
+        {"answer": '{"accepted":true,"steps":[{"description":"Go","status":"enabled"}]}'},
+    ],
+    "interrupt": [
+        {"text": "the launch"},
+        {"resume": {"status": "resolved", "payload": {"approved": True}}},
+        {"text": "another"},
+        {"resume": {"status": "cancelled"}},
+    ],
+    "multimodal": [
+        {
+            "text": [
+                {"type": "text", "text": "look here"},
+                {"type": "image", "source": PIXEL},
+                {"type": "document", "source": PAGE},
+            ]
+        }
+    ],
+    "predictive_state_updates": [{"text": "a dragon"}, {"answer": '{"accepted":true}'}],
+    "reasoning": [{"text": "why is it so"}],
+    "shared_state": [{"text": "basil"}],
+    "tool_based_generative_ui": [
+        {"text": "rain", "tools": [tool("generate_haiku")]},
+        {"answer": "drawn"},
+    ],
+}
+type Driven = Callable[[str], dict[str, Json]]
+
+STATE: Json = {"recipe": {"title": "Soup", "ingredients": []}}
+
+
+@pytest.fixture(scope="module")
+def driven_over(stack: Stack) -> Driven:
+    """Returns what the client holds of every scene, once it was driven over a transport."""
+
+    @functools.cache
+    def drive(transport: str) -> dict[str, Json]:
+        url = stack.gateways[TRANSPORTS.index(transport) % 2]
+        orders = [
+            {
+                "url": f"{url}/v1/agents/{agent}/ag-ui",
+                "transport": transport,
+                "state": STATE,
+                "runs": runs,
+            }
+            for agent, runs in SCENES.items()
+        ]
+        return dict(zip(SCENES, javascript.run("drive.mjs", orders), strict=True))
+
+    return drive
+
+
+def kinds(run: Json) -> list[str]:
+    return [event["type"] for event in run["events"]]
+
+
+def texts(driven: Json) -> list[str]:
+    said = [m for m in driven["messages"] if m["role"] == "assistant"]
+    return [message["content"] for message in said if message.get("content")]
+
+
+def outcomes(driven: Json) -> list[str]:
+    return [run["events"][-1].get("outcome", {}).get("type", "") for run in driven["runs"]]
+
+
+def test_there_is_a_scene_for_every_demo_agent() -> None:
+    assert {agent.name for agent in agents} == set(SCENES)
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+async def test_every_stream_keeps_every_rule(
+    fleet: Fleet,
+    driven_over: Driven,
+    transport: str,
+) -> None:
+    assert len(fleet.gateways) == 2
+    for agent, driven in driven_over(transport).items():
+        assert driven["warnings"] == [], agent
+        messages: list[Json] = []
+        state: Any = STATE
+        for number, (run, asked) in enumerate(zip(driven["runs"], SCENES[agent], strict=True)):
+            if agent != "error_flow":
+                assert run["failure"] is None, agent
+            if "text" in asked:
+                messages += [{"id": f"user-{number}", "role": "user", "content": asked["text"]}]
+            if "answer" in asked:
+                messages += [m for m in driven["messages"] if m["id"].endswith("-said")]
+            client = Client(messages, state).take_all(run["events"])
+            assert client.ended
+            messages, state = client.messages, client.state
+        assert messages == driven["messages"], agent
+        assert state == driven["state"], agent
+
+
+@pytest.mark.parametrize("transport", ["binary", "ws"])
+async def test_every_transport_tells_the_same(
+    fleet: Fleet,
+    driven_over: Driven,
+    transport: str,
+) -> None:
+    assert fleet.gateways
+    for agent, driven in driven_over(transport).items():
+        expected = driven_over("sse")[agent]
+        assert [kinds(run) for run in driven["runs"]] == [kinds(run) for run in expected["runs"]]
+        assert (texts(driven), driven["state"]) == (texts(expected), expected["state"])
+
+
+async def test_each_shows_its_building_block(fleet: Fleet, driven_over: Driven) -> None:
+    assert fleet.gateways
+    told: dict[str, Json] = driven_over("sse")
+    seen = {
+        agent: {k for run in driven["runs"] for k in kinds(run)} for agent, driven in told.items()
+    }
+    assert texts(told["agentic_chat"])[1:] == ["Let me paint. ", "The background: painted"]
+    assert "the user's name: Ada" in texts(told["agentic_chat"])[0]
+    pending = told["agentic_chat"]["runs"][1]["events"][-1]["outcome"]["pendingToolCallIds"]
+    assert len(pending) == 1
+    steps = told["agentic_generative_ui"]["state"]["steps"]
+    assert [step["status"] for step in steps] == ["completed"] * 5
+    assert {"STATE_SNAPSHOT", "STATE_DELTA", "STEP_STARTED"} <= seen["agentic_generative_ui"]
+    activity = next(m for m in told["background_activity"]["messages"] if m["role"] == "activity")
+    assert activity["content"]["percent"] == 100
+    assert {"ACTIVITY_SNAPSHOT", "ACTIVITY_DELTA"} <= seen["background_activity"]
+    assert "TOOL_CALL_RESULT" in seen["backend_tool_rendering"]
+    [usage] = told["backend_tool_rendering"]["runs"][0]["events"][-1]["usage"]
+    assert usage["model"] == "weather-1"
+    ends = [run["events"][-1] for run in told["error_flow"]["runs"]]
+    assert [end["code"] for end in ends] == ["failed", "rejected"]
+    assert texts(told["human_in_the_loop"]) == ["Done: Go"]
+    assert outcomes(told["interrupt"]) == ["interrupt", "", "interrupt", ""]
+    assert texts(told["interrupt"])[1::2] == ["Approved: it is done.", "Never mind, then."]
+    assert "image/png of 8 bytes" in texts(told["multimodal"])[0]
+    assert told["predictive_state_updates"]["state"]["document"].startswith("# a dragon")
+    custom = next(e for e in told["predictive_state_updates"]["runs"][0]["events"] if "name" in e)
+    assert custom["name"] == "PredictState"
+    assert {"REASONING_START", "REASONING_ENCRYPTED_VALUE"} <= seen["reasoning"]
+    [basil] = told["shared_state"]["state"]["recipe"]["ingredients"]
+    assert basil["name"] == "basil"
+    assert texts(told["tool_based_generative_ui"]) == ["I hope you like it."]
