@@ -6,6 +6,7 @@ once when an unknown key is written. An agent whose instances are gone stays kno
 
 import asyncio
 import logging
+from base64 import b64decode
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -65,11 +66,14 @@ class Announcer:
     async def announce(self, card: AgentCard) -> None:
         """Put the agent's card and this instance's first key.
 
+        The last card that was put is the agent's: a rolling update may change it.
+
         Raises:
             InvalidName: the agent's name can't be one.
             BusUnavailable: JetStream did not acknowledge.
         """
         check_agent_name(card.name)
+        await self._mention_another(card)
         await self._put(f"card.{card.name}", card.encode())
         await self.renew(card.name)
 
@@ -90,6 +94,16 @@ class Announcer:
         # The mark of the deletion goes too, or the bucket would remember every instance ever.
         await self._put(self._key(agent), b"", {_OPERATION: "DEL", _TTL: str(INSTANCE_TTL)})
 
+    async def _mention_another(self, card: AgentCard) -> None:
+        subject = f"$KV.{self._bus.streams.agents}.card.{card.name}"
+        query = orjson.dumps({"last_by_subj": subject})
+        stream = f"$JS.API.STREAM.MSG.GET.KV_{self._bus.streams.agents}"
+        found = orjson.loads((await self._bus.request(stream, query, 2.0)).data).get("message")
+        with suppress(UndecodableMessage):
+            former = AgentCard.decode(subject, b64decode(found["data"])) if found else card
+            if differing := [n for n in AgentCard.model_fields if _differ(n, card, former)]:
+                _log.warning("agent %s has another card now: %s", card.name, ", ".join(differing))
+
     def _key(self, agent: str) -> str:
         return f"live.{agent}.{self._instance}"
 
@@ -98,6 +112,10 @@ class Announcer:
         answer = orjson.loads((await self._bus.request(subject, value, 2.0, headers)).data)
         if "error" in answer:
             raise BusUnavailable(f"{subject}: {answer['error'].get('description')}")
+
+
+def _differ(name: str, one: AgentCard, other: AgentCard) -> bool:
+    return bool(getattr(one, name) != getattr(other, name))
 
 
 @dataclass(slots=True)

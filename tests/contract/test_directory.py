@@ -48,6 +48,20 @@ async def test_an_announced_agent_is_listed_with_its_card(own: Bus, directory: D
     assert directory.cards() == [card]
 
 
+async def test_a_card_that_takes_the_place_of_another_one_is_spoken_of(
+    own: Bus, directory: Directory, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = AgentCard(name="echo", description="says it again")
+    other = AgentCard(name="echo", description="shouts", follow_ups="reject")
+    with caplog.at_level(logging.WARNING, module.__name__):
+        await Announcer(own, "worker-1").announce(one)
+        await Announcer(own, "worker-2").announce(one)
+        assert caplog.messages == []
+        await Announcer(own, "worker-3").announce(other)
+    assert caplog.messages == ["agent echo has another card now: description, follow_ups"]
+    await soon(lambda: directory.card("echo") == other, "the last card is the agent's")
+
+
 async def test_who_starts_later_knows_what_was_announced_before(own: Bus) -> None:
     for name in ("b", "a"):
         await Announcer(own, "worker-1").announce(AgentCard(name=name))
