@@ -26,6 +26,7 @@ class ChildSpec:
     environment: Mapping[str, str] = field(default_factory=dict)
     """Added to this process's own."""
     port: int | None = None
+    grpc_port: int | None = None
     is_shown: Callable[[str], bool] = lambda _: True
     """Which of its lines are worth showing."""
 

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 from pydantic import TypeAdapter
 
@@ -18,6 +18,8 @@ class Process(TypedDict):
     pid: int
     port: int | None
     """Where it listens; None if it does not."""
+    grpc_port: NotRequired[int]
+    """Where a gateway listens for gRPC."""
 
 
 class DevFile(TypedDict):

@@ -73,9 +73,7 @@ def draw(settings: DevSettings, folder: Path, storage: Path) -> Plan:
         "PYTHONUNBUFFERED": "1",
     }
     gateways = [
-        _service(
-            shared | {"HEADRACE_HTTP_PORT": str(port), "HEADRACE_GRPC_PORT": str(grpc)}, index, port
-        )
+        _gateway(shared, index, port, grpc)
         for index, (port, grpc) in enumerate(zip(http_ports, grpc_ports, strict=True))
     ]
     services = (*_others(settings, shared), *gateways)
@@ -101,8 +99,9 @@ def _embedded(
     return nats, valkey
 
 
-def _service(environment: dict[str, str], index: int, port: int) -> ChildSpec:
-    return ChildSpec("gateway", index, _headrace("gateway"), environment, port)
+def _gateway(shared: dict[str, str], index: int, port: int, grpc: int) -> ChildSpec:
+    mine = {"HEADRACE_HTTP_PORT": str(port), "HEADRACE_GRPC_PORT": str(grpc)}
+    return ChildSpec("gateway", index, _headrace("gateway"), shared | mine, port, grpc)
 
 
 def _others(settings: DevSettings, environment: dict[str, str]) -> list[ChildSpec]:

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 from headrace_cli import data_directory, dev_file, dev_plan
+from headrace_cli.child import Child
 from headrace_cli.console import Console
 from headrace_cli.dev_plan import Plan
 from headrace_cli.dev_ready import until_ready
@@ -99,14 +100,19 @@ class _Stack:
             await asyncio.sleep(_PAUSE)
 
     def _write_file(self) -> None:
-        processes: list[dev_file.Process] = [
-            {"role": c.spec.role, "index": c.spec.index, "pid": c.pid, "port": c.spec.port}
-            for c in self._supervisor.children
-        ]
+        processes = [_process(child) for child in self._supervisor.children]
         content = dev_file.DevFile(
             processes=processes, nats_url=self._plan.nats_url, redis_url=self._plan.redis_url
         )
         dev_file.write(self._folder, content)
+
+
+def _process(child: Child) -> dev_file.Process:
+    spec = child.spec
+    process = dev_file.Process(role=spec.role, index=spec.index, pid=child.pid, port=spec.port)
+    if spec.grpc_port is not None:
+        process["grpc_port"] = spec.grpc_port
+    return process
 
 
 def _storage(settings: DevSettings, folder: Path) -> AbstractContextManager[Path]:

@@ -10,7 +10,7 @@ from headrace.events import Json
 from headrace_gateway.a2a.cards import agent_card, agent_path
 from headrace_gateway.a2a.rest_errors import Endpoint, answering_errors
 from headrace_gateway.json_response import cacheable, json_response
-from headrace_gateway.public_url import public_url
+from headrace_gateway.public_url import public_grpc, public_url
 from headrace_gateway.refusals import AgentUnknown
 from headrace_gateway.services import Services
 
@@ -85,7 +85,9 @@ class Discovery:
         card = self._directory.card(name)
         if card is None:
             raise AgentUnknown(f"there is no agent {name!r}")
-        return agent_card(card, public_url(request, self._settings), self._callers.known)
+        settings = self._settings
+        base, grpc = public_url(request, settings), public_grpc(request, settings)
+        return agent_card(card, base, grpc, self._callers.known)
 
 
 def _named(card: AgentCard) -> Json:

@@ -1,4 +1,4 @@
-"""The gateway's port."""
+"""The gateway's ports."""
 
 import socket
 
@@ -14,8 +14,8 @@ class CannotListen(HeadraceError):
     code = "cannot_listen"
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Return a socket bound to `host` and `port`; port 0 picks a free one.
+def listen(host: str, port: int, setting: str = "HEADRACE_HTTP_PORT") -> socket.socket:
+    """Return a socket bound to `host` and `port`, which `setting` names; port 0 picks a free one.
 
     Raises:
         CannotListen: the port is taken, or the address is not this machine's.
@@ -33,7 +33,7 @@ def listen(host: str, port: int) -> socket.socket:
         listener.bind(address)
     except OSError as error:
         listener.close()
-        where = f"{host}:{port} (HEADRACE_HTTP_HOST, HEADRACE_HTTP_PORT)"
+        where = f"{host}:{port} (HEADRACE_HTTP_HOST, {setting})"
         raise CannotListen(f"cannot listen on {where}: {error.strerror}") from None
     return listener
 

@@ -21,6 +21,7 @@ from headrace_gateway.credentials.callers import Callers
 from headrace_gateway.event_stream import EventStreams
 from headrace_gateway.feeds import Feeds
 from headrace_gateway.front_door import FrontDoor
+from headrace_gateway.grpc.server import GrpcServer
 from headrace_gateway.intake import Intake
 from headrace_gateway.listening import listen
 from headrace_gateway.resending import Resending
@@ -70,29 +71,32 @@ async def serve(settings: GatewaySettings, stop: asyncio.Event) -> None:
     """Serve until `stop` is set.
 
     Raises:
-        CannotListen: the port is taken.
+        CannotListen: a port is taken.
         BusUnavailable: NATS was away for longer than HEADRACE_STARTUP_TIMEOUT.
         CredentialsUnreadable: the file of credentials is missing or wrong.
     """
-    listener = listen(settings.http_host, settings.http_port)
-    host, port, *_ = listener.getsockname()
     front = FrontDoor()
-    server = Server(front, settings)
-    serving = asyncio.create_task(server.serve(sockets=[listener]))
-    serving.add_done_callback(lambda _: stop.set())
     async with AsyncExitStack() as stack:
+        listener = listen(settings.http_host, settings.http_port)
         stack.callback(listener.close)
+        host, port, *_ = listener.getsockname()
+        rpcs, server = GrpcServer(settings), Server(front, settings)
+        rpc_port = await rpcs.start()
+        settings = settings.model_copy(update={"grpc_port": rpc_port})
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        serving.add_done_callback(lambda _: stop.set())
         try:
             services = await _unless(stop, stack.enter_async_context(composed(settings)))
             if services is not None:
                 front.open(build_app(services))
-                _log.info("serving on http://%s:%d", host, port)
+                rpcs.open(services)
+                _log.info("serving on http://%s:%d, gRPC on port %d", host, port, rpc_port)
                 await stop.wait()
                 await services.streams.stop()
         finally:
             # Answers under way end first, then what they rest on.
             server.should_exit = True
-            await serving
+            await asyncio.gather(serving, rpcs.stop())
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""The URL under which a client reaches the fleet."""
+"""Where a client reaches the fleet: a URL for HTTP, an address for gRPC."""
 
 from starlette.requests import Request
 
@@ -15,3 +15,17 @@ def public_url(request: Request, settings: GatewaySettings) -> str:
         return settings.public_url.rstrip("/")
     host = request.headers.get("host") or f"{settings.http_host}:{settings.http_port}"
     return f"{request.url.scheme}://{host}"
+
+
+def public_grpc(request: Request, settings: GatewaySettings) -> str | None:
+    """Return host and port for gRPC; None: nobody has said where clients find it.
+
+    Without HEADRACE_PUBLIC_URL that is the host that the request was sent to. Behind a proxy gRPC
+    may be anywhere, so there HEADRACE_PUBLIC_GRPC must say.
+    """
+    if settings.public_grpc:
+        return settings.public_grpc
+    if settings.public_url:
+        return None
+    host = request.url.hostname or settings.http_host
+    return f"[{host}]:{settings.grpc_port}" if ":" in host else f"{host}:{settings.grpc_port}"

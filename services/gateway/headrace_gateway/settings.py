@@ -24,6 +24,10 @@ class GatewaySettings(BusSettings):
     public_url: str | None = None
     """URL under which clients reach the fleet; without it, the request's own host is used."""
 
+    public_grpc: str | None = None
+    """Address, ``host:port``, under which clients reach gRPC. Without it cards name the request's
+    own host; under a HEADRACE_PUBLIC_URL they then name none."""
+
     credentials: Path | None = None
     """File that says who may call, as whom (docs/security.md); without it everybody may, and all
     are one owner. A change takes effect within a second or two."""

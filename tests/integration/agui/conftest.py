@@ -26,6 +26,7 @@ def settings(nats_server: NatsProcess) -> GatewaySettings:
         prefix=name,
         stream_prefix=name,
         http_port=ports.pick(),
+        grpc_port=0,
         startup_timeout=20,
         keepalive=1,
         feed_bytes=200_000,

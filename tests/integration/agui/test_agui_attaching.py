@@ -23,7 +23,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 async def elsewhere(settings: GatewaySettings, gateway: str) -> AsyncIterator[httpx.AsyncClient]:
     """A client of another gateway of the same fleet."""
     assert gateway
-    other = settings.model_copy(update={"http_port": ports.pick()})
+    other = settings.model_copy(update={"http_port": ports.pick(), "grpc_port": 0})
     async with (
         gateway_running(other) as url,
         httpx.AsyncClient(base_url=url, timeout=15) as http,

@@ -114,7 +114,7 @@ async def test_an_unknown_agent_is_told_in_the_close(gateway: str) -> None:
 async def test_a_gateway_that_stops_says_so(
     settings: GatewaySettings, fleet: ScriptedFleet
 ) -> None:
-    settings = settings.model_copy(update={"http_port": ports.pick()})
+    settings = settings.model_copy(update={"http_port": ports.pick(), "grpc_port": 0})
     body, told = run_input(), list[Json]()
     async with running(settings) as url:
         socket = await connect(address(url, "patient"))

@@ -17,7 +17,7 @@ from tests.unit.agui.client_rules import Client
 
 
 async def test_a_run_says_that_its_stream_ended_early(settings: GatewaySettings) -> None:
-    settings = settings.model_copy(update={"http_port": ports.pick()})
+    settings = settings.model_copy(update={"http_port": ports.pick(), "grpc_port": 0})
     bus = Bus(settings)
     await bus.connect("fleet")
     fleet = await ScriptedFleet(bus, AGENTS).start()

@@ -2,6 +2,7 @@ import secrets
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import grpc.aio
 import httpx
 import pytest
 import pytest_asyncio
@@ -12,6 +13,7 @@ from headrace_gateway.settings import GatewaySettings
 from tests.integration.gateway.running import running
 from tests.integration.gateway.scripts import AGENTS
 from tests.integration.gateway.talking import Rest, Rpc, Talk
+from tests.integration.gateway.talking_grpc import Grpc
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import NatsProcess, ports
 
@@ -28,6 +30,7 @@ def settings(nats_server: NatsProcess) -> GatewaySettings:
         prefix=name,
         stream_prefix=name,
         http_port=ports.pick(),
+        grpc_port=ports.pick(),
         startup_timeout=20,
     )
 
@@ -76,10 +79,22 @@ async def http(gateway: str) -> AsyncIterator[httpx.AsyncClient]:
 
 
 @pytest.fixture(params=[Rest, Rpc], ids=["rest", "jsonrpc"])
-def talk(request: pytest.FixtureRequest, http: httpx.AsyncClient) -> Talk:
+def json_talk(request: pytest.FixtureRequest, http: httpx.AsyncClient) -> Talk:
     """Either JSON binding, over that client."""
     binding: Talk = request.param(http)
     return binding
+
+
+@pytest_asyncio.fixture(loop_scope="module", params=[Rest, Rpc, Grpc])
+async def talk(
+    request: pytest.FixtureRequest, http: httpx.AsyncClient, settings: GatewaySettings
+) -> AsyncIterator[Talk]:
+    """Each binding, to that gateway."""
+    if request.param is not Grpc:
+        yield request.param(http)
+        return
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{settings.grpc_port}") as channel:
+        yield Grpc(http, None, channel)
 
 
 @pytest.hookimpl

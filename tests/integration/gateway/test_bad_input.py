@@ -98,9 +98,9 @@ async def test_json_rpc_parameters_go_by_name(http: httpx.AsyncClient, params: o
 )
 @pytest.mark.parametrize("operation", ["SendMessage", "SendStreamingMessage"])
 async def test_a_message_at_fault_is_told_by_field_and_rule(
-    talk: Talk, operation: str, params: Json, field: str, rule: str
+    json_talk: Talk, operation: str, params: Json, field: str, rule: str
 ) -> None:
-    refusal = await talk.refused(operation, params)
+    refusal = await json_talk.refused(operation, params)
     assert is_invalid(refusal), refusal
     assert rule in refusal.fields[field]
     assert field in refusal.text
@@ -119,8 +119,8 @@ async def test_a_message_at_fault_is_told_by_field_and_rule(
         ({"includeArtifacts": "maybe"}, "includeArtifacts"),
     ],
 )
-async def test_a_list_at_fault_is_told_by_field(talk: Talk, params: Json, field: str) -> None:
-    refusal = await talk.refused("ListTasks", params)
+async def test_a_list_at_fault_is_told_by_field(json_talk: Talk, params: Json, field: str) -> None:
+    refusal = await json_talk.refused("ListTasks", params)
     assert is_invalid(refusal), refusal
     assert field in refusal.fields
 
@@ -137,9 +137,7 @@ async def test_an_unknown_method(http: httpx.AsyncClient) -> None:
     assert response.json()["error"]["details"][0]["reason"] == "METHOD_NOT_FOUND"
 
 
-@pytest.mark.parametrize(
-    "agent", ["nobody", "a.b", "*", ">", "a b", "%2E%2E", "agent\u00e9", "x" * 300]
-)
+@pytest.mark.parametrize("agent", ["nobody", "a.b", "*", ">", "a b", "%2E%2E", "x" * 300])
 async def test_an_unknown_agent(talk: Talk, agent: str) -> None:
     for operation, params in (
         ("SendMessage", message()),
@@ -290,7 +288,7 @@ async def test_a_message_that_no_bus_message_holds(
     settings: GatewaySettings, fleet: ScriptedFleet
 ) -> None:
     most = fleet.bus.max_payload
-    generous = {"max_body_bytes": 2 * most, "http_port": ports.pick()}
+    generous = {"max_body_bytes": 2 * most, "http_port": ports.pick(), "grpc_port": 0}
     async with (
         running(settings.model_copy(update=generous)) as url,
         httpx.AsyncClient(base_url=url, timeout=30) as http,

@@ -21,7 +21,7 @@ async def listing(
 ) -> AsyncIterator[httpx.AsyncClient]:
     """A client of a gateway that lets the pages of LISTED call."""
     assert one_fleet.working
-    changed = {"cors_origins": [LISTED], "http_port": ports.pick()}
+    changed = {"cors_origins": [LISTED], "http_port": ports.pick(), "grpc_port": 0}
     async with (
         running(settings.model_copy(update=changed)) as url,
         httpx.AsyncClient(base_url=url) as http,
@@ -83,6 +83,7 @@ async def test_named_hosts_are_ours(settings: GatewaySettings) -> None:
         "allowed_hosts": ["gateway.lan"],
         "public_url": "https://agents.example",
         "http_port": ports.pick(),
+        "grpc_port": 0,
     }
     async with (
         running(settings.model_copy(update=changed)) as url,

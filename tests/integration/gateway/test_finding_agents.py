@@ -14,7 +14,9 @@ from tests.support.servers import ports
 CARD = "/.well-known/agent-card.json"
 
 
-async def test_a_card_is_valid_and_says_where_the_agent_is(gateway: str) -> None:
+async def test_a_card_is_valid_and_says_where_the_agent_is(
+    gateway: str, settings: GatewaySettings
+) -> None:
     async with httpx.AsyncClient() as http:
         card = await A2ACardResolver(http, gateway).get_agent_card()
     validate_proto_required_fields(card)
@@ -24,7 +26,9 @@ async def test_a_card_is_valid_and_says_where_the_agent_is(gateway: str) -> None
     ] == [
         (f"{gateway}/v1/agents/assistant", "JSONRPC", "1.0"),
         (f"{gateway}/v1/agents/assistant", "HTTP+JSON", "1.0"),
+        (f"127.0.0.1:{settings.grpc_port}", "GRPC", "1.0"),
     ]
+    assert [at.tenant for at in card.supported_interfaces] == ["", "", "assistant"]
     assert card.capabilities.streaming
     assert not card.capabilities.push_notifications
     assert [extension.uri for extension in card.capabilities.extensions] == [
@@ -54,19 +58,27 @@ async def test_cards_go_by_the_host_that_was_asked(
 ) -> None:
     host = f"localhost:{settings.http_port}"
     card = (await http.get(CARD, headers={"Host": host})).json()
-    assert card["supportedInterfaces"][0]["url"] == f"http://{host}/v1/agents/assistant"
+    assert [at["url"] for at in card["supportedInterfaces"]] == [
+        f"http://{host}/v1/agents/assistant",
+        f"http://{host}/v1/agents/assistant",
+        f"localhost:{settings.grpc_port}",
+    ]
 
 
-async def test_cards_go_by_the_public_url_where_there_is_one(settings: GatewaySettings) -> None:
-    public = {"public_url": "https://agents.example/fleet/", "http_port": ports.pick()}
+@pytest.mark.parametrize("grpc", [[], ["grpc.example:443"]], ids=["http", "grpc"])
+async def test_cards_go_by_the_public_url_where_there_is_one(
+    settings: GatewaySettings, grpc: list[str]
+) -> None:
+    public: dict[str, object] = {"public_url": "https://agents.example/fleet/"}
+    public |= {"public_grpc": grpc[0] if grpc else None}
+    public |= {"http_port": ports.pick(), "grpc_port": 0}
     async with (
         running(settings.model_copy(update=public)) as url,
         httpx.AsyncClient(base_url=url) as http,
     ):
         card = (await http.get(CARD, headers={"Host": "agents.example"})).json()
-    assert card["supportedInterfaces"][0]["url"] == (
-        "https://agents.example/fleet/v1/agents/assistant"
-    )
+    base = "https://agents.example/fleet/v1/agents/assistant"
+    assert [at["url"] for at in card["supportedInterfaces"]] == [base, base, *grpc]
 
 
 async def test_a_card_that_a_client_has_is_not_sent_again(http: httpx.AsyncClient) -> None:

@@ -81,10 +81,12 @@ async def test_a_poll_ends_after_its_time_and_when_the_gateway_stops(
 ) -> None:
     task, _ = await waiting_leg(Rest(http, "patient"), fleet)
     asked = {"id": task["id"], "currentGeneration": 3}
-    changed = settings.model_copy(update={"http_port": ports.pick(), "long_poll": 0.3})
+    changed = settings.model_copy(
+        update={"http_port": ports.pick(), "grpc_port": 0, "long_poll": 0.3}
+    )
     async with running(changed) as url, httpx.AsyncClient(base_url=url) as other:
         assert generation(await Rpc(other, "patient").call("GetTask", asked)) == 3
-    changed = settings.model_copy(update={"http_port": ports.pick()})
+    changed = settings.model_copy(update={"http_port": ports.pick(), "grpc_port": 0})
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{changed.http_port}") as other:
         async with running(changed):
             polling = asyncio.create_task(Rest(other, "patient").call("GetTask", asked))
@@ -115,7 +117,7 @@ async def test_a_message_is_taken_only_at_the_generation_that_it_names(
 async def test_of_many_messages_at_once_on_one_condition_one_is_taken(
     settings: GatewaySettings, http: httpx.AsyncClient, fleet: ScriptedFleet
 ) -> None:
-    changed = settings.model_copy(update={"http_port": ports.pick()})
+    changed = settings.model_copy(update={"http_port": ports.pick(), "grpc_port": 0})
     async with running(changed) as url, httpx.AsyncClient(base_url=url, timeout=15) as other:
         task = (await Rest(http, "ask").call("SendMessage", message()))["task"]
         params = [on_condition(generation(task), task["id"], str(n)) for n in range(10)]

@@ -29,7 +29,9 @@ HEADER = "Idempotency-Key"
 async def another_gateway(settings: GatewaySettings, gateway: str) -> AsyncIterator[str]:
     """The URL of a second gateway of the same fleet."""
     assert gateway
-    async with running(settings.model_copy(update={"http_port": ports.pick()})) as url:
+    async with running(
+        settings.model_copy(update={"http_port": ports.pick(), "grpc_port": 0})
+    ) as url:
         yield url
 
 
@@ -172,7 +174,12 @@ async def test_each_agent_has_keys_of_its_own(talk: Talk) -> None:
     assert one["id"] != other["id"]
 
 
-@pytest.mark.parametrize("key", ["", "a" * 256, "schlüssel", "tab\tbed"])
+@pytest.mark.parametrize("key", ["schlüssel", "tab\tbed"])
+async def test_what_a_header_can_hold_but_no_key_is_refused(json_talk: Talk, key: str) -> None:
+    await test_what_can_be_no_key_is_refused(json_talk, key)
+
+
+@pytest.mark.parametrize("key", ["", "a" * 256])
 async def test_what_can_be_no_key_is_refused(talk: Talk, key: str) -> None:
     params = message()
     refusals = []
@@ -193,7 +200,9 @@ async def test_the_longest_key_is_taken(talk: Talk) -> None:
 
 async def test_a_key_is_forgotten_after_its_time(settings: GatewaySettings, gateway: str) -> None:
     assert gateway
-    changed = settings.model_copy(update={"http_port": ports.pick(), "idempotency_seconds": 1})
+    changed = settings.model_copy(
+        update={"http_port": ports.pick(), "grpc_port": 0, "idempotency_seconds": 1}
+    )
     async with running(changed) as url, httpx.AsyncClient(base_url=url, timeout=15) as http:
         with under(some_key(), http):
             first = (await Rest(http).call("SendMessage", message()))["task"]["id"]

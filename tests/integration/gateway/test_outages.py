@@ -59,7 +59,9 @@ async def test_a_gateway_begun_without_task_state_is_ready_too(
     settings: GatewaySettings, fleet: ScriptedFleet
 ) -> None:
     await fleet.stop_state()
-    async with running(settings.model_copy(update={"http_port": ports.pick()})) as url:
+    async with running(
+        settings.model_copy(update={"http_port": ports.pick(), "grpc_port": 0})
+    ) as url:
         response = await asyncio.to_thread(httpx.get, f"{url}/readyz")
     assert (response.status_code, response.json()["status"]) == (200, "degraded")
 
@@ -75,7 +77,11 @@ async def own_gateway(own_server: NatsProcess) -> AsyncIterator[str]:
     """The URL of a gateway with a fleet on that server."""
     name = f"outage{secrets.token_hex(4)}"
     settings = GatewaySettings(
-        nats_url=own_server.url, prefix=name, stream_prefix=name, http_port=ports.pick()
+        nats_url=own_server.url,
+        prefix=name,
+        stream_prefix=name,
+        http_port=ports.pick(),
+        grpc_port=0,
     )
     with own_server:
         bus = Bus(BusSettings.model_validate(settings.model_dump()))

@@ -32,6 +32,7 @@ class Gateway:
     def __init__(self, folder: Path, **settings: object) -> None:
         """Start it; what it says goes to a file in `folder`."""
         self._port = settings.setdefault("http_port", ports.pick())
+        settings.setdefault("grpc_port", 0)
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("HEADRACE_")}
         given = {f"HEADRACE_{name.upper()}": str(value) for name, value in settings.items()}
         self._log = folder / f"gateway-{secrets.token_hex(2)}.log"
@@ -118,15 +119,16 @@ async def test_a_signal_ends_it_within_seconds_although_streams_are_open(
         assert "Traceback" not in gateway.log()
 
 
-def test_a_taken_port_is_one_clear_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize("setting", ["http_port", "grpc_port"])
+def test_a_taken_port_is_one_clear_line(tmp_path: Path, setting: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with started(tmp_path, http_port=port, nats_url=NOWHERE) as gateway:
+        with started(tmp_path, **{setting: port}, nats_url=NOWHERE) as gateway:
             assert gateway.ends() == 1
     (line,) = gateway.log().splitlines()
     assert f"127.0.0.1:{port}" in line
     assert "in use" in line
-    assert "HEADRACE_HTTP_PORT" in line
+    assert f"HEADRACE_{setting.upper()}" in line
 
 
 def test_a_setting_that_does_not_fit_is_one_clear_line(tmp_path: Path) -> None:

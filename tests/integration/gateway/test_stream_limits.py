@@ -17,7 +17,7 @@ from tests.support.servers import ports
 
 @asynccontextmanager
 async def limited(settings: GatewaySettings, **limits: int) -> AsyncIterator[httpx.AsyncClient]:
-    changed = settings.model_copy(update={"http_port": ports.pick(), **limits})
+    changed = settings.model_copy(update={"http_port": ports.pick(), "grpc_port": 0, **limits})
     async with running(changed) as url, httpx.AsyncClient(base_url=url, timeout=15) as http:
         yield http
 

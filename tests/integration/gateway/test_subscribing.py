@@ -70,7 +70,7 @@ async def test_another_gateway_goes_on_where_the_first_one_was_left(
 ) -> None:
     task, cursor = await begun(Rest(http))
     async with (
-        running(settings.model_copy(update={"http_port": ports.pick()})) as other,
+        running(settings.model_copy(update={"http_port": ports.pick(), "grpc_port": 0})) as other,
         httpx.AsyncClient(base_url=other) as there,
     ):
         agent = Rest(there, "patient")
@@ -92,7 +92,6 @@ async def test_at_the_end_of_a_finished_task_nothing_is_left(
         *_, (last, _) = await stream.rest()
     async with agent.stream("SubscribeToTask", {"id": task}, last) as stream:
         assert stream.response.status_code == 200
-        assert stream.response.headers["content-type"].startswith("text/event-stream")
         assert await stream.rest() == []
     path = f"/v1/agents/patient/tasks/{task}:subscribe"
     assert (await http.get(path, headers={"Last-Event-ID": last})).status_code == 204

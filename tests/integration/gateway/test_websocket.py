@@ -280,7 +280,7 @@ async def test_streams_beyond_a_limit_are_refused(
     settings: GatewaySettings, fleet: ScriptedFleet
 ) -> None:
     limits = {"max_streams": 3, "socket_streams": 4}
-    changed = settings.model_copy(update={"http_port": ports.pick(), **limits})
+    changed = settings.model_copy(update={"http_port": ports.pick(), "grpc_port": 0, **limits})
     async with running(changed) as url, socket_to(url, PATIENT) as socket:
         for number in range(2):
             await socket.send({"id": number, "send": message()})
@@ -304,7 +304,7 @@ async def test_streams_beyond_a_limit_are_refused(
 async def test_a_gateway_that_stops_says_so_and_names_the_tasks_that_were_waited_for(
     settings: GatewaySettings, fleet: ScriptedFleet
 ) -> None:
-    changed = settings.model_copy(update={"http_port": ports.pick()})
+    changed = settings.model_copy(update={"http_port": ports.pick(), "grpc_port": 0})
     async with running(changed) as url:
         socket = Socket(await connect(url.replace("http", "ws", 1) + PATIENT))
         await socket.send({"id": 1, "send": message()})
@@ -323,7 +323,7 @@ async def test_a_client_that_takes_nothing_is_cut_off_and_nobody_else(
     settings: GatewaySettings, fleet: ScriptedFleet
 ) -> None:
     limits = {"max_streams": 4, "stall_timeout": 1.0}
-    changed = settings.model_copy(update={"http_port": ports.pick(), **limits})
+    changed = settings.model_copy(update={"http_port": ports.pick(), "grpc_port": 0, **limits})
     async with running(changed) as url, socket_to(url, PATIENT) as taking:
         stalled = await connect(url.replace("http", "ws", 1) + PATIENT, max_size=None)
         await stalled.send(json.dumps({"id": 1, "send": message()}))

@@ -46,8 +46,16 @@ class Call:
         return {HTTP_EXTENSION_HEADER: ", ".join(self.extensions)}
 
 
-def call_of(services: Services, request: Request | WebSocket, caller: Caller | None = None) -> Call:
-    """Return who asks which agent; without an agent in the path it is the default one.
+def call_of(
+    services: Services,
+    request: Request | WebSocket,
+    caller: Caller | None = None,
+    tenant: object = "",
+) -> Call:
+    """Return who asks which agent.
+
+    It is the one in the path (or the metadata), else the one that `tenant` names, else the default
+    one. A tenant is what a card told its client to say: it says where to go, never who may.
 
     `caller` is who asks, where that is known already.
 
@@ -56,7 +64,7 @@ def call_of(services: Services, request: Request | WebSocket, caller: Caller | N
         AgentUnknown: there is no such agent.
     """
     caller = caller or services.callers.of(request.headers)
-    name = request.path_params.get("agent", services.settings.default_agent)
+    name = request.path_params.get("agent") or _routed(services, tenant)
     card = services.directory.card(name)
     if card is None:
         raise AgentUnknown(f"there is no agent {name!r}")
@@ -69,6 +77,11 @@ def call_of(services: Services, request: Request | WebSocket, caller: Caller | N
         extensions=extensions,
         receive=request.receive,
     )
+
+
+def _routed(services: Services, tenant: object) -> str:
+    is_agent = isinstance(tenant, str) and services.directory.card(tenant) is not None
+    return str(tenant) if is_agent else services.settings.default_agent
 
 
 def _cursor(request: HTTPConnection) -> str:

@@ -17,23 +17,16 @@ def agent_path(agent: str) -> str:
     return f"/v1/agents/{agent}"
 
 
-def agent_card(card: AgentCard, base: str, known: Known | None) -> Json:
-    """Return the A2A AgentCard of an agent that is reached under `base`, scheme and host.
+def agent_card(card: AgentCard, base: str, grpc: str | None, known: Known | None) -> Json:
+    """Return the A2A AgentCard of an agent.
 
+    It is reached under `base`, scheme and host, and over gRPC at `grpc`, host and port, if any.
     `known` says which credentials callers need.
     """
-    url = base + agent_path(card.name)
     return {
         "name": card.name,
         "description": _description(card),
-        "supportedInterfaces": [
-            {
-                "url": url,
-                "protocolBinding": binding.value,
-                "protocolVersion": PROTOCOL_VERSION_1_0,
-            }
-            for binding in _BINDINGS
-        ],
+        "supportedInterfaces": _interfaces(card.name, base, grpc),
         "version": card.version,
         "capabilities": {
             "streaming": True,
@@ -45,6 +38,22 @@ def agent_card(card: AgentCard, base: str, known: Known | None) -> Json:
         "defaultInputModes": card.input_modes,
         "defaultOutputModes": _output_modes(card),
         "skills": card.skills or [_skill(card)],
+    }
+
+
+def _interfaces(agent: str, base: str, grpc: str | None) -> list[Json]:
+    """Return where the agent is; gRPC's one address tells agents apart by the tenant."""
+    interfaces = [_interface(base + agent_path(agent), binding) for binding in _BINDINGS]
+    if grpc is not None:
+        interfaces.append(_interface(grpc, TransportProtocol.GRPC) | {"tenant": agent})
+    return interfaces
+
+
+def _interface(url: str, binding: TransportProtocol) -> Json:
+    return {
+        "url": url,
+        "protocolBinding": binding.value,
+        "protocolVersion": PROTOCOL_VERSION_1_0,
     }
 
 

@@ -5,6 +5,7 @@ shapes just as well, so without a version the shape decides.
 """
 
 import re
+from collections.abc import Collection
 
 from a2a.utils.constants import PROTOCOL_VERSION_0_3, PROTOCOL_VERSION_1_0, VERSION_HEADER
 from a2a.utils.errors import VersionNotSupportedError
@@ -33,16 +34,18 @@ def requested_version(request: HTTPConnection) -> str | None:
     return f"{int(found[1])}.{int(found[2])}"
 
 
-def check_version(request: HTTPConnection, *, looks_like: str) -> None:
-    """Return if the request's version is served; `looks_like` is the version of its shape.
+def check_version(
+    request: HTTPConnection, *, looks_like: str, served: Collection[str] = SERVED
+) -> None:
+    """Return if the request's version is `served`; `looks_like` is the version of its shape.
 
     Raises:
         VersionNotSupportedError: it is not; names the versions that are.
     """
     version = requested_version(request) or looks_like
-    if version not in SERVED:
+    if version not in served:
         raise VersionNotSupportedError(
-            f"A2A {version} is not served here, only {', '.join(SERVED)}"
+            f"A2A {version} is not served here, only {', '.join(served)}"
         )
 
 

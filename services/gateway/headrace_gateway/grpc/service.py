@@ -1,0 +1,159 @@
+"""A2A's methods over gRPC: read, carried out by the operations, answered."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from headrace.events import Json
+from headrace_gateway.a2a.call import Call, call_of
+from headrace_gateway.a2a.operations import STREAMING, UNARY
+from headrace_gateway.a2a.problems import problem_of
+from headrace_gateway.a2a.streaming import Streaming
+from headrace_gateway.a2a.subscribing import NothingLeft
+from headrace_gateway.a2a.versions import check_version
+from headrace_gateway.grpc.asking import Asking, Context, outgoing
+from headrace_gateway.grpc.errors import gone, refuse
+from headrace_gateway.grpc.forms import Form
+from headrace_gateway.grpc.stream import CutOff, GrpcStream
+from headrace_gateway.services import Services
+
+_log = logging.getLogger(__name__)
+
+type _Handler = grpc.RpcMethodHandler[bytes, bytes]
+
+_IN_METADATA = {
+    "GetTask": ("current-generation", "currentGeneration"),
+    "SendMessage": ("if-generation-match", "ifGenerationMatch"),
+    "SendStreamingMessage": ("if-generation-match", "ifGenerationMatch"),
+}
+"""By operation: a metadata key, and the parameter that the protobuf has no field for yet."""
+
+
+class Service:
+    """One version's service over the operations."""
+
+    def __init__(self, services: Services, form: Form) -> None:
+        """Serve the operations over `services`, as `form` words them."""
+        self._services, self._form = services, form
+        self._under_way = set[asyncio.Future[Any]]()
+
+    def handlers(self) -> Iterator[tuple[str, _Handler]]:
+        """Yield each method's full path and what answers it."""
+        for method, operation in self._form.operations.items():
+            path = f"/{self._form.service}/{method}"
+            if operation in STREAMING:
+                yield path, grpc.unary_stream_rpc_method_handler(self._stream(method))
+            else:
+                yield path, grpc.unary_unary_rpc_method_handler(self._unary(method))
+
+    def _unary(self, method: str) -> Any:  # noqa: ANN401 - gRPC's types know no asyncio
+        operation = UNARY[self._form.operations[method]]
+
+        async def answer(request: bytes, context: Context) -> bytes:
+            asking = Asking(context, self._services.settings)
+            try:
+                call, params = self._read(asking, method, request)
+                work = operation(self._services, call, params)
+                result = await self._carried_out(asking, work)
+                answer = self._form.answer(method, result)
+                await context.send_initial_metadata(outgoing(call.headers))
+            except grpc.aio.BaseError:
+                raise gone() from None
+            except Exception as error:  # noqa: BLE001 - whatever it is, the client gets its shape
+                await refuse(context, problem_of(error))
+            return answer
+
+        return answer
+
+    def _stream(self, method: str) -> Any:  # noqa: ANN401 - as _unary
+        async def answer(request: bytes, context: Context) -> None:
+            asking = Asking(context, self._services.settings)
+            try:
+                call, params = self._read(asking, method, request)
+                await self._serve(asking, context, method, call, params)
+            except CutOff as cut:
+                await refuse(context, cut.problem)
+            except grpc.aio.BaseError:
+                raise gone() from None
+            except Exception as error:  # noqa: BLE001 - as _unary
+                await refuse(context, problem_of(error))
+
+        return answer
+
+    async def _serve(
+        self, asking: Asking, context: Context, method: str, call: Call, params: Json
+    ) -> None:
+        seat = self._services.seats.take(call.caller)
+        try:
+            opening = STREAMING[self._form.operations[method]](self._services, call, params)
+            streaming = await self._carried_out(asking, opening, self._unwanted)
+            await GrpcStream(self._services, self._form, call, streaming, context).serve()
+        except NothingLeft:
+            await context.send_initial_metadata(outgoing(call.headers))
+        finally:
+            seat.release()
+
+    def _read(self, asking: Asking, method: str, request: bytes) -> tuple[Call, Json]:
+        """Return who asks, and the operation's parameters.
+
+        Raises:
+            A2AError, HeadraceError: the request is refused before it is carried out.
+        """
+        # Nothing is read from whom nobody knows.
+        caller = self._services.callers.of(asking.request.headers)
+        params = self._form.read(method, request)
+        call = call_of(self._services, asking.request, caller, params.get("tenant"))
+        check_version(asking.request, looks_like=self._form.version, served=(self._form.version,))
+        _add_from_metadata(asking, self._form.operations[method], params)
+        return call, params
+
+    async def _carried_out[Result](
+        self,
+        asking: Asking,
+        work: Awaitable[Result],
+        unwanted: Callable[[Result], Awaitable[None]] | None = None,
+    ) -> Result:
+        """Return what `work` does. It goes on if the client goes away, and is told so.
+
+        What it does then is `unwanted`. Cancelled in the middle, an input could be half accepted.
+        """
+        doing = asyncio.ensure_future(work)
+        self._keep(doing)
+        try:
+            return await asyncio.shield(doing)
+        except asyncio.CancelledError:
+            asking.hang_up()
+            self._keep(asyncio.ensure_future(_abandoned(doing, unwanted)))
+            raise
+
+    def _keep(self, work: "asyncio.Future[Any]") -> None:
+        # The loop itself holds tasks but weakly.
+        self._under_way.add(work)
+        work.add_done_callback(self._under_way.discard)
+
+    async def _unwanted(self, streaming: Streaming) -> None:
+        await self._services.feeds.release(streaming.feed)
+
+
+async def _abandoned[Result](
+    doing: "asyncio.Future[Result]", unwanted: Callable[[Result], Awaitable[None]] | None
+) -> None:
+    try:
+        result = await doing
+    except Exception as error:  # noqa: BLE001 - nobody is left to be told
+        _log.debug("nobody waits any more: %s", error)
+        return
+    if unwanted is not None:
+        await unwanted(result)
+
+
+def _add_from_metadata(asking: Asking, operation: str, params: Json) -> None:
+    key, name = _IN_METADATA.get(operation, ("", ""))
+    given = dict(asking.metadata).get(key)
+    if given is not None:
+        holder = params if operation == "GetTask" else params.setdefault("configuration", {})
+        holder[name] = given
