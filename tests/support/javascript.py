@@ -22,9 +22,9 @@ def run(script: str, order: Any) -> Any:  # noqa: ANN401  # JSON in, JSON out
 
     Skips the test where there is no Node, or no way to install the clients; in CI, fails it.
     """
-    _install()
+    install(FOLDER)
     done = subprocess.run(
-        [_program("node"), script],
+        [program("node"), script],
         cwd=FOLDER,
         input=json.dumps(order).encode(),
         capture_output=True,
@@ -36,34 +36,35 @@ def run(script: str, order: Any) -> Any:  # noqa: ANN401  # JSON in, JSON out
 
 
 @functools.cache
-def _install() -> None:
-    """Install what the lock file pins, unless that has been done."""
+def install(folder: Path) -> None:
+    """Install what the lock file in `folder` pins, unless that has been done."""
     version = subprocess.run(
-        [_program("node"), "--version"], capture_output=True, text=True, timeout=30, check=True
+        [program("node"), "--version"], capture_output=True, text=True, timeout=30, check=True
     ).stdout
     if int(version.removeprefix("v").partition(".")[0]) < _OLDEST:
         _cannot(f"needs Node {_OLDEST} or newer, not {version.strip()}")
-    installed, wanted = FOLDER / "node_modules/.package-lock.json", FOLDER / "package-lock.json"
+    installed, wanted = folder / "node_modules/.package-lock.json", folder / "package-lock.json"
     if installed.exists() and installed.stat().st_mtime >= wanted.stat().st_mtime:
         return
     done = subprocess.run(
-        [_program("npm"), "ci", "--loglevel=error"],
-        cwd=FOLDER,
+        [program("npm"), "ci", "--loglevel=error"],
+        cwd=folder,
         capture_output=True,
         text=True,
         timeout=_INSTALL_TIMEOUT,
         check=False,
     )
     if done.returncode != 0:
-        _cannot(f"npm can't install the clients: {done.stderr.strip()[-500:]}")
+        _cannot(f"npm can't install what tests need: {done.stderr.strip()[-500:]}")
 
 
-def _program(name: str) -> str:
+def program(name: str) -> str:
+    """Return where `name` is; without it the test is skipped, in CI it fails."""
     return shutil.which(name) or _cannot(f"needs {name} on the PATH")
 
 
 def _cannot(reason: str) -> NoReturn:
     """Give up on the test, aloud where nothing may be left out."""
     if os.environ.get("CI") == "true":
-        pytest.fail(f"JavaScript clients: {reason}")
-    pytest.skip(f"JavaScript clients: {reason}")
+        pytest.fail(f"JavaScript: {reason}")
+    pytest.skip(f"JavaScript: {reason}")

@@ -1,0 +1,98 @@
+// The connection, and the subjects and streams of one fleet (docs/bus.md, "Subjects").
+
+import { connect, headers as emptyHeaders } from "@nats-io/transport-node";
+
+/** NATS did not answer, or refused; the outcome of what was asked is unknown. */
+export class BusUnavailable extends Error {}
+
+const SHARDS_PER_STREAM = 16;
+
+/** What a worker is told by its environment, with the same names as the Python worker. */
+export function settings(environment = process.env) {
+  return {
+    natsUrl: environment.HEADRACE_NATS_URL ?? "nats://127.0.0.1:4222",
+    prefix: environment.HEADRACE_PREFIX ?? "headrace",
+    streamPrefix: environment.HEADRACE_STREAM_PREFIX ?? "",
+    concurrency: Number(environment.HEADRACE_CONCURRENCY ?? 32),
+    drainSeconds: Number(environment.HEADRACE_DRAIN_SECONDS ?? 10),
+    cleanupSeconds: Number(environment.HEADRACE_CLEANUP_SECONDS ?? 5),
+  };
+}
+
+export class Bus {
+  static async open(given, name) {
+    const connection = await connect({
+      servers: given.natsUrl.split(",").map((url) => url.trim()),
+      name,
+      maxReconnectAttempts: -1,
+      waitOnFirstConnect: true,
+      reconnectTimeWait: 200,
+    });
+    return new Bus(connection, given);
+  }
+
+  constructor(connection, given) {
+    this.connection = connection;
+    this.prefix = given.prefix;
+    this.runsStream = `${given.streamPrefix}RUNS`;
+    this.agentsBucket = `${given.streamPrefix}AGENTS`;
+    this.streamPrefix = given.streamPrefix;
+  }
+
+  /** Bytes that one message may have. */
+  get maxPayload() {
+    return this.connection.info?.max_payload ?? 1024 * 1024;
+  }
+
+  runsOf = (agent) => `${this.prefix}.run.*.${agent}.*.*`;
+  run = (key, leg) => `${this.prefix}.run.${key.tenant}.${key.agent}.${key.task}.${leg}`;
+  event = (key) => `${this.prefix}.event.${this.#place(key)}`;
+  live = (key) => `${this.prefix}.live.${this.#place(key)}`;
+  control = (key) => `${this.prefix}.control.${key.tenant}.${key.agent}.${key.task}`;
+  dead = (tenant, agent) => `${this.prefix}.dead.${tenant}.${agent}`;
+  poke = (task) => `${this.prefix}.poke.${task}`;
+
+  #place(key) {
+    return `${key.task.split("-")[0]}.${key.tenant}.${key.agent}.${key.task}`;
+  }
+
+  /** The stream that holds the task's log: stream k owns the shards 16k … 16k+15. */
+  streamOf(key) {
+    const number = Math.floor(Number(key.task.split("-")[0]) / SHARDS_PER_STREAM);
+    return `${this.streamPrefix}EVENTS${number === 0 ? "" : `_${number}`}`;
+  }
+
+  publish(subject, body = "", { reply, headers } = {}) {
+    this.connection.publish(subject, encoded(body), { reply, headers: asHeaders(headers) });
+  }
+
+  /** Ask and return the JSON answer; raises BusUnavailable where there is none in time. */
+  async ask(subject, body, timeout, headers) {
+    try {
+      const options = { timeout, headers: asHeaders(headers) };
+      return (await this.connection.request(subject, encoded(body), options)).json();
+    } catch (error) {
+      throw new BusUnavailable(`${subject}: ${error.message}`, { cause: error });
+    }
+  }
+
+  /** As `ask`, where an answer that carries an error is one more reason to have none. */
+  async command(subject, body, timeout, headers) {
+    const answer = await this.ask(subject, body, timeout, headers);
+    if (answer.error) throw new BusUnavailable(`${subject}: ${answer.error.description}`);
+    return answer;
+  }
+}
+
+function encoded(body) {
+  return typeof body === "string" || body instanceof Uint8Array ? body : JSON.stringify(body);
+}
+
+function asHeaders(given) {
+  if (given === undefined) return undefined;
+  const made = emptyHeaders();
+  for (const [name, value] of Object.entries(given)) made.set(name, String(value));
+  return made;
+}
+
+export const sleep = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));

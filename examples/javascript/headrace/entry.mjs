@@ -1,0 +1,91 @@
+// One stored message of a log: headers that describe it, and events as JSON lines
+// (docs/bus.md, "An entry of a log"). What does not parse is no entry; everybody steps over it.
+
+const VERSION = "1";
+const DEEPEST = 200;
+
+export const SUBMITTED = "TASK_STATE_SUBMITTED";
+export const WORKING = "TASK_STATE_WORKING";
+export const INPUT_REQUIRED = "TASK_STATE_INPUT_REQUIRED";
+export const COMPLETED = "TASK_STATE_COMPLETED";
+export const FAILED = "TASK_STATE_FAILED";
+export const CANCELED = "TASK_STATE_CANCELED";
+export const REJECTED = "TASK_STATE_REJECTED";
+
+const AUTH_REQUIRED = "TASK_STATE_AUTH_REQUIRED";
+const ANSWERED = "HEADRACE_ANSWERED";
+const LEG_ENDED = new Set([COMPLETED, FAILED, CANCELED, REJECTED, INPUT_REQUIRED, ANSWERED]);
+const STATES = new Set([SUBMITTED, WORKING, AUTH_REQUIRED, ...LEG_ENDED]);
+
+/** The headers of an entry. `stamp` is {log, generation, writer, state, leg, attempt, checkpoint}. */
+export function headersOf(stamp) {
+  const headers = {
+    "Headrace-Version": VERSION,
+    "Headrace-Log": stamp.log,
+    "Headrace-Generation": stamp.generation,
+    "Headrace-Writer": stamp.writer,
+    "Headrace-State": stamp.state,
+    "Headrace-Leg": stamp.leg,
+  };
+  if (stamp.attempt) headers["Headrace-Attempt"] = stamp.attempt;
+  if (stamp.checkpoint !== undefined) headers["Headrace-Checkpoint"] = stamp.checkpoint;
+  return headers;
+}
+
+/** Whether the leg is over in this state. */
+export const endsLeg = (state) => LEG_ENDED.has(state);
+
+/** Read an entry; undefined: the message is none. `header` returns a header's value, or "". */
+export function readEntry(header, body, sequence, time) {
+  const stamp = readStamp(header);
+  if (stamp === undefined || body.includes("\r")) return undefined;
+  try {
+    const events = body.split("\n").map(readEvent);
+    const last = stamp.generation + events.length - 1;
+    return { stamp, events, body, sequence, time, last };
+  } catch {
+    return undefined;
+  }
+}
+
+/** Read what the headers say; undefined: they are no entry's. */
+export function readStamp(header) {
+  if (header("Headrace-Version") !== VERSION) return undefined;
+  const stamp = {
+    log: header("Headrace-Log"),
+    generation: number(header("Headrace-Generation"), 1),
+    writer: header("Headrace-Writer"),
+    state: header("Headrace-State"),
+    leg: number(header("Headrace-Leg"), 1),
+    attempt: number(header("Headrace-Attempt") || "0", 0),
+    checkpoint: header("Headrace-Checkpoint") || undefined,
+  };
+  const good =
+    /^[0-9a-z]{4,16}$/.test(stamp.log) &&
+    stamp.writer !== "" &&
+    STATES.has(stamp.state) &&
+    ![stamp.generation, stamp.leg, stamp.attempt].includes(undefined);
+  return good ? stamp : undefined;
+}
+
+function number(text, least) {
+  const value = /^[0-9]{1,15}$/.test(text) ? Number(text) : -1;
+  return value >= least ? value : undefined;
+}
+
+function readEvent(line) {
+  const event = JSON.parse(line);
+  if (event === null || typeof event !== "object" || Array.isArray(event)) throw new Error();
+  if (line.length > 2 * DEEPEST && depth(event) > DEEPEST) throw new Error();
+  return event;
+}
+
+function depth(root) {
+  // Level by level: recursion would run out of stack on what it is to refuse.
+  let level = [root];
+  for (let count = 0; ; count += 1) {
+    level = level.filter((value) => value !== null && typeof value === "object");
+    if (level.length === 0) return count;
+    level = level.flatMap((value) => Object.values(value));
+  }
+}

@@ -1,0 +1,87 @@
+// Keeping one run while it is worked on: heartbeats to the work queue, answers to whoever asks for
+// the holder, and a look at the log while the agent is silent (docs/bus.md, "A worker's duties").
+
+import { readStamp } from "./entry.mjs";
+import { lastEntry } from "./log.mjs";
+
+const HEARTBEAT = 1000;
+const STALL = 1000; // a beat that is so much late: this process was stopped, or an agent blocked it
+const SILENCE = 2000;
+
+export class Holding {
+  #beating;
+  #beaten = Date.now();
+  #checked = Date.now();
+  #claim;
+  #subscriptions = [];
+  #released = false;
+
+  constructor(bus, run) {
+    Object.assign(this, { bus, run });
+    this.#beating = setInterval(() => this.#beat(), HEARTBEAT);
+  }
+
+  /** Answer on the task's control subject from now on, and watch its log. */
+  answer(claim) {
+    if (this.#released) return;
+    this.#claim = claim;
+    this.#subscribe(this.bus.control(this.run.key), (msg) => this.#respond(msg));
+    this.#subscribe(this.bus.live(this.run.key), (msg) => this.#hear(msg));
+  }
+
+  /** Keep it no more: no heartbeat, no answer. */
+  release() {
+    this.#released = true;
+    clearInterval(this.#beating);
+    for (const subscription of this.#subscriptions.splice(0)) subscription.unsubscribe();
+  }
+
+  #subscribe(subject, take) {
+    const callback = (error, msg) => error === null && !this.#released && take(msg);
+    this.#subscriptions.push(this.bus.connection.subscribe(subject, { callback }));
+  }
+
+  #beat() {
+    const late = Date.now() - this.#beaten - HEARTBEAT;
+    this.#beaten = Date.now();
+    if (late > STALL && this.#claim) {
+      // Somebody may hold it by now, and must not be disturbed.
+      this.#look();
+      return;
+    }
+    this.run.beat(this.bus);
+    const { outbox } = this.#claim ?? {};
+    const silent = outbox && Date.now() - Math.max(outbox.spoke, this.#checked) > SILENCE;
+    if (silent && !outbox.appending) this.#look();
+  }
+
+  #hear(msg) {
+    const stamp = msg.headers && readStamp((name) => msg.headers.get(name));
+    if (stamp && stamp.writer !== this.#claim.who.writer) this.#look();
+  }
+
+  /** Read the tail at the leader: only an entry by another writer ends the hold. */
+  async #look() {
+    this.#checked = Date.now();
+    try {
+      const last = await lastEntry(this.bus, this.run.key);
+      if (!this.#released && last?.stamp.writer !== this.#claim.who.writer) this.#claim.lost();
+    } catch (trouble) {
+      console.error(`looking at the log of ${this.run.key.task}: ${trouble.message}`);
+    }
+  }
+
+  async #respond(msg) {
+    let asked;
+    try {
+      asked = msg.json();
+    } catch {
+      return;
+    }
+    const answer = { ...this.#claim.who, accepted: true };
+    if (asked?.ask === "cancel") this.#claim.cancel();
+    else if (asked?.ask === "input") Object.assign(answer, await this.#claim.takeIn(asked));
+    else if (asked?.ask !== "who") return;
+    msg.respond(JSON.stringify(answer));
+  }
+}

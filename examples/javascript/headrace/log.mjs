@@ -1,0 +1,200 @@
+// Appending to a task's log and reading it (docs/bus.md, "Appending" and "Reading").
+
+import { BusUnavailable, sleep } from "./bus.mjs";
+import { headersOf, readEntry } from "./entry.mjs";
+
+/** Somebody else has appended: this writer may never append, acknowledge or renew again. */
+export class Fenced extends Error {}
+/** The log that was written is gone. */
+export class LogLost extends Error {}
+/** An event does not fit a message. */
+export class EventTooLarge extends Error {}
+
+const ACK_TIMEOUT = 2000;
+const LEADER_TIMEOUT = 1000;
+const SILENCE = 500;
+const HEADER_ROOM = 16 * 1024;
+const NOT_FOUND = 10037;
+const BATCH = 512;
+const PAUSES = [0, 50, 200, 500, 1000];
+
+/** The last message on the log's subject as the leader has it; undefined: there is none. */
+export function lastStored(bus, key) {
+  return askLeader(bus, key, { last_by_subj: bus.event(key) });
+}
+
+/** The last entry of the log: messages that are none are stepped over. */
+export async function lastEntry(bus, key) {
+  const last = await lastStored(bus, key);
+  if (last === undefined || last.entry !== undefined) return last?.entry;
+  return (await readLog(bus, key, last.sequence)).at(-1);
+}
+
+/** Every entry of the log up to stream sequence `head`, which the leader has reported. */
+export async function readLog(bus, key, head) {
+  const entries = [];
+  for (let after = 0; after < head; ) {
+    const batch = await directGet(bus, key, after + 1);
+    if (batch.length === 0) {
+      // That copy lags or is gone; the leader says whether the log is still there.
+      const last = await lastStored(bus, key);
+      if (last === undefined || last.sequence < head) throw new LogLost(`${key.task}: cut off`);
+      await sleep(100);
+    }
+    for (const stored of batch) {
+      after = stored.sequence;
+      if (after <= head && stored.entry !== undefined) entries.push(stored.entry);
+    }
+  }
+  return entries;
+}
+
+async function askLeader(bus, key, query) {
+  for (let tries = 0; ; tries += 1) {
+    try {
+      const subject = `$JS.API.STREAM.MSG.GET.${bus.streamOf(key)}`;
+      const answer = await bus.ask(subject, query, LEADER_TIMEOUT);
+      if (answer.message) return fromLeader(answer.message);
+      if (answer.error?.err_code === NOT_FOUND) return undefined;
+      throw new BusUnavailable(`${subject}: ${answer.error?.description}`);
+    } catch (trouble) {
+      if (tries >= 5) throw trouble;
+      await sleep(100);
+    }
+  }
+}
+
+function fromLeader(message) {
+  const lines = Buffer.from(message.hdrs ?? "", "base64").toString().split("\r\n");
+  const headers = new Map(
+    lines.filter((l) => l.includes(":")).map((l) => [l.split(":", 1)[0], l.slice(l.indexOf(":") + 1).trim()]),
+  );
+  const body = Buffer.from(message.data ?? "", "base64").toString();
+  const entry = readEntry((name) => headers.get(name) ?? "", body, message.seq, message.time);
+  return { sequence: message.seq, entry };
+}
+
+/** What one copy of the stream has from `start` on, without a hole; it may be behind, or silent. */
+async function directGet(bus, key, start) {
+  const inbox = `_INBOX.${crypto.randomUUID().replaceAll("-", "")}`;
+  const found = [];
+  let previous = "0";
+  await new Promise((done) => {
+    const subscription = bus.connection.subscribe(inbox, {
+      callback: (error, msg) => {
+        clearTimeout(silence);
+        const sequence = msg?.headers?.get("Nats-Sequence");
+        if (error || !sequence || msg.headers.get("Nats-Last-Sequence") !== previous) return over();
+        previous = sequence;
+        const header = (name) => msg.headers.get(name);
+        const entry = readEntry(header, msg.string(), Number(sequence), header("Nats-Time-Stamp"));
+        found.push({ sequence: Number(sequence), entry });
+        silence = setTimeout(over, SILENCE);
+      },
+    });
+    const over = () => {
+      subscription.unsubscribe();
+      done();
+    };
+    let silence = setTimeout(over, SILENCE);
+    const query = { batch: BATCH, seq: start, next_by_subj: bus.event(key) };
+    bus.publish(`$JS.API.DIRECT.GET.${bus.streamOf(key)}`, query, { reply: inbox });
+  });
+  return found;
+}
+
+/** The one place from which this process appends to a task's log: one append in flight. */
+export class LogWriter {
+  constructor(bus, key, last) {
+    this.bus = bus;
+    this.key = key;
+    this.sequence = last.sequence;
+    this.generation = last.last;
+  }
+
+  /** Bytes of events that one message takes. */
+  get capacity() {
+    return this.bus.maxPayload - HEADER_ROOM;
+  }
+
+  /**
+   * Append `events` as one message; returns when it is stored, however long NATS is away.
+   *
+   * Raises Fenced or LogLost when nothing may be appended any more.
+   */
+  async append(events, stamp) {
+    const first = this.generation + 1;
+    const body = events.map((event, offset) => line(event, first + offset)).join("\n");
+    if (Buffer.byteLength(body) > this.capacity) throw new EventTooLarge("an event is too large");
+    const headers = headersOf({ ...stamp, generation: first });
+    for (let tries = 0; ; tries += 1) {
+      headers["Nats-Expected-Last-Subject-Sequence"] = this.sequence;
+      const sequence = (await this.#publish(body, headers)) ?? (await this.#resolve(body, headers));
+      if (sequence !== undefined) {
+        this.sequence = sequence;
+        this.generation += events.length;
+        return this.generation;
+      }
+      await sleep(PAUSES[Math.min(tries, PAUSES.length - 1)]);
+    }
+  }
+
+  /** The sequence of a clean acknowledgement; undefined: the outcome is unknown. */
+  async #publish(body, headers) {
+    try {
+      const ack = await this.bus.ask(this.bus.event(this.key), body, ACK_TIMEOUT, headers);
+      return ack.error ? undefined : ack.seq;
+    } catch (trouble) {
+      if (!(trouble instanceof BusUnavailable)) throw trouble;
+      return undefined;
+    }
+  }
+
+  /** The sequence, if it is stored after all; undefined: it is not, so the same bytes go again. */
+  async #resolve(body, headers) {
+    for (;;) {
+      const found = await this.#next();
+      if (found === undefined) return this.#checkReached();
+      if (found.entry === undefined) {
+        this.sequence = found.sequence;
+        continue;
+      }
+      const { stamp, body: stored } = found.entry;
+      const mine =
+        stamp.writer === headers["Headrace-Writer"] &&
+        stamp.log === headers["Headrace-Log"] &&
+        stamp.generation === headers["Headrace-Generation"] &&
+        stored === body;
+      if (!mine) throw new Fenced(`${this.key.task}: ${stamp.writer} appended first`);
+      this.bus.publish(this.bus.poke(this.key.task));
+      return found.sequence;
+    }
+  }
+
+  async #next() {
+    for (;;) {
+      try {
+        const query = { seq: this.sequence + 1, next_by_subj: this.bus.event(this.key) };
+        return await askLeader(this.bus, this.key, query);
+      } catch (trouble) {
+        if (!(trouble instanceof BusUnavailable)) throw trouble;
+      }
+    }
+  }
+
+  async #checkReached() {
+    // Asked twice: a leader that has just thawed answers, for a moment, what it knew before.
+    for (const pause of [500, 0]) {
+      const last = await lastStored(this.bus, this.key);
+      if (last !== undefined && last.sequence >= this.sequence) return undefined;
+      await sleep(pause);
+    }
+    throw new LogLost(`the log of ${this.key.task} ends before sequence ${this.sequence}`);
+  }
+}
+
+function line(event, generation) {
+  const [[kind, body]] = Object.entries(event);
+  const metadata = { ...body.metadata, "headrace.generation": generation };
+  return JSON.stringify({ [kind]: { ...body, metadata } });
+}

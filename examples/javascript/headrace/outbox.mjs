@@ -1,0 +1,111 @@
+// Between an agent and its log: what is said while an append is in flight goes into the next one.
+
+import { Fenced, LogLost } from "./log.mjs";
+import { SUBMITTED, WORKING } from "./entry.mjs";
+import { MalformedOutput } from "./speech.mjs";
+
+const MOST_WAITING = 1024;
+const MOST_IN_A_MESSAGE = 512;
+const GENERATION_ROOM = 64;
+
+export class Outbox {
+  #batches = []; // {events, size, state, checkpoint}, each one message to come
+  #waiting = 0;
+  #sending;
+  #closed = false;
+  #offered;
+
+  constructor(writer, authorship, lost) {
+    Object.assign(this, { writer, authorship, lost, spoke: Date.now() });
+    this.#offered = writer.generation;
+  }
+
+  get appending() {
+    return this.#sending !== undefined;
+  }
+
+  /** Take events; what is returned is settled when the agent may go on. */
+  async say(events) {
+    for (const event of events) this.post(event);
+    while (this.#waiting > MOST_WAITING && !this.#closed) await this.#sending;
+  }
+
+  /** Take one event and return its generation; another state or a checkpoint ends its message. */
+  post(event, { state = WORKING, checkpoint } = {}) {
+    if (this.#closed) throw new Fenced("the leg is over");
+    const size = Buffer.byteLength(JSON.stringify(event)) + GENERATION_ROOM;
+    if (size > this.writer.capacity) throw new MalformedOutput(`an event of ${size} bytes is too large`);
+    const batch = this.#batchFor(size);
+    batch.events.push(event);
+    batch.size += size;
+    Object.assign(batch, { state, checkpoint, closed: state !== WORKING || checkpoint !== undefined });
+    this.#waiting += 1;
+    this.#offered += 1;
+    this.#sending ??= Promise.resolve().then(() => this.#send());
+    return this.#offered;
+  }
+
+  /** As `post`; returns the generation once it is stored. */
+  async deliver(event, how) {
+    const generation = this.post(event, how);
+    while (this.writer.generation < generation && this.#sending) await this.#sending;
+    if (this.writer.generation < generation) throw new Fenced("the leg is over");
+    return generation;
+  }
+
+  /** Append what is pending and `events`, after which the task is in `state`; take no more. */
+  async close(events, state) {
+    for (const event of events) this.post(event);
+    const last = this.#batches.at(-1);
+    if (last) last.state = state;
+    while (this.#sending) await this.#sending;
+    if (this.#closed) throw new Fenced("the leg is over");
+    this.#closed = true;
+  }
+
+  /** Append the next leg's input behind all that was closed; returns the leg. */
+  async goOn(input) {
+    const leg = this.writer.generation + 1;
+    await this.writer.append([input], { ...this.authorship, leg, attempt: 0, state: SUBMITTED });
+    return leg;
+  }
+
+  /** Drop what is pending and say one last word. */
+  async bidFarewell(event) {
+    this.mute();
+    await this.#sending;
+    await this.writer.append([event], { ...this.authorship, state: WORKING });
+  }
+
+  /** Take no more, append no more. */
+  mute() {
+    this.#closed = true;
+    this.#batches = [];
+    this.#waiting = 0;
+  }
+
+  #batchFor(size) {
+    const last = this.#batches.at(-1);
+    const full =
+      !last || last.closed || last.events.length === MOST_IN_A_MESSAGE || last.size + size > this.writer.capacity;
+    if (full) this.#batches.push({ events: [], size: 0, closed: false });
+    return this.#batches.at(-1);
+  }
+
+  async #send() {
+    try {
+      while (this.#batches.length > 0) {
+        const { events, state, checkpoint } = this.#batches.shift();
+        this.#waiting -= events.length;
+        await this.writer.append(events, { ...this.authorship, state, checkpoint });
+        this.spoke = Date.now();
+      }
+    } catch (loss) {
+      if (!(loss instanceof Fenced || loss instanceof LogLost)) console.error("an append failed", loss);
+      this.mute();
+      this.lost(loss);
+    } finally {
+      this.#sending = undefined;
+    }
+  }
+}

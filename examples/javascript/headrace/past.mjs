@@ -1,0 +1,88 @@
+// What a leg's log holds before an attempt begins: the input, and what dead attempts left.
+
+import { LogLost, readLog } from "./log.mjs";
+
+/** Read a leg's past, of which `last` is the log's last entry; a first attempt reads nothing. */
+export async function readPast(bus, key, leg, last) {
+  const input = last.last === leg ? last : undefined;
+  if (input && !metadataOf(input.events.at(-1))["headrace.waiting"]?.length) return begin(input, leg);
+  const entries = await readLog(bus, key, last.sequence);
+  const first = entries.findIndex((entry) => entry.stamp.generation <= leg && leg <= entry.last);
+  if (first < 0) throw new LogLost(`the input ${leg} of ${key.task} is gone`);
+  const past = begin(entries[first], leg);
+  const waiting = new Set(past.metadata["headrace.waiting"] ?? []);
+  for (const entry of entries.slice(0, first)) goThrough(entry, (q) => waiting.has(q.generation) && past.queued.push(q));
+  for (const entry of entries.slice(first)) note(past, entry);
+  return past;
+}
+
+/** The messages that nobody has answered; what was taken behind the last checkpoint is not. */
+export function waitingIn(past) {
+  return past.queued.filter((q) => (past.taken.get(q.generation) ?? past.kept + 1) > past.kept);
+}
+
+/** Why an attempt was handed back, if `event` says that one was. */
+export const whyHandedBack = (event) => metadataOf(event)["headrace.handedBack"];
+
+function begin(entry, leg) {
+  const event = entry.events[leg - entry.stamp.generation];
+  const message = event.task?.history?.at(-1) ?? event.statusUpdate?.status?.message ?? {};
+  return {
+    message,
+    metadata: metadataOf(event),
+    kept: leg,
+    saved: {},
+    began: undefined,
+    queued: [],
+    taken: new Map(),
+    handedBack: 0,
+    orphans: new Set(),
+  };
+}
+
+function note(past, entry) {
+  if (entry.stamp.attempt && past.began === undefined) past.began = Date.parse(entry.time);
+  goThrough(entry, (q) => past.queued.push(q));
+  entry.events.forEach((event, offset) => {
+    const taken = metadataOf(event)["headrace.taken"];
+    if (taken !== undefined) past.taken.set(taken, entry.stamp.generation + offset);
+    const artifact = event.artifactUpdate?.artifact?.artifactId;
+    if (artifact !== undefined) past.orphans.add(artifact);
+    if (whyHandedBack(event) === "leaving") past.handedBack += 1;
+  });
+  if (entry.stamp.checkpoint !== undefined) {
+    past.kept = entry.last;
+    past.saved = decodeCheckpoint(entry.stamp.checkpoint);
+    past.orphans.clear();
+  }
+}
+
+function goThrough(entry, take) {
+  entry.events.forEach((event, offset) => {
+    const held = metadataOf(event)["headrace.queued"];
+    if (held) take({ generation: entry.stamp.generation + offset, message: held.message, metadata: held.metadata ?? {} });
+  });
+}
+
+function metadataOf(event) {
+  return (event.task ?? event.statusUpdate ?? event.artifactUpdate ?? event.message ?? {}).metadata ?? {};
+}
+
+/** A checkpoint's header: what an agent saved, and how far the leg's ids have come. */
+export function encodeCheckpoint(data, ids, index) {
+  const text = JSON.stringify(data ?? null);
+  if (Buffer.byteLength(text) > 8192) throw new RangeError("a checkpoint exceeds the limit of 8192 bytes");
+  const plain = /^[\x20-\x7e]*$/.test(text);
+  const kept = plain ? { data: JSON.parse(text) } : { data64: Buffer.from(text).toString("base64") };
+  return JSON.stringify({ ...kept, ids, index });
+}
+
+function decodeCheckpoint(header) {
+  try {
+    const held = JSON.parse(header);
+    const data = "data64" in held ? JSON.parse(Buffer.from(held.data64, "base64").toString()) : held.data;
+    return { data, ids: held.ids, index: held.index };
+  } catch {
+    return {};
+  }
+}

@@ -1,0 +1,65 @@
+// A pulled run: what it asks for, and what becomes of it (docs/bus.md, "A worker's duties").
+
+const TIMEOUT = 2000;
+const TASK_ID = /^(0|[1-9][0-9]{0,3})-[0-9a-f]{32}$/;
+
+export class Run {
+  constructor(msg) {
+    Object.assign(this, { subject: msg.subject, reply: msg.reply, raw: msg.data });
+    // $JS.ACK.<stream>.<consumer>.<deliveries>.… , with domain and account before them or not.
+    const tokens = msg.reply.split(".");
+    const [deliveries, sequence] = tokens.length === 9 ? tokens.slice(4) : tokens.slice(6);
+    this.deliveries = Number(deliveries);
+    this.sequence = Number(sequence);
+  }
+
+  /** Read subject and body; returns why that can't be done, or undefined. */
+  read(prefix) {
+    const [tenant, agent, task, leg, ...more] = this.subject.slice(`${prefix}.run.`.length).split(".");
+    if (more.length > 0 || !TASK_ID.test(task) || !/^[0-9]+$/.test(leg)) return "not a run's subject";
+    this.key = { tenant, agent, task };
+    this.leg = Number(leg);
+    try {
+      this.body = JSON.parse(Buffer.from(this.raw).toString());
+    } catch (error) {
+      return `the body is not JSON: ${error.message}`;
+    }
+    const absent = ["log", "context", "owner"].find((field) => typeof this.body?.[field] !== "string");
+    return absent && `${absent}: must be a string`;
+  }
+
+  /** Keep it: without a heartbeat it goes to another worker 4 s later. */
+  beat = (bus) => bus.publish(this.reply, "+WPI");
+  /** Take it off the queue. */
+  ack = (bus) => bus.publish(this.reply, "+ACK");
+  /** Let another worker have it. */
+  giveBack = (bus, milliseconds = 0) =>
+    bus.publish(this.reply, milliseconds ? `-NAK {"delay": ${Math.round(milliseconds * 1e6)}}` : "-NAK");
+
+  /** Ask workers to do the task's next leg. Should it be lost, task state asks again. */
+  askFor(bus, leg) {
+    const { input, sequence, ...body } = this.body;
+    bus.publish(bus.run(this.key, leg), body);
+  }
+
+  /** Keep it as a dead letter; it stays in the queue. */
+  async keepAsDeadLetter(bus, reason) {
+    const [tenant, agent] = this.subject.slice(`${bus.prefix}.run.`.length).split(".");
+    const letter = {
+      reason,
+      subject: this.subject,
+      sequence: this.sequence,
+      body: Buffer.from(this.raw).toString("base64"),
+      at: new Date().toISOString(),
+      ...(this.key && { task: this.key.task }),
+    };
+    const once = this.key && { "Nats-Msg-Id": `${this.key.task}.${this.leg}` };
+    await bus.command(bus.dead(tenant, agent), letter, TIMEOUT, once);
+  }
+
+  /** Take it off the queue and keep it as a dead letter. */
+  async giveUp(bus, reason) {
+    await this.keepAsDeadLetter(bus, reason);
+    bus.publish(this.reply, "+TERM");
+  }
+}

@@ -1,0 +1,96 @@
+// A worker: announces its agents, pulls their runs, works on them, leaves in good order.
+
+import { randomBytes } from "node:crypto";
+import { Bus, settings as fromEnvironment, sleep } from "./bus.mjs";
+import { Registration } from "./directory.mjs";
+import { Leg } from "./leg.mjs";
+import { Puller, Slots } from "./pulling.mjs";
+import { Run } from "./run.mjs";
+
+const LAST_MOMENTS = 1000;
+
+/** Declare an agent: `act` is an async generator function that yields what it says. */
+export function agent({ name, act, maxAttempts = 3, backoff = 1, followUps = "enqueue", ...said }) {
+  const card = {
+    name,
+    description: said.description ?? "",
+    version: said.version ?? "1.0.0",
+    skills: said.skills ?? [],
+    input_modes: said.inputModes ?? ["text/plain"],
+    output_modes: said.outputModes ?? ["text/plain"],
+    follow_ups: followUps,
+  };
+  return { name, act, card, followUps, policy: { maxAttempts, backoff } };
+}
+
+/** Serve `agents` until SIGTERM or SIGINT, then hand back what does not end in time. */
+export async function serve(agents, settings = fromEnvironment()) {
+  const worker = new Worker(agents, settings);
+  await worker.start();
+  console.log(`${worker.id} serves ${agents.map((each) => each.name).join(", ")}`);
+  await new Promise((stop) => {
+    for (const signal of ["SIGTERM", "SIGINT"]) process.once(signal, stop);
+  });
+  await worker.stop();
+}
+
+class Worker {
+  #legs = new Map();
+  #pullers = [];
+
+  constructor(agents, settings) {
+    this.id = `worker-${randomBytes(4).toString("hex")}`;
+    Object.assign(this, { agents, settings, slots: new Slots(settings.concurrency) });
+  }
+
+  async start() {
+    this.bus = await Bus.open(this.settings, this.id);
+    for (const each of this.agents) {
+      const puller = new Puller(this.bus, each.name, this.slots, (msg, done) => this.#work(each, msg).finally(done));
+      await puller.start();
+      this.#pullers.push(puller);
+    }
+    this.registration = new Registration(this.bus, this.id, this.agents.map((each) => each.card));
+    await this.registration.announce();
+  }
+
+  async stop() {
+    await Promise.race([this.registration.withdraw(), sleep(500)]);
+    await Promise.all(this.#pullers.map((puller) => puller.stop()));
+    await this.#idle(this.settings.drainSeconds * 1000);
+    for (const { leg } of this.#legs.values()) leg.stop("leaving");
+    await this.#idle(LAST_MOMENTS);
+    await Promise.race([this.bus.connection.drain(), sleep(500)]);
+    process.exit(0);
+  }
+
+  #idle(patience) {
+    const working = [...this.#legs.values()].map(({ over }) => over);
+    return Promise.race([Promise.allSettled(working), sleep(patience)]);
+  }
+
+  async #work(each, msg) {
+    const run = new Run(msg);
+    try {
+      const unreadable = run.read(this.bus.prefix);
+      if (unreadable) {
+        console.error(`a run goes to the dead letters: ${unreadable}`);
+        await run.giveUp(this.bus, unreadable);
+        return;
+      }
+      await this.#attempt(each, run);
+    } catch (error) {
+      // The run comes again, and other runs go on.
+      console.error(`a run on ${run.subject} broke`, error);
+    }
+  }
+
+  async #attempt(each, run) {
+    const name = `${run.key.task}/${run.leg}`;
+    if (this.#legs.has(name)) return;
+    const leg = new Leg(this.bus, this.id, each, run, this.settings);
+    const over = leg.work();
+    this.#legs.set(name, { leg, over });
+    await over.finally(() => this.#legs.delete(name));
+  }
+}

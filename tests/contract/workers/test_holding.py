@@ -1,0 +1,234 @@
+"""One writer at a time, whatever it is written in: who holds, who takes over, who falls silent.
+
+Where two workers take part, one is of each language: they share one contract.
+"""
+
+import asyncio
+
+import orjson
+import pytest
+
+from headrace import events
+from headrace.messages import Control, Holding
+from headrace.task import CANCELED, COMPLETED, FAILED
+from tests.contract.workers.conftest import Spawn, Worker
+from tests.contract.workers.scripts import (
+    attempts,
+    metadata,
+    off_the_queue,
+    script,
+    statuses,
+    texts,
+)
+from tests.support.desk import Desk, Task, eventually, user_message
+from tests.support.servers import NatsProcess
+
+SLOW = [step for n in range(60) for step in ({"text": f"{n} "}, {"sleep": 50})]
+WHOLE = "".join(f"{n} " for n in range(60))
+
+
+async def pair(spawn: Spawn, task: Task, language: str, other: str) -> tuple[Worker, Worker]:
+    """Let a worker of `language` take the task up, then start one of `other`."""
+    holder = await asyncio.to_thread(spawn, language)
+    assert (await task.held()).worker == holder.id
+    return holder, await asyncio.to_thread(spawn, other)
+
+
+async def test_a_killed_workers_leg_is_taken_over_by_one_of_the_other_language(
+    desk: Desk, spawn: Spawn, language: str, other: str
+) -> None:
+    task = await desk.start("parrot", message=script(*SLOW))
+    holder, successor = await pair(spawn, task, language, other)
+    await task.reaches(6)
+    holder.kill()
+    entries = await task.ended(40)
+    assert attempts(entries) == [1, 2]
+    taken = metadata(next(e for e in entries if e.stamp.attempt == 2).events[0])
+    assert taken[events.DISCARDED_AFTER] == 1
+    assert taken[events.WORKER] == successor.id
+    assert entries[-1].stamp.state == COMPLETED
+    assert texts((await task.found()).task) == [WHOLE]
+    assert await eventually(lambda: off_the_queue(task))
+
+
+async def test_a_frozen_worker_comes_back_fenced_and_mute(
+    desk: Desk, spawn: Spawn, language: str, other: str
+) -> None:
+    task = await desk.start("parrot", message=script(*SLOW))
+    holder, _ = await pair(spawn, task, language, other)
+    await task.reaches(6)
+    await asyncio.to_thread(holder.freeze)
+    await eventually(lambda: in_attempt(task, 2))
+    holder.thaw()
+    entries = await task.ended(40)
+    assert attempts(entries) == [1, 2]
+    written = [entry.stamp.attempt for entry in entries]
+    assert set(written[written.index(2) :]) == {2}
+    assert texts((await task.found()).task) == [WHOLE]
+    assert "not ours any more" in holder.output()
+
+
+async def test_a_second_run_of_a_held_leg_starts_no_second_attempt(
+    desk: Desk, spawn: Spawn, language: str, other: str
+) -> None:
+    """As after a consumer leader's crash: the other worker gets the run, asks, and steps back."""
+    task = await desk.start("parrot", message=script(*SLOW))
+    await pair(spawn, task, language, other)
+    for _ in range(8):
+        await redeliver(task)
+        await asyncio.sleep(0.1)
+    entries = await task.ended(40)
+    assert attempts(entries) == [1]
+    assert await eventually(lambda: off_the_queue(task))
+
+
+@pytest.mark.usefixtures("parrot")
+async def test_a_run_whose_leg_has_ended_is_dropped(desk: Desk) -> None:
+    task = await desk.start("parrot", message=script({"text": "once"}))
+    before = await task.ended()
+    await eventually(lambda: off_the_queue(task))
+    await task.publish(1)
+    assert await eventually(lambda: off_the_queue(task))
+    assert await task.entries() == before
+
+
+@pytest.mark.usefixtures("parrot")
+async def test_a_run_that_does_not_parse_becomes_a_dead_letter(desk: Desk) -> None:
+    task = await desk.start("parrot", publish=False)
+    await task.publish(1, b'{"log": 5}')
+    assert await eventually(lambda: off_the_queue(task))
+    stored = await desk.bus.js.get_last_msg(
+        desk.bus.streams.dead, desk.bus.subjects.dead("default", "parrot")
+    )
+    letter = orjson.loads(stored.data or b"")
+    assert letter["reason"].startswith("log: ")
+    assert letter["subject"] == desk.bus.subjects.run(task.key, 1)
+
+
+@pytest.mark.usefixtures("parrot")
+async def test_a_canceled_leg_ends_in_the_log(desk: Desk) -> None:
+    task = await desk.start("parrot", message=script({"text": "on "}, {"sleep": 60_000}))
+    await task.held()
+    assert await task.ask("cancel") is not None
+    entries = await task.ended()
+    assert entries[-1].stamp.state == CANCELED
+    assert await eventually(lambda: off_the_queue(task))
+
+
+async def test_a_leaving_worker_hands_its_leg_back_at_once(
+    desk: Desk, spawn: Spawn, language: str, other: str
+) -> None:
+    task = await desk.start("parrot", message=script(*SLOW))
+    holder = await asyncio.to_thread(spawn, language, drain_seconds=0.1)
+    await task.held()
+    successor = await asyncio.to_thread(spawn, other)
+    await asyncio.to_thread(holder.stop)
+    entries = await task.ended(40)
+    told = [metadata(event) for entry in entries for event in entry.events]
+    assert [m[events.HANDED_BACK] for m in told if events.HANDED_BACK in m] == [events.LEAVING]
+    assert [m[events.WORKER] for m in told if events.WORKER in m] == [holder.id, successor.id]
+    assert texts((await task.found()).task) == [WHOLE]
+
+
+async def test_a_leaving_worker_ends_what_it_can(desk: Desk, spawn: Spawn, language: str) -> None:
+    task = await desk.start("parrot", message=script({"text": "a"}, {"sleep": 700}, {"text": "b"}))
+    holder = await asyncio.to_thread(spawn, language)
+    await task.held()
+    await asyncio.to_thread(holder.stop)
+    assert attempts(await task.entries()) == [1]
+    assert (await task.last()).stamp.state == COMPLETED
+    assert texts((await task.found()).task) == ["ab"]
+
+
+@pytest.mark.usefixtures("parrot")
+async def test_a_message_to_a_task_at_work_is_the_next_legs_input(desk: Desk) -> None:
+    task = await desk.start("parrot", message=script({"text": "first"}, {"sleep": 800}))
+    await task.held()
+    handed_in = await hand_in(task, "second")
+    assert handed_in.accepted
+    again = await hand_in(task, "second")
+    assert again.generation == handed_in.generation
+    entries = await task.ended()
+    assert texts((await task.found()).task) == ["first", "second"]
+    queued = [e for entry in entries for e in entry.events if events.QUEUED in metadata(e)]
+    assert len(queued) == 1
+    assert entries[-1].stamp.leg > handed_in.generation
+
+
+@pytest.mark.usefixtures("parrot")
+async def test_an_agent_that_takes_no_messages_meanwhile_refuses_them(desk: Desk) -> None:
+    task = await desk.start("loner", message=script({"text": "first"}, {"sleep": 800}))
+    await task.held()
+    refused = await hand_in(task, "second")
+    assert (refused.accepted, refused.refused) == (False, "policy")
+    await task.ended()
+    assert texts((await task.found()).task) == ["first"]
+
+
+async def test_another_attempt_goes_on_behind_the_checkpoint(
+    desk: Desk, spawn: Spawn, language: str, other: str
+) -> None:
+    saved = {"page": 7, "wörter": ["ß"]}
+    begin = [{"text": "kept "}, {"checkpoint": saved}, {"text": "lost"}, {"sleep": 60_000}]
+    resume = [{"text": "resumed with "}, {"echo": "checkpoint"}]
+    task = await desk.start("parrot", message=script(*begin, resume=resume))
+    holder, _ = await pair(spawn, task, language, other)
+    await eventually(lambda: has_said(task, "lost"))
+    holder.kill()
+    await task.ended(40)
+    kept, resumed = texts((await task.found()).task)
+    assert kept == "kept "
+    assert orjson.loads(resumed.removeprefix("resumed with ")) == saved
+
+
+@pytest.mark.usefixtures("parrot")
+async def test_an_agent_that_wants_another_attempt_gets_three(desk: Desk) -> None:
+    task = await desk.start("parrot", message=script({"text": "no "}, {"retry": "flaky"}))
+    entries = await task.ended(40)
+    assert attempts(entries) == [1, 2, 3]
+    assert entries[-1].stamp.state == FAILED
+    assert "flaky" in statuses(entries)[-1]["message"]["parts"][0]["text"]
+    stored = await desk.bus.js.get_last_msg(
+        desk.bus.streams.dead, desk.bus.subjects.dead("default", "parrot")
+    )
+    assert orjson.loads(stored.data or b"")["task"] == task.key.task
+
+
+async def test_a_restart_of_nats_restarts_no_leg(
+    desk: Desk, spawn: Spawn, language: str, nats_server: NatsProcess
+) -> None:
+    task = await desk.start("parrot", message=script(*SLOW))
+    await asyncio.to_thread(spawn, language)
+    await task.reaches(10)
+    await asyncio.to_thread(nats_server.restart)
+    entries = await task.ended(60)
+    assert attempts(entries) == [1]
+    assert texts((await task.found()).task) == [WHOLE]
+
+
+async def hand_in(task: Task, text: str) -> Holding:
+    """Hand a message to the holder, as a gateway does; the name makes it one."""
+    asked = Control(ask="input", input=text, message=user_message(text))
+    subject = task.bus.subjects.control(task.key)
+    answer = await task.bus.request(subject, asked.encode(), 5.0)
+    return Holding.decode(subject, answer.data)
+
+
+async def redeliver(task: Task) -> None:
+    """Have the work queue hand the task's run out once more."""
+    stream, agent = task.bus.streams.runs, task.key.agent
+    info = await task.bus.js.consumer_info(stream, agent)
+    found = await task.bus.js.get_last_msg(stream, task.bus.subjects.run(task.key, 1))
+    delivered = info.delivered.consumer_seq if info.delivered else 1
+    subject = f"$JS.ACK.{stream}.{agent}.1.{found.seq}.{delivered}.1.0"
+    await task.bus.connection.publish(subject, b"-NAK")
+
+
+async def in_attempt(task: Task, attempt: int) -> bool:
+    """Tell whether the log has come to `attempt`."""
+    return (await task.last()).stamp.attempt == attempt
+
+
+async def has_said(task: Task, text: str) -> bool:
+    """Tell whether the log's last entry has `text`."""
+    return text.encode() in (await task.last()).lines[-1]

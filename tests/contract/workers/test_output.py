@@ -1,0 +1,131 @@
+"""What an agent says becomes the same events, whatever its worker is written in."""
+
+from pathlib import Path
+
+import orjson
+import pytest
+
+from headrace import events
+from headrace.events import Json
+from headrace.task import COMPLETED, FAILED, INPUT_REQUIRED, REJECTED, WORKING
+from tests.contract.workers.conftest import Worker
+from tests.contract.workers.scripts import (
+    metadata,
+    off_the_queue,
+    said_parts,
+    script,
+    shape,
+    statuses,
+    texts,
+)
+from tests.support.desk import Desk, eventually
+
+EVERYTHING: list[dict[str, Json]] = orjson.loads(
+    Path(__file__).with_name("everything.json").read_bytes()
+)
+"""What an agent can say, in one leg, and the parts that each thing becomes; ids are their kinds."""
+
+STEPS = [each["says"] for each in EVERYTHING]
+
+
+async def test_a_task_is_worked_on_and_leaves_the_queue(desk: Desk, parrot: Worker) -> None:
+    task = await desk.start("parrot", message=script({"text": "hi"}))
+    entries = await task.ended()
+    assert [entry.stamp.writer for entry in entries[1:]] == [entries[-1].stamp.writer] * (
+        len(entries) - 1
+    )
+    first = entries[1]
+    assert first.stamp.state == WORKING
+    assert (first.stamp.leg, first.stamp.attempt) == (1, 1)
+    began = first.events[0]["statusUpdate"]
+    assert began["metadata"][events.ATTEMPT] == 1
+    assert began["metadata"][events.WORKER] == parrot.id
+    assert entries[-1].stamp.state == COMPLETED
+    generations = [
+        metadata(event)[events.GENERATION] for entry in entries for event in entry.events
+    ]
+    assert generations == list(range(1, len(generations) + 1))
+    assert texts((await task.found()).task) == ["hi"]
+    assert await eventually(lambda: off_the_queue(task))
+
+
+@pytest.mark.usefixtures("parrot")
+async def test_everything_that_can_be_said_becomes_the_parts_that_the_contract_names(
+    desk: Desk,
+) -> None:
+    task = await desk.start("parrot", message=script(*STEPS))
+    entries = await task.ended()
+    expected = [part for each in EVERYTHING for part in each["parts"]]
+    assert shape(said_parts(entries)) == expected
+    folded = (await task.found()).task
+    assert texts(folded) == ["Two and a half. Still the same block.", "", "", "A second block."]
+    assert folded["status"]["message"]["parts"] == [{"text": "bye"}]
+
+
+@pytest.mark.usefixtures("parrot")
+async def test_the_first_chunk_of_an_artifact_never_says_append(desk: Desk) -> None:
+    task = await desk.start("parrot", message=script(*STEPS))
+    seen: set[str] = set()
+    for event in await task.events():
+        if (update := event.get("artifactUpdate")) is not None:
+            artifact = update["artifact"]["artifactId"]
+            assert update.get("append", False) is (artifact in seen)
+            seen.add(artifact)
+    assert len(seen) == 4
+
+
+@pytest.mark.usefixtures("parrot")
+async def test_thousands_of_pieces_arrive_in_order(desk: Desk) -> None:
+    task = await desk.start("parrot", message=script(*({"text": f"{n} "} for n in range(3000))))
+    entries = await task.ended(60)
+    assert texts((await task.found()).task) == ["".join(f"{n} " for n in range(3000))]
+    assert entries[-1].last_generation >= 3002
+
+
+async def test_a_leg_that_needs_input_goes_on_with_the_answer(desk: Desk, parrot: Worker) -> None:
+    assert parrot.is_running
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}}
+    asks = {"inputRequired": {"prompt": "Where?", "schema": schema}}
+    task = await desk.start("parrot", message=script(asks))
+    entries = await task.ended()
+    assert entries[-1].stamp.state == INPUT_REQUIRED
+    asked = statuses(entries)[-1]["message"]
+    assert asked["parts"] == [{"text": "Where?"}]
+    assert asked["metadata"] == {events.INPUT_SCHEMA: schema}
+    leg = await task.follow_up("Bern")
+    await task.reaches(leg + 1)
+    assert (await task.ended())[-1].stamp.state == COMPLETED
+    assert texts((await task.found()).task) == ["Bern"]
+
+
+@pytest.mark.usefixtures("parrot")
+async def test_a_rejected_task_says_why(desk: Desk) -> None:
+    task = await desk.start("parrot", message=script({"reject": "not today"}))
+    entries = await task.ended()
+    assert entries[-1].stamp.state == REJECTED
+    assert statuses(entries)[-1]["message"]["parts"] == [
+        {"text": "not today", "metadata": {"agui_event_type": "error"}}
+    ]
+
+
+async def test_an_agent_that_breaks_shows_an_id_and_nothing_else(
+    desk: Desk, parrot: Worker
+) -> None:
+    task = await desk.start("parrot", message=script({"text": "so far"}, {"fail": "s3cret"}))
+    entries = await task.ended()
+    assert entries[-1].stamp.state == FAILED
+    [part] = statuses(entries)[-1]["message"]["parts"]
+    error = part["text"].removeprefix("The agent failed (error ").removesuffix(")")
+    assert len(error) == 8
+    log = parrot.log.read_text()
+    assert error in log
+    assert "s3cret" in log
+    assert "s3cret" not in str([entry.lines for entry in entries[1:]])
+
+
+@pytest.mark.usefixtures("parrot")
+async def test_output_that_is_none_fails_the_task_with_a_reason(desk: Desk) -> None:
+    task = await desk.start("parrot", message=script({"nonsense": True}))
+    entries = await task.ended()
+    assert entries[-1].stamp.state == FAILED
+    assert "malformed" in statuses(entries)[-1]["message"]["parts"][0]["text"]
