@@ -44,13 +44,19 @@ export class Bus {
     return this.connection.info?.max_payload ?? 1024 * 1024;
   }
 
-  runsOf = (agent) => `${this.prefix}.run.*.${agent}.*.*`;
-  run = (key, leg) => `${this.prefix}.run.${key.tenant}.${key.agent}.${key.task}.${leg}`;
+  /** The runs of the lane that every agent has: tenant `default`, usual priority. */
+  firstLane = (agent) => `${this.prefix}.run.default.${agent}.*.*`;
+  lanesOf = (agent) => `${this.prefix}.lane.${agent}`;
   event = (key) => `${this.prefix}.event.${this.#place(key)}`;
   live = (key) => `${this.prefix}.live.${this.#place(key)}`;
   control = (key) => `${this.prefix}.control.${key.tenant}.${key.agent}.${key.task}`;
   dead = (tenant, agent) => `${this.prefix}.dead.${tenant}.${agent}`;
   poke = (task) => `${this.prefix}.poke.${task}`;
+
+  run(key, leg, priority) {
+    const usual = `${this.prefix}.run.${key.tenant}.${key.agent}.${key.task}.${leg}`;
+    return priority ? `${usual}.${priority}` : usual;
+  }
 
   #place(key) {
     return `${key.task.split("-")[0]}.${key.tenant}.${key.agent}.${key.task}`;

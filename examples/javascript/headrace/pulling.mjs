@@ -1,4 +1,4 @@
-// Asking the work queue for one agent's runs: one request at a time, for no more than there is room.
+// Asking the work queue for one lane's runs: one request at a time, for no more than there is room.
 
 import { BusUnavailable, sleep } from "./bus.mjs";
 
@@ -6,57 +6,58 @@ const ACK_WAIT = 4e9; // nanoseconds
 const EXPIRES = 2000;
 const OVERDUE = 1000;
 const AFTER_TROUBLE = 250;
+const FIRST_REST = 20;
+const LONGEST_REST = 200;
+const EMPTY = ["404", "408"];
+const IN_ORDER = ["filled", "stopped", "no answer", ...EMPTY];
 
 export class Puller {
   #stopped = false;
   #request;
   #serial = 0;
 
-  constructor(bus, agent, slots, deliver) {
-    Object.assign(this, { bus, agent, slots, deliver });
+  constructor(bus, consumer, slots, deliver) {
+    Object.assign(this, { bus, consumer, slots, deliver });
     this.inbox = `_INBOX.${crypto.randomUUID().replaceAll("-", "")}`;
   }
 
-  /** Begin to pull, as soon as the fleet's gateways or task state have made the work queue. */
-  async start() {
-    while (!(await this.#mend()));
+  /** Begin to pull. */
+  start() {
+    this.slots.lanes += 1;
     const callback = (error, msg) => error === null && this.#take(msg);
     this.subscription = this.bus.connection.subscribe(`${this.inbox}.*`, { callback });
-    this.pulling = this.#pull();
+    this.#pull();
+  }
+
+  /** Returns once there is a consumer: the work queue may have to be made by the fleet first. */
+  async ensured() {
+    while (!(await this.#mend()));
   }
 
   /** Pull no more; a run that still arrives goes back to the queue. */
   async stop() {
     this.#stopped = true;
+    this.slots.lanes -= 1;
     this.#request?.over("stopped");
     await this.bus.connection.flush();
     this.subscription.unsubscribe();
   }
 
-  async #ensureConsumer() {
-    const config = {
-      durable_name: this.agent,
-      filter_subject: this.bus.runsOf(this.agent),
-      ack_policy: "explicit",
-      deliver_policy: "all",
-      ack_wait: ACK_WAIT,
-      max_deliver: -1,
-      max_ack_pending: 100_000,
-    };
-    const subject = `$JS.API.CONSUMER.DURABLE.CREATE.${this.bus.runsStream}.${this.agent}`;
-    await this.bus.command(subject, { stream_name: this.bus.runsStream, config }, 5000);
-  }
-
   async #pull() {
+    let rest = 0;
     while (!this.#stopped) {
-      await this.slots.free();
-      const how = await this.#ask();
-      if (!["filled", "stopped", "no answer", "404", "408"].includes(how)) await this.#mend();
+      await this.slots.take(this);
+      const scarce = this.slots.scarce;
+      const how = await this.#ask(scarce ? { no_wait: true } : { expires: EXPIRES * 1e6 });
+      if (!IN_ORDER.includes(how)) await this.#mend();
+      // Where others want the room, a lane without runs steps back for a while.
+      rest = scarce && EMPTY.includes(how) ? Math.min(Math.max(2 * rest, FIRST_REST), LONGEST_REST) : 0;
+      if (rest) await sleep(rest);
     }
   }
 
-  async #ask() {
-    const subject = `$JS.API.CONSUMER.MSG.NEXT.${this.bus.runsStream}.${this.agent}`;
+  async #ask(wait) {
+    const subject = `$JS.API.CONSUMER.MSG.NEXT.${this.bus.runsStream}.${this.consumer}`;
     this.#serial += 1;
     const request = (this.#request = { inbox: `${this.inbox}.${this.#serial}` });
     const over = new Promise((done) => {
@@ -66,8 +67,8 @@ export class Puller {
       };
     });
     const overdue = setTimeout(() => request.over("no answer"), EXPIRES + OVERDUE);
-    this.slots.take();
-    this.bus.publish(subject, { batch: 1, expires: EXPIRES * 1e6 }, { reply: request.inbox });
+    if (this.#stopped) request.over("stopped");
+    else this.bus.publish(subject, { batch: 1, ...wait }, { reply: request.inbox });
     const how = await over;
     clearTimeout(overdue);
     if (how !== "filled") this.slots.giveBack();
@@ -90,39 +91,27 @@ export class Puller {
     this.deliver(msg, () => this.slots.giveBack());
   }
 
-  /** See that there is a consumer; if not, wait out what may be a change of leaders. */
+  /** See that there is a consumer, which only a first lane's worker makes; if not, wait a moment. */
   async #mend() {
+    if (this.consumer.includes("@")) return sleep(AFTER_TROUBLE);
+    const config = {
+      durable_name: this.consumer,
+      filter_subject: this.bus.firstLane(this.consumer),
+      ack_policy: "explicit",
+      deliver_policy: "all",
+      ack_wait: ACK_WAIT,
+      max_deliver: -1,
+      max_ack_pending: 100_000,
+    };
+    const subject = `$JS.API.CONSUMER.DURABLE.CREATE.${this.bus.runsStream}.${this.consumer}`;
     try {
-      await this.#ensureConsumer();
+      await this.bus.command(subject, { stream_name: this.bus.runsStream, config }, 5000);
       return true;
     } catch (trouble) {
       if (!(trouble instanceof BusUnavailable)) throw trouble;
-      console.error(`the work queue of ${this.agent}: ${trouble.message}`);
+      console.error(`the work queue of ${this.consumer}: ${trouble.message}`);
       await sleep(AFTER_TROUBLE);
       return false;
     }
-  }
-}
-
-/** Places for runs, shared by all agents of a worker. */
-export class Slots {
-  #waiting = [];
-
-  constructor(count) {
-    this.left = count;
-  }
-
-  /** Returns when a place is free. */
-  async free() {
-    while (this.left <= 0) await new Promise((done) => this.#waiting.push(done));
-  }
-
-  take() {
-    this.left -= 1;
-  }
-
-  giveBack() {
-    this.left += 1;
-    for (const wake of this.#waiting.splice(0)) wake();
   }
 }

@@ -15,10 +15,9 @@ export class Run {
 
   /** Read subject and body; returns why that can't be done, or undefined. */
   read(prefix) {
-    const [tenant, agent, task, leg, ...more] = this.subject.slice(`${prefix}.run.`.length).split(".");
-    if (more.length > 0 || !TASK_ID.test(task) || !/^[0-9]+$/.test(leg)) return "not a run's subject";
-    this.key = { tenant, agent, task };
-    this.leg = Number(leg);
+    const [tenant, agent, task, leg, priority] = this.subject.slice(`${prefix}.run.`.length).split(".");
+    if (!TASK_ID.test(task) || !/^[0-9]+$/.test(leg)) return "not a run's subject";
+    Object.assign(this, { key: { tenant, agent, task }, leg: Number(leg), priority });
     try {
       this.body = JSON.parse(Buffer.from(this.raw).toString());
     } catch (error) {
@@ -39,7 +38,7 @@ export class Run {
   /** Ask workers to do the task's next leg. Should it be lost, task state asks again. */
   askFor(bus, leg) {
     const { input, sequence, ...body } = this.body;
-    bus.publish(bus.run(this.key, leg), body);
+    bus.publish(bus.run(this.key, leg, this.priority), body);
   }
 
   /** Keep it as a dead letter; it stays in the queue. */

@@ -4,7 +4,8 @@ import { randomBytes } from "node:crypto";
 import { Bus, settings as fromEnvironment, sleep } from "./bus.mjs";
 import { Registration } from "./directory.mjs";
 import { Leg } from "./leg.mjs";
-import { Puller, Slots } from "./pulling.mjs";
+import { LaneWatch } from "./lanes.mjs";
+import { Slots } from "./slots.mjs";
 import { Run } from "./run.mjs";
 
 const LAST_MOMENTS = 1000;
@@ -36,7 +37,6 @@ export async function serve(agents, settings = fromEnvironment()) {
 
 class Worker {
   #legs = new Map();
-  #pullers = [];
 
   constructor(agents, settings) {
     this.id = `worker-${randomBytes(4).toString("hex")}`;
@@ -45,18 +45,18 @@ class Worker {
 
   async start() {
     this.bus = await Bus.open(this.settings, this.id);
-    for (const each of this.agents) {
-      const puller = new Puller(this.bus, each.name, this.slots, (msg, done) => this.#work(each, msg).finally(done));
-      await puller.start();
-      this.#pullers.push(puller);
-    }
+    const byName = new Map(this.agents.map((each) => [each.name, each]));
+    this.lanes = new LaneWatch(this.bus, [...byName.keys()], this.slots, (name, msg, done) =>
+      this.#work(byName.get(name), msg).finally(done),
+    );
+    await this.lanes.start();
     this.registration = new Registration(this.bus, this.id, this.agents.map((each) => each.card));
     await this.registration.announce();
   }
 
   async stop() {
     await Promise.race([this.registration.withdraw(), sleep(500)]);
-    await Promise.all(this.#pullers.map((puller) => puller.stop()));
+    await this.lanes.stop();
     await this.#idle(this.settings.drainSeconds * 1000);
     for (const { leg } of this.#legs.values()) leg.stop("leaving");
     await this.#idle(LAST_MOMENTS);

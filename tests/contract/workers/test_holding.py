@@ -9,6 +9,8 @@ import orjson
 import pytest
 
 from headrace import events
+from headrace.events import Json
+from headrace.lanes import Lane, ensure_lane
 from headrace.messages import Control, Holding
 from headrace.task import CANCELED, COMPLETED, FAILED
 from tests.contract.workers.conftest import Spawn, Worker
@@ -23,7 +25,7 @@ from tests.contract.workers.scripts import (
 from tests.support.desk import Desk, Task, eventually, user_message
 from tests.support.servers import NatsProcess
 
-SLOW = [step for n in range(60) for step in ({"text": f"{n} "}, {"sleep": 50})]
+SLOW: list[Json] = [step for n in range(60) for step in ({"text": f"{n} "}, {"sleep": 50})]
 WHOLE = "".join(f"{n} " for n in range(60))
 
 
@@ -152,6 +154,7 @@ async def test_a_message_to_a_task_at_work_is_the_next_legs_input(desk: Desk) ->
     assert texts((await task.found()).task) == ["first", "second"]
     queued = [e for entry in entries for e in entry.events if events.QUEUED in metadata(e)]
     assert len(queued) == 1
+    assert handed_in.generation is not None
     assert entries[-1].stamp.leg > handed_in.generation
 
 
@@ -169,8 +172,13 @@ async def test_another_attempt_goes_on_behind_the_checkpoint(
     desk: Desk, spawn: Spawn, language: str, other: str
 ) -> None:
     saved = {"page": 7, "wörter": ["ß"]}
-    begin = [{"text": "kept "}, {"checkpoint": saved}, {"text": "lost"}, {"sleep": 60_000}]
-    resume = [{"text": "resumed with "}, {"echo": "checkpoint"}]
+    begin: list[Json] = [
+        {"text": "kept "},
+        {"checkpoint": saved},
+        {"text": "lost"},
+        {"sleep": 60_000},
+    ]
+    resume: list[Json] = [{"text": "resumed with "}, {"echo": "checkpoint"}]
     task = await desk.start("parrot", message=script(*begin, resume=resume))
     holder, _ = await pair(spawn, task, language, other)
     await eventually(lambda: has_said(task, "lost"))
@@ -204,6 +212,20 @@ async def test_a_restart_of_nats_restarts_no_leg(
     entries = await task.ended(60)
     assert attempts(entries) == [1]
     assert texts((await task.found()).task) == [WHOLE]
+
+
+async def test_lanes_of_other_tenants_and_priorities_get_their_turn(
+    desk: Desk, spawn: Spawn, language: str
+) -> None:
+    lanes = [Lane("parrot", "acme"), Lane("parrot", "acme", "low"), Lane("parrot", "b", "high")]
+    await asyncio.to_thread(spawn, language, concurrency=1)
+    for lane in lanes:
+        await ensure_lane(desk.bus, lane)
+    tasks = [await desk.start_in(lane, f"{n}") for n in range(3) for lane in lanes]
+    await desk.bus.publish(desk.bus.subjects.lane("parrot"), b"")
+    for number, task in enumerate(tasks):
+        await task.ended(40)
+        assert texts((await task.found()).task) == [str(number // len(lanes))]
 
 
 async def hand_in(task: Task, text: str) -> Holding:
