@@ -21,6 +21,8 @@ class Binding:
     """Behind the agent's base: where a streamed run is asked for."""
     send_path: str
     """Where a run is asked for whose result is awaited."""
+    subscribe_path: str
+    """Where a task is subscribed to; ``{task}`` stands for its id."""
     body: Callable[[Json, str], Json]
     """Makes the body of a request for a message and a JSON-RPC method."""
     result: Callable[[Json], Json]
@@ -28,16 +30,23 @@ class Binding:
 
     def streamed(self, host: str, base: str, text: str) -> bytes:
         """Return a request for a streamed run of `text`."""
-        body = self.body(_message(text), "SendStreamingMessage")
-        return _request(host, base + self.stream_path, body, "text/event-stream")
+        body = self.body(message(text), "SendStreamingMessage")
+        return request(host, base + self.stream_path, body, "text/event-stream")
 
     def awaited(self, host: str, base: str, text: str) -> bytes:
         """Return a request for a run of `text` that is answered when the run has ended."""
-        body = self.body(_message(text), "SendMessage")
-        return _request(host, base + self.send_path, body, "application/json")
+        body = self.body(message(text), "SendMessage")
+        return request(host, base + self.send_path, body, "application/json")
+
+    def subscribed(self, host: str, base: str, task: str) -> bytes:
+        """Return a request for the stream of `task`."""
+        path = base + self.subscribe_path.format(task=task)
+        body = self.body({"id": task}, "SubscribeToTask")
+        return request(host, path, body, "text/event-stream")
 
 
-def _message(text: str) -> Json:
+def message(text: str) -> Json:
+    """Return the parameters of a message that says `text`."""
     message_id = f"benchmark-{next(_ids)}"
     return {"message": {"messageId": message_id, "role": "ROLE_USER", "parts": [{"text": text}]}}
 
@@ -53,7 +62,8 @@ def _rpc_result(answer: Json) -> Json:
     return result
 
 
-def _request(host: str, path: str, body: Json, accept: str) -> bytes:
+def request(host: str, path: str, body: Json, accept: str = "application/json") -> bytes:
+    """Return a POST of `body`, head and all."""
     content = orjson.dumps(body)
     head = (
         f"POST {path or '/'} HTTP/1.1\r\nHost: {host}\r\nA2A-Version: 1.0\r\nAccept: {accept}\r\n"
@@ -62,8 +72,13 @@ def _request(host: str, path: str, body: Json, accept: str) -> bytes:
     return head.encode() + content
 
 
-JSON_RPC = Binding("jsonrpc", "", "", _rpc, _rpc_result)
+JSON_RPC = Binding("jsonrpc", "", "", "", _rpc, _rpc_result)
 REST = Binding(
-    "rest", "/message:stream", "/message:send", lambda params, _: params, lambda answer: answer
+    "rest",
+    "/message:stream",
+    "/message:send",
+    "/tasks/{task}:subscribe",
+    lambda params, _: params,
+    lambda answer: answer,
 )
 BINDINGS = {binding.name: binding for binding in (JSON_RPC, REST)}

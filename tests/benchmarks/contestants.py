@@ -3,12 +3,13 @@
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from tests.benchmarks.http_client import Connection
+from tests.support.compose_file import ROOT
 from tests.support.stack import Stack
 from tests.support.starting import start_process
 
@@ -27,19 +28,22 @@ class Contestant:
     """Its replicas; connections are spread over them."""
     base: str
     """Path of its counter agent; empty for the root."""
+    paced: str
+    """Path of its agent that waits before it counts; see `agents.paced`."""
+    replicas: Sequence[str]
+    """Two URLs or more at which the same tasks are served."""
     pids: Callable[[], Pids]
     """Its processes, by role."""
 
     @property
     def hosts(self) -> list[str]:
         """``host:port`` of each replica."""
-        return [urlsplit(url).netloc for url in self.urls]
+        return [host_of(url) for url in self.urls]
 
     @contextmanager
     def connections(self, count: int) -> Iterator[list[Connection]]:
         """Lend `count` connections, spread over the replicas."""
-        places = [urlsplit(self.urls[index % len(self.urls)]) for index in range(count)]
-        lent = [Connection(place.hostname or "", place.port or 80) for place in places]
+        lent = [connection_to(self.urls[index % len(self.urls)]) for index in range(count)]
         try:
             yield lent
         finally:
@@ -47,17 +51,44 @@ class Contestant:
                 connection.close()
 
 
+def host_of(url: str) -> str:
+    """Return ``host:port``."""
+    return urlsplit(url).netloc
+
+
+def connection_to(url: str) -> Connection:
+    """Return a connection to `url`'s server, not yet open."""
+    place = urlsplit(url)
+    return Connection(place.hostname or "", place.port or 80)
+
+
 @contextmanager
 def official(folder: Path) -> Iterator[Contestant]:
-    """Run the official SDK's in-process server, which logs to `folder`."""
-    command = [sys.executable, "-m", "tests.benchmarks.official_server"]
-    process = start_process(command, folder / "official.log", stdout=subprocess.PIPE)
+    """Run the official SDK's in-process server, which logs to `folder`.
+
+    Beside it two replicas in its cluster mode, on one database; they idle unless asked.
+    """
+    with ExitStack() as running:
+        database = ["--database", str(folder / "cluster.db")]
+        alone, *cluster = [
+            running.enter_context(_official(folder / f"official-{at}.log", *arguments))
+            for at, arguments in enumerate(([], database, database))
+        ]
+        pids = {"official": [alone[1]]}
+        urls = [url for url, _ in cluster]
+        yield Contestant(OFFICIAL, [alone[0]], "", "", urls, lambda: pids)
+
+
+@contextmanager
+def _official(log: Path, *arguments: str) -> Iterator[tuple[str, int]]:
+    command = [sys.executable, "-m", "tests.benchmarks.official_server", *arguments]
+    process = start_process(command, log, stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None
         with process.stdout as lines:
             url = lines.readline().decode().removeprefix("ready ").strip()
-        assert url, (folder / "official.log").read_text()
-        yield Contestant(OFFICIAL, [url], "", lambda: {"official": [process.pid]})
+        assert url, log.read_text()
+        yield url, process.pid
     finally:
         process.kill()
         process.wait()
@@ -67,14 +98,18 @@ def official(folder: Path) -> Iterator[Contestant]:
 def headrace(
     folder: Path, *, gateways: int = 1, workers: int = 1, task_states: int = 1
 ) -> Iterator[Contestant]:
-    """Run a development stack of that size, which logs to `folder`."""
-    stack = Stack(folder / "stack", gateways=gateways, workers=workers, task_states=task_states)
-    with stack.start():
-        yield of_stack(stack)
+    """Run a development stack of that size, which logs to `folder`.
 
-
-def of_stack(stack: Stack) -> Contestant:
-    """Return a running stack as a contestant."""
+    One gateway more idles beside it, unless a task is to be followed at another.
+    """
+    stack = Stack(
+        folder / "stack",
+        gateways=gateways + 1,
+        workers=workers,
+        task_states=task_states,
+        agents="tests.benchmarks.agents:agents",
+        environment={"PYTHONPATH": str(ROOT)},
+    )
 
     def pids() -> Pids:
         by_role: Pids = {}
@@ -82,4 +117,6 @@ def of_stack(stack: Stack) -> Contestant:
             by_role.setdefault(process["role"], []).append(process["pid"])
         return by_role
 
-    return Contestant(HEADRACE, stack.gateways, "/v1/agents/counter", pids)
+    with stack.start():
+        urls = stack.gateways
+        yield Contestant(HEADRACE, urls[:-1], "/v1/agents/counter", "/v1/agents/paced", urls, pids)

@@ -73,13 +73,24 @@ class Connection(asyncio.Protocol):
             ServerFailed: the server hung up, or answered with another status than 200.
             TimeoutError: the answer was not complete after `timeout` seconds.
         """
+        await self.begin(request)
+        return await self.end(timeout)
+
+    async def begin(self, request: bytes) -> Exchange:
+        """Send `request`, and return what its answer is to be added to as it comes."""
         await self.open()
         assert self._transport is not None
-        done = self._done = asyncio.get_running_loop().create_future()
+        self._done = asyncio.get_running_loop().create_future()
         exchange = self._exchange = Exchange(time.perf_counter())
         self._transport.write(request)
+        return exchange
+
+    async def end(self, timeout: float = 120.0) -> Exchange:
+        """Return when the answer to what was begun is complete; raises as `ask`."""
+        assert self._done is not None
+        exchange = self._exchange
         async with asyncio.timeout(timeout):
-            await done
+            await self._done
         if exchange.status != _OK:
             raise ServerFailed(f"status {exchange.status}: {exchange.body[:300]!r}")
         return exchange

@@ -1,15 +1,20 @@
-"""The official SDK's in-process server with an agent equal to our `counter`.
+"""The official SDK's server with an agent equal to our `counter` and `paced`.
 
-Run as ``python -m tests.benchmarks.official_server``; prints ``ready <url>``.
+Run as ``python -m tests.benchmarks.official_server [--database FILE]``; prints ``ready <url>``.
+In-process, or with a database one replica of its cluster mode.
 """
 
+import argparse
 import asyncio
 import socket
 import sys
+import time
+from pathlib import Path
 
 import uvicorn
 from a2a.helpers import new_task_from_user_message
 from a2a.server.agent_execution import AgentExecutor, RequestContext
+from a2a.server.cluster import DatabaseTaskEventStream, VersionedDatabaseTaskStore
 from a2a.server.events import EventQueue
 from a2a.server.request_handlers import DefaultRequestHandler
 from a2a.server.routes import (
@@ -19,11 +24,15 @@ from a2a.server.routes import (
 )
 from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
 from a2a.types import AgentCapabilities, AgentCard, AgentInterface, AgentSkill, Part
+from sqlalchemy.ext.asyncio import create_async_engine
 from starlette.applications import Starlette
 
 
 class Counter(AgentExecutor):
-    """``N [delay_ms]``: the Task, WORKING, the chunks ``1 `` to ``N ``, COMPLETED."""
+    """``N [delay_ms]``: the Task, WORKING, the chunks ``1 `` to ``N ``, COMPLETED.
+
+    ``N delay_ms hold_ms``: the same after a hold, each chunk with its time.
+    """
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         """Count."""
@@ -32,12 +41,13 @@ class Counter(AgentExecutor):
         await event_queue.enqueue_event(task)
         updater = TaskUpdater(event_queue, task.id, task.context_id)
         await updater.start_work()
-        count, *delay = map(int, context.get_user_input().split())
+        count, delay, hold = (*map(int, context.get_user_input().split()), 0, 0)[:3]
+        await asyncio.sleep(hold / 1000)
         for number in range(1, count + 1):
-            part = Part(text=f"{number} ")
-            await updater.add_artifact([part], artifact_id="count", append=number > 1)
+            text = f"{number} {time.time_ns()} " if hold else f"{number} "
+            await updater.add_artifact([Part(text=text)], artifact_id="count", append=number > 1)
             if delay:
-                await asyncio.sleep(delay[0] / 1000)
+                await asyncio.sleep(delay / 1000)
         await updater.complete()
 
     async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
@@ -47,7 +57,7 @@ class Counter(AgentExecutor):
         await TaskUpdater(event_queue, context.task_id, context.context_id).cancel()
 
 
-def application(url: str) -> Starlette:
+def application(url: str, database: Path | None) -> Starlette:
     """Return the server's application: its card, JSON-RPC at the root, REST beside it."""
     card = AgentCard(
         name="counter",
@@ -62,7 +72,7 @@ def application(url: str) -> Starlette:
             AgentInterface(url=url, protocol_binding="HTTP+JSON", protocol_version="1.0"),
         ],
     )
-    handler = DefaultRequestHandler(Counter(), InMemoryTaskStore(), card)
+    handler = _clustered(card, database) if database else _alone(card)
     return Starlette(
         routes=[
             *create_agent_card_routes(card),
@@ -72,15 +82,46 @@ def application(url: str) -> Starlette:
     )
 
 
+def _alone(card: AgentCard) -> DefaultRequestHandler:
+    return DefaultRequestHandler(Counter(), InMemoryTaskStore(), card)
+
+
+def _clustered(card: AgentCard, database: Path) -> DefaultRequestHandler:
+    engine = create_async_engine(f"sqlite+aiosqlite:///{database}")
+    return DefaultRequestHandler(
+        Counter(),
+        VersionedDatabaseTaskStore(engine),
+        card,
+        event_stream=DatabaseTaskEventStream(engine),
+    )
+
+
+async def _prepare(database: Path) -> None:
+    """Make the tables, unless another replica has."""
+    engine = create_async_engine(f"sqlite+aiosqlite:///{database}")
+    await VersionedDatabaseTaskStore(engine).initialize()
+    await DatabaseTaskEventStream(engine).initialize()
+    await engine.dispose()
+
+
 def main() -> None:
     """Serve on a free port until ended."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--database", type=Path)
+    database = parser.parse_args().database
+    if database:
+        asyncio.run(_prepare(database))
     listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     sys.stdout.write(f"ready {url}\n")
     sys.stdout.flush()
     # uvicorn as the gateway has it.
     config = uvicorn.Config(
-        application(url), loop="uvloop", http="httptools", log_level="warning", access_log=False
+        application(url, database),
+        loop="uvloop",
+        http="httptools",
+        log_level="warning",
+        access_log=False,
     )
     uvicorn.Server(config).run([listener])
 

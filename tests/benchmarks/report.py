@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tests.benchmarks.contestants import HEADRACE, OFFICIAL
-from tests.benchmarks.measures import Measure
+from tests.benchmarks.measure import Measure
 from tests.benchmarks.rounds import Result
 
 type ByServer = Mapping[str, Result]
@@ -30,8 +30,10 @@ def table(measures: Iterable[Measure], results: Results) -> str:
 def _rows(measure: Measure, by_server: ByServer) -> Iterator[tuple[str, ...]]:
     reached = ratio(by_server)
     targets = [_target(measure, target, reached) for target in measure.targets or ()]
+    if measure.limit is not None:
+        targets = ["", _limit(measure, measure.limit, by_server)]
     yield (measure.title, *_figures(measure, by_server), *(targets or ("", "")))
-    for detail in next(iter(by_server.values())).samples[0].details:
+    for detail in next(iter(by_server.values())).samples[0].details if by_server else ():
         yield (f"  {detail}", *_figures(measure, by_server, detail), "", "")
 
 
@@ -61,13 +63,19 @@ def _target(measure: Measure, target: float, reached: float | None) -> str:
     return f"{sign} {target:g} x{verdict}"
 
 
+def _limit(measure: Measure, limit: float, by_server: ByServer) -> str:
+    ours = by_server.get(HEADRACE)
+    verdict = "" if ours is None else (" ok" if ours.median() <= limit else " NO")
+    return f"<= {limit:g} {measure.unit}{verdict}"
+
+
 def _cost(measure: Measure, by_server: ByServer) -> str:
     parts = [
         f"{role} {microseconds:,.1f}"
         for result in by_server.values()
         for role, microseconds in result.microseconds_each.items()
     ]
-    each = "event" if measure.unit == "events/s" else "run"
+    each = {"runs/s": "run", "KB": "subscriber"}.get(measure.unit, "event")
     return f"  {measure.title}, us per {each}: {', '.join(parts)}"
 
 
@@ -102,6 +110,7 @@ def _measure_json(measure: Measure, by_server: ByServer) -> dict[str, Any]:
         "unit": measure.unit,
         "servers": {server: _result_json(result) for server, result in by_server.items()},
         "ratio": reached,
+        "limit": measure.limit,
         "targets": {
             stage: {"ratio": target, "met": reached and measure.is_met(target, reached)}
             for stage, target in zip(_STAGES, measure.targets or (), strict=False)

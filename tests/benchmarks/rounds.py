@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from tests.benchmarks import processor_time
 from tests.benchmarks.bindings import Binding
 from tests.benchmarks.contestants import Contestant
-from tests.benchmarks.measures import Measure, Place, Sample
+from tests.benchmarks.measure import Measure, Place, Sample
 from tests.benchmarks.sizes import TINY, Sizes
 
 
@@ -49,6 +49,7 @@ class Plan:
 
 async def run(measure: Measure, contestants: Sequence[Contestant], plan: Plan) -> dict[str, Result]:
     """Return the results of `measure` by server, the servers taking turns."""
+    contestants = [each for each in contestants if each.name in measure.of]
     for contestant in contestants:
         await measure.take(Place(contestant, plan.binding, TINY))
         await processor_time.settle(contestant)

@@ -28,6 +28,19 @@ class Sizes:
     """Runs whose first event is timed, one after another."""
     pause: float
     """Idle seconds before each of them."""
+    few_subscribers: int
+    """To one task."""
+    many_subscribers: int
+    audience: Mapping[str, int]
+    """Chunks for each of the few, by server; the many get as much in all."""
+    hold: int
+    """Milliseconds in which they subscribe; three times as long for the many."""
+    paced_chunks: int
+    """Chunks whose latency is measured."""
+    pace: int
+    """Milliseconds between them."""
+    resumed_chunks: int
+    idle_subscribers: int
 
 
 FULL = Sizes(
@@ -38,6 +51,14 @@ FULL = Sizes(
     short_runs_at_once=32,
     first_events=200,
     pause=0.01,
+    few_subscribers=100,
+    many_subscribers=1000,
+    audience={OFFICIAL: 200, HEADRACE: 5000},
+    hold=2000,
+    paced_chunks=100,
+    pace=30,
+    resumed_chunks=9_997,
+    idle_subscribers=10_000,
 )
 
 TINY = Sizes(
@@ -48,5 +69,13 @@ TINY = Sizes(
     short_runs_at_once=2,
     first_events=3,
     pause=0.0,
+    few_subscribers=3,
+    many_subscribers=6,
+    audience={OFFICIAL: 4, HEADRACE: 4},
+    hold=300,
+    paced_chunks=3,
+    pace=5,
+    resumed_chunks=20,
+    idle_subscribers=20,
 )
 """Proves that the code works; the figures mean nothing."""

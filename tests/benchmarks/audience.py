@@ -1,0 +1,124 @@
+"""One task that many follow: how fast it reaches them, and what they cost while it is silent."""
+
+import asyncio
+import re
+from collections.abc import Iterable
+from contextlib import ExitStack, closing
+from functools import partial
+from pathlib import Path
+
+from tests.benchmarks.bindings import request
+from tests.benchmarks.contestants import connection_to, host_of
+from tests.benchmarks.http_client import Connection, Exchange
+from tests.benchmarks.measure import Place, Sample
+from tests.benchmarks.whole import Broken, check_stream
+from tests.support.waiting import eventually
+
+_TASK_ID = re.compile(rb'"task":\s*\{\s*"id":\s*"([^"]+)"')
+_AT_ONCE = 200
+_PATIENCE = 60.0
+_NEVER = 600_000
+"""Milliseconds: longer than anybody is measured."""
+
+_IDLE_TASKS = 4
+
+
+async def hundred(place: Place) -> Sample:
+    """Events per second delivered to 100 subscribers of one task, all of them together."""
+    return await _delivered(place, place.sizes.few_subscribers, place.sizes.hold)
+
+
+async def thousand(place: Place) -> Sample:
+    """The same with ten times as many."""
+    return await _delivered(place, place.sizes.many_subscribers, 3 * place.sizes.hold)
+
+
+async def _delivered(place: Place, subscribers: int, hold: int) -> Sample:
+    chunks = place.sizes.audience[place.contestant.name] * place.sizes.few_subscribers
+    chunks = max(1, chunks // subscribers)
+    async with asyncio.timeout(_PATIENCE + hold / 1000):
+        with ExitStack() as open_:
+            owner = open_.enter_context(closing(connection_to(place.contestant.urls[0])))
+            task = await task_of(await owner.begin(place.paced(chunks, 0, hold)))
+            lent = open_.enter_context(place.contestant.connections(subscribers))
+            await _follow(lent, [place.subscribed(task)])
+            exchanges = await asyncio.gather(*(connection.end() for connection in lent))
+            await owner.end()
+    for one in exchanges:
+        check_stream(one.body, chunks, place.binding.result)
+    begun = min(map(_first_chunk, exchanges))
+    seconds = max(one.ended for one in exchanges) - begun
+    return Sample(chunks * subscribers / seconds, chunks * subscribers)
+
+
+async def task_of(exchange: Exchange) -> str:
+    """Return the id of the task that a stream begins with, once it is there."""
+    await eventually(lambda: _begun(exchange), "the stream has begun")
+    found = _TASK_ID.search(exchange.body)
+    if found is None:
+        raise Broken(f"begins with no Task: {exchange.body[:200]!r}")
+    return found[1].decode()
+
+
+async def _begun(*exchanges: Exchange) -> bool:
+    return all(exchange.pieces for exchange in exchanges)
+
+
+async def _follow(connections: Iterable[Connection], requests: list[bytes]) -> list[Exchange]:
+    """Subscribe with every connection; return when each has got its Task."""
+    exchanges, waiting = list[Exchange](), list(connections)
+    for first in range(0, len(waiting), _AT_ONCE):
+        batch = [
+            await connection.begin(requests[at % len(requests)])
+            for at, connection in enumerate(waiting[first : first + _AT_ONCE])
+        ]
+        await eventually(partial(_begun, *batch), "all have subscribed")
+        exchanges += batch
+    if any(b'"artifactUpdate"' in exchange.body for exchange in exchanges):
+        raise Broken("the task began before all had subscribed: its hold is too short")
+    return exchanges
+
+
+def _first_chunk(exchange: Exchange) -> float:
+    for piece, arrival in zip(exchange.pieces, exchange.arrivals, strict=True):
+        if b'"artifactUpdate"' in piece:
+            return arrival
+    raise Broken("no chunk came")
+
+
+async def idle(place: Place) -> Sample:
+    """Kilobytes that the gateway needs for each of many subscribers to tasks that say nothing."""
+    count = place.sizes.idle_subscribers
+    async with asyncio.timeout(2 * _PATIENCE):
+        with ExitStack() as open_:
+            owners = open_.enter_context(place.contestant.connections(_IDLE_TASKS))
+            begun = [await owner.begin(place.paced(1, 0, _NEVER)) for owner in owners]
+            tasks = [await task_of(exchange) for exchange in begun]
+            lent = open_.enter_context(place.contestant.connections(count))
+            before = _resident(place)
+            exchanges = await _follow(lent, [place.subscribed(task) for task in tasks])
+            grown = _resident(place) - before
+            await _cancel(place, tasks)
+            await asyncio.gather(*(connection.end() for connection in lent))
+    if not all(b"TASK_STATE_CANCELED" in exchange.body for exchange in exchanges):
+        raise Broken("a subscriber did not get the end of its task")
+    return Sample(grown / count / 1000, count)
+
+
+async def _cancel(place: Place, tasks: list[str]) -> None:
+    url = place.contestant.urls[0]
+    with closing(connection_to(url)) as connection:
+        for task in tasks:
+            path = f"{place.contestant.paced}/tasks/{task}:cancel"
+            await connection.ask(request(host_of(url), path, {}))
+
+
+def _resident(place: Place) -> int:
+    """Return what the gateways have in memory, bytes."""
+    return sum(map(_resident_of, place.contestant.pids()["gateway"]))
+
+
+def _resident_of(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    [line] = [line for line in status.splitlines() if line.startswith("VmRSS:")]
+    return int(line.split()[1]) * 1024
