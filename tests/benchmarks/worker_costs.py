@@ -87,6 +87,7 @@ async def per_token() -> float:
         voice=voice,
         inputs=cast("Any", None),
         recall=cast("Any", None),
+        retell=cast("Any", None),
     )
     before = time.process_time()
     await drive(talker, ctx)

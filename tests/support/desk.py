@@ -93,7 +93,11 @@ class Task:
 
     async def follow_up(self, text: str) -> int:
         """Append a follow-up and publish its run; return the leg."""
-        draft = events.status_update(self.key.task, self.context, SUBMITTED, user_message(text))
+        return await self.follow_up_with(user_message(text))
+
+    async def follow_up_with(self, message: Json, metadata: Json | None = None) -> int:
+        """Append a follow-up with `message` and publish its run; return the leg."""
+        draft = events.status_update(self.key.task, self.context, SUBMITTED, message, metadata)
         leg = await self.append(draft, SUBMITTED, writer="gateway-test")
         await self.publish(leg)
         return leg

@@ -10,6 +10,7 @@ An agent is an async function under `agent`; what it yields is what it says:
 """
 
 from headrace_worker.agent import Agent, Agents, Skill, agent
+from headrace_worker.calling import Answer, ToolError
 from headrace_worker.context import RunContext
 from headrace_worker.emission import (
     Complete,
@@ -39,12 +40,14 @@ from headrace_worker.signals import (
     Step,
     Usage,
 )
+from headrace_worker.tools import Tool, ToolSource, tool
 
 __all__ = [
     "Activity",
     "ActivityDelta",
     "Agent",
     "Agents",
+    "Answer",
     "Artifact",
     "Complete",
     "Custom",
@@ -68,9 +71,13 @@ __all__ = [
     "Step",
     "Text",
     "Thinking",
+    "Tool",
     "ToolArguments",
     "ToolCall",
+    "ToolError",
     "ToolResult",
+    "ToolSource",
     "Usage",
     "agent",
+    "tool",
 ]

@@ -51,6 +51,9 @@ class RunContext(Speech):
     """``await ctx.recall()``: the task as it was when this attempt began, an A2A v1.0 Task with
     its history and artifacts. Read from the log: ask once."""
 
+    retell: Callable[[], Awaitable[list[tuple[int, Json]]]]
+    """As `recall`, but event by event: each of the log's StreamResponses with its generation."""
+
     earlier: Callable[[], Awaitable[list[Json]]] | None = None
     """What `context_history` asks."""
     deadline: datetime | None = None

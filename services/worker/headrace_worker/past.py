@@ -112,6 +112,20 @@ async def recall(bus: Bus, key: TaskKey, head: int) -> Json:
     return fold.task()
 
 
+async def retell(bus: Bus, key: TaskKey, head: int) -> list[tuple[int, Json]]:
+    """Return the task's events up to stream sequence `head`, each with its generation.
+
+    Raises:
+        LogLost, BusUnavailable: as `recall`.
+    """
+    return [
+        told
+        async for batch in replay(bus, key, 0, head)
+        for entry in batch
+        for told in enumerate(entry.parsed(), entry.generation)
+    ]
+
+
 def _begin(entry: Entry, leg: int) -> Past:
     event = entry.events[leg - entry.generation]
     if "task" in event:

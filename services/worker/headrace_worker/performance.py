@@ -17,7 +17,7 @@ from headrace_worker.ids import LegIds
 from headrace_worker.inputs import Inputs
 from headrace_worker.interrupt import Interrupt
 from headrace_worker.outbox import Outbox
-from headrace_worker.past import Past, recall
+from headrace_worker.past import Past, recall, retell
 from headrace_worker.rendering import Rendering
 from headrace_worker.shared_state import SharedState
 from headrace_worker.station import Station
@@ -84,6 +84,7 @@ class Performance:
             metadata=taken.past.metadata,
             voice=self.voice,
             recall=partial(recall, station.bus, key, taken.writer.sequence),
+            retell=partial(retell, station.bus, key, taken.writer.sequence),
             earlier=partial(earlier_tasks, station.bus, key, run.owner, run.context),
             deadline=taken.deadline,
             checkpoint_data=saved.data,

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from headrace.events import Json
+from headrace_worker.calling import Callee, ToolError
 from headrace_worker.emission import (
     Data,
     Emission,
@@ -72,6 +73,19 @@ class Speech:
     async def tool_result(self, call_id: str, content: Any, error: str = "") -> None:  # noqa: ANN401  # any JSON
         """Say what a tool answered."""
         await self.emit(ToolResult(call_id, content, error))
+
+    async def call(self, tool: Callee, /, **arguments: Any) -> Any:  # noqa: ANN401  # any JSON
+        """Call a tool (see `tool`), saying so, and return what it answers.
+
+        Raises:
+            ToolError: it could not, which the log says too.
+        """
+        call_id = await self.tool_call(tool.name, arguments)
+        answer = await tool.answer(self, arguments)
+        await self.tool_result(call_id, answer.content, answer.error)
+        if answer.error:
+            raise ToolError(answer.error)
+        return answer.content
 
     async def file(self, name: str, content: bytes, media_type: str = "") -> None:
         """Say that a file is part of the result."""

@@ -7,7 +7,7 @@ import pytest
 
 from headrace_worker import adapters
 
-LIBRARIES = {"executor_agent": ("a2a", "a2a")}
+LIBRARIES = {"executor_agent": ("a2a", "a2a"), "openai_agent": ("openai", "openai")}
 """By door: the library that it needs, and the extra that brings it."""
 
 OPENS = """

@@ -4,6 +4,7 @@ Each makes an `Agent` and needs an extra of its own, imported when it is first a
 
 ===================  ==================  ========================================
 ``executor_agent``   ``headrace[a2a]``   an `AgentExecutor` of the official SDK
+``openai_agent``     ``headrace[openai]``  a model behind an OpenAI-compatible endpoint
 ===================  ==================  ========================================
 """
 
@@ -12,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headrace_worker.adapters.executor import executor_agent
+    from headrace_worker.adapters.openai_chat import openai_agent
 
 _MODULES = {
     "executor_agent": "executor",
+    "openai_agent": "openai_chat",
 }
 
-__all__ = ["executor_agent"]
+__all__ = ["executor_agent", "openai_agent"]
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401  # whatever the door is

@@ -1,0 +1,34 @@
+"""A model behind any OpenAI-compatible endpoint, with a tool.
+
+From this folder: ``MODEL_URL=http://127.0.0.1:11434/v1 headrace dev --agents chat_model:oracle``.
+Needs ``headrace[openai]``.
+"""
+
+import os
+from typing import Annotated
+
+from pydantic import Field
+
+from headrace_worker import ToolError, tool
+from headrace_worker.adapters import openai_agent
+
+STOCK = {"nails": 500, "hammers": 2}
+
+
+@tool
+def in_stock(item: Annotated[str, Field(description="What is asked for, in plural.")]) -> int:
+    """Tell how many of an item are in stock."""
+    if item not in STOCK:
+        raise ToolError(f"we don't sell {item}")
+    return STOCK[item]
+
+
+oracle = openai_agent(
+    name="oracle",
+    description="Knows what the shop has.",
+    model=os.environ.get("MODEL", "small"),
+    base_url=os.environ.get("MODEL_URL", "http://127.0.0.1:11434/v1"),
+    api_key=os.environ.get("MODEL_KEY"),
+    instruction="You work in a hardware shop. Answer briefly.",
+    tools=[in_stock],
+)

@@ -1,0 +1,116 @@
+"""What a function takes, as JSON Schema and as a model that validates it."""
+
+import inspect
+import re
+import typing
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic.errors import PydanticUserError
+
+from headrace.events import Json
+from headrace_worker.context import RunContext
+from headrace_worker.errors import Misdeclared
+
+_SECTION = re.compile(r"^(Args|Arguments|Parameters|Returns|Yields|Raises|Examples?|Notes?):")
+_ARGUMENT = re.compile(r"^\s+\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.+)$")
+
+
+@dataclass(frozen=True)
+class Signature:
+    """A function's parameters, but for the run's context."""
+
+    description: str
+    """The docstring above its first section."""
+    model: type[BaseModel]
+    schema: Json
+    context: str | None
+    """Name of the parameter that takes the run's context."""
+
+    def read(self, arguments: Any) -> BaseModel:  # noqa: ANN401  # any JSON
+        """Validate arguments: an object, or JSON text of one; empty text is an empty object.
+
+        Raises:
+            ValidationError: they are not what the function takes.
+        """
+        if isinstance(arguments, str | bytes):
+            return self.model.model_validate_json(arguments or "{}")
+        return self.model.model_validate(arguments)
+
+    def arguments(self, given: BaseModel, ctx: RunContext) -> Json:
+        """Return the function's keyword arguments."""
+        named = {name: getattr(given, name) for name in type(given).model_fields}
+        return {**named, self.context: ctx} if self.context else named
+
+
+def signature_of(function: Callable[..., Any]) -> Signature:
+    """Read a function's signature and docstring.
+
+    Raises:
+        Misdeclared: a parameter has no annotation, can't be given by name, or has no JSON Schema.
+    """
+    name = getattr(function, "__name__", type(function).__name__)
+    documented = inspect.getdoc(function) or ""
+    told = dict(_told(documented))
+    try:
+        hints = typing.get_type_hints(function, include_extras=True)
+        parameters = [
+            _checked(p, hints, name) for p in inspect.signature(function).parameters.values()
+        ]
+        contexts = [p.name for p in parameters if hints[p.name] is RunContext]
+        fields: dict[str, Any] = {
+            p.name: (hints[p.name], _field(p, told)) for p in parameters if p.name not in contexts
+        }
+        model = create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
+        schema = _without_titles(model.model_json_schema())
+    except (NameError, TypeError, ValueError, PydanticUserError) as error:
+        raise Misdeclared(f"the tool {name!r} can't be described: {error}") from error
+    return Signature(_summary(documented), model, schema, contexts[0] if contexts else None)
+
+
+def _checked(parameter: inspect.Parameter, hints: Json, function: str) -> inspect.Parameter:
+    by_name = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
+    if parameter.kind not in by_name:
+        raise Misdeclared(f"{function}: {parameter.name} must be a parameter given by name")
+    if parameter.name not in hints:
+        raise Misdeclared(f"{function}: {parameter.name} needs an annotation")
+    return parameter
+
+
+def _field(parameter: inspect.Parameter, told: dict[str, str]) -> Any:  # noqa: ANN401  # pydantic's
+    empty = parameter.default is inspect.Parameter.empty
+    default = ... if empty else parameter.default
+    about = told.get(parameter.name)
+    return default if about is None else Field(default, description=about)
+
+
+def _summary(documented: str) -> str:
+    lines: list[str] = []
+    for line in documented.splitlines():
+        if _SECTION.match(line):
+            break
+        lines.append(line)
+    return "\n".join(lines).strip()
+
+
+def _told(documented: str) -> Iterator[tuple[str, str]]:
+    inside = False
+    for line in documented.splitlines():
+        if section := _SECTION.match(line):
+            inside = section[1] in {"Args", "Arguments", "Parameters"}
+        elif inside and (found := _ARGUMENT.match(line)):
+            yield found[1], found[2].strip()
+
+
+def _without_titles(schema: Any) -> Any:  # noqa: ANN401  # any JSON Schema
+    if isinstance(schema, dict):
+        return {
+            key: {name: _without_titles(inner) for name, inner in value.items()}
+            if key in {"properties", "$defs"}
+            else _without_titles(value)
+            for key, value in schema.items()
+            if key != "title"
+        }
+    return [_without_titles(each) for each in schema] if isinstance(schema, list) else schema

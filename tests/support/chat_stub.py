@@ -1,0 +1,111 @@
+"""A chat completions endpoint that says what a test has it say, in the API's wire format."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from headrace.events import Json
+
+
+@dataclass(slots=True)
+class Reply:
+    """One answer: the deltas of a stream, or an error."""
+
+    chunks: list[Json] = field(default_factory=list)
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    hangs: bool = False
+    """Whether nothing follows the chunks, and the connection stays open."""
+    breaks: bool = False
+    """Whether the connection ends behind the chunks, without a word."""
+
+
+def deltas(*said: Json, finish: str = "stop") -> list[Json]:
+    """Return the chunks of a stream with these deltas."""
+    return [*(chunk(delta) for delta in said), chunk({}, finish)]
+
+
+def chunk(delta: Json, finish: str | None = None) -> Json:
+    """Return one chunk."""
+    choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
+    frame = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "small"}
+    return {**frame, "choices": [choice]}
+
+
+def usage(given: int, made: int) -> Json:
+    """Return the last chunk of a stream that was asked for usage."""
+    used = {"prompt_tokens": given, "completion_tokens": made, "total_tokens": given + made}
+    return {**chunk({}), "choices": [], "usage": used}
+
+
+def call(index: int, *, id: str | None = None, name: str | None = None, said: str = "") -> Json:  # noqa: A002  # the API's name
+    """Return a delta with a piece of a tool call."""
+    function = {"arguments": said, **({"name": name} if name else {})}
+    named = {"id": id, "type": "function"} if id else {}
+    return {"tool_calls": [{"index": index, **named, "function": function}]}
+
+
+class ChatStub:
+    """The endpoint: replies in the order in which requests come."""
+
+    def __init__(self, replies: Iterable[Reply]) -> None:
+        """Reply with `replies`; a further request is refused with 400."""
+        self._replies = deque(replies)
+        self.requests: list[Json] = []
+        self.keys: list[str] = []
+        self.left = asyncio.Event()
+        """Set when a client has closed the connection of a reply that hangs."""
+        self.url = ""
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one request, and close the connection."""
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        headers = {k.lower(): v for k, _, v in (line.partition(": ") for line in head[1:])}
+        body = await reader.readexactly(int(headers["content-length"]))
+        assert head[0].startswith("POST /v1/chat/completions ")
+        self.requests.append(orjson.loads(body))
+        self.keys.append(headers.get("authorization", ""))
+        reply = self._replies.popleft() if self._replies else Reply(status=400)
+        await self._send(reply, writer)
+        if reply.hangs:
+            await reader.read()
+            self.left.set()
+        writer.close()
+
+    async def _send(self, reply: Reply, writer: asyncio.StreamWriter) -> None:
+        kind = "text/event-stream" if reply.status == 200 else "application/json"
+        more = {"content-type": kind, "connection": "close", **reply.headers}
+        lines = [f"HTTP/1.1 {reply.status} x", *(f"{k}: {v}" for k, v in more.items())]
+        if reply.status != 200:
+            body = orjson.dumps({"error": {"message": "secret", "type": "x", "code": None}})
+            writer.write("\r\n".join([*lines, f"content-length: {len(body)}", "", ""]).encode())
+            writer.write(body)
+            await writer.drain()
+            return
+        writer.write("\r\n".join([*lines, "transfer-encoding: chunked", "", ""]).encode())
+        frames = [b"data: %b\n\n" % orjson.dumps(each) for each in reply.chunks]
+        whole = not (reply.hangs or reply.breaks)
+        for frame in [*frames, *([b"data: [DONE]\n\n"] if whole else [])]:
+            writer.write(b"%x\r\n%b\r\n" % (len(frame), frame))
+            await writer.drain()
+        if whole:
+            writer.write(b"0\r\n\r\n")
+            await writer.drain()
+
+
+@asynccontextmanager
+async def chat_stub(*replies: Reply) -> AsyncIterator[ChatStub]:
+    """Serve an endpoint for the length of a block."""
+    stub = ChatStub(replies)
+    server = await asyncio.start_server(stub.answer, "127.0.0.1", 0)
+    port: Any = server.sockets[0].getsockname()[1]
+    stub.url = f"http://127.0.0.1:{port}/v1"
+    try:
+        yield stub
+    finally:
+        server.close()
