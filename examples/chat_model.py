@@ -1,10 +1,9 @@
 """A model behind any OpenAI-compatible endpoint, with a tool.
 
-From this folder: ``MODEL_URL=http://127.0.0.1:11434/v1 headrace dev --agents chat_model:oracle``.
-Needs ``headrace[openai]``.
+From this folder: ``headrace dev --agents chat_model:oracle``. Needs ``headrace[openai]``, and a key
+in ``OPENAI_API_KEY`` if the endpoint wants one.
 """
 
-import os
 from typing import Annotated
 
 from pydantic import Field
@@ -12,6 +11,7 @@ from pydantic import Field
 from headrace_worker import ToolError, tool
 from headrace_worker.adapters import openai_agent
 
+MODEL_URL = "http://127.0.0.1:11434/v1"
 STOCK = {"nails": 500, "hammers": 2}
 
 
@@ -26,9 +26,8 @@ def in_stock(item: Annotated[str, Field(description="What is asked for, in plura
 oracle = openai_agent(
     name="oracle",
     description="Knows what the shop has.",
-    model=os.environ.get("MODEL", "small"),
-    base_url=os.environ.get("MODEL_URL", "http://127.0.0.1:11434/v1"),
-    api_key=os.environ.get("MODEL_KEY"),
+    model="small",
+    base_url=MODEL_URL,
     instruction="You work in a hardware shop. Answer briefly.",
     tools=[in_stock],
 )

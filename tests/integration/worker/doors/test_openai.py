@@ -411,10 +411,9 @@ async def test_the_example_answers_with_its_tool(
 ) -> None:
     first = deltas(call(0, id="c", name="in_stock", said='{"item": "nails"}'), finish="tool_calls")
     async with chat_stub(Reply(first), Reply(deltas({"content": "500 nails."}))) as stub:
-        monkeypatch.setenv("MODEL_URL", stub.url)
         # Task state, which knows the conversation, is not part of this test.
         monkeypatch.setattr("headrace_worker.adapters.openai_chat.conversation", _alone)
-        async with working(example("chat_model").oracle):
+        async with working(example("chat_model", MODEL_URL=stub.url).oracle):
             done = await folded(await desk.start("oracle", "How many nails?"))
     assert (answer(done), results(done)) == ("500 nails.", [(500, "")])
 
