@@ -56,7 +56,8 @@ format: $(DEVELOPMENT) ## Rewrite the code as check wants it
 
 .PHONY: bench
 bench: $(DEVELOPMENT) ## Measure against the official SDK's in-process server: table and JSON
-	@exec $(BIN)/python -m tests.benchmarks $(ARGS)
+	@$(BIN)/python -m tests.benchmarks $(ARGS)
+	@$(if $(ARGS),,$(BIN)/python -m tests.benchmarks.fleet)
 
 .PHONY: chaos
 chaos: $(DEVELOPMENT) ## 10,000 tasks while processes die, stop and leave (ARGS="--seed 7 --tasks 500")

@@ -1,0 +1,62 @@
+"""How long nobody works on a task whose worker was killed."""
+
+import asyncio
+import re
+import time
+from pathlib import Path
+
+import httpx
+
+from tests.support.event_stream import Json, frames
+from tests.support.plain_a2a import PlainAgent
+from tests.support.stack import Stack
+from tests.support.waiting import until
+
+_ORDER = "6000 10"
+_BEFORE = 20
+"""Events after which the worker is killed: it is at work, and its run's heartbeats go."""
+_PATIENCE = 30.0
+
+
+async def failovers(folder: Path, kills: int) -> list[float]:
+    """Return, for each of `kills`, the seconds from the kill to the next attempt's first event."""
+    with Stack(folder, gateways=1, workers=3, task_states=1) as stack:
+        async with httpx.AsyncClient() as http:
+            return [await _failover(stack, http) for _ in range(kills)]
+
+
+async def _failover(stack: Stack, http: httpx.AsyncClient) -> float:
+    agent = PlainAgent(http, stack.gateways[0], "counter")
+    async with agent.stream(_ORDER) as response, asyncio.timeout(_PATIENCE):
+        events = frames(response)
+        task = str((await anext(events)).event["task"]["id"])
+        worker = _begun((await anext(events)).event)["headrace.worker"]
+        for _ in range(_BEFORE):
+            await anext(events)
+        index = _index_of(stack, worker)
+        pid = stack.kill("worker", index)
+        killed = time.perf_counter()
+        while "headrace.attempt" not in _begun((await anext(events)).event):
+            pass
+        taken = time.perf_counter() - killed
+    await agent.cancel(task)
+    await asyncio.to_thread(_until_serving_again, stack, index, pid)
+    return taken
+
+
+def _begun(event: Json) -> Json:
+    metadata: Json = event.get("statusUpdate", {}).get("metadata", {})
+    return metadata
+
+
+def _index_of(stack: Stack, worker: str) -> int:
+    said = re.search(rf"^worker-(\d+) .* {worker} serves ", stack.log(), re.MULTILINE)
+    assert said is not None, f"no line of {worker}'s"
+    return int(said[1])
+
+
+def _until_serving_again(stack: Stack, index: int, pid: int) -> None:
+    said = re.compile(rf"^worker-{index} .* serves ", re.MULTILINE)
+    starts = len(said.findall(stack.log()))
+    stack.until_restarted("worker", index, pid)
+    until(lambda: len(said.findall(stack.log())) > starts, f"worker-{index} serves again")

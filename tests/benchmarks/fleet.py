@@ -1,0 +1,54 @@
+"""What has no counterpart in one process: ``python -m tests.benchmarks.fleet`` (``make bench``)."""
+
+import argparse
+import asyncio
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tests.benchmarks.failover import failovers
+from tests.benchmarks.follow_ups import follow_ups
+from tests.benchmarks.scaling import runs_per_second
+
+WORKERS = (1, 2, 4)
+MEDIAN, WORST = 4.0, 6.0
+"""Seconds that a failover may take."""
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Measure, and show a line as soon as it is known."""
+    asked = _asked(sys.argv[1:] if words is None else words)
+    with tempfile.TemporaryDirectory(prefix="headrace-bench-") as folder:
+        for line in _lines(Path(folder), asked):
+            sys.stdout.write(f"{line}\n")
+            sys.stdout.flush()
+
+
+def _lines(folder: Path, asked: argparse.Namespace) -> Iterator[str]:
+    took = asyncio.run(failovers(folder / "failover", asked.kills))
+    least, median, most = min(took), statistics.median(took), max(took)
+    verdict = "ok" if median <= MEDIAN and most <= WORST else "NO"
+    figures = f"{least:.1f} / {median:.1f} / {most:.1f} s"
+    yield f"failover, {len(took)} kills, least / median / most: {figures} ({verdict})"
+    for workers in WORKERS:
+        rate = asyncio.run(runs_per_second(folder / f"scaling-{workers}", workers, asked.rounds))
+        yield f"runs of 1 s of waiting, {workers} worker processes: {rate:.0f} runs/s"
+    cost = asyncio.run(follow_ups(folder / "follow-ups", asked.messages))
+    yield f"a first message, idle: {cost.first_idle:.1f} ms, with 32: {cost.first_busy:.0f} ms"
+    yield f"a follow-up, idle: {cost.follow_up_idle:.1f} ms, with 32: {cost.follow_up_busy:.0f} ms"
+
+
+def _asked(words: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.fleet", description=__doc__)
+    parser.add_argument("--kills", type=int, default=20, metavar="N", help="of workers (20)")
+    parser.add_argument(
+        "--rounds", type=int, default=6, metavar="N", help="times the room for runs (6)"
+    )
+    parser.add_argument("--messages", type=int, default=500, metavar="N", help="of each kind (500)")
+    return parser.parse_args(words)
+
+
+if __name__ == "__main__":
+    main()
