@@ -49,6 +49,8 @@ Message becomes COMPLETED's."""
 RETRY_OF = "headrace.retryOf"
 """Metadata key of generation 1: the ``task`` and input (``generation``) that failed, which an
 operator has asked for again."""
+TRACEPARENT = "headrace.traceparent"
+"""Metadata key of an input: the W3C trace context of the request that brought it."""
 RECOVERED = "headrace.recovered"
 """Metadata key of a Task snapshot that stands for a lost past."""
 

@@ -204,9 +204,16 @@ class Leg:
 
     async def _conclude(self, performance: Performance) -> None:
         bus = self._station.bus
-        if self._interrupt is Interrupt.NONE and performance.is_given_up:
-            await self._assignment.keep_as_dead_letter(bus, "Given up: the last attempt failed")
+        if (reason := self._why_given_up(performance)) is not None:
+            await self._assignment.keep_as_dead_letter(bus, reason)
         leg = await conclude(performance, self._interrupt)
         if leg is not None:
             await self._assignment.ask_for(bus, leg)
         await self._assignment.ack(bus)
+
+    def _why_given_up(self, performance: Performance) -> str | None:
+        if self._interrupt is Interrupt.OVERDUE:
+            return f"It did not end within {performance.policy.timeout:g} s"
+        if self._interrupt is Interrupt.NONE and performance.is_given_up:
+            return "Given up: the last attempt failed"
+        return None

@@ -88,7 +88,7 @@ class Performance:
             earlier=partial(earlier_tasks, station.bus, key, run.owner, run.context),
             deadline=taken.deadline,
             checkpoint_data=saved.data,
-            traceparent=run.traceparent,
+            traceparent=taken.past.metadata.get(events.TRACEPARENT) or run.traceparent,
             inputs=self.inputs,
             shared_state=state,
             interrupt=interrupt,

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from headrace.bus import Bus
-from headrace.events import SHOWN
+from headrace.events import SHOWN, TRACEPARENT
 from headrace.log import last_entry
 from headrace.messages import Run
 from headrace.task import TaskKey
@@ -31,6 +31,24 @@ async def test_sending_blocks_until_the_task_is_over(talk: Talk) -> None:
     assert task["status"]["state"] == "TASK_STATE_COMPLETED"
     assert texts(task) == ["hello"]
     assert [said["parts"] for said in task["history"]] == [[{"text": "hello"}]]
+
+
+@pytest.mark.parametrize(
+    ("stated", "kept"),
+    [
+        (f"00-{'a' * 32}-{'b' * 16}-01", True),
+        (f"00-{'0' * 32}-{'b' * 16}-01", False),
+        (f"ff-{'a' * 32}-{'b' * 16}-01", False),
+        ("nonsense", False),
+    ],
+)
+async def test_the_trace_context_of_a_request_is_kept_beside_its_input(
+    talk: Talk, stated: str, *, kept: bool
+) -> None:
+    sent = {"traceparent": stated}
+    async with talk.stream("SendStreamingMessage", message(), headers=sent) as stream:
+        _, first = (await stream.rest())[0]
+    assert first["task"]["metadata"].get(TRACEPARENT) == (stated if kept else None)
 
 
 async def test_sending_blocks_until_the_task_asks_for_input(talk: Talk) -> None:

@@ -167,6 +167,8 @@ async def test_a_leg_ends_at_its_deadline_and_its_agent_cleans_up(
         entries = await task.ended()
     assert end_of(entries) == (FAILED, "It did not end within 0.5 s")
     assert cleaned == [True]
+    [letter] = await dead_letters(desk, "endless")
+    assert (letter["task"], letter["reason"]) == (task.key.task, "It did not end within 0.5 s")
 
 
 async def test_a_deadline_counts_from_the_first_attempt(desk: Desk, working: Working) -> None:

@@ -69,6 +69,22 @@ async def test_a_run_brings_who_asks_from_where_and_what_its_client_sent(
     assert got[5] is not None
 
 
+async def test_the_trace_context_comes_with_the_input_however_the_run_was_asked_for(
+    desk: Desk, working: Working
+) -> None:
+    got: list[str | None] = []
+
+    @agent()
+    async def traced(ctx: RunContext) -> None:
+        got.append(ctx.traceparent)
+
+    trace = f"00-{'c' * 32}-{'d' * 16}-01"
+    async with working(traced):
+        await (await desk.start("traced", metadata={"headrace.traceparent": trace})).ended()
+        await (await desk.start("traced")).ended()
+    assert got == [trace, None]
+
+
 async def test_an_answer_comes_with_the_history_of_its_task(desk: Desk, working: Working) -> None:
     heard: list[str] = []
 

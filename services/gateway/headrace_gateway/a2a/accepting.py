@@ -66,4 +66,4 @@ def _metadata(call: Call, asked: SendMessage) -> Json:
     metadata = {key: value for key, value in given.items() if not key.startswith(_OURS)}
     if call.card.bare_message and asked.return_immediately:
         metadata[SHOWN] = True
-    return metadata
+    return metadata | call.marks

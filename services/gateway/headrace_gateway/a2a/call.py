@@ -1,5 +1,6 @@
 """One call of an operation, whichever binding it came by."""
 
+import re
 from dataclasses import dataclass
 
 from a2a.extensions.common import HTTP_EXTENSION_HEADER
@@ -8,6 +9,7 @@ from starlette.types import Receive
 from starlette.websockets import WebSocket
 
 from headrace.directory import AgentCard
+from headrace.events import TRACEPARENT, Json
 from headrace_gateway.a2a.extensions import activated
 from headrace_gateway.caller import Caller
 from headrace_gateway.refusals import AgentUnknown
@@ -15,6 +17,8 @@ from headrace_gateway.services import Services
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
 """Request header: a message sent twice under one key is taken in once."""
+
+_TRACE = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,13 @@ class Call:
     """URIs of the extensions that the call activates."""
     receive: Receive
     """Tells when the client goes away (ASGI)."""
+    traceparent: str = ""
+    """W3C trace context that the call is part of; empty: of none, or of one that can't be read."""
+
+    @property
+    def marks(self) -> Json:
+        """What of the call is kept in the metadata of the input that it brings."""
+        return {TRACEPARENT: self.traceparent} if self.traceparent else {}
 
     @property
     def agent(self) -> str:
@@ -76,7 +87,12 @@ def call_of(
         idempotency_key=request.headers.get(IDEMPOTENCY_KEY),
         extensions=extensions,
         receive=request.receive,
+        traceparent=_trace(request.headers.get("traceparent", "")),
     )
+
+
+def _trace(stated: str) -> str:
+    return stated if _TRACE.fullmatch(stated) else ""
 
 
 def _routed(services: Services, tenant: object) -> str:

@@ -22,10 +22,14 @@ async def begin(services: Services, call: Call, asked: RunInput) -> Accepted:
     _check_taken(call, asked)
     task = await answered(services, call, asked)
     if task is not None:
-        follow_up = FollowUp(task, asked.message, asked.thread, asked.metadata)
+        follow_up = FollowUp(task, asked.message, asked.thread, asked.metadata | call.marks)
         return await services.intake.follow_up(call.caller, call.agent, follow_up)
     return await services.intake.start(
-        call.caller, call.agent, asked.message, context=asked.thread, metadata=asked.metadata
+        call.caller,
+        call.agent,
+        asked.message,
+        context=asked.thread,
+        metadata=asked.metadata | call.marks,
     )
 
 
