@@ -13,7 +13,11 @@ _COLOURS = re.compile(
 )
 
 
-@agent(name="agentic_chat", description="Chats, and paints the background of your page.")
+@agent(
+    name="agentic_chat",
+    description="Chats, and paints the background of your page.",
+    capabilities={"tools": {"supported": True, "clientProvided": True}},
+)
 async def agentic_chat(ctx: RunContext) -> AsyncIterator[Emission]:
     """Answer; asked for a background, let the user interface change it first."""
     if answered := results(ctx):

@@ -9,7 +9,11 @@ from headrace_worker import Emission, RunContext, State, StateDelta, Step, agent
 _STEPS = ("Understand", "Plan", "Build", "Test", "Tidy up")
 
 
-@agent(name="agentic_generative_ui", description="Shows its steps, and ticks them off.")
+@agent(
+    name="agentic_generative_ui",
+    description="Shows its steps, and ticks them off.",
+    capabilities={"state": {"snapshots": True, "deltas": True}},
+)
 async def agentic_generative_ui(ctx: RunContext) -> AsyncIterator[Emission]:
     """Work through five steps."""
     steps = [{"description": f"{step}: {ctx.prompt}", "status": "pending"} for step in _STEPS]

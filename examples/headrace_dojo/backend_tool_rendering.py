@@ -7,7 +7,16 @@ from headrace_dojo.pacing import paced
 from headrace_worker import Emission, RunContext, Usage, agent
 
 
-@agent(name="backend_tool_rendering", description="Tells the weather of any place, made up.")
+@agent(
+    name="backend_tool_rendering",
+    description="Tells the weather of any place, made up.",
+    capabilities={
+        "tools": {
+            "supported": True,
+            "items": [{"name": "get_weather", "description": "The weather of a place"}],
+        }
+    },
+)
 async def backend_tool_rendering(ctx: RunContext) -> AsyncIterator[Emission]:
     """Look the weather up and talk about it."""
     place = ctx.prompt.rstrip("?!. ").rpartition(" in ")[2] or "Nowhere"

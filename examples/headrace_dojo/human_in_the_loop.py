@@ -14,7 +14,14 @@ TOOL = "generate_task_steps"
 _VERBS = ("Think about", "Prepare", "Begin", "Go on with", "Finish")
 
 
-@agent(name="human_in_the_loop", description="Plans a task in steps; you say which of them.")
+@agent(
+    name="human_in_the_loop",
+    description="Plans a task in steps; you say which of them.",
+    capabilities={
+        "tools": {"supported": True, "clientProvided": True},
+        "humanInTheLoop": {"supported": True, "approvals": True},
+    },
+)
 async def human_in_the_loop(ctx: RunContext) -> AsyncIterator[Emission]:
     """Let the user choose steps, then carry them out."""
     if answered := results(ctx):

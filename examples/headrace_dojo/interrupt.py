@@ -15,7 +15,11 @@ _SCHEMA: Json = {
 }
 
 
-@agent(name="interrupt", description="Asks before it acts.")
+@agent(
+    name="interrupt",
+    description="Asks before it acts.",
+    capabilities={"humanInTheLoop": {"supported": True, "approvals": True, "interrupts": True}},
+)
 async def interrupt(ctx: RunContext) -> AsyncIterator[Emission]:
     """Ask for approval once, and do as the user says."""
     if ctx.leg == 1:

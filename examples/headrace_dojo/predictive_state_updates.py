@@ -15,7 +15,14 @@ _PREDICTED = [{"state_key": "document", "tool": TOOL, "tool_argument": "document
 _PIECE = 12
 
 
-@agent(name="predictive_state_updates", description="Writes a document while you watch.")
+@agent(
+    name="predictive_state_updates",
+    description="Writes a document while you watch.",
+    capabilities={
+        "state": {"snapshots": True},
+        "tools": {"supported": True, "clientProvided": True},
+    },
+)
 async def predictive_state_updates(ctx: RunContext) -> AsyncIterator[Emission]:
     """Write, let the user confirm, and keep or drop what was written."""
     if answered := results(ctx):

@@ -6,7 +6,11 @@ from headrace_dojo.pacing import paced
 from headrace_worker import Emission, RunContext, Thinking, agent
 
 
-@agent(name="reasoning", description="Thinks aloud before it answers.")
+@agent(
+    name="reasoning",
+    description="Thinks aloud before it answers.",
+    capabilities={"reasoning": {"supported": True, "streaming": True, "encrypted": True}},
+)
 async def reasoning(ctx: RunContext) -> AsyncIterator[Emission]:
     """Think twice, then answer."""
     words = ctx.prompt.split()

@@ -17,7 +17,11 @@ _EMPTY: Json = {
 }
 
 
-@agent(name="shared_state", description="Improves the recipe that you share with it.")
+@agent(
+    name="shared_state",
+    description="Improves the recipe that you share with it.",
+    capabilities={"state": {"snapshots": True, "deltas": False}},
+)
 async def shared_state(ctx: RunContext) -> AsyncIterator[Emission]:
     """Add to the client's recipe what the user asks for."""
     state = ctx.state

@@ -9,7 +9,11 @@ from headrace_worker import Emission, InputRequired, RunContext, agent
 TOOL = "generate_haiku"
 
 
-@agent(name="tool_based_generative_ui", description="Writes a haiku, drawn by your page.")
+@agent(
+    name="tool_based_generative_ui",
+    description="Writes a haiku, drawn by your page.",
+    capabilities={"tools": {"supported": True, "clientProvided": True}},
+)
 async def tool_based_generative_ui(ctx: RunContext) -> AsyncIterator[Emission]:
     """Write one haiku about anything."""
     if results(ctx):

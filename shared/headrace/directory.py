@@ -54,6 +54,8 @@ class AgentCard(BusMessage):
     """May answer with a bare Message instead of a task."""
     follow_ups: Literal["enqueue", "interrupt", "reject", "steer"] = "enqueue"
     """What becomes of a message to a task that is at work."""
+    capabilities: dict[str, Any] = Field(default_factory=dict)
+    """AG-UI AgentCapabilities that it declares; gateways add what every agent has."""
 
 
 class Announcer:

@@ -10,6 +10,7 @@ from headrace_gateway.a2a.jsonrpc import JsonRpcBinding
 from headrace_gateway.a2a.rest import RestBinding
 from headrace_gateway.a2a.rest_errors import no_such_route
 from headrace_gateway.agui import endpoint as agui
+from headrace_gateway.copilotkit.runtime import CopilotRuntime
 from headrace_gateway.discovery import Discovery
 from headrace_gateway.health import Health
 from headrace_gateway.origin import OriginGuard
@@ -42,6 +43,7 @@ def _routes(services: Services) -> list[BaseRoute]:
         *SocketEndpoint(services).routes(AGENT),
         *SocketEndpoint(services).routes(""),
         *agui.routes(services),
+        *CopilotRuntime(services).routes(),
         *Discovery(services).routes(),
         *Health(services.bus).routes(),
     ]

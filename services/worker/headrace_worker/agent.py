@@ -32,6 +32,24 @@ type Returning = Callable[[RunContext], Coroutine[Any, Any, Emission | None]]
 type AgentFunction = Streaming | Returning
 
 
+CATEGORIES = frozenset(
+    [
+        "identity",
+        "transport",
+        "tools",
+        "output",
+        "state",
+        "multiAgent",
+        "reasoning",
+        "multimodal",
+        "execution",
+        "humanInTheLoop",
+        "custom",
+    ]
+)
+"""What an agent's capabilities are about."""
+
+
 @dataclass(frozen=True, slots=True)
 class Skill:
     """One thing that an agent can do, for its card."""
@@ -85,6 +103,7 @@ def agent(  # noqa: PLR0913  # what a card says
     skills: Sequence[Skill | Json] = (),
     input_modes: Sequence[str] = ("text/plain",),
     output_modes: Sequence[str] = ("text/plain",),
+    capabilities: Json | None = None,
     bare_message: bool = False,
     concurrency: int | None = None,
     max_attempts: int = 3,
@@ -96,8 +115,10 @@ def agent(  # noqa: PLR0913  # what a card says
 
     Without a `name` it is called as the function is, without a `description` it is described by
     the first line of the function's docstring. `input_modes` are the media types it takes, ``*/*``
-    for all; `bare_message` says that it may answer with a Message instead of a task. `Policy` says
-    what `max_attempts`, `backoff` and `timeout` are, `FollowUps` what `follow_ups` is.
+    for all; `capabilities` are AG-UI's AgentCapabilities, by category, as far as the agent knows
+    better than the fleet; `bare_message` says that it may answer with a Message instead of a task.
+    `Policy` says what `max_attempts`, `backoff` and `timeout` are, `FollowUps` what `follow_ups`
+    is.
 
     Raises:
         Misdeclared: the function is neither, the name can't be an agent's, or a number is off.
@@ -111,6 +132,7 @@ def agent(  # noqa: PLR0913  # what a card says
             skills=[s.to_json() if isinstance(s, Skill) else s for s in skills],
             input_modes=list(input_modes),
             output_modes=list(output_modes),
+            capabilities=dict(capabilities or {}),
             bare_message=bare_message,
             follow_ups=follow_ups,
         )
@@ -152,6 +174,9 @@ class Agents:
 
 
 def _check(declared: Agent) -> None:
+    unknown = declared.card.capabilities.keys() - CATEGORIES
+    if unknown:
+        raise Misdeclared(f"AG-UI knows no capabilities {sorted(unknown)}")
     try:
         check_agent_name(declared.name)
     except InvalidName as error:

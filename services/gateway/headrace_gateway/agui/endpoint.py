@@ -9,19 +9,21 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from headrace.events import Json
 from headrace_gateway.a2a.call import call_of
 from headrace_gateway.agui.attaching import is_told
+from headrace_gateway.agui.capabilities import capabilities
 from headrace_gateway.agui.cursor import FrameCursor
 from headrace_gateway.agui.history import past_of
 from headrace_gateway.agui.media_types import check_body_type, encoding_for
-from headrace_gateway.agui.named_run import named_run
+from headrace_gateway.agui.named_run import NamedRun, named_run
 from headrace_gateway.agui.opening import open_again, open_run
 from headrace_gateway.agui.refusal import Endpoint, RunUnknown, answering_refusals, told
 from headrace_gateway.agui.run_input import RunInput
 from headrace_gateway.agui.run_socket import RunSocket
 from headrace_gateway.agui.run_stream import RunStream
+from headrace_gateway.agui.stopping import stop
 from headrace_gateway.agui.threads import Thread
 from headrace_gateway.body import read_body
 from headrace_gateway.json_response import json_response
-from headrace_gateway.refusals import TaskEnded
+from headrace_gateway.refusals import AgentUnknown
 from headrace_gateway.services import Services
 from headrace_gateway.websocket.closing import refused
 from headrace_gateway.websocket.endpoint import close_at_once
@@ -39,6 +41,7 @@ def routes(services: Services) -> list[BaseRoute]:
         "": (endpoint.run, ["POST"]),
         "/": (endpoint.run, ["POST"]),
         "/attach": (endpoint.attach, ["GET", "POST"]),
+        "/capabilities": (endpoint.capabilities, ["GET"]),
         "/stop": (endpoint.stop, ["POST"]),
         "/threads/{thread}": (endpoint.thread, ["GET"]),
     }
@@ -84,9 +87,17 @@ class RunEndpoint:
             RunUnknown: the caller has no such run.
             RunRefused, HeadraceError: as `run`.
         """
+        named = await named_run(request, self._services.settings.max_body_bytes)
+        return await self.attached(request, named)
+
+    async def attached(self, request: Request, named: NamedRun) -> ASGIApp:
+        """Return the stream of the run that is named.
+
+        Raises:
+            RunUnknown, RunRefused, HeadraceError: as `attach`.
+        """
         call = call_of(self._services, request)
         encoding = encoding_for(request)
-        named = await named_run(request, self._services.settings.max_body_bytes)
 
         async def opening() -> ASGIApp:
             opened = await open_again(self._services, call, named)
@@ -108,19 +119,26 @@ class RunEndpoint:
 
         Raises:
             RunUnknown: the caller has no such run.
-            RunRefused, HeadraceError: as `Thread` and `Cancelling.cancel`.
+            RunRefused, HeadraceError: as `stop`.
         """
         call = call_of(self._services, request)
         named = await named_run(request, self._services.settings.max_body_bytes)
-        thread = Thread(self._services, call, named.thread)
-        found = await (thread.find(named.run) if named.run else thread.newest())
-        try:
-            await self._services.cancelling.cancel(call.caller, call.agent, found.key.task)
-            is_stopped = True
-        except TaskEnded:
-            is_stopped = False
-        content = {"threadId": named.thread, "runId": found.run.id, "stopped": is_stopped}
+        stopped = await stop(self._services, call, named)
+        content = {"threadId": named.thread, "runId": stopped.run, "stopped": stopped.was_going_on}
         return json_response(content, headers=_NO_STORE)
+
+    async def capabilities(self, request: Request) -> ASGIApp:
+        """Return what the agent can do.
+
+        Raises:
+            A2AError, HeadraceError: as `call_of`.
+        """
+        self._services.callers.reader_of(request.headers)
+        name = request.path_params.get("agent", self._services.settings.default_agent)
+        card = self._services.directory.card(name)
+        if card is None:
+            raise AgentUnknown(f"there is no agent {name!r}")
+        return json_response(capabilities(card), headers=_NO_STORE)
 
     async def thread(self, request: Request) -> ASGIApp:
         """Return what a thread has come to: its messages, its state, its runs.

@@ -1,0 +1,53 @@
+"""What an agent can do, in AG-UI's words: what it declares, over what every agent here has."""
+
+import logging
+
+from ag_ui.core import AgentCapabilities
+from pydantic import ValidationError
+
+from headrace.directory import AgentCard
+from headrace.events import Json
+
+_log = logging.getLogger(__name__)
+
+_TRANSPORT = {"streaming": True, "websocket": True, "httpBinary": True, "resumable": True}
+_KINDS = {
+    "image": "image/",
+    "audio": "audio/",
+    "video": "video/",
+    "pdf": "application/pdf",
+    "file": "application/octet-stream",
+}
+
+
+def capabilities(card: AgentCard) -> Json:
+    """Return the agent's AgentCapabilities.
+
+    Its card may come from any worker: a category that is not as the protocol has it is left out.
+    """
+    told = _of_every_agent(card)
+    for category, said in card.capabilities.items():
+        merged = {**told.get(category, {}), **said} if isinstance(said, dict) else said
+        try:
+            checked = AgentCapabilities.model_validate({category: merged})
+        except ValidationError as error:
+            _log.warning("capabilities of %s: %s is left out: %s", card.name, category, error)
+            continue
+        told |= checked.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return told
+
+
+def _of_every_agent(card: AgentCard) -> Json:
+    identity = {"name": card.name, "description": card.description, "version": card.version}
+    return {
+        "identity": {**identity, "type": "headrace"},
+        "transport": _TRANSPORT,
+        "output": {"supportedMimeTypes": card.output_modes},
+        "multimodal": {"input": {kind: _takes(card, mode) for kind, mode in _KINDS.items()}},
+    }
+
+
+def _takes(card: AgentCard, wanted: str) -> bool:
+    """Tell whether one of the agent's input modes is, or has, the `wanted` media type."""
+    main = wanted.partition("/")[0]
+    return any(mode in {"*/*", f"{main}/*"} or mode.startswith(wanted) for mode in card.input_modes)

@@ -1,0 +1,1 @@
+"""CopilotKit's runtime, as its React client expects it: no Node server stands in between."""

@@ -1,0 +1,57 @@
+import logging
+
+import pytest
+from ag_ui.core import AgentCapabilities
+
+from headrace.directory import AgentCard
+from headrace_dojo import agents
+from headrace_gateway.agui.capabilities import capabilities
+from headrace_worker import RunContext, agent
+from headrace_worker.agent import CATEGORIES
+from headrace_worker.errors import Misdeclared
+
+
+def test_every_demo_agents_are_of_the_protocols_shape() -> None:
+    for one in agents:
+        told = capabilities(one.card)
+        parsed = AgentCapabilities.model_validate(told)
+        assert parsed.model_dump(mode="json", by_alias=True, exclude_none=True) == told
+        assert told.keys() >= one.card.capabilities.keys()
+
+
+def test_what_is_declared_wins_within_its_category() -> None:
+    card = AgentCard(name="a", version="2", capabilities={"identity": {"version": "3"}})
+    assert capabilities(card)["identity"] == {
+        "name": "a",
+        "description": "",
+        "version": "3",
+        "type": "headrace",
+    }
+
+
+def test_input_modes_say_what_is_taken() -> None:
+    card = AgentCard(name="a", input_modes=["text/plain", "image/png", "application/pdf"])
+    taken = capabilities(card)["multimodal"]["input"]
+    assert taken == {"image": True, "audio": False, "video": False, "pdf": True, "file": False}
+
+
+@pytest.mark.parametrize("said", [{"state": {"snapshots": "often"}}, {"state": 3}])
+def test_a_category_that_is_not_as_it_should_be_is_left_out(
+    said: dict[str, object], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        told = capabilities(AgentCard(name="a", capabilities=said))
+    assert "state" not in told
+    assert "state is left out" in caplog.text
+
+
+def test_an_agent_may_declare_what_the_protocol_has_and_nothing_else() -> None:
+    assert set(AgentCapabilities.model_json_schema(by_alias=True)["properties"]) == CATEGORIES
+
+    @agent(capabilities={"reasoning": {"supported": True}})
+    async def thinker(ctx: RunContext) -> None:
+        """Think."""
+
+    assert capabilities(thinker.card)["reasoning"] == {"supported": True}
+    with pytest.raises(Misdeclared, match="telepathy"):
+        agent(capabilities={"telepathy": {}})(thinker.function)
