@@ -1,0 +1,218 @@
+"""Every channel of the bus contract, as its AsyncAPI document lists them.
+
+Addresses are made by the functions that services use (`headrace.subjects.Subjects`), so that the
+document can't name a subject that nobody speaks on. AsyncAPI can't be made of the services' own
+code: what carries tokens is plain NATS, which no framework describes.
+"""
+
+from dataclasses import dataclass
+
+from headrace import entry
+from headrace.directory import INSTANCE_TTL, AgentCard
+from headrace.events import GENERATION, Json
+from headrace.messages import (
+    BusMessage,
+    ContextFound,
+    Control,
+    DeadLetter,
+    GetTask,
+    Holding,
+    ListTasks,
+    Refusal,
+    Run,
+    TaskFound,
+    TasksFound,
+    WhoseContext,
+)
+from headrace.streams import Streams
+from headrace.subjects import UNUSUAL, Subjects
+from headrace.task import STATES, TaskKey
+
+SUBJECTS = Subjects("{prefix}")
+STREAMS = Streams()
+
+_KEY = TaskKey("{tenant}", "{agent}", "0-{task}")
+_SHARD, _TASK = "{shard}", "{task}"
+
+EVENT_KINDS = ("task", "statusUpdate", "artifactUpdate", "message")
+
+EVENT: Json = {
+    "title": "Event",
+    "description": "One line of an entry: an A2A v1.0 StreamResponse in ProtoJSON.",
+    "type": "object",
+    "minProperties": 1,
+    "maxProperties": 1,
+    "additionalProperties": False,
+    "properties": {
+        kind: {
+            "type": "object",
+            "required": ["metadata"],
+            "properties": {
+                "metadata": {
+                    "type": "object",
+                    "required": [GENERATION],
+                    "properties": {GENERATION: {"type": "integer", "minimum": 1}},
+                }
+            },
+        }
+        for kind in EVENT_KINDS
+    },
+}
+
+_NUMBER = {"type": "string", "pattern": "^[0-9]{1,15}$"}
+_TEXT = {"type": "string", "minLength": 1}
+
+ENTRY_HEADERS: Json = {
+    "type": "object",
+    "required": [
+        entry.VERSION,
+        entry.LOG,
+        entry.GENERATION,
+        entry.WRITER,
+        entry.STATE,
+        entry.LEG,
+    ],
+    "properties": {
+        entry.VERSION: {"const": entry.CONTRACT_VERSION},
+        entry.LOG: {"type": "string", "pattern": "^[0-9a-z]{4,16}$"},
+        entry.GENERATION: _NUMBER,
+        entry.WRITER: _TEXT,
+        entry.STATE: {"enum": sorted(STATES | {entry.ANSWERED})},
+        entry.LEG: _NUMBER,
+        entry.ATTEMPT: _NUMBER,
+        entry.OWNER: _TEXT,
+        entry.CHECKPOINT: _TEXT,
+    },
+}
+
+NOTHING: Json = {"title": "Nothing", "description": "No body.", "const": ""}
+EMPTY: Json = {"title": "Alive", "description": "An empty object.", "type": "object"}
+TTL: Json = {"type": "object", "properties": {"Nats-TTL": _NUMBER}}
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What a message on a channel is."""
+
+    name: str
+    payload: type[BusMessage] | Json
+    headers: Json | None = None
+    by_line: bool = False
+    """Whether the body is one such object per line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """One subject of the contract."""
+
+    name: str
+    address: str
+    carrier: str
+    """What stores it, or that nothing does."""
+    description: str
+    messages: tuple[Carried, ...]
+    replies: tuple[Carried, ...] = ()
+
+
+def _message(model: type[BusMessage]) -> Carried:
+    return Carried(model.__name__, model)
+
+
+_RUN = _message(Run)
+_ENTRY = Carried("Entry", EVENT, ENTRY_HEADERS, by_line=True)
+_REFUSAL = _message(Refusal)
+
+
+def _task(address: str) -> str:
+    """Return the address with shard and task as parameters of their own."""
+    return address.replace(".0.", f".{_SHARD}.").replace("0-{task}", _TASK)
+
+
+def _run(name: str, priority: str = "normal") -> Channel:
+    address = SUBJECTS.run(_KEY, 0, priority).replace(".0", ".{leg}")
+    return Channel(
+        name,
+        _task(address.replace("{leg}-{task}", _TASK)),
+        f"stream {STREAMS.runs}, a work queue",
+        f"Asks workers to do a leg ({priority} priority).",
+        (_RUN,),
+    )
+
+
+def _question(operation: str, asks: type[BusMessage] | Json, *answers: type[BusMessage]) -> Channel:
+    asked = Carried("Nothing", asks) if isinstance(asks, dict) else _message(asks)
+    return Channel(
+        f"state.{operation}",
+        SUBJECTS.state(operation),
+        "core NATS, queue group task-state",
+        f"Asks task state: {operation}.",
+        (asked,),
+        (*map(_message, answers), _REFUSAL),
+    )
+
+
+CHANNELS: tuple[Channel, ...] = (
+    _run("run"),
+    *(_run(f"run.{priority}", priority) for priority in UNUSUAL),
+    Channel(
+        "lane",
+        SUBJECTS.lane("{agent}"),
+        "core NATS",
+        "A lane of runs was made: look for it.",
+        (Carried("Nothing", NOTHING),),
+    ),
+    Channel(
+        "event",
+        _task(SUBJECTS.event(_KEY)),
+        f"streams {STREAMS.events(0)}, {STREAMS.events(1)} …",
+        "A task's log, appended to by compare-and-set.",
+        (_ENTRY,),
+    ),
+    Channel(
+        "live",
+        _task(SUBJECTS.live(_KEY)),
+        "core NATS, published by JetStream alone",
+        "What was stored of a log, as it happens.",
+        (_ENTRY,),
+    ),
+    Channel(
+        "control",
+        _task(SUBJECTS.control(_KEY)),
+        "core NATS",
+        "Asks the holder of a task, who alone listens on this subject.",
+        (_message(Control),),
+        (_message(Holding),),
+    ),
+    _question("get", GetTask, TaskFound),
+    _question("list", ListTasks, TasksFound),
+    _question("context", WhoseContext, ContextFound),
+    _question("ready", NOTHING),
+    Channel(
+        "dead",
+        SUBJECTS.dead("{tenant}", "{agent}"),
+        f"stream {STREAMS.dead}",
+        "What was given up, with the reason.",
+        (_message(DeadLetter),),
+    ),
+    Channel(
+        "poke",
+        SUBJECTS.poke(_TASK),
+        "core NATS",
+        "Asks readers of a log to look at its tail.",
+        (Carried("Nothing", NOTHING),),
+    ),
+    Channel(
+        "card",
+        f"$KV.{STREAMS.agents}.card.{{agent}}",
+        f"bucket {STREAMS.agents}",
+        "What an agent says of itself; kept when its workers are gone.",
+        (_message(AgentCard),),
+    ),
+    Channel(
+        "instance",
+        f"$KV.{STREAMS.agents}.live.{{agent}}.{{instance}}",
+        f"bucket {STREAMS.agents}; expires after {INSTANCE_TTL} s unless renewed",
+        "A worker that serves the agent; deleted when it leaves.",
+        (Carried("Alive", EMPTY, TTL), Carried("Nothing", NOTHING, TTL)),
+    ),
+)

@@ -1,0 +1,130 @@
+"""All that a fleet says on the bus is what the AsyncAPI document says."""
+
+import asyncio
+import re
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx
+import jsonschema
+import orjson
+from nats.aio.msg import Msg
+
+from headrace.bus import Bus
+from headrace.settings import BusSettings
+from headrace_cli.asyncapi import schema_of
+from headrace_cli.bus_channels import CHANNELS, Carried, Channel
+from tests.support.fleet import Fleet
+
+_PREFIX = "headrace"
+
+
+def _pattern(channel: Channel) -> re.Pattern[str]:
+    address = re.escape(channel.address).replace(r"\{", "{").replace(r"\}", "}")
+    address = address.replace("{prefix}", _PREFIX)
+    return re.compile(re.sub(r"\{\w+\}", r"[A-Za-z0-9_-]+", address))
+
+
+_PATTERNS = [(_pattern(channel), channel) for channel in CHANNELS]
+
+
+def channel_of(subject: str) -> Channel:
+    """Return the channel that the document has for `subject`."""
+    found = [channel for pattern, channel in _PATTERNS if pattern.fullmatch(subject)]
+    assert len(found) == 1, f"{subject} is of {[channel.name for channel in found]}"
+    return found[0]
+
+
+def check(carried: tuple[Carried, ...], msg: Msg) -> None:
+    """Check that the message is one of those `carried`."""
+    problems = [problem for each in carried for problem in [_problem(each, msg)] if problem]
+    assert len(problems) < len(carried), f"{msg.subject}: {msg.data[:300]!r}: {problems}"
+
+
+def _problem(carried: Carried, msg: Msg) -> str | None:
+    try:
+        if carried.headers is not None:
+            jsonschema.validate(dict(msg.headers or {}), carried.headers)
+        for line in msg.data.split(b"\n"):
+            jsonschema.validate(orjson.loads(line) if line else "", schema_of(carried))
+    except (jsonschema.ValidationError, orjson.JSONDecodeError) as error:
+        return str(error).partition("\n")[0]
+    return None
+
+
+class Ear:
+    """Hears everything, and checks it as it comes."""
+
+    def __init__(self) -> None:
+        """Have heard nothing."""
+        self.heard: defaultdict[str, int] = defaultdict(int)
+        self.problems: list[str] = []
+        self._inboxes: dict[str, Channel] = {}
+
+    async def hear(self, msg: Msg) -> None:
+        """Check one message."""
+        try:
+            self._hear(msg)
+        except AssertionError as problem:
+            self.problems.append(str(problem))
+
+    def _hear(self, msg: Msg) -> None:
+        if msg.subject.startswith("_INBOX."):
+            self._hear_reply(msg)
+            return
+        channel = channel_of(msg.subject)
+        self.heard[channel.name] += 1
+        if channel.replies and msg.reply:
+            self._inboxes[msg.reply] = channel
+        check(channel.messages, msg)
+
+    def _hear_reply(self, msg: Msg) -> None:
+        channel = self._inboxes.pop(msg.subject, None)
+        if channel is None or "Headrace-More" in (msg.headers or {}):
+            return
+        if (msg.headers or {}).get("Status") == "503":
+            return
+        self.heard[f"{channel.name} answered"] += 1
+        if channel.name != "state.ready":
+            check(channel.replies, msg)
+
+
+@asynccontextmanager
+async def listening(fleet: Fleet) -> AsyncIterator[Ear]:
+    """Hear everything for the length of a block."""
+    bus, ear = Bus(BusSettings(nats_url=fleet.nats_url)), Ear()
+    await bus.connect("ear")
+    for subjects in (f"{_PREFIX}.>", "$KV.AGENTS.>", "_INBOX.>"):
+        await bus.connection.subscribe(subjects, cb=ear.hear)
+    try:
+        yield ear
+        await bus.connection.flush()
+    finally:
+        await bus.close()
+
+
+async def ask(client: httpx.AsyncClient, agent: str, text: str, **more: str) -> str:
+    """Send a message and return the task's id, at once."""
+    message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": text}], **more}
+    order = {"message": message, "configuration": {"returnImmediately": True}}
+    answer = await client.post(f"/v1/agents/{agent}/message:send", json=order)
+    task: str = answer.raise_for_status().json()["task"]["id"]
+    return task
+
+
+async def test_what_is_said_on_the_bus_is_what_the_document_says(fleet: Fleet) -> None:
+    async with listening(fleet) as ear, httpx.AsyncClient(base_url=fleet.gateways[0]) as client:
+        done = await ask(client, "assistant", "how many words?")
+        slow = await ask(client, "counter", "200 50")
+        await asyncio.sleep(0.5)
+        await ask(client, "counter", "2", taskId=slow)
+        await client.post(f"/v1/agents/counter/tasks/{slow}:cancel")
+        for path in (f"assistant/tasks/{done}", "counter/tasks", f"counter/tasks/{done}"):
+            await client.get(f"/v1/agents/{path}")
+        async with asyncio.timeout(30):
+            while not {"instance", "control answered"} <= ear.heard.keys():  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+    assert ear.problems == []
+    expected = {"run", "event", "live", "control", "state.get", "state.list", "state.get answered"}
+    assert expected <= ear.heard.keys()
