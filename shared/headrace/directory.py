@@ -171,6 +171,16 @@ class Directory:
         """Return the agent's card; None: no such agent has ever been announced."""
         return self._listing.cards.get(agent)
 
+    async def find(self, agent: str) -> AgentCard | None:
+        """Return the agent's card; the bucket is read again before it is said that there is none.
+
+        Raises:
+            BusUnavailable: it can't be read.
+        """
+        if self.card(agent) is None:
+            await self._take_listing()
+        return self.card(agent)
+
     def available(self, agent: str) -> bool:
         """Tell whether an instance of the agent is alive."""
         return agent in self._listing.instances

@@ -105,3 +105,14 @@ class TaskUnknown(HeadraceError):
     """No such task, or not the caller's: the two must look the same (promise 6)."""
 
     code = "task_unknown"
+
+
+class StartRefused(HeadraceError):
+    """An agent may not ask another one: `why` says which rule forbids it (`RefusedStart`)."""
+
+    code = "start_refused"
+
+    def __init__(self, why: str, message: str) -> None:
+        """Keep the rule, and say it in a way that is safe to show."""
+        super().__init__(message)
+        self.why = why

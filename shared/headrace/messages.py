@@ -151,11 +151,64 @@ class ContextFound(BusMessage):
     owner: str | None = None
 
 
+class StartTask(BusMessage):
+    """Operation ``start``: an agent at work asks another one. Asked again it starts nothing new."""
+
+    tenant: str
+    agent: str
+    """Who is asked."""
+    parent: str
+    """The asking task; its owner and its context are the child's."""
+    parent_agent: str
+    leg: int = Field(ge=1)
+    """The parent's leg that asks."""
+    attempt: int = Field(ge=1)
+    """The parent's attempt that asks; one that a later attempt has replaced is refused."""
+    name: str = Field(min_length=1, max_length=512)
+    """The child's, one per leg and agent: its task id is derived from it."""
+    message: dict[str, Any]
+    """An A2A v1.0 Message; ids and role are set here."""
+    into: str | None = None
+    """A child of the parent's that waits for input: the message answers it."""
+    deadline: str | None = None
+    """RFC 3339; the child is stopped then."""
+    budget: int | None = None
+    """Tokens that the child may use."""
+    priority: str = "normal"
+    """Of the parent's run."""
+    traceparent: str | None = None
+    """W3C trace context of the parent's run."""
+
+
+class TaskStarted(BusMessage):
+    """A child is in its log."""
+
+    task: str
+    log: str
+    context: str
+    leg: int
+    """Generation of the child's input."""
+    sequence: int
+    """Stream sequence of the input."""
+    input: str | None = None
+    """The input, a line of the log, if it has just begun the log."""
+    again: bool = False
+    """Whether it had been asked before: this is what is there."""
+
+
+type RefusedStart = Literal[
+    "agent_unknown", "too_deep", "repeated", "leg_over", "not_waiting", "busy"
+]
+"""Why no task is started."""
+
+
 class Refusal(BusMessage):
     """Any operation's answer when it can't be served; told apart by its `code`."""
 
-    code: Literal["task_unknown", "state_unavailable", "bad_request"]
+    code: Literal["task_unknown", "state_unavailable", "bad_request", "start_refused"]
     message: str
+    why: RefusedStart | None = None
+    """For `start_refused`."""
 
 
 class DeadLetter(BusMessage):

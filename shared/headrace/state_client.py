@@ -3,15 +3,23 @@
 import orjson
 
 from headrace.bus import Bus
-from headrace.errors import BusUnavailable, InvalidName, StateUnavailable, TaskUnknown
+from headrace.errors import (
+    BusUnavailable,
+    InvalidName,
+    StartRefused,
+    StateUnavailable,
+    TaskUnknown,
+)
 from headrace.messages import (
     BusMessage,
     ContextFound,
     GetTask,
     ListTasks,
     Refusal,
+    StartTask,
     TaskFound,
     TasksFound,
+    TaskStarted,
     WhoseContext,
 )
 
@@ -46,6 +54,14 @@ class StateClient:
         """Return the owner of a context, as a token; None: it is new."""
         return (await self._ask("context", query, ContextFound)).owner
 
+    async def start(self, query: StartTask) -> TaskStarted:
+        """Start a delegated task, once however often it is asked for.
+
+        Raises:
+            StartRefused: a rule forbids it; trying again does not help.
+        """
+        return await self._ask("start", query, TaskStarted)
+
     async def _ask[Answer: BusMessage](
         self, operation: str, query: BusMessage, answer: type[Answer]
     ) -> Answer:
@@ -76,5 +92,9 @@ def _error(query: BusMessage, refusal: Refusal) -> Exception:
         case "state_unavailable":
             return StateUnavailable(refusal.message)
         case "bad_request":
+            if isinstance(query, StartTask):
+                return InvalidName("start", query.agent, refusal.message)
             token = query.page_token if isinstance(query, ListTasks) else ""
             return InvalidName("pageToken", token, refusal.message)
+        case "start_refused":
+            return StartRefused(refusal.why or "", refusal.message)

@@ -16,6 +16,7 @@ from headrace.errors import Fenced
 from headrace.events import Draft, Json
 from headrace.log import LogWriter
 from headrace.messages import GetTask, Run, TaskFound, WhoseContext
+from headrace.run_requests import RunRequests, with_input
 from headrace.state_client import StateClient
 from headrace.task import (
     AUTH_REQUIRED,
@@ -39,7 +40,6 @@ from headrace_gateway.refusals import (
     TaskBusy,
     TaskEnded,
 )
-from headrace_gateway.run_requests import RunRequests, with_input
 
 APPEND_PATIENCE = 5.0
 """Seconds within which an input must be in the log; then the caller is told to try again."""

@@ -14,11 +14,13 @@ import uvloop
 from pydantic import ValidationError
 
 from headrace.bus import Bus
+from headrace.directory import Directory
 from headrace.errors import BusUnavailable
 from headrace.patience import patiently
 from headrace_task_state.answering.answers import Answers
 from headrace_task_state.answering.broker import make_broker
 from headrace_task_state.answering.pieces import Pieces
+from headrace_task_state.answering.starting import Starting
 from headrace_task_state.following.follow import Follower
 from headrace_task_state.following.replica import Replica
 from headrace_task_state.following.retention import Retention
@@ -49,6 +51,7 @@ class TaskState:
         self._settings = settings
         self._name = secrets.token_hex(4)
         self._bus = Bus(settings)
+        self._directory = Directory(self._bus)
         self._redis = Connection(settings.redis_url)
         self._keys = Keys.of(settings.prefix, settings.stream_prefix)
         self._ranges = all_ranges(settings.event_streams)
@@ -67,6 +70,8 @@ class TaskState:
             self._bus.connect(f"task-state {self._name}"),
             patiently(redis, self._redis.check, self._settings.startup_timeout),
         )
+        self._stack.push_async_callback(self._directory.stop)
+        await self._directory.start()
         broker = make_broker(self._settings, self._answers(), self._pieces())
         self._stack.push_async_callback(broker.stop)
         await broker.start()
@@ -97,6 +102,7 @@ class TaskState:
             Tasks(self._bus, reader, streams),
             Lists(reader, frontier),
             Contexts(reader, frontier),
+            Starting(self._bus, self._directory, self._settings),
             reader,
             self._ranges,
         )

@@ -17,3 +17,10 @@ class TaskStateSettings(BusSettings):
 
     sweep_after: float = Field(default=5.0, gt=0)
     """Seconds after which a run is asked for again if no worker has taken it up."""
+
+    delegation_depth: int = Field(default=8, ge=0, le=64)
+    """How deep tasks may be delegated: 1 lets an agent ask another, but that one nobody."""
+
+    delegation_repeats: int = Field(default=3, ge=1)
+    """How often one agent may occur in a chain of delegations, so that agents that ask each other
+    come to an end."""

@@ -12,6 +12,8 @@ An agent is an async function under `agent`; what it yields is what it says:
 from headrace_worker.agent import Agent, Agents, Skill, agent
 from headrace_worker.calling import Answer, ToolError
 from headrace_worker.context import RunContext
+from headrace_worker.delegation.errors import DelegationFailed, DelegationRefused
+from headrace_worker.delegation.result import Result
 from headrace_worker.emission import (
     Complete,
     Data,
@@ -52,6 +54,8 @@ __all__ = [
     "Complete",
     "Custom",
     "Data",
+    "DelegationFailed",
+    "DelegationRefused",
     "Emission",
     "File",
     "InputRequired",
@@ -61,6 +65,7 @@ __all__ = [
     "Outcome",
     "Raw",
     "Reject",
+    "Result",
     "Retryable",
     "RunContext",
     "Said",

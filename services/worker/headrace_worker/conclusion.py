@@ -8,8 +8,10 @@ from headrace import events
 from headrace.entry import ANSWERED
 from headrace.events import Draft
 from headrace.task import COMPLETED, INPUT_REQUIRED, SUBMITTED, WORKING
+from headrace_worker.delegation.errors import DelegationFailed
 from headrace_worker.endings import End
 from headrace_worker.errors import MalformedOutput, Retryable
+from headrace_worker.giving_up import why_overdue
 from headrace_worker.interrupt import Interrupt
 from headrace_worker.performance import Performance
 from headrace_worker.queued import Queued
@@ -35,6 +37,7 @@ async def conclude(performance: Performance, why: Interrupt) -> int | None:
         Fenced, LogLost: the log is somebody else's; it does not say so.
     """
     end = _interrupted(performance, why) if why else _end(performance)
+    await performance.children.end(end.state)
     end = _with_expense(performance, end)
     made = performance.rendering.artifacts
     orphans = [artifact for artifact in performance.past.orphans if artifact not in made]
@@ -71,8 +74,7 @@ def _interrupted(performance: Performance, why: Interrupt) -> End:
     elif acting is not None and not acting.cancelled() and (error := acting.exception()):
         _log.error("task %s: in the agent's clean-up", performance.key.task, exc_info=error)
     if why is Interrupt.OVERDUE:
-        reason = f"It did not end within {performance.policy.timeout:g} s"
-        return performance.endings.failed(reason)
+        return performance.endings.failed(why_overdue(performance.policy, performance.past))
     if why is Interrupt.SUPERSEDED:
         return performance.endings.completed()
     return performance.endings.canceled()
@@ -91,7 +93,19 @@ def _end(performance: Performance) -> End:
             reason = f"Given up after {performance.failures} attempts: {error}"
             return performance.endings.failed(reason[:LONGEST_REASON])
         case error:
-            return _failed(performance, "The agent failed", error)
+            return _failed(performance, _shown(error), error)
+
+
+def _shown(error: BaseException) -> str:
+    """Return what a client may know of it: what became of others that were asked, say."""
+    if isinstance(error, DelegationFailed):
+        return str(error)
+    if isinstance(error, BaseExceptionGroup) and (found := error.subgroup(DelegationFailed)):
+        first: BaseException = found
+        while isinstance(first, BaseExceptionGroup):
+            first = first.exceptions[0]
+        return str(first)
+    return "The agent failed"
 
 
 def _failed(performance: Performance, reason: str, error: BaseException | None) -> End:

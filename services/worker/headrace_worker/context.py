@@ -11,6 +11,9 @@ from typing import Any
 from headrace import events, parts
 from headrace.events import Json
 from headrace.task import TaskKey
+from headrace_worker.delegation.asking import Asking, Waiting
+from headrace_worker.delegation.children import Children
+from headrace_worker.delegation.parent import Parent
 from headrace_worker.inbox import Inbox
 from headrace_worker.inputs import Inputs
 from headrace_worker.interrupt import STOPS, Interrupt
@@ -23,7 +26,7 @@ AGUI = "headrace.agui"
 
 
 @dataclass(frozen=True)
-class RunContext(Speech):
+class RunContext(Speech, Asking):
     """One attempt of one leg, as its agent sees it.
 
     An agent that is a generator yields what it says; any agent can `emit` it, or use the methods
@@ -66,6 +69,10 @@ class RunContext(Speech):
     """Asks why the agent is being stopped."""
     shared_state: SharedState = field(default_factory=SharedState)
     """What `state` reads."""
+    parent: Parent | None = None
+    children: Children | None = None
+    waiting_child: Waiting | None = None
+    """What others are asked with."""
 
     @property
     def task(self) -> str:

@@ -122,6 +122,8 @@ class InputRequired:
     """What exactly is asked: AG-UI Interrupts, each with an ``id``. One is made where none is."""
     tool_calls: Sequence[str] = ()
     """Ids of calls of the user interface's own tools, whose results are what is asked for."""
+    asks_for: Json = field(default_factory=dict)
+    """Task and agent of the child whose question it is (`Result.ask_user`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace import events, parts
+from headrace.delegation import ASKS_FOR
 from headrace.entry import ANSWERED
 from headrace.events import Draft, Json
 from headrace.interrupts import INTERRUPTS, PENDING_TOOL_CALLS
@@ -80,8 +81,9 @@ class Endings:
             message = self._message([{"text": said.prompt}])
         if message is not None and said.schema is not None:
             message["metadata"] = {events.INPUT_SCHEMA: said.schema}
-        asked = {INTERRUPTS: list(said.interrupts), PENDING_TOOL_CALLS: list(said.tool_calls)}
-        metadata = {key: value for key, value in asked.items() if value}
+        asked: Json = {INTERRUPTS: list(said.interrupts), PENDING_TOOL_CALLS: list(said.tool_calls)}
+        asked_for = {ASKS_FOR: said.asks_for} if said.asks_for else {}
+        metadata = {key: value for key, value in asked.items() if value} | asked_for
         draft = events.status_update(self._task, self._context, INPUT_REQUIRED, message, metadata)
         return End(draft, INPUT_REQUIRED, message, metadata)
 

@@ -22,6 +22,17 @@ class Expense:
         self._tokens += used.input_tokens + used.output_tokens
         self._model = used.model or self._model
 
+    @property
+    def tokens(self) -> int:
+        """Tokens reported so far."""
+        return self._tokens
+
+    def add_tokens(self, tokens: int) -> None:
+        """Take what another agent reports to have used for this one."""
+        if tokens:
+            self._reported = True
+            self._tokens += tokens
+
     def metadata(self) -> Json:
         """Return ``tokens_used``, ``model`` (the last one named) and ``execution_time`` (s)."""
         if not self._reported:

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from headrace import events, parts
 from headrace.bus import Bus
+from headrace.delegation import Lineage, earliest, read_time
 from headrace.entry import Entry
 from headrace.log import LogWriter
 from headrace.task import FAILED
@@ -25,10 +26,19 @@ _PATIENCE = 10.0
 
 def deadline_of(policy: Policy, past: Past) -> datetime | None:
     """Return when the leg is to be over; None: it has all the time."""
+    lineage = Lineage.of(past.metadata)
+    inherited = read_time(lineage.deadline) if lineage is not None else None
     if policy.timeout is None:
-        return None
+        return inherited
     began = datetime.fromisoformat(past.began) if past.began else datetime.now(UTC)
-    return began + timedelta(seconds=policy.timeout)
+    return earliest(inherited, began + timedelta(seconds=policy.timeout))
+
+
+def why_overdue(policy: Policy, past: Past) -> str:
+    """Return what is said of a leg whose deadline has passed."""
+    if policy.timeout is None or Lineage.of(past.metadata) is not None:
+        return "It did not end before its deadline"
+    return f"It did not end within {policy.timeout:g} s"
 
 
 def why_hopeless(policy: Policy, assignment: Assignment, past: Past, attempt: int) -> str | None:
@@ -40,7 +50,7 @@ def why_hopeless(policy: Policy, assignment: Assignment, past: Past, attempt: in
         return "Given up: its run was handed out too often"
     deadline = deadline_of(policy, past)
     if deadline is not None and datetime.now(UTC) >= deadline:
-        return f"It did not end within {policy.timeout:g} s"
+        return why_overdue(policy, past)
     return None
 
 

@@ -22,6 +22,7 @@ from headrace_worker.holding import Held, Void
 from headrace_worker.interrupt import Interrupt
 from headrace_worker.leases import Claim, Hold
 from headrace_worker.performance import Performance
+from headrace_worker.seat import Seat
 from headrace_worker.station import Station
 from headrace_worker.taking import Taken, take
 
@@ -38,9 +39,10 @@ _FOREVER = 10 * 365 * 86400.0
 class Leg:
     """One attempt, from a pulled run to its acknowledgement."""
 
-    def __init__(self, station: Station, agent: Agent, assignment: Assignment) -> None:
-        """Prepare to let `agent` do what `assignment` asks for."""
+    def __init__(self, station: Station, agent: Agent, assignment: Assignment, seat: Seat) -> None:
+        """Prepare to let `agent` do what `assignment` asks for, on `seat`."""
         self._station, self._agent, self._assignment = station, agent, assignment
+        self._seat = seat
         self._interrupt = Interrupt.NONE
         self._hold: Hold | None = None
         self._performance: Performance | None = None
@@ -113,6 +115,7 @@ class Leg:
             self._agent,
             self._assignment,
             taken,
+            seat=self._seat,
             lost=self.lose,
             superseded=self.supersede,
             interrupt=lambda: self._interrupt,
@@ -180,6 +183,7 @@ class Leg:
     async def _end(self, hold: Hold, performance: Performance) -> None:
         match self._interrupt:
             case Interrupt.LOST:
+                await performance.children.let_go()
                 _log.info("task %s is not ours any more", self._assignment.key.task)
             case Interrupt.HANDED_BACK:
                 await self._hand_back(hold, performance, None)
@@ -191,6 +195,7 @@ class Leg:
     async def _hand_back(
         self, hold: Hold, performance: Performance, again: Retryable | None
     ) -> None:
+        await performance.children.let_go()
         why, pause, patience = events.LEAVING, 0.0, HAND_BACK
         if again is not None:
             why, patience = events.TRYING_AGAIN, _PATIENCE

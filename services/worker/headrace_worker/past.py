@@ -6,6 +6,7 @@ import orjson
 
 from headrace import events, parts
 from headrace.bus import Bus
+from headrace.delegation import CHILD
 from headrace.entry import Entry
 from headrace.errors import LogLost
 from headrace.events import Json
@@ -13,6 +14,7 @@ from headrace.fold import TaskFold
 from headrace.log import find_generation, replay
 from headrace.task import TaskKey
 from headrace_worker.checkpoint import Checkpoint, decode
+from headrace_worker.delegation.offspring import Offspring
 from headrace_worker.queued import Queued
 
 _STATE = frozenset({parts.STATE_SNAPSHOT, parts.STATE_DELTA})
@@ -44,6 +46,8 @@ class Past:
     """Artifacts that dead attempts made behind `kept`, oldest first."""
     signals: list[Json] = field(default_factory=list)
     """Parts that changed the shared state, up to `kept`."""
+    offspring: Offspring = field(default_factory=Offspring)
+    """Whom the leg's attempts have asked."""
     unsaved: list[Json] = field(default_factory=list)
     """Those behind it: an attempt that makes the next checkpoint saves them."""
 
@@ -146,6 +150,7 @@ def _go_through(past: Past, entry: Entry) -> None:
         if artifact is not None and artifact not in past.orphans:
             past.orphans.append(artifact)
         _note_state(past, event)
+        past.offspring.note(event)
         if why_handed_back(event) == events.LEAVING:
             past.handed_back += 1
     if entry.stamp.checkpoint is not None:
@@ -165,6 +170,8 @@ def _note_inputs(past: Past, event: Json, generation: int) -> None:
 
 def _note_state(past: Past, event: Json) -> None:
     update = event.get("statusUpdate", {})
+    if CHILD in (update.get("metadata") or {}):
+        return
     if events.ATTEMPT in update.get("metadata", {}):
         past.unsaved.clear()
     said = update.get("status", {}).get("message", {}).get("parts", ())

@@ -5,12 +5,16 @@ from collections.abc import Callable
 from functools import partial
 
 from headrace import events
+from headrace.delegation import Lineage
 from headrace.events import Draft, Json
 from headrace.task import WORKING, TaskKey
 from headrace_worker.agent import Agent
 from headrace_worker.assignment import Assignment
 from headrace_worker.context import AGUI, RunContext
 from headrace_worker.conversation import earlier_tasks
+from headrace_worker.delegation.children import Children
+from headrace_worker.delegation.parent import Parent
+from headrace_worker.delegation.waiting import waiting_child
 from headrace_worker.endings import Endings
 from headrace_worker.errors import Retryable
 from headrace_worker.ids import LegIds
@@ -19,6 +23,7 @@ from headrace_worker.interrupt import Interrupt
 from headrace_worker.outbox import Outbox
 from headrace_worker.past import Past, recall, retell
 from headrace_worker.rendering import Rendering
+from headrace_worker.seat import Seat
 from headrace_worker.shared_state import SharedState
 from headrace_worker.station import Station
 from headrace_worker.taking import Taken
@@ -35,6 +40,7 @@ class Performance:
         assignment: Assignment,
         taken: Taken,
         *,
+        seat: Seat,
         lost: Callable[[], None],
         superseded: Callable[[], None],
         interrupt: Callable[[], Interrupt],
@@ -74,6 +80,25 @@ class Performance:
         self.voice = Voice(
             self.rendering, self.endings, self.outbox, ids, may_answer=agent.card.bare_message
         )
+        parent = Parent(
+            key=key,
+            context=run.context,
+            leg=leg,
+            attempt=taken.authorship.attempt,
+            writer=self.writer,
+            bus=station.bus,
+            rule=station.rule,
+            outbox=self.outbox,
+            inputs=self.inputs,
+            seat=seat,
+            expense=self.voice.expense,
+            interrupt=interrupt,
+            deadline=taken.deadline,
+            budget=_budget_of(taken.past),
+            priority=station.bus.subjects.priority_of_run(assignment.message.subject),
+            traceparent=run.traceparent,
+        )
+        self.children = Children(parent, taken.past.offspring)
         self.context = RunContext(
             key=key,
             context=run.context,
@@ -92,6 +117,9 @@ class Performance:
             inputs=self.inputs,
             shared_state=state,
             interrupt=interrupt,
+            parent=parent,
+            children=self.children,
+            waiting_child=partial(waiting_child, station.bus, key, leg),
         )
         self.acting: asyncio.Task[None] | None = None
 
@@ -143,6 +171,11 @@ class Performance:
     def appending(self) -> bool:
         """Whether an append is in flight."""
         return self.outbox.appending
+
+
+def _budget_of(past: Past) -> int | None:
+    lineage = Lineage.of(past.metadata)
+    return lineage.budget if lineage is not None else None
 
 
 def _state_of(past: Past) -> SharedState:

@@ -21,6 +21,7 @@ from headrace.bus import Bus
 from headrace.errors import BusUnavailable
 from headrace.lanes import weight_of
 from headrace_worker.room import Room
+from headrace_worker.seat import Seat
 from headrace_worker.slots import Turn
 
 _log = logging.getLogger(__name__)
@@ -122,10 +123,14 @@ class Puller:
         if self._subscription is not None:
             await self._subscription.drain()  # type: ignore[no-untyped-call]
 
-    def done(self) -> None:
-        """Be told that a delivered run is over."""
+    def seat(self) -> Seat:
+        """Return the place that a delivered run has taken."""
+        return Seat(self._room)
+
+    def done(self, seat: Seat) -> None:
+        """Be told that a delivered run, which had that seat, is over."""
         self._running -= 1
-        self._room.give_back(1)
+        seat.vacate()
 
     async def _pull(self) -> None:
         rest = 0.0

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from headrace.bus import Bus
+from headrace.log import TailRule
 from headrace_worker.leases import Leases
 from headrace_worker.settings import WorkerSettings
 from headrace_worker.watch import Watch
@@ -17,6 +18,7 @@ class Station:
     """The worker's instance id, a subject token."""
     bus: Bus
     leases: Leases
+    rule: TailRule
     watch: Watch
     settings: WorkerSettings
     abandoned: set[asyncio.Task[None]] = field(default_factory=set)

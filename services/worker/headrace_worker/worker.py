@@ -24,6 +24,7 @@ from headrace_worker.lifeline import Lifeline
 from headrace_worker.pulling import Mending, Puller
 from headrace_worker.registration import Registration
 from headrace_worker.room import Room
+from headrace_worker.seat import Seat
 from headrace_worker.settings import WorkerSettings
 from headrace_worker.slots import Slots
 from headrace_worker.station import Station
@@ -49,7 +50,7 @@ class Worker:
         self._leases = Leases(self._lifeline)
         self._rule = TailRule(self._bus)
         self._watch = Watch(self._bus, self._rule)
-        self._station = Station(self.id, self._bus, self._leases, self._watch, settings)
+        self._station = Station(self.id, self._bus, self._leases, self._rule, self._watch, settings)
         self._registration = Registration(self._lifeline, self.id, agents)
         self._slots = Slots(settings.concurrency)
         self._rooms = {agent.name: (agent, self._room(agent)) for agent in agents}
@@ -117,16 +118,17 @@ class Worker:
         return self._lanes.look_soon
 
     async def _work(self, agent: Agent, msg: Msg, puller: Puller) -> None:
+        seat = puller.seat()
         try:
-            await self._attempt(agent, msg)
+            await self._attempt(agent, msg, seat)
         except (BusUnavailable, NatsError) as trouble:
             _log.warning("left a run on %s for later: %s", msg.subject, trouble)
         except Exception:  # noqa: BLE001  # the run comes again, and other runs go on
             _log.exception("a run on %s broke", msg.subject)
         finally:
-            puller.done()
+            puller.done(seat)
 
-    async def _attempt(self, agent: Agent, msg: Msg) -> None:
+    async def _attempt(self, agent: Agent, msg: Msg, seat: Seat) -> None:
         try:
             assigned = assignment.read(self._bus, msg)
         except UndecodableMessage as error:
@@ -137,7 +139,7 @@ class Worker:
         if name in self._legs:
             _log.debug("a second copy of a run of %s", assigned.key.task)
             return
-        leg = self._legs[name] = Leg(self._station, agent, assigned)
+        leg = self._legs[name] = Leg(self._station, agent, assigned, seat)
         try:
             await leg.run()
         finally:

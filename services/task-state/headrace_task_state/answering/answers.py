@@ -8,7 +8,8 @@ import orjson
 
 from headrace.errors import StateUnavailable
 from headrace.events import Json
-from headrace.messages import GetTask, ListTasks, WhoseContext
+from headrace.messages import GetTask, ListTasks, StartTask, WhoseContext
+from headrace_task_state.answering.starting import Starting
 from headrace_task_state.ranges import Range
 from headrace_task_state.reading.contexts import Contexts
 from headrace_task_state.reading.get import Tasks
@@ -22,15 +23,17 @@ PATIENCE = 4.0
 class Answers:
     """Answers questions of gateways and workers."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917  # one reader each
         self,
         tasks: Tasks,
         lists: Lists,
         contexts: Contexts,
+        starting: Starting,
         reader: Reader,
         ranges: Iterable[Range],
     ) -> None:
         """Answer from these."""
+        self._starting = starting
         self._tasks, self._lists, self._contexts = tasks, lists, contexts
         self._reader, self._ranges = reader, list(ranges)
 
@@ -45,6 +48,10 @@ class Answers:
     async def context(self, query: WhoseContext) -> bytes:
         """Return a `ContextFound`; see `Contexts.owner` for what is raised."""
         return await _in_time(self._contexts.owner(query))
+
+    async def start(self, query: StartTask) -> bytes:
+        """Return a `TaskStarted`; see `Starting.start` for what is raised."""
+        return await _in_time(self._starting.start(query))
 
     async def ready(self) -> bytes:
         """Return ``{"following": …}``: whether every range is being applied by some replica."""

@@ -9,7 +9,7 @@ from faststream import ExceptionMiddleware
 from faststream.nats import NatsBroker, NatsMessage, NatsResponse
 
 from headrace.bus import connect_options
-from headrace.messages import GetTask, ListTasks, WhoseContext
+from headrace.messages import GetTask, ListTasks, StartTask, WhoseContext
 from headrace_task_state.answering.answers import Answers
 from headrace_task_state.answering.pieces import Piece, Pieces
 from headrace_task_state.answering.refusals import refusal_of
@@ -48,6 +48,10 @@ def make_broker(settings: TaskStateSettings, answers: Answers, pieces: Pieces) -
     @broker.subscriber(subjects.state("context"), queue=QUEUE, max_workers=_AT_ONCE)
     async def context(query: WhoseContext) -> NatsResponse:
         return NatsResponse(await answers.context(query))
+
+    @broker.subscriber(subjects.state("start"), queue=QUEUE, max_workers=_AT_ONCE)
+    async def start(query: StartTask) -> NatsResponse:
+        return NatsResponse(await answers.start(query))
 
     @broker.subscriber(subjects.state("ready"), queue=QUEUE, max_workers=_AT_ONCE)
     async def ready() -> NatsResponse:

@@ -4,7 +4,14 @@ import logging
 
 from pydantic import ValidationError
 
-from headrace.errors import BusUnavailable, InvalidName, StateUnavailable, TaskUnknown
+from headrace.errors import (
+    BusUnavailable,
+    EventTooLarge,
+    InvalidName,
+    StartRefused,
+    StateUnavailable,
+    TaskUnknown,
+)
 from headrace.messages import Refusal
 
 _log = logging.getLogger(__name__)
@@ -15,10 +22,12 @@ def refusal_of(error: Exception) -> Refusal:
     match error:
         case TaskUnknown():
             return Refusal(code="task_unknown", message=str(error))
-        case InvalidName():
-            return Refusal(code="bad_request", message=error.rule)
-        case ValidationError():
-            return Refusal(code="bad_request", message=_first_of(error))
+        case StartRefused():
+            return Refusal.model_validate(
+                {"code": "start_refused", "message": str(error), "why": error.why}
+            )
+        case InvalidName() | EventTooLarge() | ValidationError():
+            return Refusal(code="bad_request", message=_rule_of(error))
         case StateUnavailable() | BusUnavailable() | TimeoutError():
             message = str(error) or "no answer in time; try again"
             return Refusal(code="state_unavailable", message=message)
@@ -27,7 +36,9 @@ def refusal_of(error: Exception) -> Refusal:
             return Refusal(code="state_unavailable", message="task state failed; its log says how")
 
 
-def _first_of(error: ValidationError) -> str:
+def _rule_of(error: InvalidName | EventTooLarge | ValidationError) -> str:
+    if not isinstance(error, ValidationError):
+        return error.rule if isinstance(error, InvalidName) else str(error)
     first = error.errors(include_url=False)[0]
     where = ".".join(map(str, first["loc"])) or "body"
     return f"{where}: {first['msg']}"

@@ -1,0 +1,109 @@
+"""Answering a delegated task that waits for input: its parent's next message goes in, once."""
+
+from headrace import events
+from headrace.bus import Bus
+from headrace.delegation import DELEGATION, Lineage
+from headrace.entry import Entry, Stamp
+from headrace.errors import Fenced, LogLost, StartRefused, TaskUnknown
+from headrace.events import Json
+from headrace.log import LogWriter, find_generation, last_entry, replay
+from headrace.log.read import next_stored
+from headrace.messages import Run, StartTask, TaskStarted
+from headrace.run_requests import RunRequests
+from headrace.task import INPUT_REQUIRED, SUBMITTED, TaskKey
+from headrace_task_state.answering.asked import as_asked, writer_id
+
+_APPEND_PATIENCE = 3.0
+_ROUNDS = 3
+
+
+class Resuming:
+    """Goes on with children that wait."""
+
+    def __init__(self, bus: Bus, runs: RunRequests) -> None:
+        """Append on `bus` and ask for legs with `runs`."""
+        self._bus, self._runs = bus, runs
+
+    async def go_on(
+        self, query: StartTask, key: TaskKey, lineage: Lineage, owner: str
+    ) -> TaskStarted:
+        """Append the message as the child's next input; where it is there already, say so.
+
+        Raises:
+            StartRefused: the child does not wait for input.
+            TaskUnknown: there is no such child of the parent's.
+            BusUnavailable: NATS does not answer.
+        """
+        await self._check_is_child(query, key, owner)
+        for _ in range(_ROUNDS):
+            last = await last_entry(self._bus, key)
+            if last is None:
+                break
+            if lineage.is_same_question(await self._asked_last(key, last)):
+                return _started(key, last.stamp.log, await self._place(key, last), again=True)
+            if last.stamp.state != INPUT_REQUIRED:
+                raise StartRefused("not_waiting", f"task {key.task} does not wait for input")
+            try:
+                return await self._append(query, key, lineage, last, owner)
+            except Fenced:
+                continue
+        raise TaskUnknown("no such task")
+
+    async def _check_is_child(self, query: StartTask, key: TaskKey, owner: str) -> None:
+        first = await next_stored(self._bus, key, 0)
+        entry = first.entry if first is not None else None
+        metadata = {} if entry is None else entry.events[0].get("task", {}).get("metadata", {})
+        asked = Lineage.of(metadata)
+        if entry is None or asked is None or asked.parent != query.parent:
+            raise TaskUnknown("no such task")
+        if entry.stamp.owner != owner:
+            raise TaskUnknown("no such task")
+
+    async def _append(
+        self, query: StartTask, key: TaskKey, lineage: Lineage, last: Entry, owner: str
+    ) -> TaskStarted:
+        context, leg = _context_of(last), last.last_generation + 1
+        said = as_asked(query, key.task)
+        metadata = {DELEGATION: lineage.to_json()}
+        draft = events.status_update(key.task, context, SUBMITTED, said, metadata)
+        stamp = Stamp(last.stamp.log, leg, writer_id(), SUBMITTED, leg)
+        writer = LogWriter.behind(self._bus, key, last)
+        appended = await writer.append([draft], stamp, _APPEND_PATIENCE)
+        run = Run(log=stamp.log, context=context, owner=owner, traceparent=query.traceparent)
+        self._runs.ask_for(key, leg, run, query.priority)
+        return _started(key, stamp.log, (leg, appended.sequence, context))
+
+    async def _asked_last(self, key: TaskKey, last: Entry) -> Lineage | None:
+        """Return the lineage of the child's last input."""
+        _, event = await self._input(key, last)
+        body = event.get("task") or event.get("statusUpdate") or {}
+        return Lineage.of(body.get("metadata") or {})
+
+    async def _place(self, key: TaskKey, last: Entry) -> tuple[int, int, str]:
+        entry, event = await self._input(key, last)
+        body = event.get("task") or event.get("statusUpdate") or {}
+        return last.stamp.leg, entry.sequence, str(body.get("contextId", ""))
+
+    async def _input(self, key: TaskKey, last: Entry) -> tuple[Entry, Json]:
+        leg = last.stamp.leg
+        try:
+            after = await find_generation(self._bus, key, leg, last)
+            async for batch in replay(self._bus, key, after, last.sequence):
+                return batch[0], batch[0].events[leg - batch[0].generation]
+        except LogLost:
+            pass
+        raise TaskUnknown("no such task")
+
+
+def _context_of(last: Entry) -> str:
+    event = last.events[-1]
+    return str((event.get("statusUpdate") or event.get("task") or {}).get("contextId", ""))
+
+
+def _started(
+    key: TaskKey, log: str, place: tuple[int, int, str], *, again: bool = False
+) -> TaskStarted:
+    leg, sequence, context = place
+    return TaskStarted(
+        task=key.task, log=log, context=context, leg=leg, sequence=sequence, again=again
+    )

@@ -1,0 +1,178 @@
+"""All that one attempt of a leg asks other agents, and what becomes of those that it does not."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable
+from datetime import UTC, datetime
+
+from headrace.canceling import cancel_task
+from headrace.errors import BusUnavailable, InvalidName
+from headrace.names import check_agent_name
+from headrace.task import INPUT_REQUIRED, TaskKey
+from headrace_worker.delegation.child import Child
+from headrace_worker.delegation.errors import DelegationFailed, DelegationRefused
+from headrace_worker.delegation.naming import Names
+from headrace_worker.delegation.offspring import Offspring
+from headrace_worker.delegation.parent import Parent
+from headrace_worker.delegation.question import Question
+from headrace_worker.delegation.result import Result
+from headrace_worker.errors import LegOver
+from headrace_worker.interrupt import Interrupt
+
+_log = logging.getLogger(__name__)
+
+CONFIRMATION = 3.0
+"""Seconds for which a leg's end waits until the logs of its children say that they are canceled.
+Those that take longer end by themselves, or task state sees to it."""
+
+_LATE = 1.0
+"""Seconds after its deadline within which a child should have ended by itself."""
+
+_LAST_WORDS = 0.3
+
+
+class Children:
+    """The children of one attempt, and those that former attempts of the leg have asked."""
+
+    def __init__(self, parent: Parent, offspring: Offspring) -> None:
+        """Begin for `parent` with what its log says."""
+        self._parent, self._offspring = parent, offspring
+        self._names = Names(parent.key.task, parent.leg, offspring.spent)
+        self._claimed: dict[str, Child] = {}
+        self._canceling: set[asyncio.Task[None]] = set()
+
+    def ask(self, question: Question, key: str | None) -> Child:
+        """Return the child that answers: a new one, or the one that was asked so before.
+
+        Raises:
+            DelegationRefused: the agent or the key can't be one.
+            LegOver: the leg has ended.
+        """
+        _check_agent(question.agent)
+        name, task = self._names.of(question.agent, question.message, key)
+        return self._claim(task, question, name)
+
+    def answer(self, question: Question) -> Child:
+        """Return the waiting child with id `question.into`, which `question` answers.
+
+        Raises:
+            LegOver: the leg has ended.
+        """
+        return self._claim(question.into or "", question, f"answer:{question.into}")
+
+    def _claim(self, task: str, question: Question, name: str) -> Child:
+        if task not in self._claimed:
+            key = TaskKey(self._parent.key.tenant, question.agent, task)
+            child = Child(self._parent, key, question, name)
+            child.begin(self._offspring.known.get(task))
+            self._claimed[task] = child
+        return self._claimed[task]
+
+    async def result(self, child: Child) -> Result:
+        """Return what the child has come to; its parent's place is others' meanwhile.
+
+        Raises:
+            DelegationFailed: it has failed, or did not end in time.
+            LegOver: the parent's leg is over.
+        """
+        self.leave(child)
+        try:
+            # The child goes on also if who waits for it is cancelled.
+            return await in_time(child, asyncio.shield(child.over))
+        finally:
+            await self.come_back(child)
+
+    def leave(self, child: Child) -> None:
+        """Begin to wait for the child; the parent's place is others' meanwhile."""
+        child.waits += 1
+        self._parent.seat.leave()
+
+    async def come_back(self, child: Child) -> None:
+        """Wait no more; a child that is not over then, and that nobody else waits for, is given up.
+
+        Returns when the parent has a place again, unless its agent is being stopped.
+        """
+        child.waits -= 1
+        if self._parent.interrupt() is not Interrupt.NONE:
+            self._parent.seat.stop_waiting()
+            return
+        self.give_up(child)
+        await self._parent.seat.come_back()
+
+    def give_up(self, child: Child) -> None:
+        """Cancel the child, unless it is over or somebody waits for it."""
+        if child.over.done() or child.waits or self._parent.interrupt() is not Interrupt.NONE:
+            return
+        self._offspring.spent.add(child.key.task)
+        self._claimed.pop(child.key.task, None)
+        try:
+            self._parent.outbox.offer(child.relay.given_up(child.generation))
+        except LegOver:
+            return
+        task = asyncio.create_task(self._end(child), name=f"cancel {child.key.task}")
+        self._canceling.add(task)
+        task.add_done_callback(self._canceling.discard)
+
+    async def let_go(self) -> None:
+        """Follow no child any more; all go on, for the attempt that takes over."""
+        await asyncio.gather(*(child.let_go() for child in self._claimed.values()))
+
+    async def end(self, state: str) -> None:
+        """Cancel all that are not over, as the leg ends in `state`; at most `CONFIRMATION` long.
+
+        At the end of a leg that asks its user, a child that waits for input too is left to wait.
+        """
+        asks = state == INPUT_REQUIRED
+        live = [c for c in self._claimed.values() if not c.has_ended and not (asks and c.rests)]
+        left = self._unclaimed(asks=asks)
+        work = [*(self._end(child) for child in live), *(self._cancel(key) for key in left)]
+        if work or self._canceling:
+            ending = [asyncio.ensure_future(one) for one in work]
+            await asyncio.wait([*ending, *self._canceling], timeout=CONFIRMATION)
+            for one in ending:
+                one.cancel()
+        await self.let_go()
+
+    def _unclaimed(self, *, asks: bool) -> list[TaskKey]:
+        return [
+            TaskKey(self._parent.key.tenant, known.agent, task)
+            for task, known in self._offspring.known.items()
+            if task not in self._claimed
+            and not known.is_over
+            and not (asks and known.state == INPUT_REQUIRED)
+        ]
+
+    async def _end(self, child: Child) -> None:
+        """Cancel a child and give its parent's log the time to say so."""
+        await asyncio.wait([child.started], timeout=CONFIRMATION)
+        await self._cancel(child.key)
+        await asyncio.wait([child.over], timeout=_LAST_WORDS)
+        await child.let_go()
+
+    async def _cancel(self, key: TaskKey) -> None:
+        try:
+            await cancel_task(self._parent.bus, key, self._parent.context, self._parent.writer)
+        except BusUnavailable as trouble:
+            _log.warning("task %s is left to task state to cancel: %s", key.task, trouble)
+
+
+async def in_time[T](child: Child, answer: Awaitable[T]) -> T:
+    """Return the answer, if it comes before the child's time has passed.
+
+    Raises:
+        DelegationFailed: it does not.
+    """
+    deadline = child.question.deadline
+    seconds = None if deadline is None else (deadline - datetime.now(UTC)).total_seconds()
+    try:
+        async with asyncio.timeout(None if seconds is None else max(seconds, 0.0) + _LATE):
+            return await answer
+    except TimeoutError:
+        raise DelegationFailed(child.key.agent, "did not end in time", child.key.task) from None
+
+
+def _check_agent(agent: str) -> None:
+    try:
+        check_agent_name(agent)
+    except InvalidName as error:
+        raise DelegationRefused(agent, "agent_unknown", str(error)) from None

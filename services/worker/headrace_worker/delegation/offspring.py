@@ -1,0 +1,62 @@
+"""What a leg's log says of the children that its attempts have asked."""
+
+from dataclasses import dataclass, field
+
+from headrace.delegation import CHILD
+from headrace.events import HANDED_BACK, TRYING_AGAIN, Json
+from headrace.task import COMPLETED, TERMINAL
+
+
+@dataclass(slots=True)
+class Known:
+    """A child, as far as the parent's log tells."""
+
+    agent: str
+    name: str
+    relayed: int = 0
+    """Generation, in the child's log, of the last event relayed."""
+    state: str | None = None
+    """What it has come to; None: it is at work, as far as is known."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its task has ended."""
+        return self.state in TERMINAL
+
+
+@dataclass(slots=True)
+class Offspring:
+    """All children of a leg so far."""
+
+    known: dict[str, Known] = field(default_factory=dict)
+    """By task id."""
+    spent: set[str] = field(default_factory=set)
+    """Task ids of children that are not asked again: a new question of the same name is a new
+    child. Their parent gave them up, or they failed and the parent tries again."""
+
+    def note(self, event: Json) -> None:
+        """Take what one event of the parent's log says."""
+        metadata = event.get("statusUpdate", {}).get("metadata") or {}
+        if isinstance(told := metadata.get(CHILD), dict):
+            self._note_child(told)
+        if metadata.get(HANDED_BACK) == TRYING_AGAIN:
+            self.spent |= {
+                task for task, child in self.known.items() if child.is_over and not _is_done(child)
+            }
+
+    def _note_child(self, told: Json) -> None:
+        task, generation = str(told.get("task")), int(told.get("generation", 0))
+        if generation == 0 and "agent" in told:
+            known = Known(str(told["agent"]), str(told.get("name", "")))
+            child = self.known.setdefault(task, known)
+            child.state = None
+        if (known_as := self.known.get(task)) is None:
+            return
+        known_as.relayed = max(known_as.relayed, generation)
+        known_as.state = told.get("state", known_as.state)
+        if told.get("givenUp"):
+            self.spent.add(task)
+
+
+def _is_done(child: Known) -> bool:
+    return child.state == COMPLETED

@@ -1,0 +1,53 @@
+"""The attempt that asks: all that its children need of it."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from headrace.bus import Bus
+from headrace.log import TailRule
+from headrace.state_client import StateClient
+from headrace.task import TaskKey
+from headrace_worker.expense import Expense
+from headrace_worker.inputs import Inputs
+from headrace_worker.interrupt import Interrupt
+from headrace_worker.outbox import Outbox
+from headrace_worker.seat import Seat
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """One attempt of one leg."""
+
+    key: TaskKey
+    context: str
+    leg: int
+    attempt: int
+    writer: str
+    """Its writer id."""
+    bus: Bus
+    rule: TailRule
+    outbox: Outbox
+    inputs: Inputs
+    seat: Seat
+    expense: Expense
+    interrupt: Callable[[], Interrupt]
+    """Why its agent is being stopped."""
+    deadline: datetime | None = None
+    budget: int | None = None
+    """Tokens that it may use in all; None: nobody counts."""
+    priority: str = "normal"
+    traceparent: str | None = None
+    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while the user is asked for a child: one question at a time."""
+
+    @property
+    def state(self) -> StateClient:
+        """Task state."""
+        return StateClient(self.bus)
+
+    @property
+    def tokens_left(self) -> int | None:
+        """Tokens that it may still use; None: nobody counts."""
+        return None if self.budget is None else max(self.budget - self.expense.tokens, 0)

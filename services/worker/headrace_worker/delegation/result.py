@@ -1,0 +1,73 @@
+"""What an agent that was asked has come to."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headrace import parts
+from headrace.events import INPUT_SCHEMA, Json
+from headrace.task import INPUT_REQUIRED
+from headrace_worker.emission import InputRequired
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """An answer, or the question that stands between."""
+
+    agent: str
+    task: Json
+    """The child, an A2A v1.0 Task with its artifacts and its history."""
+
+    @property
+    def id(self) -> str:
+        """The child's task id."""
+        return str(self.task["id"])
+
+    @property
+    def state(self) -> str:
+        """``TASK_STATE_COMPLETED`` or ``TASK_STATE_INPUT_REQUIRED``."""
+        return str(self.task["status"]["state"])
+
+    @property
+    def artifacts(self) -> Sequence[Json]:
+        """The A2A Artifacts that it made."""
+        made: Sequence[Json] = self.task.get("artifacts", ())
+        return made
+
+    @property
+    def message(self) -> Json | None:
+        """The message with which it ended, if it ended with one: an A2A Message."""
+        said: Json | None = self.task["status"].get("message")
+        return said
+
+    @property
+    def parts(self) -> Sequence[Json]:
+        """All parts of its answer: of its artifacts, then of its last message."""
+        said = self.message or {}
+        return [p for holder in (*self.artifacts, said) for p in holder.get("parts", ())]
+
+    @property
+    def text(self) -> str:
+        """The answer's text, without reasoning and tool calls."""
+        return parts.text_of(self.parts)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that it reports to have used, its own children's included."""
+        used = self.task.get("metadata", {}).get("tokens_used", 0)
+        return int(used) if isinstance(used, int | float) else 0
+
+    @property
+    def needs_input(self) -> bool:
+        """Whether it waits for an answer: give it with `RunContext.answer`."""
+        return self.state == INPUT_REQUIRED
+
+    def ask_user(self) -> InputRequired:
+        """Return its question as one's own: the leg ends, and the user's answer is the next input.
+
+        The agent, called again with that, hands it on with ``await ctx.answer()``.
+        """
+        said = self.message or {}
+        schema = said.get("metadata", {}).get(INPUT_SCHEMA)
+        prompt = parts.text_of(said.get("parts", ()))
+        whose = {"task": self.id, "agent": self.agent}
+        return InputRequired(prompt, schema, asks_for=whose)

@@ -1,0 +1,28 @@
+"""Finding the child on whose behalf a leg has asked its user."""
+
+from headrace.bus import Bus
+from headrace.delegation import ASKS_FOR
+from headrace.errors import LogLost
+from headrace.log import find_generation, last_entry, replay
+from headrace.task import TaskKey
+
+
+async def waiting_child(bus: Bus, key: TaskKey, leg: int) -> tuple[str, str] | None:
+    """Return task and agent of the child that the input of `leg` is for; None: there is none.
+
+    Raises:
+        LogLost: that part of the log is gone.
+        BusUnavailable: the log does not answer.
+    """
+    last = await last_entry(bus, key)
+    if leg == 1 or last is None:
+        return None
+    question = leg - 1
+    after = await find_generation(bus, key, question, last)
+    async for batch in replay(bus, key, after, last.sequence):
+        event = batch[0].events[question - batch[0].generation]
+        told = event.get("statusUpdate", {}).get("metadata", {}).get(ASKS_FOR)
+        if isinstance(told, dict):
+            return str(told.get("task")), str(told.get("agent"))
+        return None
+    raise LogLost(f"the question before input {leg} of {key.task} is gone")

@@ -1,0 +1,251 @@
+"""One agent asks others: its answer, its progress, its errors, and what the child inherits."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from headrace.delegation import DELEGATION
+from headrace.events import Json
+from headrace.task import COMPLETED, FAILED
+from headrace_worker import (
+    DelegationFailed,
+    DelegationRefused,
+    Emission,
+    Reject,
+    RunContext,
+    Status,
+    agent,
+)
+from tests.integration.worker.conftest import Working
+from tests.support.desk import Desk
+from tests.support.family import answer, children, log_of, relayed, state_of, told
+
+
+@agent()
+async def worker(ctx: RunContext) -> AsyncIterator[Emission]:
+    """Does what it is told, in two words."""
+    yield Status("working")
+    yield f"done: {ctx.prompt}, "
+    yield "truly"
+
+
+@agent()
+async def asking(ctx: RunContext) -> None:
+    """Asks the worker."""
+    result = await ctx.delegate("worker", ctx.prompt)
+    await ctx.text(f"It says: {result.text}")
+
+
+async def test_an_agent_on_another_worker_answers(desk: Desk, working: Working) -> None:
+    async with working(asking), working(worker):
+        entries = await (await desk.start("asking", "dig")).ended()
+    assert answer(entries) == "It says: done: dig, truly"
+    assert entries[-1].stamp.state == COMPLETED
+
+
+async def test_a_child_has_its_parents_context_and_points_at_it(
+    desk: Desk, working: Working
+) -> None:
+    async with working(asking, worker):
+        task = await desk.start("asking", "dig")
+        entries = await task.ended()
+        [key] = children(entries).values()
+        first = (await log_of(desk, key))[0]
+    begun = first.events[0]["task"]
+    assert begun["contextId"] == task.context
+    assert begun["history"][0]["referenceTaskIds"] == [task.key.task]
+    assert first.stamp.owner == "anonymous"
+    lineage = begun["metadata"][DELEGATION]
+    assert (lineage["parent"], lineage["leg"], lineage["path"]) == (task.key.task, 1, ["asking"])
+
+
+async def test_the_childs_progress_is_in_the_parents_log(desk: Desk, working: Working) -> None:
+    async with working(asking, worker):
+        entries = await (await desk.start("asking", "dig")).ended()
+        [key] = children(entries).values()
+        child = await log_of(desk, key)
+    generations = relayed(entries, key.task)
+    assert generations[0] == 0
+    assert generations[1:] == sorted(set(generations[1:]))
+    assert generations[-1] == child[-1].last_generation
+    assert told(entries)[-1]["state"] == COMPLETED
+    said = [
+        part
+        for entry in entries
+        for event in entry.events
+        for part in event.get("statusUpdate", {})
+        .get("status", {})
+        .get("message", {})
+        .get("parts", [])
+    ]
+    assert "".join(p["text"] for p in said) == "workingdone: dig, truly"
+    assert {p["metadata"]["agui_subagent_run_id"] for p in said} == {key.task}
+
+
+async def test_what_a_child_says_can_be_kept_out_of_the_parents_log(
+    desk: Desk, working: Working
+) -> None:
+    @agent()
+    async def quiet(ctx: RunContext) -> None:
+        await ctx.text((await ctx.delegate("worker", "dig", relay=False)).text)
+
+    async with working(quiet, worker):
+        entries = await (await desk.start("quiet")).ended()
+    assert [one.get("state") for one in told(entries)] == [None, COMPLETED]
+    assert "working" not in str([entry.lines for entry in entries])
+
+
+async def test_a_stream_has_the_childs_events_and_then_its_result(
+    desk: Desk, working: Working
+) -> None:
+    seen: list[Json] = []
+
+    @agent()
+    async def streaming(ctx: RunContext) -> None:
+        async with ctx.delegate_stream("worker", "dig") as child:
+            seen.extend([event async for event in child])
+            await ctx.text((await child.result()).text)
+
+    async with working(streaming, worker):
+        entries = await (await desk.start("streaming")).ended()
+        [key] = children(entries).values()
+        child_log = await log_of(desk, key)
+    assert answer(entries) == "done: dig, truly"
+    assert seen == [event for entry in child_log for event in entry.events]
+
+
+async def test_children_are_asked_in_parallel(desk: Desk, working: Working) -> None:
+    meeting: set[str] = set()
+    met = asyncio.Event()
+
+    @agent()
+    async def meeter(ctx: RunContext) -> str:
+        meeting.add(ctx.prompt)
+        if len(meeting) == 3:
+            met.set()
+        async with asyncio.timeout(20):
+            await met.wait()
+        return ctx.prompt
+
+    @agent()
+    async def gathering(ctx: RunContext) -> None:
+        results = await asyncio.gather(*(ctx.delegate("meeter", name) for name in "abc"))
+        async with asyncio.TaskGroup() as group:
+            more = group.create_task(ctx.delegate("meeter", "d"))
+        await ctx.text("".join(result.text for result in [*results, more.result()]))
+
+    async with working(gathering), working(meeter):
+        entries = await (await desk.start("gathering")).ended()
+    assert answer(entries) == "abcd"
+
+
+async def test_the_same_question_asked_twice_is_two_children_and_one_under_one_key(
+    desk: Desk, working: Working
+) -> None:
+    @agent()
+    async def twice(ctx: RunContext) -> None:
+        await asyncio.gather(ctx.delegate("worker", "x"), ctx.delegate("worker", "x"))
+        await asyncio.gather(*(ctx.delegate("worker", "x", key="k") for _ in range(3)))
+
+    async with working(twice, worker):
+        entries = await (await desk.start("twice")).ended()
+    assert len(children(entries)) == 3
+
+
+async def test_a_child_that_fails_is_an_error_that_names_it(desk: Desk, working: Working) -> None:
+    @agent()
+    async def failing(_: RunContext) -> None:
+        raise ValueError("a secret")
+
+    @agent()
+    async def refusing(_: RunContext) -> AsyncIterator[Emission]:
+        yield Reject("not today")
+
+    @agent()
+    async def catching(ctx: RunContext) -> None:
+        for name in ("failing", "refusing"):
+            try:
+                await ctx.delegate(name, "x")
+            except DelegationFailed as failure:
+                await ctx.text(f"{failure.agent}: {failure.state}: {failure.reason}; ")
+
+    async with working(failing, refusing, catching):
+        entries = await (await desk.start("catching")).ended()
+    said = answer(entries)
+    assert "failing: TASK_STATE_FAILED: has failed: The agent failed (error " in said
+    assert "refusing: TASK_STATE_REJECTED: has rejected: not today" in said
+    assert "secret" not in said
+
+
+async def test_an_error_that_nobody_catches_fails_the_parent_and_says_whose_it_is(
+    desk: Desk, working: Working
+) -> None:
+    @agent()
+    async def refusing(_: RunContext) -> AsyncIterator[Emission]:
+        yield Reject("not today")
+
+    @agent()
+    async def grouping(ctx: RunContext) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(ctx.delegate("refusing", "x"))
+
+    async with working(refusing, grouping):
+        entries = await (await desk.start("grouping")).ended()
+    status = entries[-1].events[-1]["statusUpdate"]["status"]
+    assert status["state"] == FAILED
+    assert "'refusing' has rejected: not today" in status["message"]["parts"][0]["text"]
+
+
+async def test_an_agent_that_nobody_knows_is_refused(desk: Desk, working: Working) -> None:
+    @agent()
+    async def lost(ctx: RunContext) -> None:
+        for name in ("nobody", "not a name"):
+            try:
+                await ctx.delegate(name, "x")
+            except DelegationRefused as refusal:
+                await ctx.text(f"{refusal.why} ")
+
+    async with working(lost):
+        entries = await (await desk.start("lost")).ended()
+    assert answer(entries) == "agent_unknown agent_unknown "
+
+
+async def test_a_child_ends_by_its_deadline(desk: Desk, working: Working) -> None:
+    @agent()
+    async def slow(_: RunContext) -> None:
+        await asyncio.sleep(60)
+
+    @agent()
+    async def hasty(ctx: RunContext) -> None:
+        try:
+            await ctx.delegate("slow", "x", timeout=0.5)
+        except DelegationFailed as failure:
+            await ctx.text(failure.reason)
+
+    async with working(hasty, slow):
+        entries = await (await desk.start("hasty")).ended()
+        [key] = children(entries).values()
+    assert answer(entries) == "has failed: It did not end before its deadline"
+    assert await state_of(desk, key) == FAILED
+
+
+async def test_a_child_that_nobody_serves_is_canceled_after_its_deadline(
+    desk: Desk, working: Working
+) -> None:
+    @agent()
+    async def gone(_: RunContext) -> None:
+        """Is announced and leaves."""
+
+    @agent()
+    async def hasty(ctx: RunContext) -> None:
+        try:
+            await ctx.delegate("gone", "x", timeout=0.5)
+        except DelegationFailed as failure:
+            await ctx.text(failure.reason)
+
+    async with working(gone):
+        pass
+    async with working(hasty):
+        entries = await (await desk.start("hasty")).ended()
+        [key] = children(entries).values()
+    assert answer(entries) == "did not end in time"
+    assert await state_of(desk, key) == "TASK_STATE_CANCELED"
