@@ -20,8 +20,10 @@ from headrace.messages import (
     ListTasks,
     Refusal,
     Run,
+    StartTask,
     TaskFound,
     TasksFound,
+    TaskStarted,
     WhoseContext,
 )
 from headrace.streams import Streams
@@ -186,6 +188,7 @@ CHANNELS: tuple[Channel, ...] = (
     _question("get", GetTask, TaskFound),
     _question("list", ListTasks, TasksFound),
     _question("context", WhoseContext, ContextFound),
+    _question("start", StartTask, TaskStarted),
     _question("ready", NOTHING),
     Channel(
         "dead",
