@@ -150,9 +150,7 @@ class Directory:
         """
         self._hints = await self._bus.subscribe(f"{self._prefix}>", self._on_hint)
         # A copy of the bucket that is frozen answers not at all; another one will.
-        await patiently(
-            "the agents' bucket", self._take_listing, self._bus.settings.startup_timeout
-        )
+        await patiently("the agents' bucket", self.read, self._bus.settings.startup_timeout)
         self._task = asyncio.create_task(self._keep_reading(), name="directory")
 
     async def stop(self) -> None:
@@ -170,16 +168,6 @@ class Directory:
     def card(self, agent: str) -> AgentCard | None:
         """Return the agent's card; None: no such agent has ever been announced."""
         return self._listing.cards.get(agent)
-
-    async def find(self, agent: str) -> AgentCard | None:
-        """Return the agent's card; the bucket is read again before it is said that there is none.
-
-        Raises:
-            BusUnavailable: it can't be read.
-        """
-        if self.card(agent) is None:
-            await self._take_listing()
-        return self.card(agent)
 
     def available(self, agent: str) -> bool:
         """Tell whether an instance of the agent is alive."""
@@ -203,11 +191,12 @@ class Directory:
             # What was just published is stored a moment later.
             await asyncio.sleep(0.05)
             try:
-                await self._take_listing()
+                await self.read()
             except BusUnavailable as trouble:
                 _log.debug("agents: %s", trouble)
 
-    async def _take_listing(self) -> None:
+    async def read(self) -> None:
+        """Read the bucket now; BusUnavailable: it can't be read."""
         listing = Listing()
         for key, msg in (await self._read_all()).items():
             kind, agent, instance = (*key.split("."), "", "")[:3]

@@ -108,7 +108,7 @@ class TaskUnknown(HeadraceError):
 
 
 class StartRefused(HeadraceError):
-    """An agent may not ask another one: `why` says which rule forbids it (`RefusedStart`)."""
+    """An agent may not ask another one: `why` says which rule forbids it (`Refusal.why`)."""
 
     code = "start_refused"
 

@@ -196,19 +196,15 @@ class TaskStarted(BusMessage):
     """Whether it had been asked before: this is what is there."""
 
 
-type RefusedStart = Literal[
-    "agent_unknown", "too_deep", "repeated", "leg_over", "not_waiting", "busy"
-]
-"""Why no task is started."""
-
-
 class Refusal(BusMessage):
     """Any operation's answer when it can't be served; told apart by its `code`."""
 
     code: Literal["task_unknown", "state_unavailable", "bad_request", "start_refused"]
     message: str
-    why: RefusedStart | None = None
-    """For `start_refused`."""
+    why: (
+        Literal["agent_unknown", "too_deep", "repeated", "leg_over", "not_waiting", "busy"] | None
+    ) = None
+    """For `start_refused`: the rule that forbids it."""
 
 
 class DeadLetter(BusMessage):

@@ -79,7 +79,10 @@ class Starting:
 
     async def _check_path(self, agent: str, path: tuple[str, ...]) -> None:
         chain = " → ".join([*path, agent])
-        if await self._directory.find(agent) is None:
+        if self._directory.card(agent) is None:
+            # It may have been announced a moment ago.
+            await self._directory.read()
+        if self._directory.card(agent) is None:
             raise StartRefused("agent_unknown", f"there is no agent {agent!r}")
         if len(path) > (most := self._settings.delegation_depth):
             raise StartRefused("too_deep", f"tasks may be delegated {most} deep, not as {chain}")
