@@ -6,6 +6,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import BaseRoute
 
+from headrace_gateway.a2a.agui_route import StreamRoute
 from headrace_gateway.a2a.jsonrpc import JsonRpcBinding
 from headrace_gateway.a2a.rest import RestBinding
 from headrace_gateway.a2a.rest_errors import no_such_route
@@ -35,11 +36,14 @@ def build_app(services: Services) -> Starlette:
 
 def _routes(services: Services) -> list[BaseRoute]:
     rpc, rest = JsonRpcBinding(services), RestBinding(services)
+    stream = StreamRoute(services, rpc.endpoint, rest.endpoint("SendStreamingMessage"))
     return [
         *rpc.routes(AGENT),
         *rest.routes(AGENT),
         *rpc.routes(""),
         *rest.routes(""),
+        *stream.routes(AGENT),
+        *stream.routes(""),
         *SocketEndpoint(services).routes(AGENT),
         *SocketEndpoint(services).routes(""),
         *agui.routes(services),

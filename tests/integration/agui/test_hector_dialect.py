@@ -8,6 +8,7 @@ import pytest
 
 from headrace.events import Json
 from tests.integration.agui.asking import leg_of
+from tests.integration.gateway.socket_client import socket_to
 from tests.support.event_stream import Frame, all_frames, frames
 from tests.support.scripted_fleet import ScriptedFleet
 
@@ -61,6 +62,70 @@ async def test_json_rpc_streams_it_too(http: httpx.AsyncClient) -> None:
     async with http.stream("POST", "/v1/agents/assistant", json=call, headers=ASKED) as response:
         told = await all_frames(response)
     assert (names(told)[0], names(told)[-1]) == ("task_start", "done")
+
+
+SHORT: Json = {"parts": [{"text": "Hello"}]}
+CALL: Json = {"jsonrpc": "2.0", "id": 1, "method": "message/stream", "params": {"message": SHORT}}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("message:stream", {"message": SHORT}),
+        ("stream", {"message": SHORT}),
+        ("stream", {"request": {"role": "user", **SHORT}}),
+        ("stream", CALL),
+        ("stream", {**CALL, "method": "SendStreamingMessage"}),
+    ],
+)
+@pytest.mark.parametrize(("headers", "query"), [(ASKED, ""), ({}, "?format=agui")])
+async def test_the_documents_own_requests_are_served(
+    http: httpx.AsyncClient, path: str, body: Json, headers: dict[str, str], query: str
+) -> None:
+    where = f"/v1/agents/assistant/{path}{query}"
+    async with http.stream("POST", where, json=body, headers=headers) as response:
+        told = await all_frames(response)
+    assert (names(told)[0], names(told)[-1]) == ("task_start", "done")
+
+
+async def test_stream_speaks_a2a_to_who_asks_for_nothing_else(http: httpx.AsyncClient) -> None:
+    where = "/v1/agents/assistant/stream"
+    async with http.stream("POST", where, json={"message": message()}) as response:
+        assert "task" in (await all_frames(response))[0].json
+    async with http.stream("POST", where, json={**CALL, "id": 7}) as response:
+        assert "task" in (await all_frames(response))[0].json["result"]
+    answer = await http.post(where, json={"message": {"parts": "none"}}, headers=ASKED)
+    assert answer.status_code == 400
+    assert (await http.post(where, content=b"[")).status_code == 400
+
+
+@pytest.mark.parametrize("query", ["?format=agui", ""])
+async def test_a_websocket_speaks_it_too(
+    http: httpx.AsyncClient, gateway: str, fleet: ScriptedFleet, query: str
+) -> None:
+    headers = {} if query else ASKED
+    path = f"/v1/agents/patient/stream{query}"
+    async with socket_to(gateway, path, additional_headers=headers) as socket:
+        await socket.send({"id": 1, "send": {"message": SHORT}})
+        first = await socket.next(1)
+        leg = await leg_of(fleet)
+        await socket.send({"id": 2, "subscribe": {"task": leg.key.task}})
+        assert await socket.next(2) == {**first, "id": 2}
+        leg.go_on.set()
+        told = await socket.events(1)
+        rest = await socket.events(2)
+        assert rest == told
+        cut = len(told) // 2
+        again = {"task": leg.key.task, "after": told[cut][0]}
+        await socket.send({"id": 3, "subscribe": again})
+        assert await socket.events(3) == told[cut + 1 :]
+        await socket.send({"id": 4, "cancel": {"task": "nobody"}})
+        assert "error" in await socket.next(4)
+    where = f"/v1/agents/patient/tasks/{leg.key.task}:subscribe?format=agui"
+    cursor = {"last-event-id": first["cursor"]}
+    async with http.stream("GET", where, headers=cursor) as response:
+        rest_by_sse = await all_frames(response)
+    assert [(frame.id, frame.json) for frame in rest_by_sse[:-1]] == told
 
 
 async def test_a_subscriber_is_told_all_and_goes_on_behind_any_event(

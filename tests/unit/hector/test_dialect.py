@@ -9,6 +9,8 @@ from headrace import parts
 from headrace.events import ATTEMPT, DISCARDED_AFTER, RETRACTED, Json
 from headrace.task import CANCELED, FAILED, INPUT_REQUIRED, REJECTED, SUBMITTED, WORKING
 from headrace_gateway.hector.asking import Place, asks_for_it
+from headrace_gateway.hector.fold import HectorFold
+from headrace_gateway.hector.messages import completed
 from headrace_gateway.hector.told import Told, sse
 from tests.unit.hector.hector_log import HectorLog
 
@@ -59,6 +61,65 @@ def test_thinking_is_as_documented() -> None:
     text = "Let me analyze this step by step..."
     part = {"text": text, "metadata": {"part_type": "thinking", "title": "Planning"}}
     golden("thinking", HectorLog().status(WORKING, part, message="think-123").told(after=2))
+
+
+def test_the_metadata_pages_stream_comes_from_the_parts_that_it_shows() -> None:
+    log = HectorLog()
+    log.entries.clear()
+    thought = {
+        "text": "Analyzing request...",
+        "metadata": {
+            "agui_event_type": "thinking",
+            "agui_block_type": "thinking",
+            "agui_block_id": "think-789",
+        },
+    }
+    text = {
+        "text": "Hello! How can I help?",
+        "metadata": {
+            "agui_event_type": "content_block",
+            "agui_block_type": "text",
+            "agui_block_id": "block-abc",
+            "agui_block_end": True,
+        },
+    }
+    thought["metadata"]["agui_block_end"] = True  # type: ignore[index]
+    message = {"messageId": "msg-123", "contextId": "ctx-456", "parts": [thought, text]}
+    golden("metadata_page", log.event({"message": message}).told())
+
+
+def test_a_stream_that_breaks_off_ends_with_the_metadata_pages_error_event() -> None:
+    golden("error", HectorFold().broken("log_lost", "the log is gone"))
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        (
+            {"message": {"parts": [{"text": "Hello"}]}},
+            {"role": "ROLE_USER", "parts": [{"text": "Hello"}]},
+        ),
+        (
+            {"request": {"role": "user", "parts": [{"text": "Hello"}]}},
+            {"role": "ROLE_USER", "parts": [{"text": "Hello"}]},
+        ),
+        (
+            {"message": {"messageId": "m", "role": "ROLE_USER", "parts": []}},
+            {"messageId": "m", "role": "ROLE_USER", "parts": []},
+        ),
+        ({"message": {"role": 3}}, {"role": 3}),
+    ],
+)
+def test_requests_may_be_as_short_as_the_documents_have_them(params: Json, message: Json) -> None:
+    whole = completed(params)
+    assert whole.keys() == {"message"}
+    assert whole["message"].pop("messageId")
+    assert whole["message"] == {key: message[key] for key in message if key != "messageId"}
+
+
+def test_what_is_no_request_stays_for_a2a_to_refuse() -> None:
+    assert completed({"message": 3}) == {"message": 3}
+    assert completed({}) == {}
 
 
 def test_thinking_streams_and_is_signed() -> None:

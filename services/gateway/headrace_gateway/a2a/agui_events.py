@@ -1,10 +1,12 @@
 """A streaming operation's answer in Hector's AG-UI dialect, for clients that ask for it."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from headrace.events import Json
 from headrace_gateway.a2a.call import Call
 from headrace_gateway.a2a.operations import STREAMING
 from headrace_gateway.a2a.stream_responses import RECOVERED
+from headrace_gateway.a2a.streaming import Streaming
 from headrace_gateway.hector.asking import Place
 from headrace_gateway.hector.stream import HectorStream, behind
 from headrace_gateway.services import Services
@@ -12,10 +14,19 @@ from headrace_gateway.services import Services
 _SEND = "SendStreamingMessage"
 
 
-async def agui_stream(
-    services: Services, call: Call, operation: str, params: object
-) -> HectorStream:
-    """Carry out the operation and return its stream.
+@dataclass(frozen=True, slots=True)
+class AguiOpened:
+    """A task that is about to be told in the dialect. Who does not tell it releases its feed."""
+
+    streaming: Streaming
+    start: int
+    """Generation behind which the fold begins."""
+    place: tuple[int, int] | None
+    """Behind which event the client wants to go on; None: it wants all."""
+
+
+async def agui_opened(services: Services, call: Call, operation: str, params: object) -> AguiOpened:
+    """Carry out the operation.
 
     A message's stream begins with its task or, for a follow-up, with its leg. A subscriber's is
     folded from the task's beginning: without a cursor it is told all of it.
@@ -28,11 +39,26 @@ async def agui_stream(
         call = replace(call, cursor=place.before)
     streaming = await STREAMING[operation](services, call, params)
     is_follow_up = operation == _SEND and not call.cursor and streaming.after > 1
+    return AguiOpened(
+        streaming,
+        streaming.after if is_follow_up else 0,
+        behind(place, call.cursor) if streaming.recovered else None,
+    )
+
+
+async def agui_stream(services: Services, call: Call, operation: str, params: Json) -> HectorStream:
+    """Carry out the operation and return its stream of server-sent events.
+
+    Raises:
+        NothingLeft, A2AError, HeadraceError: as `agui_opened`.
+    """
+    opened = await agui_opened(services, call, operation, params)
+    streaming = opened.streaming
     return HectorStream(
         services.event_streams,
         streaming.feed,
         streaming.log,
-        streaming.after if is_follow_up else 0,
-        behind(place, call.cursor) if streaming.recovered else None,
+        opened.start,
+        opened.place,
         call.headers | ({} if streaming.recovered else {RECOVERED: "false"}),
     )

@@ -35,9 +35,10 @@ class JsonRpcBinding:
     def routes(self, prefix: str) -> list[Route]:
         """Return the routes of an agent whose base is `prefix`, with and without a slash."""
         paths = [prefix, f"{prefix}/"] if prefix else ["/"]
-        return [Route(path, self._endpoint, methods=["POST"]) for path in paths]
+        return [Route(path, self.endpoint, methods=["POST"]) for path in paths]
 
-    async def _endpoint(self, request: Request) -> ASGIApp:
+    async def endpoint(self, request: Request) -> ASGIApp:
+        """Answer a call."""
         request_id: _Id = None
         try:
             # Nothing is read from whom nobody knows.

@@ -22,6 +22,7 @@ from headrace_gateway.a2a.subscribing import NothingLeft
 from headrace_gateway.a2a.versions import check_version, shape_of_message
 from headrace_gateway.body import read_body
 from headrace_gateway.hector.asking import asks_for_it
+from headrace_gateway.hector.messages import completed
 from headrace_gateway.services import Services
 
 _CONFIGS = "/tasks/{task_id}/pushNotificationConfigs"
@@ -42,6 +43,8 @@ _ROUTES = (
 )
 """Method, path and operation, the most used first."""
 
+_SEND = "SendStreamingMessage"
+
 _REQUESTS: Mapping[str, type[Message]] = {
     method.name: getattr(a2a_pb2, method.input_type.name)
     for method in a2a_pb2.DESCRIPTOR.services_by_name["A2AService"].methods
@@ -58,16 +61,19 @@ class RestBinding:
     def routes(self, prefix: str) -> list[Route]:
         """Return the routes under `prefix`, the path of an agent or nothing."""
         return [
-            Route(prefix + path, answering_errors(self._endpoint(operation)), methods=[method])
+            Route(prefix + path, answering_errors(self.endpoint(operation)), methods=[method])
             for method, path, operation in _ROUTES
         ]
 
-    def _endpoint(self, operation: str) -> Endpoint:
+    def endpoint(self, operation: str) -> Endpoint:
+        """Return what carries out the operation that a request asks for."""
         answer = self._stream if operation in STREAMING else self._answer
 
         async def endpoint(request: Request) -> ASGIApp:
             call = call_of(self._services, request)
             params = await self._params(request, operation)
+            if operation == _SEND and asks_for_it(request):
+                params = completed(params)
             check_version(request, looks_like=shape_of_message(params))
             return await answer(request, call, operation, params)
 

@@ -35,13 +35,13 @@ class Blocks:
         if part["text"]:
             self._tell(f"{family}_delta", **named, delta=part["text"])
         if parts.is_block_end(part):
-            self.close(family, block, signature=_signature(part) if is_thought else "")
+            self.close(family, block, signature=parts.encrypted_value(part) if is_thought else "")
 
     def whole(self, part: Json, block: str, kind: str = "text") -> None:
         """Tell a block that comes in one piece."""
         self.say(part, block, kind)
         family = THINKING if parts.is_thinking(part) else CONTENT
-        signature = _signature(part) if family == THINKING else ""
+        signature = parts.encrypted_value(part) if family == THINKING else ""
         self.close(family, block, signature=signature)
 
     def close(self, family: str, block: str, *, signature: str = "") -> None:
@@ -109,10 +109,6 @@ def _typed(part: Json, kind: str) -> Json:
 
 def _title(part: Json) -> Json:
     return {"title": parts.metadata_of(part, "agui_title")}
-
-
-def _signature(part: Json) -> Any:  # noqa: ANN401 - whatever stands there
-    return parts.metadata_of(part, "agui_signature")
 
 
 def _parsed(arguments: Any) -> Any:  # noqa: ANN401 - any JSON

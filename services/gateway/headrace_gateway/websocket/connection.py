@@ -9,6 +9,7 @@ from a2a.utils.errors import InvalidRequestError, MethodNotFoundError
 from starlette.types import Message
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from headrace_gateway.a2a.agui_events import agui_opened
 from headrace_gateway.a2a.call import Call
 from headrace_gateway.a2a.json_body import parse_object
 from headrace_gateway.a2a.operations import STREAMING, UNARY
@@ -16,14 +17,19 @@ from headrace_gateway.a2a.problems import problem_of
 from headrace_gateway.a2a.subscribing import NothingLeft
 from headrace_gateway.a2a.versions import check_version, shape_of_call
 from headrace_gateway.backlog import backlog_of
+from headrace_gateway.feeds import Feed
+from headrace_gateway.hector.asking import asks_for_it
+from headrace_gateway.hector.messages import completed
 from headrace_gateway.refusals import CredentialsRefused, TooManyAtOnce
 from headrace_gateway.services import Services
 from headrace_gateway.stalling import Stall
+from headrace_gateway.websocket.agui_subscription import AguiSubscription
 from headrace_gateway.websocket.closing import TEXT_ONLY, Closing, restarting
 from headrace_gateway.websocket.envelope import Envelope
 from headrace_gateway.websocket.frames import Asked, Unsubscribe, envelope_of, read_frame
 from headrace_gateway.websocket.subscription import Subscription
 
+_SEND = "SendStreamingMessage"
 _LAST_WORDS = 0.5
 """Seconds that what is under way has to end when the gateway stops."""
 
@@ -40,7 +46,7 @@ class Connection:
         self._services, self._socket = services, socket
         self._call = replace(call, receive=_never)
         self._jobs: dict[bytes, asyncio.Task[None]] = {}
-        self._subscriptions: set[Subscription] = set()
+        self._subscriptions: set[Subscription | AguiSubscription] = set()
         self._turn = asyncio.Lock()
         self._over: asyncio.Future[Closing | None] = asyncio.get_running_loop().create_future()
         self._closing = False
@@ -163,8 +169,7 @@ class Connection:
     async def _stream(self, call: Call, envelope: Envelope, asked: Asked) -> None:
         seat = self._services.seats.take(call.caller)
         try:
-            streaming = await STREAMING[asked.operation](self._services, call, asked.params)
-            subscription = Subscription(call, streaming, envelope, self._write)
+            subscription, feed = await self._subscribed(call, envelope, asked)
             self._subscriptions.add(subscription)
             try:
                 if self._closing:
@@ -173,9 +178,20 @@ class Connection:
                     await self._write([envelope.end()])
             finally:
                 self._subscriptions.discard(subscription)
-                await self._services.feeds.release(streaming.feed)
+                await self._services.feeds.release(feed)
         finally:
             seat.release()
+
+    async def _subscribed(
+        self, call: Call, envelope: Envelope, asked: Asked
+    ) -> tuple[Subscription | AguiSubscription, Feed]:
+        """Carry out what is asked and return what writes its stream, and the feed to release."""
+        if asks_for_it(self._socket):
+            params = completed(asked.params) if asked.operation == _SEND else asked.params
+            opened = await agui_opened(self._services, call, asked.operation, params)
+            return AguiSubscription(opened, envelope, self._write), opened.streaming.feed
+        streaming = await STREAMING[asked.operation](self._services, call, asked.params)
+        return Subscription(call, streaming, envelope, self._write), streaming.feed
 
     async def _write(self, messages: Sequence[bytes]) -> None:
         async with self._turn:

@@ -55,14 +55,16 @@ class Envelope:
 
     def event(self, cursor: Cursor, event: Json, *, recovered: bool) -> bytes:
         """Return a message with an event that is none of the log's."""
-        lost = b"" if recovered else b',"recovered":false'
-        member, line = self.dialect.member, orjson.dumps(event)
+        return self.told(str(cursor), orjson.dumps(event), lost=not recovered)
+
+    def told(self, cursor: str, event: bytes, *, lost: bool) -> bytes:
+        """Return a message with `event`, JSON, behind which `cursor` goes on."""
         return b'%b%b,"cursor":"%b","%b":%b}' % (
             self.head,
-            lost,
-            str(cursor).encode(),
-            member,
-            line,
+            b',"recovered":false' if lost else b"",
+            cursor.encode(),
+            self.dialect.member,
+            event,
         )
 
     def result(self, result: Json) -> bytes:

@@ -1,0 +1,61 @@
+"""``POST …/stream``, where clients of Hector's dialect send their messages.
+
+A body is a JSON-RPC call, or what REST's ``message:stream`` takes; either as short as the dialect's
+documents have it.
+"""
+
+import orjson
+from starlette.requests import Request
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message
+
+from headrace.events import Json
+from headrace_gateway.a2a.json_body import parse_object
+from headrace_gateway.a2a.rest_errors import Endpoint, answering_errors
+from headrace_gateway.a2a.versions import requested_version, shape_of_message
+from headrace_gateway.body import read_body
+from headrace_gateway.hector.messages import completed
+from headrace_gateway.services import Services
+
+_OLDER = {"message/stream": "SendStreamingMessage", "tasks/resubscribe": "SubscribeToTask"}
+
+
+class StreamRoute:
+    """Hands requests on to the binding that they are for."""
+
+    def __init__(self, services: Services, rpc: Endpoint, rest: Endpoint) -> None:
+        """Hand on to `rpc`, or to `rest`, its ``message:stream``."""
+        self._services, self._rpc, self._rest = services, rpc, rest
+
+    def routes(self, prefix: str) -> list[Route]:
+        """Return the route of an agent whose base is `prefix`."""
+        return [Route(f"{prefix}/stream", answering_errors(self._open), methods=["POST"])]
+
+    async def _open(self, request: Request) -> ASGIApp:
+        # Nothing is read from whom nobody knows.
+        self._services.callers.of(request.headers)
+        body = parse_object(await read_body(request, self._services.settings.max_body_bytes))
+        if "jsonrpc" in body:
+            return await self._rpc(_with_body(request, _modern(request, body)))
+        return await self._rest(_with_body(request, completed(body)))
+
+
+def _modern(request: Request, call: Json) -> Json:
+    """Return the call with 1.0's method, if only its method's name is older."""
+    params, method = call.get("params"), call.get("method")
+    if not isinstance(params, dict) or requested_version(request):
+        return call
+    if not isinstance(method, str) or shape_of_message(params) != shape_of_message({}):
+        return call
+    return {**call, "method": _OLDER.get(method, method), "params": completed(params)}
+
+
+def _with_body(request: Request, body: Json) -> Request:
+    content = [orjson.dumps(body)]
+
+    async def receive() -> Message:
+        if content:
+            return {"type": "http.request", "body": content.pop(), "more_body": False}
+        return await request.receive()
+
+    return Request(request.scope, receive)
