@@ -1,8 +1,10 @@
 """How long nobody works on a task whose worker was killed."""
 
 import asyncio
+import random
 import re
 import time
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -13,34 +15,37 @@ from tests.support.stack import Stack
 from tests.support.waiting import until
 
 _ORDER = "6000 10"
-_BEFORE = 20
-"""Events after which the worker is killed: it is at work, and its run's heartbeats go."""
+_BEFORE = (20, 320)
+"""Events, at most 100 a second, after which the worker is killed: anywhere between heartbeats."""
 _PATIENCE = 30.0
 
 
 async def failovers(folder: Path, kills: int) -> list[float]:
     """Return, for each of `kills`, the seconds from the kill to the next attempt's first event."""
+    chance = random.Random(kills)
     with Stack(folder, gateways=1, workers=3, task_states=1) as stack:
         async with httpx.AsyncClient() as http:
-            return [await _failover(stack, http) for _ in range(kills)]
+            return [await _failover(stack, http, chance.randrange(*_BEFORE)) for _ in range(kills)]
 
 
-async def _failover(stack: Stack, http: httpx.AsyncClient) -> float:
+async def _failover(stack: Stack, http: httpx.AsyncClient, before: int) -> float:
     agent = PlainAgent(http, stack.gateways[0], "counter")
     async with agent.stream(_ORDER) as response, asyncio.timeout(_PATIENCE):
         events = frames(response)
         task = str((await anext(events)).event["task"]["id"])
         worker = _begun((await anext(events)).event)["headrace.worker"]
-        for _ in range(_BEFORE):
+        for _ in range(before):
             await anext(events)
         index = _index_of(stack, worker)
-        pid = stack.kill("worker", index)
+        starts = _starts(stack, index)
+        stack.kill("worker", index)
         killed = time.perf_counter()
         while "headrace.attempt" not in _begun((await anext(events)).event):
             pass
         taken = time.perf_counter() - killed
     await agent.cancel(task)
-    await asyncio.to_thread(_until_serving_again, stack, index, pid)
+    again = partial(until, lambda: _starts(stack, index) > starts, f"worker-{index} serves again")
+    await asyncio.to_thread(again)
     return taken
 
 
@@ -55,8 +60,6 @@ def _index_of(stack: Stack, worker: str) -> int:
     return int(said[1])
 
 
-def _until_serving_again(stack: Stack, index: int, pid: int) -> None:
-    said = re.compile(rf"^worker-{index} .* serves ", re.MULTILINE)
-    starts = len(said.findall(stack.log()))
-    stack.until_restarted("worker", index, pid)
-    until(lambda: len(said.findall(stack.log())) > starts, f"worker-{index} serves again")
+def _starts(stack: Stack, index: int) -> int:
+    """Return how often the worker has begun to serve."""
+    return len(re.findall(rf"^worker-{index} .* serves ", stack.log(), re.MULTILINE))

@@ -12,7 +12,6 @@ from tests.benchmarks.failover import failovers
 from tests.benchmarks.follow_ups import follow_ups
 from tests.benchmarks.scaling import runs_per_second
 
-WORKERS = (1, 2, 4)
 MEDIAN, WORST = 4.0, 6.0
 """Seconds that a failover may take."""
 
@@ -32,7 +31,7 @@ def _lines(folder: Path, asked: argparse.Namespace) -> Iterator[str]:
     verdict = "ok" if median <= MEDIAN and most <= WORST else "NO"
     figures = f"{least:.1f} / {median:.1f} / {most:.1f} s"
     yield f"failover, {len(took)} kills, least / median / most: {figures} ({verdict})"
-    for workers in WORKERS:
+    for workers in asked.workers:
         rate = asyncio.run(runs_per_second(folder / f"scaling-{workers}", workers, asked.rounds))
         yield f"runs of 1 s of waiting, {workers} worker processes: {rate:.0f} runs/s"
     cost = asyncio.run(follow_ups(folder / "follow-ups", asked.messages))
@@ -45,6 +44,9 @@ def _asked(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--kills", type=int, default=20, metavar="N", help="of workers (20)")
     parser.add_argument(
         "--rounds", type=int, default=6, metavar="N", help="times the room for runs (6)"
+    )
+    parser.add_argument(
+        "--workers", type=int, nargs="+", default=[1, 2, 4], metavar="N", help="processes (1 2 4)"
     )
     parser.add_argument("--messages", type=int, default=500, metavar="N", help="of each kind (500)")
     return parser.parse_args(words)

@@ -1,6 +1,7 @@
 """The benchmark runs, and believes nothing that is not whole. What it measures is not judged."""
 
 import asyncio
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -80,3 +81,19 @@ async def test_a_server_that_hangs_up_is_no_answer() -> None:
         connection = Connection(*server.sockets[0].getsockname())
         with pytest.raises(ServerFailed, match="hung up"):
             await connection.ask(b"GET / HTTP/1.1\r\n\r\n")
+
+
+def test_failover_scaling_and_follow_ups_are_measured() -> None:
+    words = ["--kills", "1", "--rounds", "1", "--messages", "4", "--workers", "1"]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.benchmarks.fleet", *words],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+    failover, scaling, first, follow_up = done.stdout.splitlines()
+    assert re.fullmatch(r"failover, 1 kills, least / median / most: .* s \((ok|NO)\)", failover)
+    assert re.fullmatch(r"runs of 1 s of waiting, 1 worker processes: \d+ runs/s", scaling)
+    assert "first message, idle" in first
+    assert "follow-up, idle" in follow_up
