@@ -9,21 +9,29 @@ import logging
 from base64 import b64decode
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Literal
 
 import orjson
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
-from pydantic import Field
 
+from headrace.agent_card import AgentCard
 from headrace.bus import Bus
 from headrace.entry import SEQUENCE
 from headrace.errors import BusUnavailable, UndecodableMessage
 from headrace.log.direct import direct_get
 from headrace.log.read import BATCH
-from headrace.messages import BusMessage
 from headrace.names import check_agent_name
 from headrace.patience import patiently
+
+__all__ = [
+    "INSTANCE_TTL",
+    "RELIST_EVERY",
+    "RENEW_EVERY",
+    "AgentCard",
+    "Announcer",
+    "Directory",
+    "Listing",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -37,25 +45,6 @@ RELIST_EVERY = 3.0
 _OPERATION = "KV-Operation"
 _SUBJECT = "Nats-Subject"
 _TTL = "Nats-TTL"
-
-
-class AgentCard(BusMessage):
-    """What an agent says of itself; gateways add URLs, versions and the fleet's capabilities."""
-
-    name: str
-    description: str = ""
-    version: str = "1.0.0"
-    skills: list[dict[str, Any]] = Field(default_factory=list)
-    """A2A AgentSkill objects."""
-    input_modes: list[str] = Field(default_factory=lambda: ["text/plain"])
-    """Media types that the agent takes; ``*/*`` takes all."""
-    output_modes: list[str] = Field(default_factory=lambda: ["text/plain"])
-    bare_message: bool = False
-    """May answer with a bare Message instead of a task."""
-    follow_ups: Literal["enqueue", "interrupt", "reject", "steer"] = "enqueue"
-    """What becomes of a message to a task that is at work."""
-    capabilities: dict[str, Any] = Field(default_factory=dict)
-    """AG-UI AgentCapabilities that it declares; gateways add what every agent has."""
 
 
 class Announcer:

@@ -105,6 +105,9 @@ def agent(  # noqa: PLR0913  # what a card says
     output_modes: Sequence[str] = ("text/plain",),
     capabilities: Json | None = None,
     bare_message: bool = False,
+    streaming: bool = True,
+    push_notifications: bool = True,
+    extensions: Sequence[Json] = (),
     concurrency: int | None = None,
     max_attempts: int = 3,
     backoff: float = 1.0,
@@ -116,7 +119,9 @@ def agent(  # noqa: PLR0913  # what a card says
     Without a `name` it is called as the function is, without a `description` it is described by
     the first line of the function's docstring. `input_modes` are the media types it takes, ``*/*``
     for all; `capabilities` are AG-UI's AgentCapabilities, by category, as far as the agent knows
-    better than the fleet; `bare_message` says that it may answer with a Message instead of a task.
+    better than the fleet; `bare_message` says that it may answer with a Message instead of a task;
+    `streaming` and `push_notifications` say what A2A clients may ask for, `extensions` which A2A
+    extensions of its own it has: those that a request activates are named in its input's metadata.
     `Policy` says what `max_attempts`, `backoff` and `timeout` are, `FollowUps` what `follow_ups`
     is.
 
@@ -134,6 +139,9 @@ def agent(  # noqa: PLR0913  # what a card says
             output_modes=list(output_modes),
             capabilities=dict(capabilities or {}),
             bare_message=bare_message,
+            streaming=streaming,
+            push_notifications=push_notifications,
+            extensions=list(extensions),
             follow_ups=follow_ups,
         )
         policy = Policy(max_attempts, backoff, timeout)

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from headrace import events, parts
-from headrace.events import Json
+from headrace.events import ACCEPTED_MODES, EXTENSIONS, Json
 from headrace.task import TaskKey
 from headrace_worker.delegation.asking import Asking, Waiting
 from headrace_worker.delegation.children import Children
@@ -88,6 +88,18 @@ class RunContext(Speech, Asking):
     def agent(self) -> str:
         """The agent's name."""
         return self.key.agent
+
+    @property
+    def accepted_output_modes(self) -> Sequence[str]:
+        """The media types that an A2A client wants its answer in; empty: it does not say."""
+        accepted: Sequence[str] = self.metadata.get(ACCEPTED_MODES) or ()
+        return accepted
+
+    @property
+    def extensions(self) -> Sequence[str]:
+        """The agent's own A2A extensions that the request activated, by URI."""
+        activated: Sequence[str] = self.metadata.get(EXTENSIONS) or ()
+        return activated
 
     @property
     def agui(self) -> Json:

@@ -1,6 +1,7 @@
 """The agents of these tests."""
 
 from headrace.directory import AgentCard
+from headrace.events import Json
 from headrace.parts import text_of
 from headrace.task import COMPLETED, INPUT_REQUIRED
 from tests.support.scripted_fleet import Leg, Script
@@ -40,9 +41,14 @@ async def bare(leg: Leg) -> None:
     await leg.answer(f"bare {text}")
 
 
+REQUIRED: Json = {"uri": "urn:test:required", "description": "Has to be.", "required": True}
+OPTIONAL: Json = {"uri": "urn:test:optional", "description": "May be."}
+
 AGENTS: dict[str, tuple[AgentCard, Script]] = {
     "assistant": (AgentCard(name="assistant", description="Says it again."), echo),
     "ask": (AgentCard(name="ask"), ask),
     "patient": (AgentCard(name="patient", input_modes=["*/*"]), patient),
+    "demanding": (AgentCard(name="demanding", extensions=[REQUIRED, OPTIONAL]), echo),
+    "terse": (AgentCard(name="terse", streaming=False), echo),
     "bare": (AgentCard(name="bare", bare_message=True), bare),
 }

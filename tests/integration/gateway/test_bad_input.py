@@ -1,5 +1,6 @@
 """Bad input: each a clear error in the shape of its binding."""
 
+import json
 from collections.abc import AsyncIterator
 
 import httpx
@@ -51,6 +52,61 @@ async def test_what_is_no_json_rpc_request(http: httpx.AsyncClient, request_body
     assert response.json()["error"]["code"] == -32600
 
 
+@pytest.mark.parametrize("request_id", ["a", "", 0, -1, 2**63, 2**64 - 1, -(2**63), 1.5, None])
+async def test_a_json_rpc_id_comes_back_as_it_went(
+    http: httpx.AsyncClient, request_id: object
+) -> None:
+    request = {"jsonrpc": "2.0", "id": request_id, "method": "ListTasks"}
+    answer = await http.post("/", json=request)
+    assert "result" in answer.json()
+    assert f'"id":{json.dumps(request_id)}' in answer.text
+
+
+@pytest.mark.parametrize("request_id", [2**64, 10**30, -(2**63) - 1])
+async def test_a_json_rpc_id_that_would_come_back_inexact_is_refused(
+    http: httpx.AsyncClient, request_id: int
+) -> None:
+    request = {"jsonrpc": "2.0", "id": request_id, "method": "ListTasks"}
+    answer = (await http.post("/", json=request)).json()
+    assert (answer["id"], answer["error"]["code"]) == (None, -32600)
+    assert "64 bits" in answer["error"]["message"]
+
+
+@pytest.mark.parametrize("stated", ["text/plain", "application/xml", "multipart/form-data", "json"])
+async def test_a_body_that_is_declared_as_something_else_is_refused(
+    http: httpx.AsyncClient, stated: str
+) -> None:
+    headers = {"Content-Type": stated}
+    request = {"jsonrpc": "2.0", "id": 7, "method": "SendMessage", "params": message()}
+    answer = (await http.post("/", content=json.dumps(request), headers=headers)).json()
+    assert answer["error"]["code"] == -32005
+    body = json.dumps(message())
+    response = await http.post("/message:send", content=body, headers=headers)
+    (detail,) = response.json()["error"]["details"]
+    assert (response.status_code, detail["reason"]) == (400, "CONTENT_TYPE_NOT_SUPPORTED")
+
+
+@pytest.mark.parametrize(
+    "stated",
+    ["application/json", "Application/JSON; charset=utf-8", "application/a2a+json", None],
+)
+async def test_a_body_is_taken_as_json_of_any_kind_or_undeclared(
+    http: httpx.AsyncClient, stated: str | None
+) -> None:
+    headers = {} if stated is None else {"Content-Type": stated}
+    request = {"jsonrpc": "2.0", "id": 7, "method": "SendMessage", "params": message()}
+    answer = (await http.post("/", content=json.dumps(request), headers=headers)).json()
+    assert answer["result"]["task"]
+    body = json.dumps(message())
+    assert (await http.post("/message:send", content=body, headers=headers)).is_success
+
+
+async def test_a_route_takes_json_as_curl_sends_it_by_itself(http: httpx.AsyncClient) -> None:
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}
+    body = json.dumps(message())
+    assert (await http.post("/message:send", content=body, headers=headers)).is_success
+
+
 @pytest.mark.parametrize("params", [[1], "text", 5])
 async def test_json_rpc_parameters_go_by_name(http: httpx.AsyncClient, params: object) -> None:
     request = {"jsonrpc": "2.0", "id": "call-1", "method": "GetTask", "params": params}
@@ -69,6 +125,7 @@ async def test_json_rpc_parameters_go_by_name(http: httpx.AsyncClient, params: o
         (message(messageId=""), "message.messageId", "required"),
         (message(messageId=5), "message.messageId", "string"),
         (message(role="ROLE_ASSISTANT"), "message.role", "ROLE_AGENT"),
+        (message(role="ROLE_AGENT"), "message.role", "must be ROLE_USER"),
         (message(parts=[]), "message.parts", "empty"),
         (message(parts={"text": "hi"}), "message.parts", "list"),
         (message(parts=["hi"]), "message.parts[0]", "object"),

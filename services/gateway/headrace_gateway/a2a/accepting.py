@@ -4,8 +4,9 @@ import re
 
 from a2a.utils.errors import PushNotificationNotSupportedError
 
-from headrace.events import SHOWN, Json
+from headrace.events import ACCEPTED_MODES, EXTENSIONS, SHOWN, Json
 from headrace_gateway.a2a.call import IDEMPOTENCY_KEY, Call
+from headrace_gateway.a2a.extensions import own
 from headrace_gateway.a2a.media import check_parts
 from headrace_gateway.a2a.parameters import SendMessage
 from headrace_gateway.a2a.protojson import Malformed, Violation
@@ -64,6 +65,10 @@ def _metadata(call: Call, asked: SendMessage) -> Json:
     """Return what the client says beside its message, without what only we may say."""
     given = asked.metadata or {}
     metadata = {key: value for key, value in given.items() if not key.startswith(_OURS)}
+    if extensions := own(call.card) & set(call.extensions):
+        metadata[EXTENSIONS] = sorted(extensions)
+    if asked.accepted_output_modes:
+        metadata[ACCEPTED_MODES] = asked.accepted_output_modes
     if call.card.bare_message and asked.return_immediately:
         metadata[SHOWN] = True
     return metadata | call.marks

@@ -73,13 +73,15 @@ def call_of(
     Raises:
         CredentialsMissing, CredentialsRefused: it does not say who.
         AgentUnknown: there is no such agent.
+        ExtensionSupportRequiredError: it does not activate what the agent requires.
     """
     caller = caller or services.callers.of(request.headers)
     name = request.path_params.get("agent") or _routed(services, tenant)
     card = services.directory.card(name)
     if card is None:
         raise AgentUnknown(f"there is no agent {name!r}")
-    extensions = activated(request.headers.getlist(HTTP_EXTENSION_HEADER))
+    stated = request.query_params.getlist(HTTP_EXTENSION_HEADER)
+    extensions = activated(card, request.headers.getlist(HTTP_EXTENSION_HEADER) + stated)
     return Call(
         caller=caller,
         card=card,

@@ -29,10 +29,10 @@ def agent_card(card: AgentCard, base: str, grpc: str | None, known: Known | None
         "supportedInterfaces": _interfaces(card.name, base, grpc),
         "version": card.version,
         "capabilities": {
-            "streaming": True,
+            "streaming": card.streaming,
             "pushNotifications": False,
             "extendedAgentCard": False,
-            "extensions": list(OFFERED),
+            "extensions": [*OFFERED, *card.extensions],
         },
         **security(known),
         "defaultInputModes": card.input_modes,

@@ -1,7 +1,9 @@
 """A2A extensions that the gateway itself offers, and which of them a call activates."""
 
-from a2a.extensions.common import get_requested_extensions
+from a2a.extensions.common import HTTP_EXTENSION_HEADER, get_requested_extensions
+from a2a.utils.errors import ExtensionSupportRequiredError
 
+from headrace.directory import AgentCard
 from headrace.events import Json
 
 CURSORS = "urn:headrace:cursor:v1"
@@ -49,6 +51,22 @@ OFFERED: tuple[Json, ...] = (
 _URIS = frozenset(str(extension["uri"]) for extension in OFFERED)
 
 
-def activated(headers: list[str]) -> tuple[str, ...]:
-    """Return which of the extensions that the values of `A2A-Extensions` name are offered."""
-    return tuple(sorted(_URIS & get_requested_extensions(headers))) if headers else ()
+def activated(card: AgentCard, values: list[str]) -> tuple[str, ...]:
+    """Return which extensions the values of `A2A-Extensions` activate: offered here, or `card`'s.
+
+    Raises:
+        ExtensionSupportRequiredError: one that the card requires is not among them.
+    """
+    asked = get_requested_extensions(values) if values else set()
+    for extension in card.extensions:
+        if extension.get("required") and extension["uri"] not in asked:
+            raise ExtensionSupportRequiredError(
+                f"agent {card.name} requires the extension {extension['uri']}: name it in "
+                f"{HTTP_EXTENSION_HEADER}"
+            )
+    return tuple(sorted(asked & (_URIS | own(card)))) if asked else ()
+
+
+def own(card: AgentCard) -> set[str]:
+    """Return the URIs of the extensions that are the agent's own."""
+    return {extension["uri"] for extension in card.extensions}

@@ -1,5 +1,7 @@
 """A2A's JSON-RPC binding: one endpoint per agent, and the default agent's at the root."""
 
+import json
+
 from a2a.utils.errors import InvalidRequestError, MethodNotFoundError
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -9,6 +11,7 @@ from starlette.types import ASGIApp
 from headrace.events import Json
 from headrace_gateway.a2a.agui_events import agui_stream
 from headrace_gateway.a2a.call import Call, call_of
+from headrace_gateway.a2a.content_types import check_content_type
 from headrace_gateway.a2a.error_shapes import headers, rpc_body
 from headrace_gateway.a2a.json_body import parse
 from headrace_gateway.a2a.operations import STREAMING, UNARY
@@ -43,9 +46,11 @@ class JsonRpcBinding:
         try:
             # Nothing is read from whom nobody knows.
             caller = self._services.callers.of(request.headers)
-            parsed = parse(await read_body(request, self._services.settings.max_body_bytes))
-            request_id = _id_of(parsed)
-            method, params = _check_envelope(parsed)
+            check_content_type(request)
+            body = await read_body(request, self._services.settings.max_body_bytes)
+            parsed = parse(body)
+            request_id = _id_of(parsed, body)
+            method, params = _check_envelope(parsed, request_id)
             call = call_of(self._services, request, caller)
             check_version(request, looks_like=shape_of_call(method, params))
             return await self._dispatch(request, call, request_id, method, params)
@@ -76,13 +81,15 @@ class JsonRpcBinding:
         return await self._services.seats.seated(call.caller, opening)
 
 
-def _id_of(parsed: object) -> _Id:
+def _id_of(parsed: object, body: bytes) -> _Id:
     """Return the id that an answer to `parsed` carries: null, if it has none that can be one."""
     given = parsed.get("id") if isinstance(parsed, dict) else None
+    if isinstance(given, float) and isinstance(json.loads(body)["id"], int):
+        return None  # A whole number beyond 64 bits, of which the parser keeps about 16 digits.
     return given if isinstance(given, str | int | float) and not isinstance(given, bool) else None
 
 
-def _check_envelope(parsed: object) -> tuple[str, Json]:
+def _check_envelope(parsed: object, request_id: _Id) -> tuple[str, Json]:
     """Return method and parameters of a JSON-RPC request.
 
     Raises:
@@ -93,8 +100,8 @@ def _check_envelope(parsed: object) -> tuple[str, Json]:
         raise InvalidRequestError("a request is one JSON object; batches are not served")
     if parsed.get("jsonrpc") != "2.0":
         raise InvalidRequestError('jsonrpc must be "2.0"')
-    if parsed.get("id") != _id_of(parsed):
-        raise InvalidRequestError("id must be a string, a number or null")
+    if parsed.get("id") != request_id:
+        raise InvalidRequestError("id must be a string, a number of at most 64 bits or null")
     method, params = parsed.get("method"), parsed.get("params")
     if not isinstance(method, str) or not method:
         raise InvalidRequestError("method must be a string")

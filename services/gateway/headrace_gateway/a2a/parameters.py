@@ -47,6 +47,9 @@ class SendMessage:
         if len(message.get("contextId", "")) > LONGEST_CONTEXT:
             rule = f"must not be longer than {LONGEST_CONTEXT} characters"
             raise Malformed([Violation("message.contextId", rule)])
+        if message["role"] != "ROLE_USER":
+            rule = "must be ROLE_USER: it is the client that sends it to the agent"
+            raise Malformed([Violation("message.role", rule)])
         configuration = request.get("configuration", {})
         if "ifGenerationMatch" in configuration and "taskId" not in message:
             rule = "is only for a message with a taskId"

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 from headrace.events import Json
 from headrace_gateway.a2a.agui_events import agui_stream
 from headrace_gateway.a2a.call import Call, call_of
+from headrace_gateway.a2a.content_types import check_content_type
 from headrace_gateway.a2a.json_body import parse_object
 from headrace_gateway.a2a.operations import STREAMING, UNARY
 from headrace_gateway.a2a.query import from_query
@@ -84,6 +85,8 @@ class RestBinding:
         in_path = {name: value for name, value in request.path_params.items() if name != "agent"}
         if request.method == "POST":
             body = await read_body(request, self._services.settings.max_body_bytes)
+            if body:
+                check_content_type(request, form=True)
             return (parse_object(body) if body else {}) | in_path
         return from_query(_REQUESTS[operation], request.query_params) | in_path
 

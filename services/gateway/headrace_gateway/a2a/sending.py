@@ -7,7 +7,7 @@ from headrace_gateway.a2a.bare_messages import bare_answer
 from headrace_gateway.a2a.call import Call
 from headrace_gateway.a2a.history import with_history
 from headrace_gateway.a2a.parameters import SendMessage
-from headrace_gateway.a2a.streaming import First, Streaming
+from headrace_gateway.a2a.streaming import First, Streaming, check_streaming
 from headrace_gateway.a2a.subscribing import Subscribing
 from headrace_gateway.intake import Accepted
 from headrace_gateway.services import Services
@@ -19,8 +19,10 @@ async def send_streaming(services: Services, call: Call, params: object) -> Stre
     Raises:
         Malformed: the parameters are not the operation's.
         NothingLeft: it was sent before, and the client's cursor is at its end.
+        UnsupportedOperationError: the agent's card offers no streams.
         A2AError, HeadraceError: as `accept`.
     """
+    check_streaming(call)
     asked = SendMessage.read(params)
     accepted = await accept(services, call, asked)
     try:

@@ -2,8 +2,11 @@
 
 from dataclasses import dataclass
 
+from a2a.utils.errors import UnsupportedOperationError
+
 from headrace.events import Json
 from headrace.task import TaskKey
+from headrace_gateway.a2a.call import Call
 from headrace_gateway.feeds import Feed
 
 
@@ -34,3 +37,13 @@ class Streaming:
     def key(self) -> TaskKey:
         """Whose log it is."""
         return self.feed.key
+
+
+def check_streaming(call: Call) -> None:
+    """Return if the agent's card offers streams.
+
+    Raises:
+        UnsupportedOperationError: it does not.
+    """
+    if not call.card.streaming:
+        raise UnsupportedOperationError(f"agent {call.agent} offers no streams")

@@ -16,7 +16,7 @@ from headrace.task import TERMINAL, TaskKey
 from headrace_gateway.a2a.call import Call
 from headrace_gateway.a2a.cursor import Cursor
 from headrace_gateway.a2a.parameters import OneTask
-from headrace_gateway.a2a.streaming import First, Streaming
+from headrace_gateway.a2a.streaming import First, Streaming, check_streaming
 from headrace_gateway.a2a.task_ids import task_key
 from headrace_gateway.caller import Caller
 from headrace_gateway.feeds import Feed
@@ -133,6 +133,7 @@ async def subscribe(services: Services, call: Call, params: object) -> Streaming
         Malformed: the parameters are not the operation's.
         NothingLeft, UnsupportedOperationError, HeadraceError: as `Subscribing`.
     """
+    check_streaming(call)
     asked = OneTask.of_subscribe(params)
     key = task_key(services.settings, call.caller, call.agent, asked.task)
     subscribing = Subscribing(services, call.caller, key)

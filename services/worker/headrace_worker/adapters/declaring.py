@@ -17,6 +17,9 @@ class Declaration(TypedDict, total=False):
     input_modes: Sequence[str]
     output_modes: Sequence[str]
     bare_message: bool
+    streaming: bool
+    push_notifications: bool
+    extensions: Sequence[Json]
     concurrency: int | None
     max_attempts: int
     backoff: float

@@ -1,0 +1,82 @@
+"""The agent that A2A's compatibility kit drives: what it does is told by the message's id.
+
+``make tck TCK=path`` runs the kit against it (docs/conformance.md). `plain` is the same agent with
+a card that offers nothing beyond the least, `demanding` one whose card requires an extension.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from headrace_worker import (
+    Artifact,
+    Complete,
+    Data,
+    Emission,
+    File,
+    InputRequired,
+    Message,
+    Reject,
+    RunContext,
+    agent,
+)
+
+EXTENSION = "urn:a2a:tck:required-extension"
+
+LONG = 4.0
+"""Seconds: twice what the kit waits for an event before it subscribes again."""
+
+
+async def conform(ctx: RunContext) -> AsyncIterator[Emission]:
+    """Do what the kit's scenario of that message id says."""
+    said = ctx.message["messageId"]
+    if said.startswith("test-resubscribe-message-id"):
+        await ctx.status("working")
+        await asyncio.sleep(LONG)
+        return
+    for prefix, emissions in SCENARIOS.items():
+        if said.startswith(prefix):
+            for emission in emissions:
+                yield emission
+            return
+
+
+def text(id_: str, words: str, **more: Any) -> Artifact:  # noqa: ANN401 - an Artifact's own
+    """Return a text artifact."""
+    return Artifact(id_, [{"text": words}], **more)
+
+
+OUTPUT = "output.txt"
+
+SCENARIOS: dict[str, list[Emission]] = {
+    "tck-complete-task": [Complete("Hello from TCK")],
+    "tck-artifact-text": [text("text", "Generated text content")],
+    "tck-artifact-file-url": [
+        File(OUTPUT, url="https://example.com/output.txt", media_type="text/plain")
+    ],
+    "tck-artifact-file": [File(OUTPUT, b"tck", "text/plain")],
+    "tck-artifact-data": [Data({"key": "value", "count": 42})],
+    "tck-message-response": [Message("Direct message response")],
+    "tck-input-required": [InputRequired("What next?")],
+    "tck-reject-task": [Reject("rejected")],
+    "tck-stream-001": [text("text", "Stream hello from TCK")],
+    "tck-stream-003": [text("text", "Stream task lifecycle")],
+    "tck-stream-ordering-001": [text("text", "Ordered output")],
+    "tck-stream-artifact-text": [text("text", "Streamed text content")],
+    "tck-stream-artifact-file": [File(OUTPUT, b"tck", "text/plain")],
+    "tck-stream-artifact-chunked": [
+        text("chunks", "chunk-1 "),
+        text("chunks", "chunk-2", append=True, last_chunk=True),
+    ],
+}
+"""What is said, by the beginning of the message's id; anything else just completes."""
+
+agents = agent(name="conformance", bare_message=True)(conform)
+plain = agent(name="conformance", bare_message=True, streaming=False, push_notifications=False)(
+    conform
+)
+demanding = agent(
+    name="conformance",
+    bare_message=True,
+    extensions=[{"uri": EXTENSION, "description": "The kit asks for it.", "required": True}],
+)(conform)

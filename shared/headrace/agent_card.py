@@ -1,0 +1,32 @@
+"""What an agent says of itself when its workers announce it."""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from headrace.messages import BusMessage
+
+
+class AgentCard(BusMessage):
+    """What an agent says of itself; gateways add URLs, versions and the fleet's capabilities."""
+
+    name: str
+    description: str = ""
+    version: str = "1.0.0"
+    skills: list[dict[str, Any]] = Field(default_factory=list)
+    """A2A AgentSkill objects."""
+    input_modes: list[str] = Field(default_factory=lambda: ["text/plain"])
+    """Media types that the agent takes; ``*/*`` takes all."""
+    output_modes: list[str] = Field(default_factory=lambda: ["text/plain"])
+    bare_message: bool = False
+    """May answer with a bare Message instead of a task."""
+    streaming: bool = True
+    """Whether clients may stream."""
+    push_notifications: bool = True
+    """Whether clients may have themselves notified."""
+    extensions: list[dict[str, Any]] = Field(default_factory=list)
+    """A2A AgentExtension objects; who does not activate a ``required`` one is refused."""
+    follow_ups: Literal["enqueue", "interrupt", "reject", "steer"] = "enqueue"
+    """What becomes of a message to a task that is at work."""
+    capabilities: dict[str, Any] = Field(default_factory=dict)
+    """AG-UI AgentCapabilities that it declares; gateways add what every agent has."""

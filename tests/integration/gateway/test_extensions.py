@@ -1,0 +1,85 @@
+"""Extensions and capabilities as an agent's card declares them, on every binding."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx
+import pytest
+
+from headrace.task import mint_task_id
+from tests.integration.gateway.scripts import OPTIONAL, REQUIRED
+from tests.integration.gateway.talking import Talk, message
+from tests.support.scripted_fleet import ScriptedFleet
+
+HEADER = "A2A-Extensions"
+
+
+@contextmanager
+def activating(http: httpx.AsyncClient, *uris: str) -> Iterator[None]:
+    http.headers[HEADER] = ", ".join(uris)
+    try:
+        yield
+    finally:
+        del http.headers[HEADER]
+
+
+@pytest.mark.parametrize(
+    ("operation", "params"),
+    [
+        ("SendMessage", message()),
+        ("SendStreamingMessage", message()),
+        ("GetTask", {"id": mint_task_id(0)}),
+        ("ListTasks", {}),
+        ("CancelTask", {"id": mint_task_id(0)}),
+    ],
+)
+async def test_who_does_not_activate_what_is_required_is_refused(
+    talk: Talk, operation: str, params: dict[str, object]
+) -> None:
+    refusal = await talk.to("demanding").refused(operation, params)
+    assert refusal.reason == "EXTENSION_SUPPORT_REQUIRED"
+    assert refusal.code in (400, -32008)
+    assert REQUIRED["uri"] in refusal.text
+    with activating(talk.http, str(OPTIONAL["uri"])):
+        again = await talk.to("demanding").refused(operation, params)
+    assert again.reason == "EXTENSION_SUPPORT_REQUIRED"
+
+
+async def test_what_is_activated_is_echoed_and_told_to_the_agent(
+    talk: Talk, fleet: ScriptedFleet
+) -> None:
+    uris = [str(OPTIONAL["uri"]), str(REQUIRED["uri"])]
+    with activating(talk.http, *uris, "urn:test:unknown"):
+        response = await talk.to("demanding").send("SendMessage", message())
+    assert response.headers[HEADER].split(", ") == uris
+    assert fleet.legs[-1].metadata["headrace.extensions"] == uris
+
+
+async def test_an_extension_may_be_activated_in_the_query(http: httpx.AsyncClient) -> None:
+    query = {HEADER: REQUIRED["uri"]}
+    response = await http.get("/v1/agents/demanding/tasks", params=query)
+    assert response.headers[HEADER] == REQUIRED["uri"]
+
+
+async def test_an_agents_own_extensions_stand_on_its_card(http: httpx.AsyncClient) -> None:
+    card = (await http.get("/v1/agents/demanding")).json()
+    assert card["capabilities"]["extensions"][-2:] == [REQUIRED, OPTIONAL]
+
+
+@pytest.mark.parametrize("operation", ["SendStreamingMessage", "SubscribeToTask"])
+async def test_an_agent_that_offers_no_streams_refuses_them(talk: Talk, operation: str) -> None:
+    agent = talk.to("terse")
+    task = (await agent.call("SendMessage", message()))["task"]["id"]
+    params = message() if operation == "SendStreamingMessage" else {"id": task}
+    refusal = await agent.refused(operation, params)
+    assert refusal.reason == "UNSUPPORTED_OPERATION"
+    assert "no streams" in refusal.text
+
+
+async def test_the_modes_that_a_client_accepts_are_told_to_the_agent(
+    talk: Talk, fleet: ScriptedFleet
+) -> None:
+    asked = message() | {"configuration": {"acceptedOutputModes": ["text/html", "text/plain"]}}
+    await talk.call("SendMessage", asked)
+    accepted = fleet.legs[-1].metadata["headrace.acceptedOutputModes"]
+    assert accepted == ["text/html", "text/plain"]
