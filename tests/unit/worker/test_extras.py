@@ -7,7 +7,12 @@ import pytest
 
 from headrace_worker import adapters
 
-LIBRARIES = {"executor_agent": ("a2a", "a2a"), "openai_agent": ("openai", "openai")}
+LIBRARIES = {
+    "executor_agent": ("a2a", "a2a"),
+    "langgraph_agent": ("langgraph", "langgraph"),
+    "openai_agent": ("openai", "openai"),
+    "pydantic_ai_agent": ("pydantic_ai", "pydantic-ai"),
+}
 """By door: the library that it needs, and the extra that brings it."""
 
 OPENS = """

@@ -2,10 +2,12 @@
 
 Each makes an `Agent` and needs an extra of its own, imported when it is first asked for:
 
-===================  ==================  ========================================
-``executor_agent``   ``headrace[a2a]``   an `AgentExecutor` of the official SDK
-``openai_agent``     ``headrace[openai]``  a model behind an OpenAI-compatible endpoint
-===================  ==================  ========================================
+======================  =========================  ==========================================
+``executor_agent``      ``headrace[a2a]``          an `AgentExecutor` of the official SDK
+``langgraph_agent``     ``headrace[langgraph]``    a LangGraph graph
+``openai_agent``        ``headrace[openai]``       a model behind an OpenAI-compatible endpoint
+``pydantic_ai_agent``   ``headrace[pydantic-ai]``  a pydantic-ai agent
+======================  =========================  ==========================================
 """
 
 from importlib import import_module
@@ -13,14 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headrace_worker.adapters.executor import executor_agent
+    from headrace_worker.adapters.graph_agent import langgraph_agent
     from headrace_worker.adapters.openai_chat import openai_agent
+    from headrace_worker.adapters.pydantic_agent import pydantic_ai_agent
 
 _MODULES = {
     "executor_agent": "executor",
+    "langgraph_agent": "graph_agent",
     "openai_agent": "openai_chat",
+    "pydantic_ai_agent": "pydantic_agent",
 }
 
-__all__ = ["executor_agent", "openai_agent"]
+__all__ = ["executor_agent", "langgraph_agent", "openai_agent", "pydantic_ai_agent"]
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401  # whatever the door is

@@ -9,6 +9,7 @@ from headrace import parts
 from headrace.events import Json
 from headrace.parts import ToolCallPart
 from headrace.task import FAILED
+from headrace_worker.adapters.busy import is_busy, seconds_of
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.openai_messages import (
     assistant_message,
@@ -28,10 +29,6 @@ from headrace_worker.transcript import Turn
 
 with needs("openai"):
     from openai import APIConnectionError, APIError, APIStatusError, AsyncOpenAI
-
-_BUSY = frozenset({408, 409, 425, 429})
-"""Statuses below 500 that say: later."""
-_SERVER_ERROR = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,14 +145,7 @@ def _refusal(error: APIError) -> str:
         # Said amid a stream: there is no status to go by.
         raise Retryable("the model's endpoint reported an error") from error
     status = error.status_code
-    if status in _BUSY or status >= _SERVER_ERROR:
-        after = _seconds(error.response.headers.get("retry-after"))
+    if is_busy(status):
+        after = seconds_of(error.response.headers.get("retry-after"))
         raise Retryable(f"the model's endpoint answered {status}", after) from error
     return f"The model's endpoint refused the request ({status})"
-
-
-def _seconds(said: str | None) -> float | None:
-    try:
-        return min(max(float(said or ""), 0.0), 60.0)
-    except ValueError:
-        return None

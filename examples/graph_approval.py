@@ -1,0 +1,35 @@
+"""A LangGraph graph that asks a person before it goes on, served unchanged.
+
+From this folder: ``headrace dev --agents graph_approval:refunds``. Needs ``headrace[langgraph]``.
+"""
+
+from langchain_core.messages import AIMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.config import get_stream_writer
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.types import interrupt
+
+from headrace_worker.adapters import langgraph_agent
+
+
+def check(state: MessagesState) -> MessagesState:
+    """Look the order up."""
+    get_stream_writer()({"checking": state["messages"][-1].text})
+    return {"messages": [AIMessage("The order is fine. ")]}
+
+
+def decide(_: MessagesState) -> MessagesState:
+    """Have a person decide."""
+    said = interrupt({"question": "Refund it?"})
+    return {"messages": [AIMessage("Refunded." if said == "yes" else "Not refunded.")]}
+
+
+graph = StateGraph(MessagesState)
+graph.add_node("check", check)
+graph.add_node("decide", decide)
+graph.add_edge(START, "check")
+graph.add_edge("check", "decide")
+graph.add_edge("decide", END)
+
+# Workers that are to take over from each other share a checkpointer, in a database say.
+refunds = langgraph_agent(graph.compile(checkpointer=InMemorySaver()), name="refunds")

@@ -1,0 +1,37 @@
+"""What a user answered to an interrupt."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from headrace import parts
+from headrace.events import Json
+
+INTERRUPT_ID = "agui_interrupt_id"
+"""Metadata key of a part that answers an interrupt: its id."""
+RESUME_STATUS = "agui_resume_status"
+"""Metadata key beside `INTERRUPT_ID`: ``resolved`` or ``cancelled``."""
+
+
+def value_of(part: Json) -> Any:  # noqa: ANN401  # any JSON
+    """Return what a part says: its data, or its text; None where its user cancelled."""
+    if (part.get("metadata") or {}).get(RESUME_STATUS) == "cancelled":
+        return None
+    return part["data"] if "data" in part else part.get("text", "")
+
+
+def answers_of(message: Sequence[Json], interrupts: Sequence[str]) -> Json:
+    """Return the answer to each of `interrupts`, by id.
+
+    Parts that name the interrupt that they answer, as an AG-UI client's do, answer that one; any
+    other message answers all of them.
+    """
+    named = {
+        part["metadata"][INTERRUPT_ID]: value_of(part)
+        for part in message
+        if INTERRUPT_ID in (part.get("metadata") or {})
+    }
+    if named:
+        return named
+    data = [part["data"] for part in message if "data" in part]
+    said = data[0] if len(data) == 1 else parts.text_of(message)
+    return dict.fromkeys(interrupts, said)

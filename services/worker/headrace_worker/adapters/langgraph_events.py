@@ -1,0 +1,184 @@
+"""What a graph does, said in a task's log while it does it."""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import orjson
+from pydantic_core import to_jsonable_python
+
+from headrace.events import Json
+from headrace_worker.adapters.extras import needs
+from headrace_worker.context import RunContext
+from headrace_worker.emission import (
+    ENDINGS,
+    UTTERANCES,
+    Data,
+    InputRequired,
+    Text,
+    Thinking,
+    ToolArguments,
+    ToolCall,
+    ToolResult,
+)
+from headrace_worker.signals import Custom, State, Step, Usage
+
+with needs("langgraph"):
+    from langchain_core.messages import AIMessage, AIMessageChunk, ToolMessage
+    from langgraph.types import Interrupt
+
+_OWN = (*UTTERANCES, *ENDINGS)
+_QUESTION = ("question", "message", "prompt", "text", "query")
+"""Keys under which an interrupt's value says what a person is to read."""
+
+
+class Telling:
+    """Says what one run of a graph streams."""
+
+    def __init__(
+        self,
+        ctx: RunContext,
+        answer_from: Collection[str] | None,
+        output: str,
+        state_keys: Sequence[str],
+    ) -> None:
+        """Say it in the run of `ctx`; the rest is as `langgraph_agent` has it."""
+        self._ctx, self._answer_from = ctx, answer_from
+        self._output, self._state_keys = output, state_keys
+        self._calls: dict[tuple[str, Any], str] = {}
+        self._called: set[str] = set()
+        self._whole: set[str] = set()
+        self._state: Json = {}
+        self._found: Any = None
+        self._interrupts: dict[str, Interrupt] = {}
+
+    async def take(self, place: tuple[str, ...], mode: str, told: Any) -> None:  # noqa: ANN401  # per mode
+        """Say what came of a stream mode at a place: the graph itself, or a graph within it."""
+        match mode:
+            case "messages":
+                message, about = told
+                if self._answer_from is None or about.get("langgraph_node") in self._answer_from:
+                    await self._message(message)
+            case "custom":
+                await self._custom(told)
+            case "updates":
+                await self._update(told, inner=bool(place))
+            case "tasks" if not place:
+                await self._ctx.emit(Step(told["name"], finished="result" in told))
+
+    async def end(self) -> None:
+        """Say the answer that the graph's state is, and what it waits for."""
+        if isinstance(self._found, str):
+            await self._ctx.emit(self._found)
+        elif self._found is not None:
+            await self._ctx.emit(Data(to_jsonable_python(self._found), self._output))
+        if self._interrupts:
+            await self._ctx.emit(_question(list(self._interrupts.values())))
+
+    async def _message(self, message: Any) -> None:  # noqa: ANN401  # a BaseMessage
+        if isinstance(message, AIMessageChunk):
+            await self._piece(message)
+        elif isinstance(message, AIMessage):
+            await self._blocks(message)
+            for call in message.tool_calls:
+                await self._call(call["id"] or "", call["name"], call["args"])
+            await self._end_of(message)
+        elif isinstance(message, ToolMessage):
+            await self._result(message)
+        if isinstance(message, AIMessage) and message.usage_metadata:
+            await self._usage(message)
+
+    async def _piece(self, chunk: AIMessageChunk) -> None:
+        await self._blocks(chunk)
+        for piece in chunk.tool_call_chunks:
+            await self._arguments(chunk.id or "", piece)
+        if chunk.chunk_position == "last":
+            await self._end_of(chunk)
+
+    async def _blocks(self, message: AIMessage) -> None:
+        label = message.id or ""
+        for block in message.content_blocks:
+            if block["type"] == "text" and block["text"] and label not in self._whole:
+                await self._ctx.emit(Text(block["text"], label))
+            elif block["type"] == "reasoning" and block.get("reasoning"):
+                await self._ctx.emit(Thinking(block["reasoning"]))
+
+    async def _arguments(self, message: str, piece: Any) -> None:  # noqa: ANN401  # a ToolCallChunk
+        key = message, piece.get("index")
+        if piece.get("id") and piece.get("name"):
+            self._calls[key] = piece["id"]
+            self._called.add(piece["id"])
+        if (call := self._calls.get(key)) is not None:
+            said = ToolArguments(call, piece.get("args") or "", piece.get("name") or "")
+            await self._ctx.emit(said)
+
+    async def _call(self, call: str, name: str, arguments: Any) -> None:  # noqa: ANN401  # any JSON
+        if call not in self._called:
+            self._called.add(call)
+            await self._ctx.emit(ToolCall(name, to_jsonable_python(arguments), call))
+
+    async def _end_of(self, message: AIMessage) -> None:
+        label = message.id or ""
+        for key in [key for key in self._calls if key[0] == label]:
+            await self._ctx.emit(ToolArguments(self._calls.pop(key), "", end=True))
+        if label and label not in self._whole and message.text:
+            await self._ctx.emit(Text("", label, end=True))
+        self._whole.add(label)
+
+    async def _result(self, message: ToolMessage) -> None:
+        content = to_jsonable_python(message.content)
+        failed = message.status == "error"
+        error = (message.text or "it failed") if failed else ""
+        await self._ctx.emit(ToolResult(message.tool_call_id, "" if failed else content, error))
+
+    async def _usage(self, message: AIMessage) -> None:
+        used, about = message.usage_metadata, message.response_metadata
+        if used is not None:
+            model, provider = about.get("model_name") or "", about.get("model_provider") or ""
+            await self._ctx.emit(
+                Usage(model, provider, used["input_tokens"], used["output_tokens"])
+            )
+
+    async def _custom(self, told: Any) -> None:  # noqa: ANN401  # whatever a node writes
+        if isinstance(told, _OWN):
+            await self._ctx.emit(told)
+        else:
+            await self._ctx.emit(Custom("langgraph", to_jsonable_python(told)))
+
+    async def _update(self, told: Any, *, inner: bool) -> None:  # noqa: ANN401  # by node
+        for node, update in told.items():
+            if node == "__interrupt__":
+                self._interrupts |= {interrupt.id: interrupt for interrupt in update}
+            elif isinstance(update, dict) and not inner:
+                await self._state_of(update)
+
+    async def _state_of(self, update: Json) -> None:
+        self._found = update.get(self._output, self._found) if self._output else None
+        shared = {key: update[key] for key in self._state_keys if key in update}
+        if shared:
+            self._state |= to_jsonable_python(shared)
+            await self._ctx.emit(State(dict(self._state)))
+
+
+def _question(interrupts: Sequence[Interrupt]) -> InputRequired:
+    asked = [_asked(interrupt) for interrupt in interrupts]
+    words = [each["message"] for each in asked if each.get("message")]
+    schema = asked[0].get("responseSchema") if len(asked) == 1 else None
+    return InputRequired("\n".join(words), schema, asked)
+
+
+def _asked(interrupt: Interrupt) -> Json:
+    """Return an interrupt in AG-UI's words."""
+    value = to_jsonable_python(interrupt.value)
+    asked: Json = {"id": interrupt.id, "reason": "input_required", "message": _words(value)}
+    if isinstance(value, dict):
+        asked["metadata"] = {"value": value}
+    schema = getattr(interrupt, "response_schema", None)
+    return {**asked, "responseSchema": schema} if isinstance(schema, dict) else asked
+
+
+def _words(value: Any) -> str:  # noqa: ANN401  # any JSON
+    if isinstance(value, dict):
+        found = next((value[key] for key in _QUESTION if isinstance(value.get(key), str)), None)
+        if found is not None:
+            return str(found)
+    return value if isinstance(value, str) else orjson.dumps(value).decode()

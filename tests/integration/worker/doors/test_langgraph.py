@@ -1,0 +1,234 @@
+"""A LangGraph graph, unchanged, in a worker."""
+
+import asyncio
+import itertools
+from typing import Any, TypedDict
+
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.config import get_stream_writer
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.types import interrupt
+
+from headrace import parts
+from headrace.interrupts import INTERRUPTS
+from headrace_worker import Status
+from headrace_worker.adapters import langgraph_agent
+from tests.integration.worker.conftest import Working
+from tests.integration.worker.doors.examples import example
+from tests.integration.worker.doors.reading import (
+    answer,
+    calls,
+    folded,
+    results,
+    said,
+    state,
+    thoughts,
+    words,
+)
+from tests.support.desk import Desk
+
+
+def chain(schema: Any, *nodes: Any, **compiled: Any) -> Any:  # noqa: ANN401  # LangGraph's types
+    """Return a graph of functions, one after the other."""
+    graph = StateGraph(schema)
+    places = [START, *(node.__name__ for node in nodes), END]
+    for node in nodes:
+        graph.add_node(node.__name__, node)
+    for before, after in itertools.pairwise(places):
+        graph.add_edge(before, after)
+    return graph.compile(**compiled)
+
+
+def kinds(task: Any, kind: str) -> list[Any]:  # noqa: ANN401  # a task's JSON
+    return [part for part in said(task) if parts.event_type(part) == kind]
+
+
+async def test_the_example_asks_and_goes_on_with_the_answer(desk: Desk, working: Working) -> None:
+    async with working(example("graph_approval").refunds):
+        task = await desk.start("refunds", "Order 7")
+        entries = await task.ended()
+        asked = await folded(task)
+        assert (state(asked), words(asked)) == ("INPUT_REQUIRED", "Refund it?")
+        assert answer(asked) == "The order is fine. "
+        [custom] = kinds(asked, parts.CUSTOM)
+        assert custom["data"] == {"checking": "Order 7"}
+        [told] = entries[-1].events[-1]["statusUpdate"]["metadata"][INTERRUPTS]
+        leg = await task.follow_up("yes")
+        await task.reaches(leg + 2)
+        done = await folded(task)
+    assert told["metadata"] == {"value": {"question": "Refund it?"}}
+    assert (state(done), answer(done)) == ("COMPLETED", "The order is fine. Refunded.")
+
+
+async def test_an_interrupt_is_answered_by_its_id(desk: Desk, working: Working) -> None:
+    async with working(example("graph_approval").refunds):
+        task = await desk.start("refunds", "Order 7")
+        last = (await task.events())[-1]["statusUpdate"]["metadata"]
+        named = {
+            "agui_interrupt_id": last[INTERRUPTS][0]["id"],
+            "agui_resume_status": "resolved",
+        }
+        part = {"text": "no", "metadata": named}
+        leg = await task.follow_up_with({"messageId": "r", "role": "ROLE_USER", "parts": [part]})
+        await task.reaches(leg + 2)
+        done = await folded(task)
+    assert answer(done) == "The order is fine. Not refunded."
+
+
+async def test_tokens_reasoning_tools_and_steps_of_a_graph_are_said(
+    desk: Desk, working: Working
+) -> None:
+    model = GenericFakeChatModel(messages=iter([AIMessage("hello big world")]))
+
+    async def talk(asked: MessagesState) -> Any:  # noqa: ANN401  # an update
+        get_stream_writer()(Status("talking"))
+        return {"messages": [await model.ainvoke(asked["messages"])]}
+
+    def work(_: MessagesState) -> Any:  # noqa: ANN401  # an update
+        thought: Any = [{"type": "reasoning", "reasoning": "Hm."}]
+        call: Any = {"name": "add", "args": {"a": 1}, "id": "c1"}
+        broken: Any = {"name": "add", "args": {}, "id": "c2"}
+        return {
+            "messages": [
+                AIMessage(thought, tool_calls=[call, broken]),
+                ToolMessage("2", tool_call_id="c1"),
+                ToolMessage("no number", tool_call_id="c2", status="error"),
+            ]
+        }
+
+    graph = chain(MessagesState, talk, work)
+    async with working(langgraph_agent(graph, name="g", memory="task")):
+        task = await desk.start("g", "hi")
+        events = await task.events()
+        done = await folded(task)
+    assert (state(done), answer(done), thoughts(done)) == ("COMPLETED", "hello big world", "Hm.")
+    chunks = [event for event in events if "artifactUpdate" in event]
+    assert len(chunks) > 3
+    assert calls(done) == [("add", {"a": 1}), ("add", {})]
+    assert results(done) == [("2", ""), ("", "no number")]
+    assert kinds(done, parts.TASK)[0]["text"] == "talking"
+    steps = [part["metadata"]["agui_step_name"] for part in kinds(done, parts.STEP_FINISHED)]
+    assert steps == ["talk", "work"]
+
+
+class Shop(TypedDict, total=False):
+    """A graph that takes no messages."""
+
+    asked: str
+    price: int
+    verdict: str
+
+
+async def test_a_graph_of_another_shape_has_its_input_output_and_state_named(
+    desk: Desk, working: Working
+) -> None:
+    def price(_: Shop) -> Shop:
+        return {"price": 3}
+
+    def judge(shop: Shop) -> Shop:
+        return {"verdict": f"{shop['asked']} costs {shop['price']}"}
+
+    served = langgraph_agent(
+        chain(Shop, price, judge),
+        name="g",
+        input_of=lambda ctx: {"asked": ctx.prompt},
+        output="verdict",
+        state_keys=["price"],
+    )
+    async with working(served):
+        done = await folded(await desk.start("g", "tea"))
+    assert answer(done) == "tea costs 3"
+    assert [part["data"] for part in kinds(done, parts.STATE_SNAPSHOT)] == [{"price": 3}]
+
+
+async def test_a_graph_without_a_checkpointer_is_told_what_was_said(
+    desk: Desk, working: Working
+) -> None:
+    heard: list[list[str]] = []
+
+    def listen(asked: MessagesState) -> Any:  # noqa: ANN401  # an update
+        heard.append([message.text for message in asked["messages"]])
+        return {"messages": [AIMessage(f"{len(heard)}.")]}
+
+    async with working(langgraph_agent(chain(MessagesState, listen), name="g", memory="task")):
+        task = await desk.start("g", "one")
+        await task.ended()
+        leg = await task.follow_up("two")
+        await task.reaches(leg + 2)
+        await task.ended()
+    assert heard == [["one"], ["one", "1.", "two"]]
+
+
+async def test_a_new_attempt_begins_with_the_graphs_checkpoint_of_the_legs_beginning(
+    desk: Desk, working: Working
+) -> None:
+    heard: list[list[str]] = []
+    reached = asyncio.Event()
+
+    async def count(asked: MessagesState) -> Any:  # noqa: ANN401  # an update
+        heard.append([message.text for message in asked["messages"]])
+        return {"messages": [AIMessage(f"answer {len(asked['messages'])}. ")]}
+
+    async def pause(_: MessagesState) -> Any:  # noqa: ANN401  # an update
+        if len(heard) == 2:
+            reached.set()
+            await asyncio.Event().wait()
+        return {}
+
+    graph = chain(MessagesState, count, pause, checkpointer=InMemorySaver())
+    served = langgraph_agent(graph, name="g")
+    async with working(served):
+        task = await desk.start("g", "one")
+        await task.ended()
+        leg = await task.follow_up("two")
+        async with asyncio.timeout(20):
+            await reached.wait()
+    # That worker has left amid the second leg; another takes it up.
+    async with working(served):
+        await task.reaches(leg + 6)
+        done = await folded(task)
+    assert heard[1] == heard[2] == ["one", "answer 1. ", "two"]
+    assert answer(done) == "answer 1. answer 3. "
+
+
+async def test_only_the_named_nodes_answer(desk: Desk, working: Working) -> None:
+    def inner(_: MessagesState) -> Any:  # noqa: ANN401  # an update
+        return {"messages": [AIMessage("draft")]}
+
+    def outer(_: MessagesState) -> Any:  # noqa: ANN401  # an update
+        return {"messages": [AIMessage("final")]}
+
+    served = langgraph_agent(
+        chain(MessagesState, inner, outer), name="g", answer_from=["outer"], memory="task"
+    )
+    async with working(served):
+        done = await folded(await desk.start("g", "x"))
+    assert answer(done) == "final"
+
+
+async def test_several_interrupts_are_all_asked(desk: Desk, working: Working) -> None:
+    def first(_: MessagesState) -> Any:  # noqa: ANN401  # an update
+        return {"messages": [AIMessage(f"a={interrupt('a?')} ")]}
+
+    def second(_: MessagesState) -> Any:  # noqa: ANN401  # an update
+        return {"messages": [AIMessage(f"b={interrupt('b?')} ")]}
+
+    graph: Any = StateGraph(MessagesState)
+    graph.add_node("first", first)
+    graph.add_node("second", second)
+    graph.add_edge(START, "first")
+    graph.add_edge(START, "second")
+    served = langgraph_agent(graph.compile(checkpointer=InMemorySaver()), name="g")
+    async with working(served):
+        task = await desk.start("g", "x")
+        asked = (await task.events())[-1]["statusUpdate"]["metadata"][INTERRUPTS]
+        answers = [
+            {"text": each["message"].upper(), "metadata": {"agui_interrupt_id": each["id"]}}
+            for each in asked
+        ]
+        leg = await task.follow_up_with({"messageId": "r", "role": "ROLE_USER", "parts": answers})
+        await task.reaches(leg + 3)
+        done = await folded(task)
+    assert sorted(answer(done).split()) == ["a=A?", "b=B?"]
