@@ -178,10 +178,10 @@ def said_parts(draw: st.DrawFn) -> Json:
 
 
 @st.composite
-def agui_logs(draw: st.DrawFn) -> AguiLog:
+def agui_logs(draw: st.DrawFn, /, **metadata: Any) -> AguiLog:  # noqa: ANN401
     """Draw a log of one leg: interleaved, retried, aborted, ended in any way or not at all."""
     version = draw(st.sampled_from([{}, {"protocolVersion": None}]))
-    log = AguiLog.started(**version)
+    log = AguiLog.started(**version, **metadata)
     for attempt in range(draw(st.integers(1, 3))):
         if attempt:
             log.begin_attempt()

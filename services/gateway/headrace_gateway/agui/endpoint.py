@@ -11,6 +11,7 @@ from headrace_gateway.a2a.call import call_of
 from headrace_gateway.agui.attaching import is_told
 from headrace_gateway.agui.capabilities import capabilities
 from headrace_gateway.agui.cursor import FrameCursor
+from headrace_gateway.agui.extras import in_query
 from headrace_gateway.agui.history import past_of
 from headrace_gateway.agui.media_types import check_body_type, encoding_for
 from headrace_gateway.agui.named_run import NamedRun, named_run
@@ -72,7 +73,9 @@ class RunEndpoint:
         call = call_of(self._services, request)
         encoding = encoding_for(request)
         check_body_type(request)
-        asked = RunInput.read(await read_body(request, self._services.settings.max_body_bytes))
+        extras = in_query(request.query_params)
+        body = await read_body(request, self._services.settings.max_body_bytes)
+        asked = RunInput.read(body, extras)
 
         async def opening() -> ASGIApp:
             opened = await open_run(self._services, call, asked)

@@ -9,6 +9,7 @@ from headrace_gateway.agui.agents_messages import AgentsMessages
 from headrace_gateway.agui.blocks import REASONING, TEXT, Blocks
 from headrace_gateway.agui.output import OpenItem, Output
 from headrace_gateway.agui.shared_state import SharedState
+from headrace_gateway.agui.thoughts import Thoughts
 from headrace_gateway.agui.tool_calls import ToolCalls
 from headrace_gateway.agui.usage import add_usage
 from headrace_gateway.agui.view import View
@@ -19,11 +20,14 @@ _ANSWER = frozenset({"", "message", "text", parts.CONTENT_BLOCK})
 class PartEvents:
     """Says parts, whichever event of the log they come in."""
 
-    def __init__(self, output: Output, view: View, *, modern: bool) -> None:
-        """Say them to `output`, for a client that knows 1.0 if `modern`."""
+    def __init__(self, output: Output, view: View, *, modern: bool, thinking: bool = False) -> None:
+        """Say them to `output`, for a client that knows 1.0 if `modern`.
+
+        `thinking`: it wants THINKING events, and no reasoning.
+        """
         self._output, self._view = output, view
         self.text = Blocks(TEXT, output, view)
-        self.reasoning = Blocks(REASONING, output, view)
+        self.reasoning = Thoughts(output) if thinking else Blocks(REASONING, output, view)
         self.activities = Activities(output, view)
         self._by_type = self._handlers(ToolCalls(output, view, self.text, modern=modern))
 

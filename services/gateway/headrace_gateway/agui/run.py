@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from headrace.events import Json
+from headrace_gateway.agui.extras import RAW, THINKING, asked_for
 from headrace_gateway.agui.user_content import from_parts
 
 METADATA = "headrace.agui"
@@ -28,7 +29,9 @@ class Run:
     messages: list[Json] = field(default_factory=list)
     """The client's messages before the run."""
     raw: bool = False
-    """Whether the client asked for the log's events too (``forwardedProps.headrace.raw``)."""
+    """Whether the client asked for the log's events too."""
+    thinking: bool = False
+    """Whether it asked for THINKING events."""
 
     @property
     def modern(self) -> bool:
@@ -52,15 +55,9 @@ class Run:
             version=kept.get("protocolVersion"),
             state=kept.get("state", {}),
             messages=_filled(kept.get("messages", []), message),
-            raw=_asks_for(kept, "raw"),
+            raw=asked_for(kept.get("forwardedProps"), RAW),
+            thinking=asked_for(kept.get("forwardedProps"), THINKING),
         )
-
-
-def _asks_for(kept: Json, extra: str) -> bool:
-    """Tell whether the client's forwardedProps ask us for something extra."""
-    props = kept.get("forwardedProps")
-    ours = props.get("headrace") if isinstance(props, dict) else None
-    return isinstance(ours, dict) and ours.get(extra) is True
 
 
 def _said(body: Json) -> Json:

@@ -11,6 +11,7 @@ from pydantic_core import ErrorDetails
 
 from headrace import parts
 from headrace.events import Json
+from headrace_gateway.agui.extras import with_extras
 from headrace_gateway.agui.normalise import normalised
 from headrace_gateway.agui.refusal import InputInvalid
 from headrace_gateway.agui.run import METADATA
@@ -48,8 +49,8 @@ class RunInput:
     """Ids of the tool calls whose results it brings."""
 
     @classmethod
-    def read(cls, body: bytes) -> Self:
-        """Read a request's body.
+    def read(cls, body: bytes, extras: frozenset[str] = frozenset()) -> Self:
+        """Read a request's body; `extras` are what the request asks for beside it.
 
         Raises:
             InputInvalid: it is no RunAgentInput; says which field breaks which rule.
@@ -62,6 +63,8 @@ class RunInput:
         if resume := asked.get("resume"):
             message, messages = _resumed(resume, asked["runId"]), asked["messages"]
         kept = {name: asked[name] for name in _KEPT if name in asked}
+        if extras:
+            kept["forwardedProps"] = with_extras(asked.get("forwardedProps"), extras)
         return cls(
             thread=asked["threadId"],
             run=asked["runId"],

@@ -15,6 +15,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from headrace.errors import BusUnavailable, LogLost
 from headrace_gateway.a2a.call import Call
+from headrace_gateway.agui.extras import in_query
 from headrace_gateway.agui.frame import Frame
 from headrace_gateway.agui.named_run import attach_frame
 from headrace_gateway.agui.opened import Opened
@@ -123,7 +124,8 @@ class RunSocket:
     async def _open(self, body: bytes) -> Opened:
         named = attach_frame(body)
         if named is None:
-            return await open_run(self._services, self._call, RunInput.read(body))
+            asked = RunInput.read(body, in_query(self._socket.query_params))
+            return await open_run(self._services, self._call, asked)
         run, cursor = named
         return await open_again(self._services, replace(self._call, cursor=cursor), run)
 

@@ -29,7 +29,7 @@ class Telling:
         self.over = False
         self.wants_raw = run.raw
         self._output, self._run = output, run
-        self._parts = PartEvents(output, self.view, modern=run.modern)
+        self._parts = PartEvents(output, self.view, modern=run.modern, thinking=run.thinking)
         self._chunks = TextChunks(output)
 
     def tell(self, event: Json, generation: int) -> None:

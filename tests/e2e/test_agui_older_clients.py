@@ -1,0 +1,68 @@
+"""0.x clients drive every demo agent: they are told what they know, and complain of nothing."""
+
+from typing import Any
+
+import pytest
+
+from headrace.events import Json
+from tests.e2e.test_agui_demo_agents import SCENES, STATE, kinds, texts
+from tests.support import javascript
+from tests.support.fleet import Fleet
+
+MODERN = {"SUBAGENT_STARTED", "SUBAGENT_FINISHED", "SUBAGENT_ERROR", "RAW"}
+"""Kinds of event that 0.x does not know, or did not ask for."""
+NO_RESUME = "0.0.53"
+"""The client that can't answer interrupts."""
+
+
+def drive(url: str, client: str, scenes: dict[str, list[Json]], query: str = "") -> dict[str, Json]:
+    orders = [
+        {
+            "url": f"{url}/v1/agents/{agent}/ag-ui{query}",
+            "client": client,
+            "state": STATE,
+            "runs": runs,
+        }
+        for agent, runs in scenes.items()
+    ]
+    return dict(zip(scenes, javascript.run("drive.mjs", orders), strict=True))
+
+
+def wanted(driven: Json, agent: str) -> bool:
+    return all(run["failure"] is None for run in driven["runs"]) or agent == "error_flow"
+
+
+@pytest.mark.parametrize("client", [NO_RESUME, "0.0.59"])
+async def test_it_drives_every_demo_agent(fleet: Fleet, client: str) -> None:
+    scenes = {name: runs for name, runs in SCENES.items() if name != "interrupt"}
+    for agent, driven in drive(fleet.gateways[0], client, scenes).items():
+        assert driven["warnings"] == [], agent
+        assert wanted(driven, agent), agent
+        events = [event for run in driven["runs"] for event in run["events"]]
+        assert not {event["type"] for event in events} & MODERN, agent
+        assert not any("usage" in event for event in events), agent
+        outcomes: list[Any] = [event.get("outcome") for event in events]
+        assert set(map(str, outcomes)) == {"None"}, agent
+        assert all(event.get("delta", "x") for event in events), agent
+
+
+async def test_0_0_59_resumes_interrupts(fleet: Fleet) -> None:
+    driven = drive(fleet.gateways[1], "0.0.59", {"interrupt": SCENES["interrupt"]})["interrupt"]
+    assert wanted(driven, "interrupt")
+    assert texts(driven)[1::2] == ["Approved: it is done.", "Never mind, then."]
+
+
+@pytest.mark.parametrize("by_query", [True, False])
+@pytest.mark.parametrize("client", [NO_RESUME, "0.0.59"])
+async def test_it_gets_thinking_and_raw_events_if_it_asks(
+    fleet: Fleet, client: str, *, by_query: bool
+) -> None:
+    props = {"forwardedProps": {"headrace": {"thinking": True, "raw": True}}}
+    scene = {"text": "why is it so", **({} if by_query else props)}
+    query = "?thinking=true&raw=true" if by_query else ""
+    driven = drive(fleet.gateways[0], client, {"reasoning": [scene]}, query)["reasoning"]
+    [run] = driven["runs"]
+    assert (run["failure"], driven["warnings"]) == (None, [])
+    assert {"THINKING_START", "THINKING_TEXT_MESSAGE_CONTENT", "RAW"} <= {*kinds(run)}
+    assert not any(kind.startswith("REASONING") for kind in kinds(run))
+    assert [message["role"] for message in driven["messages"]] == ["user", "assistant"]
