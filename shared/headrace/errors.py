@@ -101,6 +101,12 @@ class StateUnavailable(HeadraceError):
         return "task state does not answer now, or is being rebuilt; try again"
 
 
+class FileUnknown(HeadraceError):
+    """No such file of that task, or none any more: files go with their task."""
+
+    code = "file_unknown"
+
+
 class TaskUnknown(HeadraceError):
     """No such task, or not the caller's: the two must look the same (promise 6)."""
 

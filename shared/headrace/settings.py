@@ -36,6 +36,12 @@ class BusSettings(BaseSettings):
     events_max_bytes: int = Field(default=-1, ge=-1)
     """Size limit of each event stream, bytes; -1 is none. A full stream refuses new tasks (503)."""
 
+    files_max_bytes: int = Field(default=-1, ge=-1)
+    """Size limit of the store of large files, bytes; -1 is none. A full store refuses (503)."""
+
+    inline_bytes: int = Field(default=128 * 1024, ge=0)
+    """Largest file that travels in a task's log, bytes; larger ones go to the store of files."""
+
     startup_timeout: float = Field(default=60.0, gt=0)
     """How long a service waits for NATS or Redis at start, seconds, before it exits non-zero."""
 

@@ -10,6 +10,7 @@ from headrace.errors import (
     StateUnavailable,
     TaskUnknown,
 )
+from headrace.links import Links
 from headrace.messages import (
     BusMessage,
     ContextFound,
@@ -38,9 +39,9 @@ class StateClient:
     rebuilt, and TaskUnknown for a task that is not there or not the caller's.
     """
 
-    def __init__(self, bus: Bus) -> None:
-        """Ask over `bus`."""
-        self._bus = bus
+    def __init__(self, bus: Bus, links: Links | None = None) -> None:
+        """Ask over `bus`; `links` show clients where files are."""
+        self._bus, self._links = bus, links
 
     async def get(self, query: GetTask) -> TaskFound:
         """Return one task as of now: never older than the log's tail when the question came."""
@@ -70,6 +71,8 @@ class StateClient:
             data = await self._fetch(subject, query.encode())
         except BusUnavailable as error:
             raise StateUnavailable("task state does not answer; try again") from error
+        if self._links is not None:
+            data = self._links.shown(data)
         if "code" in orjson.loads(data):
             raise _error(query, Refusal.decode(subject, data))
         return answer.decode(subject, data)

@@ -66,6 +66,11 @@ class Streams:
         """The key-value bucket of what was sent under which Idempotency-Key."""
         return f"{self.prefix}IDEMPOTENCY"
 
+    @property
+    def files(self) -> str:
+        """The object store of files that are too large for a log."""
+        return f"{self.prefix}FILES"
+
     def events(self, number: int) -> str:
         """The `number`-th event stream, from 0."""
         return f"{self.prefix}EVENTS" if number == 0 else f"{self.prefix}EVENTS_{number}"
@@ -86,6 +91,7 @@ def declarations(settings: BusSettings) -> list[api.StreamConfig]:
         # A live instance's key expires when its worker stops renewing it.
         _bucket(settings, streams.agents),
         _bucket(settings, streams.idempotency),
+        _files(settings, streams),
     ]
 
 
@@ -129,6 +135,20 @@ def _dead(settings: BusSettings, streams: Streams, subjects: Subjects) -> api.St
         max_age=DEAD_MAX_AGE,
         discard=api.DiscardPolicy.NEW,
         allow_direct=True,
+    )
+
+
+def _files(settings: BusSettings, streams: Streams) -> api.StreamConfig:
+    """Return an object store as NATS ADR-20 has it, but one that is full refuses."""
+    return api.StreamConfig(
+        name=f"OBJ_{streams.files}",
+        subjects=[f"$O.{streams.files}.C.>", f"$O.{streams.files}.M.>"],
+        storage=api.StorageType.FILE,
+        num_replicas=settings.replicas,
+        max_bytes=settings.files_max_bytes,
+        discard=api.DiscardPolicy.NEW,
+        allow_direct=True,
+        allow_rollup_hdrs=True,
     )
 
 

@@ -1,9 +1,10 @@
 """Agents that behave as demo agents should not, for workers of the tests' own."""
 
+import hashlib
 import time
 from collections.abc import AsyncIterator
 
-from headrace_worker import Agents, InputRequired, RunContext, agent
+from headrace_worker import Agents, File, InputRequired, RunContext, agent
 
 LONG_NAP = 9.0
 """Seconds: far beyond what a lost lease takes to show."""
@@ -33,7 +34,16 @@ async def typist(_: RunContext) -> AsyncIterator[str]:
         yield f"{number} "
 
 
-agents = Agents([sleeper, asker])
+@agent(input_modes=["*/*"])
+async def filer(run: RunContext) -> AsyncIterator[str | File]:
+    """Makes a file of as many bytes as it is told, or says what one holds that it is sent."""
+    if run.prompt.isdecimal():
+        yield File('made "up"', b"x" * int(run.prompt), "application/x-made")
+    else:
+        yield hashlib.sha256(await run.content(run.parts[0])).hexdigest()
+
+
+agents = Agents([sleeper, asker, filer])
 """What the extra workers of the shared stack serve."""
 
 typists = Agents([typist])

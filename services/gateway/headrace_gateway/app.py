@@ -13,6 +13,7 @@ from headrace_gateway.a2a.rest_errors import no_such_route
 from headrace_gateway.agui import endpoint as agui
 from headrace_gateway.copilotkit.runtime import CopilotRuntime
 from headrace_gateway.discovery import Discovery
+from headrace_gateway.file_download import FileDownload
 from headrace_gateway.health import Health
 from headrace_gateway.origin import OriginGuard
 from headrace_gateway.services import Services
@@ -46,6 +47,8 @@ def _routes(services: Services) -> list[BaseRoute]:
         *stream.routes(""),
         *SocketEndpoint(services).routes(AGENT),
         *SocketEndpoint(services).routes(""),
+        *FileDownload(services).routes(AGENT),
+        *FileDownload(services).routes(""),
         *agui.routes(services),
         *CopilotRuntime(services).routes(),
         *Discovery(services).routes(),

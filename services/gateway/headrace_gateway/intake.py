@@ -6,7 +6,7 @@ Whatever is accepted is in the log before the caller hears of it.
 import random
 import secrets
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace import events
 from headrace.bus import Bus
@@ -14,6 +14,7 @@ from headrace.directory import Directory
 from headrace.entry import Stamp
 from headrace.errors import Fenced
 from headrace.events import Draft, Json
+from headrace.files import FileStore, stowed_message
 from headrace.log import LogWriter
 from headrace.messages import GetTask, Run, TaskFound, WhoseContext
 from headrace.run_requests import RunRequests, with_input
@@ -72,7 +73,7 @@ class Intake:
         """Work over these."""
         self._bus, self._feeds, self._state, self._directory = bus, feeds, state, directory
         self._shards = bus.settings.event_streams * SHARDS_PER_STREAM
-        self._handing_in = HandingIn(bus)
+        self._handing_in, self._files = HandingIn(bus), FileStore(bus)
         self._runs = RunRequests(bus)
 
     async def start(
@@ -119,6 +120,7 @@ class Intake:
             Fenced: it has begun.
             EventTooLarge, BusUnavailable: as `start`.
         """
+        message = await self._stowed(key, message)
         draft = events.task_submitted(key.task, context, message, metadata)
         stamp = Stamp(mint_log_id(), 1, _writer_id(), SUBMITTED, 1, owner=caller.owner)
         feed = await self._feeds.begin(key)
@@ -130,6 +132,9 @@ class Intake:
         run = Run(log=stamp.log, context=context, owner=caller.owner)
         self._runs.ask_for(key, 1, with_input(run, draft.line(1), first.sequence))
         return Accepted(key, context, stamp.log, 1, feed)
+
+    async def _stowed(self, key: TaskKey, message: Json) -> Json:
+        return await stowed_message(self._files, key, message, self._bus.settings.inline_bytes)
 
     async def _check_context(self, caller: Caller, context: str) -> None:
         owner = await self._state.context_owner(WhoseContext(tenant=caller.tenant, context=context))
@@ -172,6 +177,7 @@ class Intake:
         if refuses or asked.if_generation is not None:
             raise busy(task)
         key = TaskKey(caller.tenant, found.agent, task)
+        asked = replace(asked, message=await self._stowed(key, asked.message))
         feed = await self._feeds.acquire(key)
         generation = None
         try:
@@ -220,7 +226,8 @@ class Intake:
         """
         task, context, leg = found.task["id"], found.task["contextId"], found.generation + 1
         key = TaskKey(caller.tenant, found.agent, task)
-        draft = events.status_update(task, context, SUBMITTED, asked.message, asked.metadata)
+        message = await self._stowed(key, asked.message)
+        draft = events.status_update(task, context, SUBMITTED, message, asked.metadata)
         stamp = Stamp(found.log, leg, writer or _writer_id(), SUBMITTED, leg)
         feed = await self._append(key, found, draft, stamp)
         self._runs.ask_for(key, leg, Run(log=found.log, context=context, owner=caller.owner))

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from headrace.bus import Bus
 from headrace.directory import Directory
 from headrace.errors import HeadraceError
+from headrace.links import Links
 from headrace.log import TailRule
 from headrace.state_client import StateClient
 from headrace_gateway.app import build_app
@@ -24,6 +25,7 @@ from headrace_gateway.front_door import FrontDoor
 from headrace_gateway.grpc.server import GrpcServer
 from headrace_gateway.intake import Intake
 from headrace_gateway.listening import listen
+from headrace_gateway.public_url import own_url
 from headrace_gateway.resending import Resending
 from headrace_gateway.seats import Seats
 from headrace_gateway.sent_records import SentRecords
@@ -82,7 +84,7 @@ async def serve(settings: GatewaySettings, stop: asyncio.Event) -> None:
         host, port, *_ = listener.getsockname()
         rpcs, server = GrpcServer(settings), Server(front, settings)
         rpc_port = await rpcs.start()
-        settings = settings.model_copy(update={"grpc_port": rpc_port})
+        settings = settings.model_copy(update={"grpc_port": rpc_port, "http_port": port})
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         serving.add_done_callback(lambda _: stop.set())
         try:
@@ -121,7 +123,8 @@ async def composed(settings: GatewaySettings) -> AsyncIterator[Services]:
         stack.push_async_callback(directory.stop)
         streams.start()
         stack.push_async_callback(streams.stop)
-        feeds, state = Feeds(bus, rule, settings.feed_bytes), StateClient(bus)
+        links = Links(own_url(settings))
+        feeds, state = Feeds(bus, rule, settings.feed_bytes, links), StateClient(bus, links)
         intake = Intake(bus, feeds, state, directory)
         records = SentRecords(bus, settings.idempotency_seconds)
         yield Services(

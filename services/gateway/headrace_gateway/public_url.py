@@ -17,6 +17,20 @@ def public_url(request: Request, settings: GatewaySettings) -> str:
     return f"{request.url.scheme}://{host}"
 
 
+def own_url(settings: GatewaySettings) -> str:
+    """Return the fleet's URL where no request tells: the public one, or that of this gateway."""
+    if settings.public_url:
+        return settings.public_url.rstrip("/")
+    host = settings.http_host
+    if host in ("0.0.0.0", "::"):  # noqa: S104  # nobody is bound here: it is what was asked for
+        host = "127.0.0.1"
+    return (
+        f"http://[{host}]:{settings.http_port}"
+        if ":" in host
+        else f"http://{host}:{settings.http_port}"
+    )
+
+
 def public_grpc(request: Request, settings: GatewaySettings) -> str | None:
     """Return host and port for gRPC; None: nobody has said where clients find it.
 

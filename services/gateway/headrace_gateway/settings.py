@@ -43,7 +43,7 @@ class GatewaySettings(BusSettings):
     HEADRACE_PUBLIC_URL. Where it is empty, a gateway that listens elsewhere than on loopback goes
     by any."""
 
-    max_body_bytes: int = Field(default=1_000_000, gt=0)
+    max_body_bytes: int = Field(default=10_000_000, gt=0)
     """Largest request body; more is refused with 413."""
 
     feed_bytes: int = Field(default=1024 * 1024, gt=0)

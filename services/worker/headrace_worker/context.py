@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from base64 import b64decode
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -9,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from headrace import events, parts
+from headrace.errors import FileUnknown
 from headrace.events import ACCEPTED_MODES, EXTENSIONS, Json
 from headrace.task import TaskKey
 from headrace_worker.delegation.asking import Asking, Waiting
@@ -19,6 +21,7 @@ from headrace_worker.inputs import Inputs
 from headrace_worker.interrupt import STOPS, Interrupt
 from headrace_worker.shared_state import SharedState
 from headrace_worker.speech import Speech
+from headrace_worker.stowing import Stowing
 from headrace_worker.voice import Voice
 
 AGUI = "headrace.agui"
@@ -59,6 +62,8 @@ class RunContext(Speech, Asking):
 
     earlier: Callable[[], Awaitable[list[Json]]] | None = None
     """What `context_history` asks."""
+    stowing: Stowing | None = None
+    """Where large files go."""
     deadline: datetime | None = None
     """When the leg is stopped, in UTC; None: it may take as long as it likes."""
     checkpoint_data: Any = None
@@ -155,6 +160,19 @@ class RunContext(Speech, Asking):
         """The message's parts."""
         found: Sequence[Json] = self.message.get("parts", ())
         return found
+
+    async def content(self, part: Json) -> bytes:
+        """Return the content of a file that the message, or another part of the task, holds.
+
+        Raises:
+            FileUnknown: the part holds none; or it is gone, or lies elsewhere: fetch that yourself.
+            BusUnavailable: the store does not answer.
+        """
+        if (raw := part.get("raw")) is not None:
+            return b64decode(raw)
+        if self.stowing is None:
+            raise FileUnknown("there is no store of files here")
+        return await self.stowing.files.read(part.get("url", ""), self.tenant)
 
     @property
     def prompt(self) -> str:

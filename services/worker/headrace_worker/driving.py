@@ -5,6 +5,7 @@ from contextlib import aclosing
 from headrace_worker.agent import Agent
 from headrace_worker.context import RunContext
 from headrace_worker.errors import AgentExited
+from headrace_worker.stowing import BULKY
 
 
 async def drive(agent: Agent, ctx: RunContext) -> None:
@@ -28,6 +29,8 @@ async def _stream(agent: Agent, ctx: RunContext) -> None:
     say, room = ctx.voice.say, ctx.voice.room
     async with aclosing(agent.streaming(ctx)) as stream:
         async for said in stream:
+            if type(said) in BULKY:
+                said = await ctx.stowed(said)  # noqa: PLW2901  # the same, as the log takes it
             if not say(said):
                 await room()
 

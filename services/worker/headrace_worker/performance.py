@@ -7,6 +7,7 @@ from functools import partial
 from headrace import events
 from headrace.delegation import Lineage
 from headrace.events import Draft, Json
+from headrace.files import FileStore
 from headrace.task import WORKING, TaskKey
 from headrace_worker.agent import Agent
 from headrace_worker.assignment import Assignment
@@ -26,6 +27,7 @@ from headrace_worker.rendering import Rendering
 from headrace_worker.seat import Seat
 from headrace_worker.shared_state import SharedState
 from headrace_worker.station import Station
+from headrace_worker.stowing import Stowing
 from headrace_worker.taking import Taken
 from headrace_worker.voice import Voice
 
@@ -120,6 +122,7 @@ class Performance:
             parent=parent,
             children=self.children,
             waiting_child=partial(waiting_child, station.bus, key, leg),
+            stowing=Stowing(FileStore(station.bus), key, station.settings.inline_bytes),
         )
         self.acting: asyncio.Task[None] | None = None
 

@@ -27,6 +27,7 @@ from headrace_worker.signals import (
     Step,
     Usage,
 )
+from headrace_worker.stowing import BULKY, Stowing
 from headrace_worker.voice import Voice
 
 
@@ -37,6 +38,16 @@ class Speech:
     """
 
     voice: Voice
+    stowing: Stowing | None
+
+    async def stowed(self, said: Emission) -> Emission:
+        """Return `said` with its large files in the store, and links to them in their place.
+
+        Raises:
+            MalformedOutput: a field is not of its type's shape.
+            LogFull: the store is at its limit.
+        """
+        return said if self.stowing is None else await self.stowing.stowed(said)
 
     async def emit(self, said: Emission) -> None:
         """Say anything that an agent can say.
@@ -45,6 +56,8 @@ class Speech:
             MalformedOutput: it can't stand in a log, or not at this point.
             LegOver: the leg has ended.
         """
+        if type(said) in BULKY:
+            said = await self.stowed(said)
         if not self.voice.say(said):
             await self.voice.room()
 

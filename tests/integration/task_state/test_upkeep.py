@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import pytest
 
 from headrace import events
 from headrace.entry import ANSWERED
-from headrace.errors import TaskUnknown
+from headrace.errors import FileUnknown, TaskUnknown
+from headrace.files import FileStore
 from headrace.messages import Run
 from headrace.task import COMPLETED, INPUT_REQUIRED
 from headrace_task_state.following import sweep
@@ -146,6 +148,30 @@ async def test_an_ended_task_past_retention_is_gone_and_says_so_to_its_owner_onl
     with pytest.raises(TaskUnknown) as raised:
         await hasty.get(old.key, owner="other")
     assert "retention" not in str(raised.value)
+
+
+async def test_the_large_files_of_an_ended_task_go_with_it_and_no_others(
+    hasty: TaskStates,
+) -> None:
+    old, open_task, files = ended(), submitted(), FileStore(hasty.bus)
+    open_task.begin_attempt()
+    gone = await files.put(old.key, b"x" * 300_000)
+    kept = await files.put(open_task.key, b"y" * 300_000)
+    await hasty.start()
+    for log in (old, open_task):
+        await hasty.store(log)
+    await until_gone(hasty, old)
+
+    async def is_gone() -> bool:
+        with suppress(FileUnknown):
+            await files.read(gone, old.key.tenant)
+            return False
+        return True
+
+    await eventually(is_gone, "the file is gone")
+    assert await files.read(kept, open_task.key.tenant) == b"y" * 300_000
+    info = await hasty.bus.js.stream_info(f"OBJ_{hasty.bus.streams.files}")
+    assert info.state.messages == 4, "three chunks and their description"
 
 
 async def test_a_bare_message_goes_as_well(hasty: TaskStates) -> None:

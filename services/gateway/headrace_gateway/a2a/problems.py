@@ -16,6 +16,7 @@ from a2a.utils import errors as a2a
 from headrace.errors import (
     BusUnavailable,
     EventTooLarge,
+    FileUnknown,
     HeadraceError,
     InvalidName,
     LogLost,
@@ -110,6 +111,7 @@ _PROBLEMS: Mapping[type[Exception], Problem] = {
     CredentialsMissing: replace(_UNAUTHENTICATED, challenge=CHALLENGE),
     CredentialsRefused: replace(_UNAUTHENTICATED, challenge=REFUSED),
     AgentUnknown: _own(-32602, 404, "NOT_FOUND", "AGENT_NOT_FOUND"),
+    FileUnknown: _own(-32602, 404, "NOT_FOUND", "FILE_NOT_FOUND"),
     BodyTooLarge: _TOO_LARGE,
     EventTooLarge: _TOO_LARGE,
     TooManyStreams: _UNAVAILABLE,

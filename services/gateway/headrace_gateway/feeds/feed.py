@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from headrace.bus import Bus
 from headrace.entry import Entry
 from headrace.errors import LogLost, TaskUnknown
+from headrace.links import Links
 from headrace.log import Follower, TailRule, last_entry
 from headrace.task import TaskKey
 from headrace_gateway.feeds.block import Block
@@ -26,8 +27,13 @@ class Feed:
         key: TaskKey,
         ring_bytes: int,
         reading: asyncio.Semaphore,
+        *,
+        links: Links | None = None,
     ) -> None:
-        """Watch nothing until `open`; `reading` bounds how many read logs at a time."""
+        """Watch nothing until `open`; `reading` bounds how many read logs at a time.
+
+        `links` show clients where files are; None: as the log has it.
+        """
         self.bus = bus
         self.reading = reading
         self.key = key
@@ -36,6 +42,7 @@ class Feed:
         """The newest entry; None until generation 1 is there."""
         self.loss: LogLost | None = None
         self.users = 0
+        self._links = links
         self._follower = Follower(bus, rule, key, self._deliver, self._lose)
         self._waiting: set[Callable[[], None]] = set()
 
@@ -81,7 +88,7 @@ class Feed:
         if last is None:
             raise TaskUnknown(f"no task {self.key.task}")
         self.last = last
-        self.ring.append(Block(last))
+        self.ring.append(self.block(last))
         self._follower.begin(last.sequence)
 
     async def close(self) -> None:
@@ -104,6 +111,10 @@ class Feed:
         while blocks := await reader.read():
             yield [block.entry for block in blocks]
 
+    def block(self, entry: Entry) -> Block:
+        """Return the entry as clients get to see it."""
+        return Block(entry if self._links is None else self._links.entry(entry))
+
     def wake_on_change(self, wake: Callable[[], None]) -> None:
         """Call `wake` once, at the next change."""
         self._waiting.add(wake)
@@ -118,7 +129,7 @@ class Feed:
             self._lose(LogLost(f"the log of {self.key.task} is gone behind {self.head}"))
             return
         self.last = entry
-        self.ring.append(Block(entry))
+        self.ring.append(self.block(entry))
         self._wake()
 
     def _lose(self, loss: LogLost) -> None:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from headrace.bus import Bus
+from headrace.links import Links
 from headrace.log import TailRule
 from headrace.task import TaskKey
 from headrace_gateway.feeds.feed import Feed
@@ -20,8 +21,11 @@ class Feeds:
     Each `acquire` or `begin` must be answered by one `release`.
     """
 
-    def __init__(self, bus: Bus, rule: TailRule, ring_bytes: int) -> None:
-        """Open nothing yet."""
+    def __init__(
+        self, bus: Bus, rule: TailRule, ring_bytes: int, links: Links | None = None
+    ) -> None:
+        """Open nothing yet; `links` show clients where files are."""
+        self._links = links
         self._bus, self._rule, self._ring_bytes = bus, rule, ring_bytes
         self._reading = asyncio.Semaphore(_READS)
         self._feeds: dict[TaskKey, Feed] = {}
@@ -75,7 +79,8 @@ class Feeds:
             raise
 
     def _new(self, key: TaskKey) -> Feed:
-        feed = self._feeds[key] = Feed(self._bus, self._rule, key, self._ring_bytes, self._reading)
+        feed = Feed(self._bus, self._rule, key, self._ring_bytes, self._reading, links=self._links)
+        self._feeds[key] = feed
         feed.users = 1
         return feed
 

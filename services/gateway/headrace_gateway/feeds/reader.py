@@ -36,6 +36,9 @@ class Source(Protocol):
     def ended(self) -> bool:
         """Whether nothing can follow it."""
 
+    def block(self, entry: Entry) -> Block:
+        """Return the entry as clients get to see it."""
+
     def wake_on_change(self, wake: Callable[[], None]) -> None:
         """Call `wake` once, at the next change."""
 
@@ -115,10 +118,12 @@ class Reader:
         return blocks
 
     async def _read_on(self, sequence: int, last: Entry) -> list[Block]:
-        bus, key, blocks = self._feed.bus, self._feed.key, list[Block]()
+        feed, blocks = self._feed, list[Block]()
         while not blocks and sequence < last.sequence:
-            batch = await read_on(bus, key, sequence, last.sequence, batch_bytes=self.most)
-            blocks = [Block(stored.entry) for stored in batch if stored.entry is not None]
+            batch = await read_on(
+                feed.bus, feed.key, sequence, last.sequence, batch_bytes=self.most
+            )
+            blocks = [feed.block(stored.entry) for stored in batch if stored.entry is not None]
             sequence = batch[-1].sequence if batch else last.sequence
         return blocks
 

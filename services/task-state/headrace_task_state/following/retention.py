@@ -8,6 +8,7 @@ import orjson
 
 from headrace.bus import Bus
 from headrace.errors import BusUnavailable, StateUnavailable
+from headrace.files import FileStore
 from headrace.task import TaskKey
 from headrace_task_state.store.writing import LeaseLost, Writer
 
@@ -25,6 +26,7 @@ class Retention:
     def __init__(self, bus: Bus, writer: Writer, keep: float) -> None:
         """Keep an ended task for `keep` seconds."""
         self._bus, self._writer, self._keep = bus, writer, keep
+        self._files = FileStore(bus)
 
     async def run(self) -> None:
         """Purge until the lease is lost."""
@@ -56,7 +58,9 @@ class Retention:
         task = await self._writer.hash_of(name)
         if task:
             tenant, _, task_id = name.partition(":")
-            await self._purge_log(TaskKey(tenant, task["agent"], task_id))
+            key = TaskKey(tenant, task["agent"], task_id)
+            await self._purge_log(key)
+            await self._files.drop(key)
         await self._writer.remove(name)
 
     async def _purge_log(self, key: TaskKey) -> None:

@@ -1,0 +1,74 @@
+"""The content of files that are too large for a log, for those who may see their task."""
+
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from headrace.files import FileInfo, FileStore
+from headrace.messages import GetTask
+from headrace.task import TaskKey
+from headrace_gateway.a2a.call import Call, call_of
+from headrace_gateway.a2a.rest_errors import answering_errors
+from headrace_gateway.a2a.task_ids import task_key
+from headrace_gateway.services import Services
+
+PATH = "/tasks/{task_id}/files/{name}"
+"""Behind the path of an agent; `headrace.links` makes such addresses."""
+
+_GUARDED = {
+    # What an agent made is shown as nobody's page: it runs nothing, whatever it claims to be.
+    "Content-Security-Policy": "default-src 'none'; sandbox",
+    "X-Content-Type-Options": "nosniff",
+    # It never changes, and is for its owner alone.
+    "Cache-Control": "private, max-age=31536000, immutable",
+}
+
+
+class FileDownload:
+    """The route under which files are read."""
+
+    def __init__(self, services: Services) -> None:
+        """Read files over `services`."""
+        self._services, self._files = services, FileStore(services.bus)
+
+    def routes(self, prefix: str) -> list[Route]:
+        """Return the routes under `prefix`, the path of an agent or nothing."""
+        return [Route(prefix + PATH, answering_errors(self._download), methods=["GET"])]
+
+    async def _download(self, request: Request) -> Response:
+        """Answer with the file.
+
+        Raises:
+            TaskUnknown: no such task of this caller and agent.
+            FileUnknown: the task has no such file.
+            BusUnavailable, StateUnavailable: try again.
+        """
+        key = await self._key(call_of(self._services, request), request.path_params["task_id"])
+        info = await self._files.info(key, request.path_params["name"])
+        headers = {**_GUARDED, "ETag": f'"{info.digest}"'}
+        if headers["ETag"] in request.headers.get("if-none-match", ""):
+            return Response(status_code=304, headers=headers)
+        headers |= {"Content-Disposition": _disposition(info), "Content-Length": str(info.size)}
+        # Starlette answers HEAD with the headers alone, and reads nothing for it.
+        body = self._files.chunks(key, info)
+        return StreamingResponse(body, 200, headers, info.media_type or "application/octet-stream")
+
+    async def _key(self, call: Call, task: str) -> TaskKey:
+        key = task_key(self._services.settings, call.caller, call.agent, task)
+        owned = GetTask(
+            tenant=key.tenant,
+            owner=call.caller.owner,
+            agent=key.agent,
+            task=key.task,
+            history_length=0,
+        )
+        await self._services.state.get(owned)
+        return key
+
+
+def _disposition(info: FileInfo) -> str:
+    # RFC 6266: quoted, so that no name can end the header or the parameter.
+    name = info.filename or info.name
+    return f"attachment; filename*=UTF-8''{quote(name, safe='')}"

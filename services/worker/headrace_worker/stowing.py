@@ -1,0 +1,60 @@
+"""Files that are too large for the log: they go to the store, and a link stands in their place."""
+
+import asyncio
+import logging
+from dataclasses import dataclass, replace
+
+from headrace.errors import BusUnavailable, LogFull
+from headrace.events import Json
+from headrace.files import FileStore, stowed_part
+from headrace.task import TaskKey
+from headrace_worker.emission import Emission, File
+from headrace_worker.relayed import Artifact
+from headrace_worker.saying import check_texts
+
+_log = logging.getLogger(__name__)
+
+BULKY = frozenset({File, Artifact})
+"""What may hold a file."""
+
+_PAUSE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Stowing:
+    """Stows what one leg's agent says."""
+
+    files: FileStore
+    key: TaskKey
+    inline: int
+    """Bytes of the largest file that the log takes."""
+
+    async def stowed(self, said: Emission) -> Emission:
+        """Return `said` as it may stand in the log, once its large files are stored.
+
+        However long NATS is away: as the log, the store takes it when it is back.
+
+        Raises:
+            MalformedOutput: a field is not of its type's shape.
+            LogFull: the store is at its limit.
+        """
+        match said:
+            case File(content=bytes() as content) if len(content) > self.inline:
+                check_texts(said)
+                return replace(said, content=None, url=await self._put(said, content))
+            case Artifact():
+                return replace(said, parts=[await self._part(part) for part in said.parts])
+        return said
+
+    async def _put(self, said: File, content: bytes) -> str:
+        while True:
+            try:
+                return await self.files.put(self.key, content, said.name, said.media_type)
+            except LogFull:
+                raise
+            except BusUnavailable as trouble:
+                _log.warning("keeping a file until the store takes it: %s", trouble)
+                await asyncio.sleep(_PAUSE)
+
+    async def _part(self, part: Json) -> Json:
+        return await stowed_part(self.files, self.key, part, self.inline)

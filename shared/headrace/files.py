@@ -1,0 +1,233 @@
+"""Files that are too large for a log: kept in a JetStream object store, named in the log by a link.
+
+The store has the object store's own format (NATS ADR-20), so that its tools read it. Chunks lie on
+subjects that begin with the task, so that all files of a task can be dropped at once. An object is
+written once, under a name of its own, and never changed.
+
+A link stands where a Part has its URL: ``headrace-file:<agent>/tasks/<task>/files/<name>``.
+Gateways put their address before it when they show it (`headrace.links`); agents read what it
+names.
+"""
+
+import base64
+import hashlib
+import re
+import secrets
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import orjson
+from nats.aio.msg import Msg
+
+from headrace.bus import Bus
+from headrace.entry import SEQUENCE
+from headrace.errors import BusUnavailable, FileUnknown, LogFull
+from headrace.events import Json, now
+from headrace.log.direct import direct_get
+from headrace.task import TaskKey
+
+SCHEME = "headrace-file:"
+"""Begins the link of a file that is in the store."""
+
+CHUNK = 128 * 1024
+"""Bytes of one chunk, the object store's usual size."""
+
+_TIMEOUT = 5.0
+_BATCH = 8
+_TRIES = 10
+_FULL = frozenset({10077, 10047, 10023})
+_NAME = re.compile(r"[0-9a-f]{16}")
+_LINK = re.compile(r"headrace-file:([\w-]+)/tasks/([\w-]+)/files/([0-9a-f]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class FileInfo:
+    """What the store knows of a file."""
+
+    name: str
+    """Its name within its task."""
+    size: int
+    """Bytes."""
+    chunks: int
+    digest: str
+    """SHA-256, base64 with the URL's alphabet."""
+    filename: str
+    """What its author calls it, or nothing."""
+    media_type: str
+    """As its author said, or nothing."""
+
+
+class FileStore:
+    """The fleet's object store."""
+
+    def __init__(self, bus: Bus) -> None:
+        """Keep files on `bus`."""
+        self._bus, self._bucket = bus, bus.streams.files
+
+    async def put(
+        self, key: TaskKey, content: bytes, filename: str = "", media_type: str = ""
+    ) -> str:
+        """Store a file of the task at `key` and return its link.
+
+        Raises:
+            LogFull: the store is at its limit.
+            BusUnavailable: it is not stored, or not for certain; it may be put again.
+        """
+        name = secrets.token_hex(8)
+        parts = [content[at : at + CHUNK] for at in range(0, len(content), CHUNK)]
+        for part in parts:
+            await self._publish(self._chunks(key, name), part)
+        meta = {
+            "name": self._object(key, name),
+            "headers": {"filename": [filename], "media-type": [media_type]},
+            "options": {"max_chunk_size": CHUNK},
+            "bucket": self._bucket,
+            "nuid": f"{key.tenant}.{key.agent}.{key.task}.{name}",
+            "size": len(content),
+            "mtime": now(),
+            "chunks": len(parts),
+            "digest": f"SHA-256={_digest(content)}",
+        }
+        await self._publish(self._meta(key, name), orjson.dumps(meta), {"Nats-Rollup": "sub"})
+        return f"{SCHEME}{key.agent}/tasks/{key.task}/files/{name}"
+
+    async def info(self, key: TaskKey, name: str) -> FileInfo:
+        """Return what is known of the file `name` of the task at `key`.
+
+        Raises:
+            FileUnknown: there is none, or none any more.
+            BusUnavailable: the store does not answer.
+        """
+        if not _NAME.fullmatch(name):
+            raise FileUnknown(f"task {key.task} has no file {name}")
+        subject = f"$JS.API.STREAM.MSG.GET.OBJ_{self._bucket}"
+        query = orjson.dumps({"last_by_subj": self._meta(key, name)})
+        answer = orjson.loads((await self._bus.request(subject, query, _TIMEOUT)).data)
+        if "message" not in answer:
+            raise FileUnknown(f"task {key.task} has no file {name}")
+        meta: Json = orjson.loads(base64.b64decode(answer["message"]["data"]))
+        headers = meta.get("headers", {})
+        return FileInfo(
+            name=name,
+            size=meta["size"],
+            chunks=meta["chunks"],
+            digest=meta["digest"].partition("=")[2],
+            filename=headers.get("filename", [""])[0],
+            media_type=headers.get("media-type", [""])[0],
+        )
+
+    async def chunks(self, key: TaskKey, info: FileInfo) -> AsyncIterator[bytes]:
+        """Yield the file's content, piece by piece: a few are held at a time.
+
+        Raises:
+            FileUnknown: it was dropped meanwhile.
+            BusUnavailable: the store does not answer.
+        """
+        left, start, tries = info.chunks, 1, 0
+        while left:
+            messages = await self._next_chunks(key, info.name, start, min(left, _BATCH))
+            for msg in messages:
+                start = int((msg.headers or {})[SEQUENCE]) + 1
+                yield msg.data
+            left -= len(messages)
+            tries = 0 if messages else tries + 1
+            if tries == 1:
+                await self.info(key, info.name)
+            elif tries > _TRIES:
+                raise BusUnavailable(f"the store does not hand out {info.name} of {key.task}")
+
+    async def read(self, link: str, tenant: str) -> bytes:
+        """Return the content of the file that `link` names, of a task of `tenant`.
+
+        Raises:
+            FileUnknown: it is no link, or there is no such file.
+            BusUnavailable: the store does not answer.
+        """
+        found = _LINK.fullmatch(link)
+        if found is None:
+            raise FileUnknown(f"{link[:80]!r} is no link to a file of this fleet")
+        key = TaskKey(tenant, found[1], found[2])
+        info = await self.info(key, found[3])
+        return b"".join([chunk async for chunk in self.chunks(key, info)])
+
+    async def drop(self, key: TaskKey) -> None:
+        """Forget every file of the task at `key`.
+
+        Raises:
+            BusUnavailable: the store does not answer; it may be asked again.
+        """
+        mine = f"$O.{self._bucket}.C.{key.tenant}.{key.agent}.{key.task}.*"
+        query = orjson.dumps({"subjects_filter": mine})
+        subject = f"$JS.API.STREAM.INFO.OBJ_{self._bucket}"
+        answer = orjson.loads((await self._bus.request(subject, query, _TIMEOUT)).data)
+        for chunks in answer.get("state", {}).get("subjects") or {}:
+            name = chunks.rpartition(".")[2]
+            await self._purge(self._meta(key, name))
+            await self._purge(chunks)
+
+    async def _next_chunks(self, key: TaskKey, name: str, start: int, most: int) -> list[Msg]:
+        query = {"batch": most, "seq": start, "next_by_subj": self._chunks(key, name)}
+        return (await direct_get(self._bus, f"OBJ_{self._bucket}", query, _as_it_is)).messages
+
+    async def _publish(
+        self, subject: str, body: bytes, headers: dict[str, str] | None = None
+    ) -> None:
+        answer = orjson.loads((await self._bus.request(subject, body, _TIMEOUT, headers)).data)
+        if (error := answer.get("error")) is not None:
+            refused = f"{subject}: {error.get('description')}"
+            raise (LogFull if error.get("err_code") in _FULL else BusUnavailable)(refused)
+
+    async def _purge(self, subject: str) -> None:
+        api, query = f"$JS.API.STREAM.PURGE.OBJ_{self._bucket}", orjson.dumps({"filter": subject})
+        answer = orjson.loads((await self._bus.request(api, query, _TIMEOUT)).data)
+        if (error := answer.get("error")) is not None:
+            raise BusUnavailable(f"{api}: {error.get('description')}")
+
+    def _chunks(self, key: TaskKey, name: str) -> str:
+        return f"$O.{self._bucket}.C.{key.tenant}.{key.agent}.{key.task}.{name}"
+
+    def _meta(self, key: TaskKey, name: str) -> str:
+        encoded = base64.urlsafe_b64encode(self._object(key, name).encode()).decode()
+        return f"$O.{self._bucket}.M.{encoded}"
+
+    @staticmethod
+    def _object(key: TaskKey, name: str) -> str:
+        return f"{key.tenant}/{key.agent}/{key.task}/{name}"
+
+
+async def stowed_part(files: FileStore, key: TaskKey, part: Json, inline: int) -> Json:
+    """Return the Part of a message or artifact with a file beyond `inline` bytes in the store.
+
+    Raises:
+        LogFull: the store is at its limit.
+        BusUnavailable: it does not take the file now.
+    """
+    raw = part.get("raw")
+    # Base64 takes four characters for three bytes.
+    if not isinstance(raw, str) or len(raw) * 3 // 4 <= inline:
+        return part
+    name, media_type = part.get("filename", ""), part.get("mediaType", "")
+    link = await files.put(key, base64.b64decode(raw), name, media_type)
+    return {"url": link, **{name: value for name, value in part.items() if name != "raw"}}
+
+
+async def stowed_message(files: FileStore, key: TaskKey, message: Json, inline: int) -> Json:
+    """Return a Message whose parts are as `stowed_part` leaves them.
+
+    Raises:
+        LogFull, BusUnavailable: as `stowed_part`.
+    """
+    found = message.get("parts", [])
+    stowed = [await stowed_part(files, key, part, inline) for part in found]
+    # Most messages hold no file, and none of their parts was replaced.
+    if all(before is after for before, after in zip(found, stowed, strict=True)):
+        return message
+    return {**message, "parts": stowed}
+
+
+def _digest(content: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode()
+
+
+def _as_it_is(msg: Msg) -> Msg:
+    return msg

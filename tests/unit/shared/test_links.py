@@ -1,0 +1,36 @@
+"""Links of files become addresses, and nothing else does."""
+
+import orjson
+import pytest
+
+from headrace.entry import Entry, Stamp
+from headrace.links import Links
+from headrace.task import WORKING
+
+LINKS = Links("https://fleet.example/base")
+LINK = "headrace-file:painter/tasks/0-1/files/ab"
+SHOWN = "https://fleet.example/base/v1/agents/painter/tasks/0-1/files/ab"
+
+
+def test_a_parts_link_becomes_an_address() -> None:
+    told = orjson.dumps({"parts": [{"url": LINK, "filename": "a"}]})
+    assert orjson.loads(LINKS.shown(told)) == {"parts": [{"url": SHOWN, "filename": "a"}]}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"text": LINK},
+        {"text": f'"url":"{LINK}"'},
+        {"data": {"link": LINK}},
+        {"text": f'\\","url":"{LINK}'},
+    ],
+)
+def test_what_only_looks_like_a_link_stays(said: object) -> None:
+    told = orjson.dumps(said)
+    assert LINKS.shown(told) == told
+
+
+def test_an_entry_without_links_is_handed_on_as_it_is() -> None:
+    entry = Entry(Stamp("log1", 1, "w", WORKING, 1), [b'{"message":{}}'], 1, "")
+    assert LINKS.entry(entry) is entry
