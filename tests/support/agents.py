@@ -4,7 +4,7 @@ import hashlib
 import time
 from collections.abc import AsyncIterator
 
-from headrace_worker import Agents, File, InputRequired, RunContext, agent
+from headrace_worker import Agents, File, InputRequired, Retryable, RunContext, agent
 
 LONG_NAP = 9.0
 """Seconds: far beyond what a lost lease takes to show."""
@@ -43,7 +43,15 @@ async def filer(run: RunContext) -> AsyncIterator[str | File]:
         yield hashlib.sha256(await run.content(run.parts[0])).hexdigest()
 
 
-agents = Agents([sleeper, asker, filer])
+@agent(max_attempts=1)
+async def moody(run: RunContext) -> str:
+    """Answers only who comes again."""
+    if not run.message.get("referenceTaskIds"):
+        raise Retryable("not in the mood")
+    return f"Well then: {run.prompt}"
+
+
+agents = Agents([sleeper, asker, filer, moody])
 """What the extra workers of the shared stack serve."""
 
 typists = Agents([typist])

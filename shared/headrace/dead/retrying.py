@@ -20,6 +20,7 @@ from headrace.entry import Entry, Stamp
 from headrace.errors import BusUnavailable, Fenced, HeadraceError, LogLost, UndecodableMessage
 from headrace.events import Json
 from headrace.fold import TaskFold
+from headrace.lanes import Lane, Lanes
 from headrace.log import LogWriter, last_entry, replay
 from headrace.messages import Run
 from headrace.task import FAILED, SUBMITTED, TaskKey, derive_task_id, mint_log_id
@@ -83,6 +84,7 @@ async def _retry_leg(bus: Bus, letter: Letter) -> Retried:
     try:
         key, leg = bus.subjects.key_of_run(letter.content.subject)
         run = Run.decode(letter.content.subject, letter.body)
+        priority = bus.subjects.priority_of_run(letter.content.subject)
     except UndecodableMessage as error:
         raise NotRetryable(str(error)) from error
     last = await last_entry(bus, key)
@@ -91,12 +93,12 @@ async def _retry_leg(bus: Bus, letter: Letter) -> Retried:
     if last.stamp.leg > leg:
         raise NotRetryable(f"task {key.task} has gone on to another input since")
     if not last.ends_leg:
-        await _send_again(bus, bus.subjects.run(key, leg), run.encode())
+        await _ask_for(bus, Lane.of(key, priority), key, leg, run)
         return Retried(key.task, "it has not failed; workers are asked again")
     if last.stamp.state != FAILED:
         state = last.stamp.state.removeprefix("TASK_STATE_")
         raise NotRetryable(f"task {key.task} is {state} since")
-    return await _begin_anew(bus, await _read(bus, key, leg, run, last))
+    return await _begin_anew(bus, await _read(bus, key, leg, run, last), priority)
 
 
 async def _read(bus: Bus, key: TaskKey, leg: int, run: Run, last: Entry) -> _Failed:
@@ -119,7 +121,7 @@ async def _read(bus: Bus, key: TaskKey, leg: int, run: Run, last: Entry) -> _Fai
     return _Failed(key, leg, run, said, {k: v for k, v in metadata.items() if k not in _PASSING})
 
 
-async def _begin_anew(bus: Bus, failed: _Failed) -> Retried:
+async def _begin_anew(bus: Bus, failed: _Failed, priority: str) -> Retried:
     old, run = failed.key, failed.run
     key = TaskKey(old.tenant, old.agent, derive_task_id(old.shard, old.task, f"retry {failed.leg}"))
     *before, message = failed.history
@@ -137,21 +139,24 @@ async def _begin_anew(bus: Bus, failed: _Failed) -> Retried:
     try:
         await LogWriter(bus, key).append([draft], stamp, _PATIENCE)
     except Fenced:
-        return await _was_retried(bus, key, run)
-    await _ask_for(bus, key, run.model_copy(update={"log": stamp.log}))
+        return await _was_retried(bus, key, run, priority)
+    again = run.model_copy(update={"log": stamp.log})
+    await _ask_for(bus, Lane.of(key, priority), key, 1, again)
     return Retried(key.task, f"runs again as task {key.task}")
 
 
-async def _was_retried(bus: Bus, key: TaskKey, run: Run) -> Retried:
+async def _was_retried(bus: Bus, key: TaskKey, run: Run, priority: str) -> Retried:
     last = await last_entry(bus, key)
     if last is not None and last.stamp.leg == 1 and not last.ends_leg:
-        await _ask_for(bus, key, run.model_copy(update={"log": last.stamp.log}))
+        again = run.model_copy(update={"log": last.stamp.log})
+        await _ask_for(bus, Lane.of(key, priority), key, 1, again)
     return Retried(key.task, f"was retried before, as task {key.task}")
 
 
-async def _ask_for(bus: Bus, key: TaskKey, run: Run) -> None:
+async def _ask_for(bus: Bus, lane: Lane, key: TaskKey, leg: int, run: Run) -> None:
     run = run.model_copy(update={"input": None, "sequence": None})
-    await _send_again(bus, bus.subjects.run(key, 1), run.encode())
+    await _send_again(bus, bus.subjects.run(key, leg, lane.priority), run.encode())
+    await Lanes(bus).open(lane)
 
 
 async def _send_again(

@@ -10,7 +10,9 @@ import pytest
 from headrace import events
 from headrace.dead import Letter, Letters, Wanted, retry
 from headrace.events import Json
+from headrace.lanes import Lane
 from headrace.messages import DeadLetter, Run
+from headrace.run_requests import RunRequests
 from headrace.task import CANCELED, COMPLETED, FAILED, TaskKey
 from headrace_worker import Emission, Retryable, RunContext, agent
 from headrace_worker.agent import Agent
@@ -164,6 +166,25 @@ async def test_a_leg_is_retried_once_however_often_it_is_asked_for(
     assert late.task == name
     assert late.said == f"was retried before, as task {name}"
     assert len(service.heard) == 1
+
+
+async def test_a_leg_of_any_tenant_and_priority_is_retried_in_its_own_lane(
+    desk: Desk, working: Working
+) -> None:
+    service = Service()
+    async with working(service.needed_by()):
+        task = await desk.start("needy", "hello", publish=False)
+        run = Run(log=task.log, context=task.context, owner="anonymous")
+        RunRequests(desk.bus).ask_for(task.key, 1, run, "high")
+        await task.ended()
+        service.works = True
+        [letter] = await letters(desk)
+        assert letter.content.subject.endswith(".high")
+        # Nobody but the one who asks for a run makes its lane.
+        await desk.bus.js.delete_consumer(desk.bus.streams.runs, Lane.of(task.key, "high").consumer)
+        name = (await retry(desk.bus, letter)).task
+        assert name is not None
+        assert (await again(desk, task, name).ended())[-1].stamp.state == COMPLETED
 
 
 async def test_what_fails_again_is_a_dead_letter_again_and_can_be_retried_again(

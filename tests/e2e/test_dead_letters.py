@@ -1,0 +1,66 @@
+"""What was given up is tried again from the terminal, and clients find what came of it."""
+
+import asyncio
+import os
+import subprocess
+import sys
+
+import httpx
+import pytest
+
+from tests.support.fleet import Fleet
+from tests.support.plain_a2a import PlainAgent
+from tests.support.waiting import eventually
+
+_PATIENCE = 60
+
+
+def headrace(fleet: Fleet, *arguments: str) -> str:
+    """Return what a command of an operator's says, who stands beside the stack's data."""
+    own = {key: value for key, value in os.environ.items() if not key.startswith("HEADRACE_")}
+    done = subprocess.run(
+        [sys.executable, "-m", "headrace_cli", *arguments],
+        env=own | {"HEADRACE_DATA_DIR": str(fleet.stack.data_dir)},
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=_PATIENCE,
+    )
+    return done.stdout
+
+
+@pytest.mark.usefixtures("extra_workers")
+async def test_a_retried_leg_is_a_task_of_the_same_client_and_context(
+    fleet: Fleet, http: httpx.AsyncClient
+) -> None:
+    agent = PlainAgent(http, fleet.gateways[0], "moody")
+    failed = (await agent.send("please")).json()["task"]
+    assert failed["status"]["state"] == "TASK_STATE_FAILED"
+    of_it = ("--agent", "moody", "--task", failed["id"])
+    assert failed["id"] in await asyncio.to_thread(headrace, fleet, "dead", "list", *of_it)
+    said = await asyncio.to_thread(headrace, fleet, "dead", "retry", "--all", *of_it, "--yes")
+    task = said.split()[-1]
+
+    async def is_completed() -> bool:
+        found = (await agent.get(task)).json()
+        return bool(found["status"]["state"] == "TASK_STATE_COMPLETED")
+
+    await eventually(is_completed, "the retried task is completed")
+    found = (await PlainAgent(http, fleet.gateways[1], "moody").get(task)).json()
+    assert found["artifacts"][0]["parts"][0]["text"] == "Well then: please"
+    assert found["metadata"]["headrace.retryOf"] == {"task": failed["id"], "generation": 1}
+    listed = (await agent.list(contextId=failed["contextId"])).json()["tasks"]
+    assert {each["id"] for each in listed} == {task, failed["id"]}
+    assert (await agent.get(failed["id"])).json()["status"]["state"] == "TASK_STATE_FAILED"
+
+
+async def test_a_task_is_failed_from_the_terminal_and_its_client_reads_why(
+    fleet: Fleet, http: httpx.AsyncClient
+) -> None:
+    agent = PlainAgent(http, fleet.gateways[0], "counter")
+    sent = (await agent.send("1000 100", returnImmediately=True)).json()["task"]
+    why = ("--reason", "It counts too far")
+    await asyncio.to_thread(headrace, fleet, "tasks", "fail", sent["id"], *why)
+    status = (await agent.get(sent["id"])).json()["status"]
+    assert status["state"] == "TASK_STATE_FAILED"
+    assert status["message"]["parts"][0]["text"] == "It counts too far"
