@@ -2,17 +2,20 @@
 
 import asyncio
 import statistics
-import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
-import httpx
+import orjson
 
+from tests.benchmarks.bindings import REST, message, request
+from tests.benchmarks.http_client import Connection
 from tests.support.compose_file import ROOT
-from tests.support.plain_a2a import PlainAgent, message
 from tests.support.stack import Stack
 
 _AT_A_TIME = 32
+_BASE = "/v1/agents/asker"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,33 +39,43 @@ async def follow_ups(folder: Path, count: int) -> Costs:
         environment={"PYTHONPATH": str(ROOT)},
     )
     with stack:
-        async with httpx.AsyncClient(limits=httpx.Limits(max_connections=None)) as http:
-            agent = PlainAgent(http, stack.gateways[0], "asker")
-            await _each(agent, 1, 10)
-            idle, busy = await _each(agent, 1, count), await _each(agent, _AT_A_TIME, count)
+        where = urlsplit(stack.gateways[0])
+        clients = [Connection(where.hostname or "", where.port or 80) for _ in range(_AT_A_TIME)]
+        try:
+            await _each(clients, where.netloc, 4 * _AT_A_TIME)
+            idle = await _each(clients[:1], where.netloc, count)
+            busy = await _each(clients, where.netloc, count)
+        finally:
+            for client in clients:
+                client.close()
     return Costs(*map(_milliseconds, (*idle, *busy)))
 
 
-async def _each(agent: PlainAgent, clients: int, count: int) -> tuple[list[float], list[float]]:
-    """Return the seconds that each question, and each answer to it, took."""
+async def _each(
+    clients: Sequence[Connection], host: str, count: int
+) -> tuple[list[float], list[float]]:
+    """Return the seconds that each first message, and each answer to the question, took."""
     left = iter(range(count))
     firsts, seconds = list[float](), list[float]()
 
-    async def work() -> None:
+    async def work(client: Connection) -> None:
         for _ in left:
-            task = await _asked(agent, firsts, "INPUT_REQUIRED")
-            await _asked(agent, seconds, "COMPLETED", taskId=task)
+            task = await _asked(client, host, firsts, "INPUT_REQUIRED")
+            await _asked(client, host, seconds, "COMPLETED", taskId=task)
 
-    await asyncio.gather(*(work() for _ in range(clients)))
+    await asyncio.gather(*map(work, clients))
     return firsts, seconds
 
 
-async def _asked(agent: PlainAgent, took: list[float], state: str, **fields: str) -> str:
-    begun = time.perf_counter()
-    answer = await agent.post("message:send", {"message": message("Ann", **fields)})
-    took.append(time.perf_counter() - begun)
-    task = answer.json()["task"]
-    assert task["status"]["state"] == f"TASK_STATE_{state}", answer.text
+async def _asked(
+    client: Connection, host: str, took: list[float], state: str, **fields: str
+) -> str:
+    params = message("Ann")
+    params["message"] |= fields
+    exchange = await client.ask(request(host, f"{_BASE}{REST.send_path}", params))
+    took.append(exchange.seconds)
+    task = REST.result(orjson.loads(exchange.body))["task"]
+    assert task["status"]["state"] == f"TASK_STATE_{state}", exchange.body
     return str(task["id"])
 
 

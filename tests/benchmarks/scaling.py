@@ -3,10 +3,12 @@
 import asyncio
 import time
 from pathlib import Path
+from urllib.parse import urlsplit
 
-import httpx
+import orjson
 
-from tests.support.plain_a2a import PlainAgent
+from tests.benchmarks.bindings import REST
+from tests.benchmarks.http_client import Connection
 from tests.support.stack import Stack
 
 _ORDER = "2 1000"
@@ -20,22 +22,33 @@ _WAITING = 1.25
 async def runs_per_second(folder: Path, workers: int, rounds: int) -> float:
     """Return the runs/s of `workers` processes, over `rounds` times what they have room for."""
     with Stack(folder, gateways=1, workers=workers, task_states=1) as stack:
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
-        async with httpx.AsyncClient(limits=limits) as http:
-            agent = PlainAgent(http, stack.gateways[0], "counter")
-            return await _rate(agent, round(_ROOM * workers * _WAITING), _ROOM * workers * rounds)
+        where = urlsplit(stack.gateways[0])
+        clients = [
+            Connection(where.hostname or "", where.port or 80)
+            for _ in range(round(_ROOM * workers * _WAITING))
+        ]
+        try:
+            return await _rate(clients, where.netloc, _ROOM * workers * rounds)
+        finally:
+            for client in clients:
+                client.close()
 
 
-async def _rate(agent: PlainAgent, clients: int, runs: int) -> float:
+async def _rate(clients: list[Connection], host: str, runs: int) -> float:
     left = iter(range(runs))
 
-    async def work() -> None:
+    async def work(client: Connection) -> None:
         for _ in left:
-            answer = await agent.send(_ORDER)
-            assert answer.json()["task"]["status"]["state"] == "TASK_STATE_COMPLETED", answer.text
+            await _complete(client, host, _ORDER)
 
     # Connections are opened before the clock starts.
-    await asyncio.gather(*(agent.send("1") for _ in range(clients)))
+    await asyncio.gather(*(_complete(client, host, "1") for client in clients))
     begun = time.perf_counter()
-    await asyncio.gather(*(work() for _ in range(clients)))
+    await asyncio.gather(*map(work, clients))
     return runs / (time.perf_counter() - begun)
+
+
+async def _complete(client: Connection, host: str, order: str) -> None:
+    exchange = await client.ask(REST.awaited(host, "/v1/agents/counter", order))
+    state = REST.result(orjson.loads(exchange.body))["task"]["status"]["state"]
+    assert state == "TASK_STATE_COMPLETED", exchange.body
