@@ -54,6 +54,10 @@ class PlainAgent:
             method, f"{self.url}/tasks/{task}:subscribe", headers=headers, timeout=_PATIENCE
         )
 
+    async def post(self, route: str, body: Json) -> httpx.Response:
+        """Post `body` to one of the agent's routes."""
+        return await self._http.post(f"{self.url}/{route}", json=body, timeout=_PATIENCE)
+
     async def get(self, task: str) -> httpx.Response:
         """Read a task."""
         return await self._http.get(f"{self.url}/tasks/{task}", timeout=_PATIENCE)
