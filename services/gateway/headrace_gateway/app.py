@@ -52,7 +52,7 @@ def _routes(services: Services) -> list[BaseRoute]:
         *agui.routes(services),
         *CopilotRuntime(services).routes(),
         *Discovery(services).routes(),
-        *Health(services.bus).routes(),
+        *Health(services.bus, services.pulse).routes(),
     ]
 
 

@@ -7,6 +7,7 @@ from starlette.routing import Route
 
 from headrace.bus import Bus
 from headrace.errors import BusUnavailable
+from headrace.pulse import Pulse
 from headrace_gateway.json_response import json_response
 
 _NO_STORE = {"Cache-Control": "no-store"}
@@ -16,20 +17,20 @@ _PATIENCE = 1.0
 class Health:
     """Answers ``/healthz`` and ``/readyz``."""
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: Bus, pulse: Pulse) -> None:
         """Tell of this gateway and what it needs."""
-        self._bus = bus
+        self._bus, self._pulse = bus, pulse
 
     def routes(self) -> list[Route]:
         """Return both routes."""
         return [Route("/healthz", healthy), Route("/readyz", self._ready)]
 
     async def _ready(self, request: Request) -> Response:  # noqa: ARG002 - a route
-        """Answer 200 while NATS is there.
+        """Answer 200 while NATS answers.
 
         Without task state a gateway still takes tasks and streams them: degraded, but ready.
         """
-        reached = self._bus.connected
+        reached = self._pulse.beats
         follows = reached and await self._task_state_follows()
         status = "ready" if follows else "degraded" if reached else "unavailable"
         content = {"status": status, "nats": reached, "taskState": follows}

@@ -15,6 +15,7 @@ from headrace.directory import Directory
 from headrace.errors import HeadraceError
 from headrace.links import Links
 from headrace.log import TailRule
+from headrace.pulse import Pulse
 from headrace.state_client import StateClient
 from headrace_gateway.app import build_app
 from headrace_gateway.cancelling import Cancelling
@@ -116,6 +117,9 @@ async def composed(settings: GatewaySettings) -> AsyncIterator[Services]:
         bus = Bus(settings)
         await bus.connect("gateway")
         stack.push_async_callback(bus.close)
+        pulse = Pulse(bus)
+        await pulse.start()
+        stack.push_async_callback(pulse.stop)
         rule, directory, streams = TailRule(bus), Directory(bus), Streams()
         await rule.start()
         stack.push_async_callback(rule.stop)
@@ -130,6 +134,7 @@ async def composed(settings: GatewaySettings) -> AsyncIterator[Services]:
         yield Services(
             settings=settings,
             bus=bus,
+            pulse=pulse,
             directory=directory,
             callers=callers,
             state=state,

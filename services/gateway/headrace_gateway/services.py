@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from headrace.bus import Bus
 from headrace.directory import Directory
+from headrace.pulse import Pulse
 from headrace.state_client import StateClient
 from headrace_gateway.cancelling import Cancelling
 from headrace_gateway.credentials.callers import Callers
@@ -22,6 +23,8 @@ class Services:
 
     settings: GatewaySettings
     bus: Bus
+    pulse: Pulse
+    """Whether NATS answers."""
     directory: Directory
     callers: Callers
     """Who asks, by their credentials."""

@@ -52,8 +52,9 @@ class GatewaySettings(BusSettings):
     keepalive: float = Field(default=15.0, gt=0)
     """Seconds of silence after which a stream carries a comment."""
 
-    stall_timeout: float = Field(default=60.0, gt=0)
-    """Seconds after which a client that takes nothing is disconnected."""
+    stall_timeout: float = Field(default=180.0, gt=0)
+    """Seconds after which a client that takes nothing is disconnected. One that reads 1 KB/s may
+    seem to take nothing for a minute, until its kernel's buffer is empty."""
 
     long_poll: float = Field(default=25.0, gt=0, le=60)
     """Seconds that GetTask with currentGeneration waits for a newer generation, at most."""

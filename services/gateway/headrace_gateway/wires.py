@@ -1,21 +1,158 @@
-"""Clients' connections, which tell whatever comes by them what waits there unread."""
+"""Clients' connections: bounds on half-sent requests, and what waits at the client unread."""
 
+import asyncio
+from enum import Enum
 from typing import Any, cast
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+import orjson
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from headrace_gateway.backlog import EXTENSION, Backlog
 
+HEAD_BYTES = 64 * 1024
+"""Of a request line and its headers."""
+
+SECONDS = 30.0
+"""In which a head must be there, and after it the body; a body has more as it comes in."""
+
+_BODY_RATE = 4096
+"""Bytes of a body that give it one second more."""
+
+
+class _Awaited(Enum):
+    """What of a request is to come next."""
+
+    NOTHING = 0
+    """Not before the client asks for something more."""
+    HEAD = 1
+    BODY = 2
+
 
 class HttpWire(HttpToolsProtocol):
-    """Uvicorn's protocol on httptools, with its backlog in every request's scope."""
+    """Uvicorn's protocol on httptools, with its backlog in every request's scope.
+
+    Uvicorn itself would keep any head, and wait for the rest of any request, for ever. A request
+    that comes in one piece, as most do, starts no timer.
+    """
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401 - uvicorn's, handed on
+        """Take what uvicorn gives."""
+        super().__init__(*arguments, **named)
+        self._awaited = _Awaited.HEAD
+        self._head_bytes = 0
+        self._deadline = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # theirs
+        """Begin a connection, on which a request is to come."""
+        super().connection_made(transport)
+        self._deadline = self.loop.time() + SECONDS
+        self._look_again()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End a connection."""
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came, and see what is still to come."""
+        if self._awaited is _Awaited.BODY:
+            self._deadline += len(data) / _BODY_RATE
+        super().data_received(data)
+        if self._awaited is _Awaited.HEAD:
+            self._head_bytes += len(data)
+            if self._head_bytes > HEAD_BYTES:
+                self._refuse(431, "INVALID_ARGUMENT", _TOO_LARGE)
+        if self._awaited is _Awaited.NOTHING:
+            self._stop_timer()
+        elif self._timer is None:
+            self._look_again()
+
+    def handle_websocket_upgrade(self) -> None:
+        """Hand the connection on to the other protocol."""
+        self._awaited = _Awaited.NOTHING
+        self._stop_timer()
+        super().handle_websocket_upgrade()
 
     def on_message_begin(self) -> None:
         """Begin a request."""
         super().on_message_begin()
         scope = cast("dict[str, Any]", self.scope)
         scope["extensions"] = {EXTENSION: Backlog(self.transport)}
+        if self._awaited is not _Awaited.HEAD:
+            self._awaited, self._deadline = _Awaited.HEAD, self.loop.time() + SECONDS
+        self._head_bytes = 0
+
+    def on_headers_complete(self) -> None:
+        """Begin to serve the request, unless its head is too large."""
+        if sum(len(name) + len(value) for name, value in self.headers) > HEAD_BYTES:
+            self._refuse(431, "INVALID_ARGUMENT", _TOO_LARGE)
+            return
+        self._awaited, self._deadline = _Awaited.BODY, self.loop.time() + SECONDS
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Take a piece of the body."""
+        if not self.transport.is_closing():
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """Know the request to be whole."""
+        self._awaited = _Awaited.NOTHING
+        if not self.transport.is_closing():
+            super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Say that what came is no HTTP, unless something else has been said."""
+        self._refuse(400, "INVALID_ARGUMENT", msg)
+
+    def _look_again(self) -> None:
+        self._timer = self.loop.call_at(self._deadline, self._on_time)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _on_time(self) -> None:
+        """Give up on a request that is not whole by now, where that is its client's doing."""
+        now = self.loop.time()
+        if self.flow.read_paused or self._serves_another():
+            self._deadline = now + SECONDS
+        if self._deadline > now:
+            self._look_again()
+            return
+        self._timer = None
+        if self._awaited is _Awaited.HEAD and not self._head_bytes:
+            self.transport.close()  # Nothing was asked.
+            return
+        self._refuse(408, "DEADLINE_EXCEEDED", f"the request was not whole in {SECONDS:g} s")
+
+    def _serves_another(self) -> bool:
+        """Tell whether an earlier request of this connection is being answered."""
+        cycle = self._cycle
+        return self._awaited is _Awaited.HEAD and cycle is not None and not cycle.response_complete
+
+    def _refuse(self, status: int, name: str, message: str) -> None:
+        """Say why, where there is a request to answer, and hang up."""
+        if not self.transport.is_closing():
+            if not self._is_answered():
+                self.transport.write(_refusal(status, name, message))
+            self.transport.close()
+        self._awaited = _Awaited.NOTHING
+        self._stop_timer()
+
+    def _is_answered(self) -> bool:
+        """Tell whether an answer would be to no request, or within another answer."""
+        if self._awaited is _Awaited.HEAD:
+            return self._serves_another()
+        return self._cycle is not None and self._cycle.response_started
+
+    @property
+    def _cycle(self) -> RequestResponseCycle | None:
+        """The newest request and its answer; uvicorn has None for none, and does not say so."""
+        return self.cycle
 
 
 class SocketWire(WebSocketsSansIOProtocol):
@@ -26,3 +163,16 @@ class SocketWire(WebSocketsSansIOProtocol):
         extensions = cast("dict[str, Any]", self.scope["extensions"])
         extensions[EXTENSION] = Backlog(self.transport)
         await super().run_asgi()
+
+
+_TOO_LARGE = f"the request's head exceeds the limit of {HEAD_BYTES} bytes"
+_REASONS = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fields Too Large"}
+
+
+def _refusal(status: int, name: str, message: str) -> bytes:
+    body = orjson.dumps({"error": {"code": status, "status": name, "message": message}})
+    head = (
+        f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode() + body

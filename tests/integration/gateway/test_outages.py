@@ -115,3 +115,23 @@ async def test_nats_lost_while_running_is_503_and_heals_by_itself(
 
         await until(is_back, "messages are taken again", 30)
         assert (await http.get("/readyz")).is_success
+
+
+async def test_a_gateway_whose_nats_is_frozen_is_not_ready_until_it_thaws(
+    own_server: NatsProcess, own_gateway: str
+) -> None:
+    async with httpx.AsyncClient(base_url=own_gateway, timeout=30) as http:
+
+        async def is_ready() -> bool:
+            return (await http.get("/readyz")).is_success
+
+        async def is_not_ready() -> bool:
+            return not await is_ready()
+
+        assert await is_ready()
+        own_server.freeze()
+        await until(is_not_ready, "it is not ready", 10)
+        assert (await http.get("/readyz")).json()["nats"] is False
+        assert (await http.get("/healthz")).is_success
+        own_server.thaw()
+        await until(is_ready, "it is ready again", 30)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import secrets
 from collections.abc import AsyncIterator
 
@@ -346,3 +347,23 @@ async def test_a_client_that_takes_nothing_is_cut_off_and_nobody_else(
         leg.go_on.set()
         assert generations(await taking.events(1)) == list(range(2, 306))
         stalled.transport.abort()
+
+
+async def test_a_client_that_reads_again_learns_that_it_took_nothing_for_too_long(
+    settings: GatewaySettings, fleet: ScriptedFleet, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "headrace_gateway")
+    changed = settings.model_copy(
+        update={"http_port": ports.pick(), "grpc_port": 0, "stall_timeout": 1.0}
+    )
+    async with running(changed) as url, socket_to(url, PATIENT) as socket:
+        await socket.send({"id": 1, "send": message()})
+        await legs(fleet, 1)
+        leg = fleet.legs[0]
+        await until(lambda: _is(leg.writer.generation == 3), "the leg waits")
+        socket.connection.transport.pause_reading()
+        for _ in range(100):
+            await leg.chunk("x" * 100_000)
+        await until(lambda: _is("takes nothing" in caplog.text), "the gateway gives it up")
+        socket.connection.transport.resume_reading()
+        assert await socket.closed() == (1013, "the client takes nothing")

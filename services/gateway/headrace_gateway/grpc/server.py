@@ -10,8 +10,8 @@ import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from headrace.bus import Bus
 from headrace.errors import BusUnavailable
+from headrace.pulse import Pulse
 from headrace_gateway.a2a.problems import problem_of
 from headrace_gateway.grpc.asking import Context
 from headrace_gateway.grpc.errors import refuse
@@ -75,7 +75,7 @@ class GrpcServer:
         self._door.handlers = {
             path: handler for form in FORMS for path, handler in Service(services, form).handlers()
         }
-        self._watching = asyncio.create_task(self._watch(services.bus))
+        self._watching = asyncio.create_task(self._watch(services.pulse))
 
     async def stop(self) -> None:
         """Take no more; end what is under way."""
@@ -84,10 +84,10 @@ class GrpcServer:
         await self._health.enter_graceful_shutdown()
         await self._server.stop(GRACE)
 
-    async def _watch(self, bus: Bus) -> None:
+    async def _watch(self, pulse: Pulse) -> None:
         """Have the health service say what ``/readyz`` does."""
         while True:
-            await self._tell(serving=bus.connected)
+            await self._tell(serving=pulse.beats)
             await asyncio.sleep(_LOOK)
 
     async def _tell(self, *, serving: bool) -> None:

@@ -1,6 +1,7 @@
 """One WebSocket: frames in, and any number of streams and answers out, side by side."""
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -24,7 +25,7 @@ from headrace_gateway.refusals import CredentialsRefused, TooManyAtOnce
 from headrace_gateway.services import Services
 from headrace_gateway.stalling import Stall
 from headrace_gateway.websocket.agui_subscription import AguiSubscription
-from headrace_gateway.websocket.closing import TEXT_ONLY, Closing, restarting
+from headrace_gateway.websocket.closing import TEXT_ONLY, Closing, restarting, try_later
 from headrace_gateway.websocket.envelope import Envelope
 from headrace_gateway.websocket.frames import Asked, Unsubscribe, envelope_of, read_frame
 from headrace_gateway.websocket.subscription import Subscription
@@ -32,6 +33,11 @@ from headrace_gateway.websocket.subscription import Subscription
 _SEND = "SendStreamingMessage"
 _LAST_WORDS = 0.5
 """Seconds that what is under way has to end when the gateway stops."""
+
+_LAST_CHANCE = 5.0
+"""Seconds in which a client that took nothing may still begin to, and learn why it ends."""
+
+_log = logging.getLogger(__name__)
 
 
 class Connection:
@@ -51,6 +57,7 @@ class Connection:
         self._over: asyncio.Future[Closing | None] = asyncio.get_running_loop().create_future()
         self._closing = False
         self._writing = False
+        self._patience = _LAST_WORDS
         self._stall = Stall(backlog_of(socket.scope))
 
     async def serve(self) -> None:
@@ -72,10 +79,14 @@ class Connection:
             self._services.streams.remove(self)
 
     def tick(self, now: float) -> None:
-        """Give up on a client that takes nothing: not even a close frame would reach it."""
+        """Give up on a client that takes nothing."""
+        if self._over.done():
+            return
         if self._stall.seconds(now, writing=self._writing) > self._services.settings.stall_timeout:
-            self._stall.end()
-            self._end(None)
+            reason = "the client takes nothing"
+            _log.info("socket ends: %s", reason)
+            self._patience = _LAST_CHANCE
+            self._end(try_later(reason))
 
     def close(self, reason: str) -> None:
         """End soon, telling the client why; it may reconnect with its cursors."""
@@ -99,9 +110,12 @@ class Connection:
         await asyncio.gather(*jobs, return_exceptions=True)
 
     async def _say_why(self, closing: Closing) -> None:
-        with suppress(WebSocketDisconnect, RuntimeError, TimeoutError):
-            async with asyncio.timeout(_LAST_WORDS):
-                await self._socket.close(closing.code, closing.text)
+        with suppress(WebSocketDisconnect, RuntimeError):
+            try:
+                async with asyncio.timeout(self._patience):
+                    await self._socket.close(closing.code, closing.text)
+            except TimeoutError:
+                self._stall.end()
 
     async def _read(self) -> None:
         while (message := await self._socket.receive())["type"] != "websocket.disconnect":
