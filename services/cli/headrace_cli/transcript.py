@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from headrace.delegation import CHILD
 from headrace_cli.client import Json
 from headrace_cli.following import state_of, task_of
 
@@ -17,11 +18,14 @@ class Transcript:
     """Takes whole lines about the task."""
     _state: str = field(default="", init=False)
     _seen: set[str] = field(default_factory=set, init=False)
+    _children: dict[str, str] = field(default_factory=dict, init=False)
+    """Agents by the tasks that they were asked to do."""
     _mid_line: bool = field(default=False, init=False)
 
     def show(self, event: Json) -> None:
         """Show one event, a StreamResponse."""
         self._show_state(event)
+        self._show_child(event.get("statusUpdate", {}).get("metadata", {}).get(CHILD) or {})
         if "task" in event:
             self._show_task(event["task"])
         if "artifactUpdate" in event:
@@ -58,6 +62,18 @@ class Transcript:
         self._remark(f"task {task_of(event)} {state.removeprefix('TASK_STATE_')}")
         if state not in ("TASK_STATE_WORKING", "TASK_STATE_SUBMITTED"):
             self._say_parts(status.get("message", {}).get("parts", []))
+
+    def _show_child(self, child: Json) -> None:
+        """Say that another agent is asked, by whichever agent, and what became of it."""
+        while isinstance(child.get("child"), dict):
+            child = child["child"]
+        task, state = str(child.get("task", "")), str(child.get("state", ""))
+        if "agent" in child and task not in self._children:
+            self._children[task] = child["agent"]
+            self._remark(f"asks {child['agent']}: task {task}")
+        elif state:
+            who = self._children.get(task, "agent")
+            self._remark(f"{who} {state.removeprefix('TASK_STATE_')}: task {task}")
 
     def _say_parts(self, parts: list[Json]) -> None:
         for part in parts:

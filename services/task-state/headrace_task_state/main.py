@@ -22,6 +22,7 @@ from headrace_task_state.answering.broker import make_broker
 from headrace_task_state.answering.pieces import Pieces
 from headrace_task_state.answering.starting import Starting
 from headrace_task_state.following.follow import Follower
+from headrace_task_state.following.orphans import Orphans
 from headrace_task_state.following.replica import Replica
 from headrace_task_state.following.retention import Retention
 from headrace_task_state.following.sweep import Sweep
@@ -112,6 +113,7 @@ class TaskState:
         return [
             Follower(self._bus, writer, self._settings.sweep_after).run(),
             Sweep(self._bus, writer).run(),
+            Orphans(self._bus, writer).run(),
             Retention(self._bus, writer, self._settings.retention).run(),
         ]
 

@@ -7,10 +7,11 @@ history item                   meaning
 =============================  ==================================================================
 ``[g, "in", message|null]``    an input begins a leg; a user's message, which no attempt discards
 ``[g, "out", message]``        a message of the agent, or a piece of one
+``[g, "kin", message]``        as "out", of a delegated task's: no attempt discards it
 ``[g, "meta", {…}]``           metadata of the task
 ``[g, "drop", d]``             a new attempt discards the leg's output after generation d
 ``[g, "t", "…", …]``           texts of generations g, g+1, …: each goes on with the last text part
-                               of the last "out", as a piece with the same metadata would
+                               of the last "out" or "kin", as a piece with the same metadata would
 =============================  ==================================================================
 
 Artifact items: ``"new"`` and ``"add"`` with an artifact, ``"drop"`` and ``"t"`` as above.
@@ -22,13 +23,15 @@ and the first user's message is in the history from the start.
 from dataclasses import dataclass, field
 from typing import Any
 
+from headrace.delegation import CHILD, Lineage
 from headrace.errors import HeadraceError
 from headrace.events import DISCARDED_AFTER, GENERATION, QUEUED, RETRACTED, Json
 from headrace.task import STATES, SUBMITTED
 
 type Item = list[Any]
 
-IN, OUT, META, DROP, TEXTS, NEW, ADD = "in", "out", "meta", "drop", "t", "new", "add"
+IN, OUT, KIN, META, DROP = "in", "out", "kin", "meta", "drop"
+TEXTS, NEW, ADD = "t", "new", "add"
 
 OWN = "headrace."
 """Metadata keys with this prefix describe one event, not the task."""
@@ -55,6 +58,8 @@ class Change:
     context: str = ""
     is_input: bool = False
     """Whether a leg begins here."""
+    asked_by: Lineage | None = None
+    """Of an input that another task has asked for: which one."""
     opens: bool = False
     """Whether this is a ``task`` event: whatever came before is another log's."""
 
@@ -133,6 +138,7 @@ def _status_update(update: Json, generation: int) -> Change:
         task=_name(update, "taskId"),
         context=_name(update, "contextId"),
         is_input=is_input,
+        asked_by=Lineage.of(metadata) if is_input else None,
     )
     if type(dropped := metadata.get(DISCARDED_AFTER)) is int:
         change.history.append([generation, DROP, dropped])
@@ -140,7 +146,7 @@ def _status_update(update: Json, generation: int) -> Change:
     if is_input:
         change.history.append([generation, IN, message])
     elif message is not None:
-        change.history.append([generation, OUT, message])
+        change.history.append([generation, KIN if CHILD in metadata else OUT, message])
     if lasting := {key: value for key, value in metadata.items() if not key.startswith(OWN)}:
         change.history.append([generation, META, lasting])
     return change
@@ -165,6 +171,7 @@ def _task(task: Json, generation: int) -> Change:
         task=_name(task, "id"),
         context=_name(task, "contextId"),
         is_input=True,
+        asked_by=Lineage.of(metadata),
         opens=True,
     )
 

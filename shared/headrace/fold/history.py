@@ -3,8 +3,10 @@
 from dataclasses import dataclass, field
 
 from headrace.events import Json
-from headrace.fold.change import DROP, IN, META, OUT, TEXTS, Item
+from headrace.fold.change import DROP, IN, KIN, META, OUT, TEXTS, Item
 from headrace.fold.pieces import Pieces
+
+_SAID = frozenset({OUT, KIN})
 
 
 @dataclass(slots=True)
@@ -15,6 +17,8 @@ class _Message:
     frame: Json
     """The first piece, without its parts."""
     is_input: bool
+    lasts: bool
+    """Whether it stays though the attempt that brought it is discarded."""
     pieces: Pieces = field(default_factory=Pieces)
 
     def whole(self, before: int) -> Json:
@@ -37,8 +41,8 @@ class History:
         if tag == TEXTS:
             if self._last is not None:
                 self._last.pieces.go_on(generation, item[2:])
-        elif tag == OUT:
-            self._take_output(generation, value)
+        elif tag in _SAID:
+            self._take_output(generation, value, lasts=tag == KIN)
         elif tag == IN:
             self._take_input(generation, value)
         elif tag == META:
@@ -61,11 +65,11 @@ class History:
             past = past[max(len(past) - most, 0) :]
         return [message.whole(before) for message in past]
 
-    def _take_output(self, generation: int, said: Json) -> None:
+    def _take_output(self, generation: int, said: Json, *, lasts: bool) -> None:
         name = said.get("messageId")
         message = self._by_id.get(name) if name else None
         if message is None:
-            message = self._append(generation, said, is_input=False)
+            message = self._append(generation, said, lasts=lasts)
             if name:
                 self._by_id[name] = message
         message.pieces.extend(generation, said.get("parts") or [])
@@ -76,21 +80,25 @@ class History:
         self._by_id.clear()
         self._last = None
         if said is not None:
-            message = self._append(generation, said, is_input=True)
+            message = self._append(generation, said, is_input=True, lasts=True)
             message.pieces.extend(generation, said.get("parts") or [])
 
-    def _append(self, generation: int, said: Json, *, is_input: bool) -> _Message:
+    def _append(
+        self, generation: int, said: Json, *, lasts: bool, is_input: bool = False
+    ) -> _Message:
         frame = {key: value for key, value in said.items() if key != "parts"}
-        message = _Message(generation, frame, is_input)
+        message = _Message(generation, frame, is_input, lasts)
         self._messages.append(message)
         return message
 
     def _drop_after(self, generation: int) -> None:
-        """Discard this leg's output after `generation`; inputs stay."""
+        """Discard this leg's output after `generation`; inputs stay, and what children said."""
         kept: list[_Message] = []
         while self._messages and not self._messages[-1].is_input:
             message = self._messages.pop()
-            if message.generation <= generation:
+            if message.lasts:
+                kept.append(message)
+            elif message.generation <= generation:
                 message.pieces.drop_after(generation)
                 kept.append(message)
         self._messages.extend(reversed(kept))

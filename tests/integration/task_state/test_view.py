@@ -152,7 +152,11 @@ async def test_a_lapsed_lease_that_nobody_took_does_not_write_either(desk: Desk)
     log = some_log()
     writer, batches, last = await begun(desk, log)
     await desk.redis.ask(["DEL", desk.keys.lease(RANGES[0])])
-    for step in (desk.apply(writer, batches, last), writer.defer("t:x", 1), writer.remove("t:x")):
+    for step in (
+        desk.apply(writer, batches, last),
+        writer.defer("w", "t:x", 1),
+        writer.remove("t:x"),
+    ):
         with pytest.raises(LeaseLost):
             await step
     assert await text_of(desk, log) == ""

@@ -74,7 +74,9 @@ class Activities:
         return held if isinstance(held, Activity) else None
 
     def _show(self, message: str, kind: str, content: Json) -> Activity:
-        shown = self._view.messages[message] = Activity(message, kind, content)
+        shown = self._view.messages[message] = Activity(
+            message, kind, content, self._output.subagent
+        )
         self._output.emit(
             "ACTIVITY_SNAPSHOT", messageId=message, activityType=kind, content=content, replace=True
         )

@@ -30,7 +30,7 @@ class Attempts:
         after = metadata.get(DISCARDED_AFTER)
         if after is None:
             return
-        self._output.end_all()
+        self._output.end_own()
         self._output.emit("CUSTOM", name=NAME, value={"attempt": metadata[ATTEMPT]})
         before, state = self._view.messages, self._view.state
         self._view.restore(self._saved[max(g for g in self._saved if g <= after)])
@@ -48,7 +48,10 @@ class Attempts:
         kept: dict[str, Held] = {}
         has_reasoning = any(m["role"] == "reasoning" for m in self._view.shown())
         for key, held in before.items():
-            if key in after:
+            if held.subagent:
+                # What children said holds, whoever relays it.
+                kept[key] = held
+            elif key in after:
                 kept[key] = after[key]
             elif isinstance(held, Activity):
                 kept[key] = Activities(self._output, self._view).blank(held)

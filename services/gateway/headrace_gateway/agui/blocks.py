@@ -85,6 +85,7 @@ class Blocks:
         held = view.messages.get(message)
         if not isinstance(held, Spoken):
             held = view.messages[message] = Spoken(message, voice.role)
+            held.subagent = self._output.subagent
         opening, closing = voice.opening(message, title), voice.closing(message)
         item = OpenItem(opening, closing, message, held.chunks)
         return self._output.begin((voice.use, block), item)

@@ -1,7 +1,7 @@
 """The messages that a client holds of a run, as they grow."""
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from headrace.events import Json
 
@@ -11,6 +11,7 @@ class Given:
     """A message that the client had before the run."""
 
     message: Json
+    subagent: ClassVar[str] = ""
 
     def calls_tool(self, call: str) -> bool:
         """Tell whether the message made the tool call of that id."""
@@ -53,11 +54,13 @@ class Answered:
     call: str
     content: str
     metadata: Json
+    subagent: str = ""
+    """The subagent run that said it; empty: the agent itself. So with the others."""
 
     def shown(self) -> Json:
         """Return AG-UI's ToolMessage."""
         shown = {"id": self.id, "role": "tool", "toolCallId": self.call, "content": self.content}
-        return shown | self.metadata
+        return _by(shown | self.metadata, self.subagent)
 
     def copy(self) -> Self:
         """Return itself: a result never grows."""
@@ -73,6 +76,7 @@ class Spoken:
     chunks: list[str] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     encrypted: str | None = None
+    subagent: str = ""
 
     def call(self, call: str) -> Call | None:
         """Return the tool call of that id, if this message made it."""
@@ -87,7 +91,7 @@ class Spoken:
         shown: Json = {"id": self.id, "role": self.role, "content": "".join(self.chunks)}
         if self.calls:
             shown["toolCalls"] = [call.shown() for call in self.calls]
-        return _sealed(shown, self.encrypted)
+        return _by(_sealed(shown, self.encrypted), self.subagent)
 
     def copy(self) -> Self:
         """Return one that grows apart from this."""
@@ -103,11 +107,12 @@ class Activity:
     type: str
     content: Any
     """A JSON object, never changed in place."""
+    subagent: str = ""
 
     def shown(self) -> Json:
         """Return AG-UI's ActivityMessage."""
         shown = {"id": self.id, "role": "activity", "activityType": self.type}
-        return {**shown, "content": self.content}
+        return _by({**shown, "content": self.content}, self.subagent)
 
     def copy(self) -> Self:
         """Return one that changes apart from this."""
@@ -119,6 +124,10 @@ type Held = Given | Spoken | Answered | Activity
 
 def _sealed(shown: Json, encrypted: str | None) -> Json:
     return shown if encrypted is None else {**shown, "encryptedValue": encrypted}
+
+
+def _by(shown: Json, subagent: str) -> Json:
+    return {**shown, "subagentRunId": subagent} if subagent else shown
 
 
 def _joined(pieces: list[str]) -> list[str]:

@@ -26,34 +26,53 @@ class OpenItem:
     ended: bool = False
 
 
+@dataclass(slots=True)
+class _Sink:
+    """Where the frames of all outputs of one stream go, in one order."""
+
+    frames: list[Frame] = field(default_factory=list)
+    generation: int = 0
+    number: int = 0
+    time: Json = field(default_factory=dict)
+
+
 class Output:
     """Collects the frames of one generation after the other."""
 
-    def __init__(self) -> None:
-        """Start with nothing said and nothing open."""
+    def __init__(self, subagent: str = "", sink: _Sink | None = None) -> None:
+        """Start with nothing said and nothing open; `branch` makes those of subagents."""
         self.open: dict[Key, OpenItem] = {}
         """In the order in which they began."""
-        self._frames: list[Frame] = []
-        self._generation = self._number = 0
-        self._time: Json = {}
+        self.subagent = subagent
+        """The subagent run that speaks here; empty: the agent itself."""
+        self._sink = sink or _Sink()
+        self._whose: Json = {"subagentRunId": subagent} if subagent else {}
+        self._branches: list[Output] = []
+
+    def branch(self, subagent: str) -> "Output":
+        """Return where the subagent run of that id speaks; all it opens is its own."""
+        branch = Output(subagent, self._sink)
+        self._branches.append(branch)
+        return branch
 
     def at(self, time: int | None) -> None:
         """Give what follows the time `time`, milliseconds since 1970; None: it has none."""
-        self._time = {} if time is None else {"timestamp": time}
+        self._sink.time = {} if time is None else {"timestamp": time}
 
     def turn_to(self, generation: int) -> None:
         """Count frames from 0 again, as those of `generation`."""
-        self._generation, self._number = generation, 0
+        self._sink.generation, self._sink.number = generation, 0
 
     def emit(self, kind: str, **fields: object) -> None:
         """Say one event."""
-        event = {"type": kind, **self._time, **fields}
-        self._frames.append(Frame(self._generation, self._number, event))
-        self._number += 1
+        sink = self._sink
+        event = {"type": kind, **sink.time, **fields, **self._whose}
+        sink.frames.append(Frame(sink.generation, sink.number, event))
+        sink.number += 1
 
     def take(self) -> list[Frame]:
         """Return what was said since the last call."""
-        frames, self._frames = self._frames, []
+        frames, self._sink.frames = self._sink.frames, []
         return frames
 
     def begin(self, key: Key, item: OpenItem) -> OpenItem:
@@ -71,7 +90,13 @@ class Output:
         return True
 
     def end_all(self) -> None:
-        """End what is open, the youngest first."""
+        """End what is open, the youngest first, and before it what subagents have open."""
+        for branch in reversed(self._branches):
+            branch.end_all()
+        self.end_own()
+
+    def end_own(self) -> None:
+        """End what is open here, the youngest first; subagents go on."""
         while self.open:
             _, item = self.open.popitem()
             self._close(item)

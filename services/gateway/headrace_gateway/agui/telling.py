@@ -1,15 +1,18 @@
 """The events of one leg, in order, as AG-UI events."""
 
 from headrace import parts
+from headrace.delegation import CHILD
 from headrace.events import ATTEMPT, RETRACTED, TAKEN, Json
 from headrace.task import FAILED, INTERRUPTED, REJECTED, TERMINAL, WORKING
 from headrace_gateway.agui.attempts import Attempts
 from headrace_gateway.agui.lifecycle import Lifecycle
 from headrace_gateway.agui.output import Output
-from headrace_gateway.agui.part_events import PartEvents, is_answer
+from headrace_gateway.agui.part_events import PartEvents
 from headrace_gateway.agui.run import Run
 from headrace_gateway.agui.snapshot import say_messages
+from headrace_gateway.agui.subagents import Subagents
 from headrace_gateway.agui.text_chunks import TextChunks
+from headrace_gateway.agui.utterances import utter
 from headrace_gateway.agui.view import View
 
 UNREADABLE = "headrace.unreadable"
@@ -31,6 +34,7 @@ class Telling:
         self._output, self._run = output, run
         self._parts = PartEvents(output, self.view, modern=run.modern, thinking=run.thinking)
         self._chunks = TextChunks(output)
+        self._subagents = Subagents(output, self.view, run)
 
     def tell(self, event: Json, generation: int) -> None:
         """Tell one event of the log.
@@ -53,7 +57,7 @@ class Telling:
         elif (update := event.get("statusUpdate")) is not None:
             self._status(update, generation)
         elif (message := event.get("message")) is not None:
-            self._utterance(message, generation, final=True)
+            self._utter(message, generation, final=True)
             self.lifecycle.answered()
             self.over = True
 
@@ -83,42 +87,25 @@ class Telling:
     def _status(self, update: Json, generation: int) -> None:
         status, metadata = update["status"], update.get("metadata") or _NO_METADATA
         state = status["state"]
+        if (child := metadata.get(CHILD)) is not None:
+            self._subagents.tell(child, status, generation)
+            return
         if ATTEMPT in metadata:
             self.attempts.begin(metadata)
         if TAKEN in metadata:
             # The user's own words; an AG-UI client knows what it sent.
             return
         if "message" in status and state not in {FAILED, REJECTED}:
-            self._utterance(status["message"], generation, final=state != WORKING)
+            self._utter(status["message"], generation, final=state != WORKING)
         if state in TERMINAL or state in INTERRUPTED:
             self.lifecycle.ended(state, update, f"{self._run.id}.{generation}")
             self.over = True
 
-    def _utterance(self, message: Json, generation: int, *, final: bool) -> None:
-        """Say a message of the agent; where it is the `final` one, notices are answers."""
+    def _utter(self, message: Json, generation: int, *, final: bool) -> None:
         name = message.get("messageId") or f"{self._run.id}.{generation}"
-        rest = []
-        for part in message.get("parts", []):
-            if not self._parts.say(part, name):
-                rest.append(part)
-            elif is_answer(part) and not parts.event_type(part):
-                # Said in one go by an agent that knows no blocks.
-                self._parts.text.end(parts.block_id(part) or name)
-        notice = "".join(part["text"] for part in rest if _is_notice(part))
-        if notice and final:
-            self._parts.text.say(name, notice)
-            self._parts.text.end(name)
-        elif notice:
-            self._parts.activities.status(name, notice)
-        if files := [part for part in rest if not _is_notice(part)]:
-            artifact = {"artifactId": name, "parts": files}
-            self._parts.activities.artifact(artifact, append=False)
+        utter(self._parts, message, name, final=final)
 
 
 def _blocks(name: str, chunk: list[Json]) -> list[str]:
     """Return the ids of the chunk's blocks, each once, in an order that never varies."""
     return list(dict.fromkeys([name, *(parts.block_id(part) or name for part in chunk)]))
-
-
-def _is_notice(part: Json) -> bool:
-    return "text" in part and not part.get("filename")

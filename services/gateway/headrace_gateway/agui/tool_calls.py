@@ -91,12 +91,16 @@ class ToolCalls:
             if kind == TEXT.use:
                 return item.id
         youngest = next(reversed(self._view.messages.values()), None)
-        if isinstance(youngest, Spoken) and _is_waiting_caller(youngest):
+        if isinstance(youngest, Spoken) and self._is_waiting_caller(youngest):
             return youngest.id
         block = f"{call}-message"
         message = self._text.begin(block).id
         self._text.end(block)
         return message
+
+    def _is_waiting_caller(self, message: Spoken) -> bool:
+        is_own = message.subagent == self._output.subagent
+        return is_own and bool(message.calls) and not any(message.chunks)
 
     def _result(self, result: parts.ToolResultPart) -> None:
         self._output.end((KIND, result.id))
@@ -106,8 +110,8 @@ class ToolCalls:
         metadata: Json = {}
         if result.is_error and self._modern:
             metadata = {"metadata": {"error": result.error or True}}
-        content = _json_text(result.content) or result.error
-        self._view.answer(Answered(message, result.id, content, metadata))
+        content, whose = _json_text(result.content) or result.error, self._output.subagent
+        self._view.answer(Answered(message, result.id, content, metadata, whose))
         self._output.emit(
             "TOOL_CALL_RESULT",
             messageId=message,
@@ -125,10 +129,6 @@ class ToolCalls:
         self._output.emit(
             "REASONING_ENCRYPTED_VALUE", subtype="tool-call", entityId=call, encryptedValue=value
         )
-
-
-def _is_waiting_caller(message: Spoken) -> bool:
-    return bool(message.calls) and not any(message.chunks)
 
 
 def _json_text(value: Any) -> str:  # noqa: ANN401 - any JSON value

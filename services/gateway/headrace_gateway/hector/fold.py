@@ -5,6 +5,7 @@ from typing import Any
 import orjson
 
 from headrace import parts
+from headrace.delegation import CHILD
 from headrace.entry import Entry
 from headrace.events import ATTEMPT, DISCARDED_AFTER, RETRACTED, Json
 from headrace.task import COMPLETED, FAILED, INTERRUPTED, REJECTED, SUBMITTED, TERMINAL, WORKING
@@ -91,6 +92,9 @@ class HectorFold:
 
     def _status(self, update: Json) -> None:
         state, metadata = update["status"]["state"], update.get("metadata") or {}
+        if (child := metadata.get(CHILD)) is not None:
+            self._delegated(update, child)
+            return
         message = update["status"].get("message")
         if message is not None and message.get("role") == _USER:
             message = None
@@ -122,6 +126,12 @@ class HectorFold:
         self._end_message()
         self._update(update, attempt=metadata.get(ATTEMPT))
         self._begin_message(update["taskId"], update["contextId"])
+
+    def _delegated(self, update: Json, child: Json) -> None:
+        """Tell what a child says: the dialect has nothing but the task's own updates for it."""
+        said = (update["status"].get("message") or {}).get("parts", [])
+        text = "".join(part.get("text", "") for part in said)
+        self._update(update, child=child, **({"message": text} if text else {}))
 
     def _update(self, update: Json, **metadata: Any) -> None:  # noqa: ANN401 - any JSON
         status = update["status"]["state"]

@@ -7,11 +7,11 @@ only goes on with the text before it is kept as that text alone (`headrace.fold.
 import orjson
 
 from headrace.events import Json
-from headrace.fold.change import ADD, META, NEW, OUT, TEXTS, Item
+from headrace.fold.change import ADD, KIN, META, NEW, OUT, TEXTS, Item
 from headrace.fold.pieces import same_but_text
 
-_BEARING = frozenset({NEW, ADD, OUT})
-_EXTENDING = frozenset({ADD, OUT})
+_BEARING = frozenset({NEW, ADD, OUT, KIN})
+_EXTENDING = frozenset({ADD, OUT, KIN})
 _BARE_ARTIFACT = 2
 """Fields of a chunk that says nothing beside its parts."""
 
@@ -74,6 +74,6 @@ class Compaction:
         self._name = self._open = None
         if tag in _BEARING:
             parts = value.get("parts")
-            name = value.get("messageId" if tag == OUT else "artifactId")
+            name = value.get("messageId" if tag in {OUT, KIN} else "artifactId")
             if name and parts and "text" in parts[-1]:
                 self._name, self._open = name, parts[-1]

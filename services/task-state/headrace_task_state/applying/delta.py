@@ -97,6 +97,10 @@ class Delta:
         if change.is_input:
             self._fields["leg"] = change.generation
             self._fields["submitted"] = self._stored // 1_000_000
+        if (lineage := change.asked_by) is not None:
+            self._fields["parent"] = lineage.parent
+            self._fields["parent_agent"] = lineage.agent
+            self._fields["parent_leg"] = lineage.leg
 
     def flush(self, patience: int) -> list[Argument]:
         """Return the arguments of the batch's script; an input may wait `patience` ms for a worker.

@@ -73,7 +73,7 @@ class Sweep:
             if await self._still_waits(key, int(task["leg"])):
                 await self._publish(key, task)
         waited = now - int(task.get("submitted", now))
-        await self._writer.defer(name, now + min(waited, round(LONGEST * 1000)))
+        await self._writer.defer(_WAITING, name, now + min(waited, round(LONGEST * 1000)))
 
     async def _still_waits(self, key: TaskKey, leg: int) -> bool:
         # The view may lag: after it was lost, the inputs of all time come by as if they waited.

@@ -9,6 +9,7 @@
 --       if it does not change; number of hash fields and values, number of history items, number
 --       of artifact items, and all of these.
 
+local LOOK_AFTER = 30000 -- ms after which the parent of a task at work is looked at
 local MOST = 1000 -- values that one RPUSH takes; unpack has its limits
 
 local function push(key, first, count)
@@ -49,6 +50,35 @@ local function restate(view, range, name, state, time, due, ended)
   end
 end
 
+-- A task that another one has asked for is looked after until it ends: its parent may go first.
+local function mind_parent(view, range, name, ended)
+  local tenant, task = tenant_and_task(name)
+  local parent = redis.call('HGET', view .. 't:' .. name, 'parent')
+  if not parent then
+    return
+  end
+  local key = view .. 't:' .. tenant .. ':' .. parent
+  if ended ~= '' then
+    redis.call('ZREM', view .. 'd:' .. range, name)
+    redis.call('SREM', key .. ':d', task)
+    return
+  end
+  redis.call('SADD', key .. ':d', task)
+  local now = redis.call('TIME')
+  redis.call('ZADD', view .. 'd:' .. range, 'NX', tonumber(now[1]) * 1000 + LOOK_AFTER, name)
+end
+
+-- When a leg ends or begins, whom the task has asked is looked at.
+local function mind_children(view, range, name, state)
+  if state == 'TASK_STATE_WORKING' or state == 'TASK_STATE_AUTH_REQUIRED' then
+    return
+  end
+  local tenant = tenant_and_task(name)
+  for _, child in ipairs(redis.call('SMEMBERS', view .. 't:' .. name .. ':d')) do
+    redis.call('ZADD', view .. 'd:' .. range, 'XX', 0, tenant .. ':' .. child)
+  end
+end
+
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return 'fenced'
 end
@@ -86,6 +116,8 @@ while at <= #ARGV do
     end
     if ARGV[at + 3] ~= '' then
       restate(view, range, name, ARGV[at + 3], ARGV[at + 4], ARGV[at + 5], ARGV[at + 6])
+      mind_parent(view, range, name, ARGV[at + 6])
+      mind_children(view, range, name, ARGV[at + 3])
     end
   end
   at = first + fields + history + artifacts

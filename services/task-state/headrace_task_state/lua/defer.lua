@@ -1,6 +1,6 @@
--- Puts off asking again for an input that nobody has taken up, if it still waits.
+-- Puts off looking again at a name in a sorted set, if it is still there.
 --
--- KEYS: lease, waiting
+-- KEYS: lease, sorted set
 -- ARGV: token, name, when it is due (ms)
 
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then

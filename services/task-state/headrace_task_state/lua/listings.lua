@@ -10,6 +10,9 @@
 --   <view>w:<range>                  sorted set: inputs that no worker has taken up, by when (ms)
 --                                    they are due to be asked for again
 --   <view>e:<range>                  sorted set: ended tasks, by when (ms)
+--   <view>t:<tenant>:<task>:d        set: tasks that it has asked for and that have not ended
+--   <view>d:<range>                  sorted set: tasks that others have asked for and that have not
+--                                    ended, by when (ms) their parents are to be looked at
 --   <view>g:<tenant>:<task>          string, expires: owner of a task past retention
 --
 -- Tenants, owners, agents, tasks and states hold no colon, and contexts come last.
@@ -32,7 +35,8 @@ local function forget(view, range, name)
   local owner, agent, context, state = was[1], was[2], was[3], was[4]
   redis.call('ZREM', view .. 'w:' .. range, name)
   redis.call('ZREM', view .. 'e:' .. range, name)
-  redis.call('UNLINK', key, key .. ':h', key .. ':a')
+  redis.call('ZREM', view .. 'd:' .. range, name)
+  redis.call('UNLINK', key, key .. ':h', key .. ':a', key .. ':d')
   if not owner then
     return
   end

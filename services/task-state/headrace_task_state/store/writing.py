@@ -61,10 +61,10 @@ class Writer:
             )
         )
 
-    async def defer(self, name: str, due: int) -> None:
-        """Put off asking again for a waiting input until `due`, milliseconds since 1970."""
+    async def defer(self, kind: str, name: str, due: int) -> None:
+        """Put off looking again at a name in a sorted set until `due`, milliseconds since 1970."""
         place = self.lease.range
-        keys = [self._keys.lease(place), f"{self._view}w:{place.name}"]
+        keys = [self._keys.lease(place), f"{self._view}{kind}:{place.name}"]
         self._check(await self._redis.run("defer", keys, [self.lease.token, name, due]))
 
     async def remove(self, name: str) -> None:
@@ -88,7 +88,7 @@ class Writer:
             await self._redis.unlink_all(self._keys.view(int(left)))
 
     async def due(self, kind: str, until: int, most: int) -> list[str]:
-        """Return names in the range's sorted set ``w`` or ``e`` whose time came until `until`."""
+        """Return names in the range's sorted set ``w``, ``e`` or ``d`` due by `until`."""
         key = f"{self._view}{kind}:{self.lease.range.name}"
         [names] = await self._redis.ask(["ZRANGE", key, "-inf", until, "BYSCORE", "LIMIT", 0, most])
         return [name.decode() for name in names]

@@ -1,0 +1,123 @@
+"""A parent's worker is killed while children run: they run on, once, and are met again."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headrace.task import CANCELED, COMPLETED
+from tests.integration.worker.conftest import Spawn
+from tests.integration.worker.test_cancelling import cancel
+from tests.support.desk import Desk, Task, eventually
+from tests.support.family import (
+    answer,
+    attempts,
+    child_of,
+    children,
+    ends,
+    log_of,
+    relayed,
+    told,
+)
+from tests.support.worker_process import WorkerProcess
+
+_AGENTS = "tests.support.family_agents"
+
+type Runs = Callable[[], list[str]]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Where helpers note what they work on."""
+    (tmp_path / "runs").touch()
+    return tmp_path / "runs"
+
+
+@pytest.fixture
+def runs(file: Path) -> Runs:
+    """Returns how to read which questions helpers have worked on."""
+    return lambda: [line.split(" ", 1)[1] for line in file.read_text().splitlines()]
+
+
+@pytest.fixture
+async def helpers(spawn: Spawn, file: Path) -> WorkerProcess:
+    """A worker of helpers."""
+    return await asyncio.to_thread(spawn, f"{_AGENTS}:helpers", family_runs=file)
+
+
+async def killed_while_asking(
+    desk: Desk, spawn: Spawn, agent: str, prompt: str, asked: int
+) -> Task:
+    """Let an agent ask, kill its worker as soon as so many children run, and start another."""
+    workers = [await asyncio.to_thread(spawn, f"{_AGENTS}:heads") for _ in range(2)]
+    task = await desk.start(agent, prompt)
+
+    async def all_began() -> bool:
+        known = children(await task.entries())
+        logs = [await log_of(desk, key) for key in known.values()]
+        return len(logs) == asked and all(len(log) > 2 for log in logs)
+
+    await eventually(all_began)
+    held = await task.held()
+    victim: WorkerProcess = next(w for w in workers if held.worker.startswith(w.id))
+    victim.kill()
+    return task
+
+
+@pytest.mark.usefixtures("helpers")
+async def test_children_of_a_killed_parent_run_once_though_it_asks_in_another_order(
+    desk: Desk, spawn: Spawn, runs: Runs
+) -> None:
+    task = await killed_while_asking(desk, spawn, "head", "a 6\nb 6\na 6", 3)
+    entries = await task.ended(40)
+    assert attempts(entries) == [1, 2]
+    assert entries[-1].stamp.state == COMPLETED
+    whole = "{0} begins, {0} ends."
+    assert answer(entries) == " ".join([whole.format("a"), whole.format("a"), whole.format("b")])
+    assert sorted(runs()) == ["a 6 1", "a 6 1", "b 6 1"]
+    for key in children(entries).values():
+        generations = relayed(entries, key.task)
+        assert generations == sorted(set(generations)), "relayed twice, or in another order"
+        assert generations[-1] == (await log_of(desk, key))[-1].last_generation
+
+
+@pytest.mark.usefixtures("helpers")
+async def test_a_child_that_the_last_attempt_did_not_ask_for_is_canceled(
+    desk: Desk, spawn: Spawn, runs: Runs
+) -> None:
+    task = await killed_while_asking(desk, spawn, "forgetful", "a 60\nb 0", 1)
+    entries = await task.ended(40)
+    first, second = children(entries).values()
+    assert answer(entries) == "b begins, b ends."
+    assert [await ends(desk, key) for key in (first, second)] == [CANCELED, COMPLETED]
+    assert runs() == ["a 60 1", "b 0 1"]
+
+
+async def test_a_child_whose_own_worker_is_killed_is_begun_again_and_its_parent_gets_it_whole(
+    desk: Desk, spawn: Spawn, helpers: WorkerProcess, file: Path, runs: Runs
+) -> None:
+    await asyncio.to_thread(spawn, f"{_AGENTS}:heads")
+    other = await asyncio.to_thread(spawn, f"{_AGENTS}:helpers", family_runs=file)
+    task = await desk.start("head", "a 4")
+    key = await child_of(task)
+    child = Task(desk.bus, key, "", "")
+    await child.reaches(3)
+    held = await child.held()
+    next(w for w in (helpers, other) if held.worker.startswith(w.id)).kill()
+    entries = await task.ended(40)
+    assert answer(entries) == "a begins, a ends."
+    assert runs() == ["a 4 1", "a 4 2"]
+    assert [one["attempt"] for one in told(entries) if "attempt" in one] == [2]
+
+
+@pytest.mark.usefixtures("helpers")
+async def test_a_canceled_parent_without_a_worker_takes_its_children_with_it(
+    desk: Desk, spawn: Spawn, runs: Runs
+) -> None:
+    task = await killed_while_asking(desk, spawn, "head", "a 60\nb 60", 2)
+    # The other worker has not taken over yet: nobody answers, so the gateway ends the task.
+    assert await cancel(task) == CANCELED
+    for key in children(await task.entries()).values():
+        assert await ends(desk, key) == CANCELED
+    assert len(runs()) == 2

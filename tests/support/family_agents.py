@@ -1,0 +1,61 @@
+"""Agents that ask each other, for workers that tests kill.
+
+Each run of `helper` writes a line into the file that `RUNS` names, so that a test sees how
+often which question was worked on.
+"""
+
+import asyncio
+import os
+from pathlib import Path
+
+from headrace_worker import Agents, RunContext, agent
+
+RUNS = "HEADRACE_FAMILY_RUNS"
+
+
+def _note(ctx: RunContext) -> None:
+    with Path(os.environ[RUNS]).open("a") as runs:
+        runs.write(f"{ctx.task} {ctx.prompt} {ctx.attempt}\n")
+
+
+@agent()
+async def helper(ctx: RunContext) -> None:
+    """Says `name seconds`: its name, and again after so many seconds."""
+    _note(ctx)
+    name, seconds = ctx.prompt.split()
+    await ctx.text(f"{name} begins, ")
+    await asyncio.sleep(float(seconds))
+    await ctx.text(f"{name} ends.")
+
+
+@agent()
+async def head(ctx: RunContext) -> None:
+    """Asks a helper for each line of its message, all at once; the second attempt backwards."""
+    lines = ctx.prompt.splitlines()
+    results = await asyncio.gather(
+        *(ctx.delegate("helper", line) for line in (lines[::-1] if ctx.attempt > 1 else lines))
+    )
+    await ctx.text(" ".join(sorted(result.text for result in results)))
+
+
+@agent()
+async def forgetful(ctx: RunContext) -> None:
+    """Asks for the first line of its message; its second attempt for the last one instead."""
+    lines = ctx.prompt.splitlines()
+    result = await ctx.delegate("helper", lines[-1] if ctx.attempt > 1 else lines[0])
+    await ctx.text(result.text)
+
+
+@agent()
+async def manager(ctx: RunContext) -> None:
+    """Asks a head for each paragraph of its message."""
+    results = await asyncio.gather(
+        *(ctx.delegate("head", paragraph) for paragraph in ctx.prompt.split("\n\n"))
+    )
+    await ctx.text("\n".join(result.text for result in results))
+
+
+heads = Agents([head, forgetful])
+helpers = Agents([helper])
+managers = Agents([manager])
+everybody = Agents([manager, head, forgetful, helper])
