@@ -18,6 +18,7 @@ from headrace_worker.assignment import Assignment
 from headrace_worker.conclusion import conclude
 from headrace_worker.driving import drive
 from headrace_worker.errors import Retryable
+from headrace_worker.giving_up import why_overdue
 from headrace_worker.holding import Held, Void
 from headrace_worker.interrupt import Interrupt
 from headrace_worker.leases import Claim, Hold
@@ -218,7 +219,7 @@ class Leg:
 
     def _why_given_up(self, performance: Performance) -> str | None:
         if self._interrupt is Interrupt.OVERDUE:
-            return f"It did not end within {performance.policy.timeout:g} s"
+            return why_overdue(performance.policy, performance.past)
         if self._interrupt is Interrupt.NONE and performance.is_given_up:
             return "Given up: the last attempt failed"
         return None

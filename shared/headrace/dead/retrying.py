@@ -16,6 +16,7 @@ import orjson
 from headrace import events
 from headrace.bus import Bus
 from headrace.dead.letters import Letter
+from headrace.delegation import DELEGATION
 from headrace.entry import Entry, Stamp
 from headrace.errors import BusUnavailable, Fenced, HeadraceError, LogLost, UndecodableMessage
 from headrace.events import Json
@@ -27,8 +28,9 @@ from headrace.task import FAILED, SUBMITTED, TaskKey, derive_task_id, mint_log_i
 
 _PATIENCE = 5.0
 _WAITS_ALREADY = 10077
-_PASSING = (events.GENERATION, events.WAITING, events.SHOWN)
-"""Metadata of an input that says something of its log, not of the work."""
+_PASSING = (events.GENERATION, events.WAITING, events.SHOWN, DELEGATION)
+"""Metadata of an input that says something of its log, or of a parent that waits no more, and
+nothing of the work."""
 
 
 class NotRetryable(HeadraceError):

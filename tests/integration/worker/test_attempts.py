@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import orjson
 import pytest
 
 from headrace import events
+from headrace.delegation import DELEGATION, Lineage
 from headrace.entry import Entry
 from headrace.events import Json
 from headrace.messages import DeadLetter
@@ -169,6 +171,21 @@ async def test_a_leg_ends_at_its_deadline_and_its_agent_cleans_up(
     assert cleaned == [True]
     [letter] = await dead_letters(desk, "endless")
     assert (letter["task"], letter["reason"]) == (task.key.task, "It did not end within 0.5 s")
+
+
+async def test_a_leg_ends_at_the_deadline_that_it_inherits(desk: Desk, working: Working) -> None:
+    @agent()
+    async def endless(_: RunContext) -> None:
+        await asyncio.sleep(60)
+
+    soon = (datetime.now(UTC) + timedelta(seconds=1)).isoformat()
+    parent = Lineage("0-1", "boss", 1, "child", ("boss",), soon)
+    async with working(endless):
+        task = await desk.start("endless", metadata={DELEGATION: parent.to_json()})
+        entries = await task.ended()
+    assert end_of(entries) == (FAILED, "It did not end before its deadline")
+    [letter] = await dead_letters(desk, "endless")
+    assert letter["reason"] == "It did not end before its deadline"
 
 
 async def test_a_deadline_counts_from_the_first_attempt(desk: Desk, working: Working) -> None:

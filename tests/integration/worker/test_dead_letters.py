@@ -9,6 +9,7 @@ import pytest
 
 from headrace import events
 from headrace.dead import Letter, Letters, Wanted, retry
+from headrace.delegation import DELEGATION, Lineage
 from headrace.events import Json
 from headrace.lanes import Lane
 from headrace.messages import DeadLetter, Run
@@ -185,6 +186,23 @@ async def test_a_leg_of_any_tenant_and_priority_is_retried_in_its_own_lane(
         name = (await retry(desk.bus, letter)).task
         assert name is not None
         assert (await again(desk, task, name).ended())[-1].stamp.state == COMPLETED
+
+
+async def test_a_delegated_leg_is_retried_for_itself(desk: Desk, working: Working) -> None:
+    service = Service()
+    parent = Lineage("0-1", "boss", 1, "child", ("boss",), "2000-01-01T00:00:00Z")
+    async with working(service.needed_by()):
+        task = await desk.start("needy", metadata={DELEGATION: parent.to_json(), "kept": 1})
+        await task.ended()
+        service.works = True
+        [letter] = await letters(desk)
+        name = (await retry(desk.bus, letter)).task
+        assert name is not None
+        entries = await again(desk, task, name).ended()
+    assert entries[-1].stamp.state == COMPLETED
+    metadata = entries[0].events[0]["task"]["metadata"]
+    assert DELEGATION not in metadata
+    assert metadata["kept"] == 1
 
 
 async def test_what_fails_again_is_a_dead_letter_again_and_can_be_retried_again(
