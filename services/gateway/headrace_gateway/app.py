@@ -53,6 +53,8 @@ def _routes(services: Services) -> list[BaseRoute]:
         *CopilotRuntime(services).routes(),
         *Discovery(services).routes(),
         *Health(services.bus, services.pulse).routes(),
+        *rest.other_routes(AGENT),
+        *rest.other_routes(""),
     ]
 
 

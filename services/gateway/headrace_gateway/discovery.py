@@ -9,6 +9,7 @@ from headrace.directory import AgentCard
 from headrace.events import Json
 from headrace_gateway.a2a.cards import agent_card, agent_path
 from headrace_gateway.a2a.rest_errors import Endpoint, answering_errors
+from headrace_gateway.a2a.v03.card import readable_by_old
 from headrace_gateway.json_response import cacheable, json_response
 from headrace_gateway.public_url import public_grpc, public_url
 from headrace_gateway.refusals import AgentUnknown
@@ -75,10 +76,10 @@ class Discovery:
         return cacheable(request, {"agents": agents}, 0)
 
     async def _agent(self, request: Request) -> Response:
-        return cacheable(request, {"agent": self._composed(request)}, CARD_MAX_AGE)
+        return cacheable(request, {"agent": readable_by_old(self._composed(request))}, CARD_MAX_AGE)
 
     async def _card(self, request: Request) -> Response:
-        return cacheable(request, self._composed(request), CARD_MAX_AGE)
+        return cacheable(request, readable_by_old(self._composed(request)), CARD_MAX_AGE)
 
     def _composed(self, request: Request) -> Json:
         name = request.path_params.get("agent", self._settings.default_agent)

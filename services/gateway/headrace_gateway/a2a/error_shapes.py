@@ -2,6 +2,7 @@
 
 import orjson
 from a2a.utils.error_handlers import BAD_REQUEST_TYPE, ERROR_INFO_TYPE
+from a2a.utils.errors import A2A_REASON_TO_ERROR
 
 from headrace.events import Json
 from headrace_gateway.a2a.problems import Problem
@@ -23,18 +24,18 @@ def details(problem: Problem) -> list[Json]:
     return found
 
 
-def rest_body(problem: Problem) -> bytes:
-    """Return the REST binding's body."""
-    return orjson.dumps(
-        {
-            "error": {
-                "code": problem.http_status,
-                "status": problem.grpc_status,
-                "message": problem.message,
-                "details": details(problem),
-            }
-        }
-    )
+def rest_body(problem: Problem, *, named: bool = False) -> bytes:
+    """Return the REST binding's body; 0.3's clients want the error `named` beside it."""
+    error = {
+        "code": problem.http_status,
+        "status": problem.grpc_status,
+        "message": problem.message,
+        "details": details(problem),
+    }
+    if named and problem.reason in A2A_REASON_TO_ERROR:
+        kind = A2A_REASON_TO_ERROR[problem.reason].__name__
+        return orjson.dumps({"type": kind, "message": problem.message, "error": error})
+    return orjson.dumps({"error": error})
 
 
 def rpc_body(request_id: object, problem: Problem) -> bytes:

@@ -1,6 +1,7 @@
 """A2A's JSON-RPC binding: one endpoint per agent, and the default agent's at the root."""
 
 import json
+from dataclasses import dataclass, replace
 
 from a2a.utils.errors import InvalidRequestError, MethodNotFoundError
 from starlette.requests import ClientDisconnect, Request
@@ -19,11 +20,15 @@ from headrace_gateway.a2a.problems import problem_of
 from headrace_gateway.a2a.protojson import Malformed, Violation
 from headrace_gateway.a2a.stream_responses import empty_stream, rpc_stream
 from headrace_gateway.a2a.subscribing import NothingLeft
-from headrace_gateway.a2a.versions import check_version, shape_of_call
+from headrace_gateway.a2a.v03.wordings import INTERNAL, RPC_03, UNKNOWN_CODES
+from headrace_gateway.a2a.versions import BOTH, check_version, shape_of_call
+from headrace_gateway.a2a.wording import RPC, Wording
 from headrace_gateway.body import read_body
 from headrace_gateway.hector.asking import asks_for_it
 from headrace_gateway.json_response import JSON, json_response
 from headrace_gateway.services import Services
+
+_WORDINGS = {wording.version: wording for wording in (RPC, RPC_03)}
 
 type _Id = str | int | float | None
 
@@ -43,6 +48,7 @@ class JsonRpcBinding:
     async def endpoint(self, request: Request) -> ASGIApp:
         """Answer a call."""
         request_id: _Id = None
+        wording = RPC
         try:
             # Nothing is read from whom nobody knows.
             caller = self._services.callers.of(request.headers)
@@ -51,34 +57,52 @@ class JsonRpcBinding:
             parsed = parse(body)
             request_id = _id_of(parsed, body)
             method, params = _check_envelope(parsed, request_id)
-            call = call_of(self._services, request, caller)
-            check_version(request, looks_like=shape_of_call(method, params))
-            return await self._dispatch(request, call, request_id, method, params)
+            looks_like = shape_of_call(method)
+            wording = _WORDINGS[check_version(request, looks_like=looks_like, served=BOTH)]
+            call = call_of(self._services, request, caller, params.get("tenant"))
+            return await self._dispatch(_Asked(request, call, wording, request_id, method, params))
         except ClientDisconnect:
             return Response(status_code=499)
         except Exception as error:  # noqa: BLE001 - whatever it is, the client gets protocol shape
-            return _error(request_id, error)
+            return _error(request_id, error, wording)
 
-    async def _dispatch(
-        self, request: Request, call: Call, request_id: _Id, method: str, params: Json
-    ) -> ASGIApp:
-        if (unary := UNARY.get(method)) is not None:
-            result = await unary(self._services, call, params)
-            content = {"jsonrpc": "2.0", "id": request_id, "result": result}
-            return json_response(content, headers=call.headers)
-        if (stream := STREAMING.get(method)) is None:
-            raise MethodNotFoundError(f"there is no method {method!r}")
+    async def _dispatch(self, asked: "_Asked") -> ASGIApp:
+        operation = asked.wording.operations.get(asked.method)
+        if operation is None:
+            raise MethodNotFoundError(f"there is no method {asked.method!r}")
+        params = asked.wording.params(operation, asked.params)
+        if operation in STREAMING:
+            return await self._stream(asked, operation, params)
+        result = await UNARY[operation](self._services, asked.call, params)
+        result = asked.wording.answer(operation, result)
+        content = {"jsonrpc": "2.0", "id": asked.id, "result": result}
+        return json_response(content, headers=asked.call.headers)
+
+    async def _stream(self, asked: "_Asked", operation: str, params: Json) -> ASGIApp:
+        services, call = self._services, asked.call
 
         async def opening() -> ASGIApp:
             try:
-                if asks_for_it(request):
-                    return await agui_stream(self._services, call, method, params)
-                streaming = await stream(self._services, call, params)
+                if asks_for_it(asked.request):
+                    return await agui_stream(services, call, operation, params)
+                streaming = await STREAMING[operation](services, call, params)
             except NothingLeft:
                 return empty_stream(call)
-            return rpc_stream(self._services.event_streams, call, streaming, request_id)
+            return rpc_stream(services.event_streams, call, streaming, asked.wording, asked.id)
 
-        return await self._services.seats.seated(call.caller, opening)
+        return await services.seats.seated(call.caller, opening)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """One JSON-RPC call."""
+
+    request: Request
+    call: Call
+    wording: Wording
+    id: _Id
+    method: str
+    params: Json
 
 
 def _id_of(parsed: object, body: bytes) -> _Id:
@@ -110,7 +134,9 @@ def _check_envelope(parsed: object, request_id: _Id) -> tuple[str, Json]:
     return method, params or {}
 
 
-def _error(request_id: _Id, error: Exception) -> Response:
+def _error(request_id: _Id, error: Exception, wording: Wording) -> Response:
     problem = problem_of(error)
+    if wording is RPC_03 and problem.rpc_code in UNKNOWN_CODES:
+        problem = replace(problem, rpc_code=INTERNAL)
     body = rpc_body(request_id, problem)
     return Response(body, problem.rpc_http_status, headers(problem), JSON)

@@ -1,9 +1,11 @@
 """A2A's REST binding (HTTP+JSON): the routes of one agent, and the default agent's at the root."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import orjson
 from a2a.types import a2a_pb2
+from a2a.utils.errors import MethodNotFoundError
 from google.protobuf.message import Message
 from starlette.requests import Request
 from starlette.responses import Response
@@ -20,7 +22,9 @@ from headrace_gateway.a2a.query import from_query
 from headrace_gateway.a2a.rest_errors import Endpoint, answering_errors, media_type
 from headrace_gateway.a2a.stream_responses import empty_stream, rest_stream
 from headrace_gateway.a2a.subscribing import NothingLeft
-from headrace_gateway.a2a.versions import check_version, shape_of_message
+from headrace_gateway.a2a.v03.wordings import rest_wording
+from headrace_gateway.a2a.versions import BOTH, OLD, check_version, shape_of_message
+from headrace_gateway.a2a.wording import Wording
 from headrace_gateway.body import read_body
 from headrace_gateway.hector.asking import asks_for_it
 from headrace_gateway.hector.messages import completed
@@ -46,6 +50,16 @@ _ROUTES = (
 
 _SEND = "SendStreamingMessage"
 
+_ROUTES_03 = (
+    *((method, f"/v1{path}", operation) for method, path, operation in _ROUTES[:6]),
+    *((method, f"/v1{path}", operation) for method, path, operation in _ROUTES[7:11]),
+    ("GET", "/v1/card", "GetExtendedAgentCard"),
+)
+"""The same in 0.3, which has no list of tasks."""
+
+_ROUTING = ("agent", "tenant")
+"""Names in paths that say where to go and are no parameters."""
+
 _REQUESTS: Mapping[str, type[Message]] = {
     method.name: getattr(a2a_pb2, method.input_type.name)
     for method in a2a_pb2.DESCRIPTOR.services_by_name["A2AService"].methods
@@ -66,23 +80,44 @@ class RestBinding:
             for method, path, operation in _ROUTES
         ]
 
-    def endpoint(self, operation: str) -> Endpoint:
-        """Return what carries out the operation that a request asks for."""
+    def other_routes(self, prefix: str) -> list[Route]:
+        """Return the same routes as 0.3 has them, and with a tenant, which a card may ask for."""
+        old = [
+            Route(
+                prefix + path,
+                answering_errors(self.endpoint(operation, OLD), named=True),
+                methods=[method],
+            )
+            for method, path, operation in _ROUTES_03
+        ]
+        return old + self.routes(f"{prefix}/{{tenant}}")
+
+    def endpoint(self, operation: str, served: Sequence[str] = BOTH) -> Endpoint:
+        """Return what carries out the operation that a request asks for.
+
+        In one of the versions `served`; in the first one if the request does not say.
+        """
         answer = self._stream if operation in STREAMING else self._answer
 
         async def endpoint(request: Request) -> ASGIApp:
-            call = call_of(self._services, request)
+            call = call_of(self._services, request, tenant=_tenant(request))
             params = await self._params(request, operation)
             if operation == _SEND and asks_for_it(request):
                 params = completed(params)
-            check_version(request, looks_like=shape_of_message(params))
-            return await answer(request, call, operation, params)
+            looks_like = served[0] if len(served) == 1 else shape_of_message(params)
+            version = check_version(request, looks_like=looks_like, served=served)
+            wording = rest_wording(version, operation, params)
+            if operation not in wording.operations:
+                raise MethodNotFoundError(f"A2A {version} has no {operation}")
+            params = wording.params(operation, params)
+            return await answer(request, _Asked(call, wording, operation, params))
 
         return endpoint
 
     async def _params(self, request: Request, operation: str) -> Json:
         """Return the operation's parameters: those in the path beat body and query."""
-        in_path = {name: value for name, value in request.path_params.items() if name != "agent"}
+        given = request.path_params
+        in_path = {name: value for name, value in given.items() if name not in _ROUTING}
         if request.method == "POST":
             body = await read_body(request, self._services.settings.max_body_bytes)
             if body:
@@ -90,19 +125,38 @@ class RestBinding:
             return (parse_object(body) if body else {}) | in_path
         return from_query(_REQUESTS[operation], request.query_params) | in_path
 
-    async def _answer(self, request: Request, call: Call, operation: str, params: Json) -> Response:
-        result = await UNARY[operation](self._services, call, params)
-        return Response(orjson.dumps(result), 200, call.headers, media_type(request))
+    async def _answer(self, request: Request, asked: "_Asked") -> Response:
+        call, operation = asked.call, asked.operation
+        result = await UNARY[operation](self._services, call, asked.params)
+        content = orjson.dumps(asked.wording.answer(operation, result))
+        return Response(content, 200, call.headers, media_type(request))
 
-    async def _stream(self, request: Request, call: Call, operation: str, params: Json) -> ASGIApp:
+    async def _stream(self, request: Request, asked: "_Asked") -> ASGIApp:
+        call, operation = asked.call, asked.operation
+
         async def opening() -> ASGIApp:
             try:
                 if asks_for_it(request):
-                    return await agui_stream(self._services, call, operation, params)
-                streaming = await STREAMING[operation](self._services, call, params)
+                    return await agui_stream(self._services, call, operation, asked.params)
+                streaming = await STREAMING[operation](self._services, call, asked.params)
             except NothingLeft:
                 # EventSource reconnects after anything else.
                 return Response(status_code=204) if request.method == "GET" else empty_stream(call)
-            return rest_stream(self._services.event_streams, call, streaming)
+            return rest_stream(self._services.event_streams, call, streaming, asked.wording)
 
         return await self._services.seats.seated(call.caller, opening)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """One request."""
+
+    call: Call
+    wording: Wording
+    operation: str
+    params: Json
+
+
+def _tenant(request: Request) -> str:
+    """Return the tenant, which stands in the path or in the query; empty: there is none."""
+    return request.path_params.get("tenant") or request.query_params.get("tenant") or ""

@@ -25,8 +25,8 @@ def media_type(request: Request) -> str:
     return A2A_JSON if A2A_JSON in request.headers.get("accept", "") else JSON
 
 
-def answering_errors(endpoint: Endpoint) -> Endpoint:
-    """Return `endpoint` with everything that it raises told to the client."""
+def answering_errors(endpoint: Endpoint, *, named: bool = False) -> Endpoint:
+    """Return `endpoint` with everything that it raises told to the client, as 0.3's if `named`."""
 
     async def answer(request: Request) -> ASGIApp:
         try:
@@ -34,14 +34,14 @@ def answering_errors(endpoint: Endpoint) -> Endpoint:
         except ClientDisconnect:
             return Response(status_code=_CLIENT_WENT_AWAY)
         except Exception as error:  # noqa: BLE001 - whatever it is, the client gets protocol shape
-            return rest_error(request, error)
+            return rest_error(request, error, named=named)
 
     return answer
 
 
-def rest_error(request: Request, error: Exception) -> Response:
+def rest_error(request: Request, error: Exception, *, named: bool = False) -> Response:
     """Return what the client is told of `error`."""
-    return _response(request, problem_of(error))
+    return _response(request, problem_of(error), named=named)
 
 
 async def no_such_route(request: Request, error: Exception) -> Response:
@@ -54,5 +54,6 @@ async def no_such_route(request: Request, error: Exception) -> Response:
     return response
 
 
-def _response(request: Request, problem: Problem) -> Response:
-    return Response(rest_body(problem), problem.http_status, headers(problem), media_type(request))
+def _response(request: Request, problem: Problem, *, named: bool = False) -> Response:
+    body = rest_body(problem, named=named)
+    return Response(body, problem.http_status, headers(problem), media_type(request))

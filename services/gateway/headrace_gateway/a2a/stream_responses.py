@@ -10,21 +10,24 @@ from headrace_gateway.a2a.bare_messages import AfterTask
 from headrace_gateway.a2a.call import Call
 from headrace_gateway.a2a.cursor import Cursor
 from headrace_gateway.a2a.streaming import Streaming
+from headrace_gateway.a2a.wording import Wording
 from headrace_gateway.event_stream import EventStream, EventStreams
 from headrace_gateway.feeds import Dialect
-from headrace_gateway.sse import HEADERS, JSON_RPC, REST, frame
+from headrace_gateway.sse import HEADERS, frame
 
 RECOVERED = "Headrace-Recovered"
 """Response header; ``false``: what came after the client's cursor is lost, a snapshot leads."""
 
 
-def rest_stream(streams: EventStreams, call: Call, streaming: Streaming) -> EventStream:
+def rest_stream(
+    streams: EventStreams, call: Call, streaming: Streaming, wording: Wording
+) -> EventStream:
     """Return the stream of StreamResponses."""
-    return _stream(streams, call, streaming, REST, b"", orjson.dumps)
+    return _stream(streams, call, streaming, wording, b"", orjson.dumps)
 
 
 def rpc_stream(
-    streams: EventStreams, call: Call, streaming: Streaming, request_id: object
+    streams: EventStreams, call: Call, streaming: Streaming, wording: Wording, request_id: object
 ) -> EventStream:
     """Return the stream of JSON-RPC responses whose results are StreamResponses."""
     splice = orjson.dumps(request_id)
@@ -32,7 +35,7 @@ def rpc_stream(
     def envelope(event: Json) -> bytes:
         return orjson.dumps({"jsonrpc": "2.0", "id": request_id, "result": event})
 
-    return _stream(streams, call, streaming, JSON_RPC, splice, envelope)
+    return _stream(streams, call, streaming, wording, splice, envelope)
 
 
 def empty_stream(call: Call) -> Response:
@@ -51,15 +54,15 @@ def _stream(  # noqa: PLR0917 - what differs between the two bindings above
     streams: EventStreams,
     call: Call,
     streaming: Streaming,
-    dialect: Dialect,
+    wording: Wording,
     splice: bytes,
     envelope: Callable[[Json], bytes],
 ) -> EventStream:
-    dialect = told_as(dialect, call, streaming)
+    dialect = told_as(wording.dialect, call, streaming)
     first = b""
     if streaming.first is not None:
         cursor = Cursor(streaming.log, streaming.first.generation)
-        first = frame(str(cursor), envelope(streaming.first.event))
+        first = frame(str(cursor), envelope(wording.event(streaming.first.event)))
     headers = call.headers | ({} if streaming.recovered else {RECOVERED: "false"})
     return streams.of(
         streaming.feed, streaming.after, dialect, splice=splice, first=first, headers=headers

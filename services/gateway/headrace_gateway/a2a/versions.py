@@ -14,7 +14,13 @@ from starlette.requests import HTTPConnection
 from headrace.events import Json
 
 SERVED = (PROTOCOL_VERSION_1_0,)
-"""Versions by major and minor number, the best one first."""
+"""Versions by major and minor number, the best one first, where nothing else is said."""
+
+BOTH = (PROTOCOL_VERSION_1_0, PROTOCOL_VERSION_0_3)
+"""Those of the JSON bindings."""
+
+OLD = (PROTOCOL_VERSION_0_3,)
+"""Those of routes and services that are 0.3's own."""
 
 _VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})(\.\d{1,9})?")
 
@@ -36,8 +42,8 @@ def requested_version(request: HTTPConnection) -> str | None:
 
 def check_version(
     request: HTTPConnection, *, looks_like: str, served: Collection[str] = SERVED
-) -> None:
-    """Return if the request's version is `served`; `looks_like` is the version of its shape.
+) -> str:
+    """Return the request's version if it is `served`; `looks_like` is the version of its shape.
 
     Raises:
         VersionNotSupportedError: it is not; names the versions that are.
@@ -47,6 +53,7 @@ def check_version(
         raise VersionNotSupportedError(
             f"A2A {version} is not served here, only {', '.join(served)}"
         )
+    return version
 
 
 def shape_of_message(params: Json) -> str:
@@ -59,6 +66,6 @@ def shape_of_message(params: Json) -> str:
     return PROTOCOL_VERSION_0_3 if has_kind else PROTOCOL_VERSION_1_0
 
 
-def shape_of_call(method: str, params: Json) -> str:
+def shape_of_call(method: str) -> str:
     """Return the version that a JSON-RPC call looks like: 0.3's methods are ``message/send``."""
-    return PROTOCOL_VERSION_0_3 if "/" in method else shape_of_message(params)
+    return PROTOCOL_VERSION_0_3 if "/" in method else PROTOCOL_VERSION_1_0

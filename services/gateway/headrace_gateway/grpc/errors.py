@@ -5,6 +5,7 @@ from typing import NoReturn
 
 import grpc
 import grpc.aio
+from a2a.utils.errors import A2A_REASON_TO_ERROR
 from a2a.utils.grpc_status import GRPC_STATUS_DETAILS_BIN_KEY
 from google.protobuf.any_pb2 import Any
 from google.protobuf.duration_pb2 import Duration
@@ -20,9 +21,11 @@ _LONGEST = 1024
 """Characters of a message: metadata in all is bounded to 8 KB, and it stands there twice."""
 
 
-async def refuse(context: Context, problem: Problem) -> NoReturn:
-    """End the RPC with what the problem is."""
+async def refuse(context: Context, problem: Problem, *, named: bool = False) -> NoReturn:
+    """End the RPC with what the problem is; 0.3's clients want it `named` in the message."""
     message = problem.message[:_LONGEST]
+    if named and problem.reason in A2A_REASON_TO_ERROR:
+        message = f"{A2A_REASON_TO_ERROR[problem.reason].__name__}: {message}"
     code = grpc.StatusCode[problem.grpc_status]
     status = Status(code=code.value[0], message=message, details=_details(problem))
     told = status.SerializeToString()

@@ -18,6 +18,7 @@ from google.protobuf.message_factory import GetMessageClass
 from headrace.entry import Entry
 from headrace.events import GENERATION, Json
 from headrace_gateway.a2a.cursor import Cursor
+from headrace_gateway.a2a.whole_numbers import whole
 from headrace_gateway.feeds import Dialect
 
 CURSOR = "headrace.cursor"
@@ -41,6 +42,7 @@ class Form(Protocol):
 
         Raises:
             InvalidRequestError: the bytes are no such request.
+            Malformed: they are, but say nothing that can be asked.
         """
 
     def answer(self, method: str, result: Json) -> bytes:
@@ -123,7 +125,7 @@ class CurrentForm:
 
     def read(self, method: str, request: bytes) -> Json:
         """See `Form.read`."""
-        found: Json = MessageToDict(parsed(self._inputs[method], request))
+        found: Json = whole(MessageToDict(parsed(self._inputs[method], request)))
         return found
 
     def answer(self, method: str, result: Json) -> bytes:

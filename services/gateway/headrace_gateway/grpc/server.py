@@ -16,6 +16,7 @@ from headrace_gateway.a2a.problems import problem_of
 from headrace_gateway.grpc.asking import Context
 from headrace_gateway.grpc.errors import refuse
 from headrace_gateway.grpc.forms import CURRENT, Form
+from headrace_gateway.grpc.old_form import OLD
 from headrace_gateway.grpc.service import Service
 from headrace_gateway.listening import CannotListen, listen
 from headrace_gateway.services import Services
@@ -24,7 +25,7 @@ from headrace_gateway.settings import GatewaySettings
 type _Handler = grpc.RpcMethodHandler[Any, Any]
 """Only an alias: at runtime the class takes no parameters."""
 
-FORMS: tuple[Form, ...] = (CURRENT,)
+FORMS: tuple[Form, ...] = (CURRENT, OLD)
 """The versions of A2A that are served."""
 
 GRACE = 2.0

@@ -7,6 +7,7 @@ from typing import Any
 
 import grpc
 import grpc.aio
+from a2a.utils.constants import PROTOCOL_VERSION_0_3
 
 from headrace.events import Json
 from headrace_gateway.a2a.call import Call, call_of
@@ -39,6 +40,7 @@ class Service:
     def __init__(self, services: Services, form: Form) -> None:
         """Serve the operations over `services`, as `form` words them."""
         self._services, self._form = services, form
+        self._is_old = form.version == PROTOCOL_VERSION_0_3
         self._under_way = set[asyncio.Future[Any]]()
 
     def handlers(self) -> Iterator[tuple[str, _Handler]]:
@@ -64,7 +66,7 @@ class Service:
             except grpc.aio.BaseError:
                 raise gone() from None
             except Exception as error:  # noqa: BLE001 - whatever it is, the client gets its shape
-                await refuse(context, problem_of(error))
+                await refuse(context, problem_of(error), named=self._is_old)
             return answer
 
         return answer
@@ -80,7 +82,7 @@ class Service:
             except grpc.aio.BaseError:
                 raise gone() from None
             except Exception as error:  # noqa: BLE001 - as _unary
-                await refuse(context, problem_of(error))
+                await refuse(context, problem_of(error), named=self._is_old)
 
         return answer
 

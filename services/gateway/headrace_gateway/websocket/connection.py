@@ -172,7 +172,7 @@ class Connection:
     async def _answer(self, call: Call, envelope: Envelope, asked: Asked) -> None:
         if self._services.callers.of(self._socket.headers) != call.caller:
             raise CredentialsRefused("these credentials are somebody else's by now")
-        check_version(self._socket, looks_like=shape_of_call(asked.operation, asked.params))
+        check_version(self._socket, looks_like=shape_of_call(asked.operation))
         if asked.operation in STREAMING:
             await self._stream(call, envelope, asked)
             return
