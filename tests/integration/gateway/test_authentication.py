@@ -28,7 +28,7 @@ async def guarded(
     settings: GatewaySettings, one_fleet: ScriptedFleet, file: Path
 ) -> AsyncIterator[str]:
     assert one_fleet.working
-    update = {"credentials": file, "http_port": ports.pick()}
+    update = {"credentials": file, "http_port": ports.pick(), "grpc_port": 0}
     async with running(settings.model_copy(update=update)) as url:
         yield url
 
@@ -140,7 +140,7 @@ async def test_private_cards_need_credentials_too(
 ) -> None:
     assert one_fleet.working
     file = write(tmp_path / "credentials.toml", ANN, head="public_cards = false")
-    update = {"credentials": file, "http_port": ports.pick()}
+    update = {"credentials": file, "http_port": ports.pick(), "grpc_port": 0}
     async with (
         running(settings.model_copy(update=update)) as url,
         httpx.AsyncClient(base_url=url) as http,
