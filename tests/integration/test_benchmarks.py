@@ -83,6 +83,7 @@ async def test_a_server_that_hangs_up_is_no_answer() -> None:
             await connection.ask(b"GET / HTTP/1.1\r\n\r\n")
 
 
+@pytest.mark.timeout(400)
 def test_failover_scaling_and_follow_ups_are_measured() -> None:
     words = ["--kills", "1", "--rounds", "1", "--messages", "4", "--workers", "1"]
     done = subprocess.run(
@@ -90,7 +91,7 @@ def test_failover_scaling_and_follow_ups_are_measured() -> None:
         check=True,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=380,
     )
     failover, scaling, first, follow_up = done.stdout.splitlines()
     assert re.fullmatch(r"failover, 1 kills, least / median / most: .* s \((ok|NO)\)", failover)
