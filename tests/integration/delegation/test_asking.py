@@ -171,8 +171,8 @@ async def test_a_child_that_fails_is_an_error_that_names_it(desk: Desk, working:
     async with working(failing, refusing, catching):
         entries = await (await desk.start("catching")).ended()
     said = answer(entries)
-    assert "failing: TASK_STATE_FAILED: has failed: The agent failed (error " in said
-    assert "refusing: TASK_STATE_REJECTED: has rejected: not today" in said
+    assert "failing: TASK_STATE_FAILED: failed: The agent failed (error " in said
+    assert "refusing: TASK_STATE_REJECTED: rejected it: not today" in said
     assert "secret" not in said
 
 
@@ -192,7 +192,7 @@ async def test_an_error_that_nobody_catches_fails_the_parent_and_says_whose_it_i
         entries = await (await desk.start("grouping")).ended()
     status = entries[-1].events[-1]["statusUpdate"]["status"]
     assert status["state"] == FAILED
-    assert "'refusing' has rejected: not today" in status["message"]["parts"][0]["text"]
+    assert "'refusing' rejected it: not today" in status["message"]["parts"][0]["text"]
 
 
 async def test_an_agent_that_nobody_knows_is_refused(desk: Desk, working: Working) -> None:
@@ -224,7 +224,7 @@ async def test_a_child_ends_by_its_deadline(desk: Desk, working: Working) -> Non
     async with working(hasty, slow):
         entries = await (await desk.start("hasty")).ended()
         [key] = children(entries).values()
-    assert answer(entries) == "has failed: It did not end before its deadline"
+    assert answer(entries) == "failed: It did not end before its deadline"
     assert await state_of(desk, key) == FAILED
 
 

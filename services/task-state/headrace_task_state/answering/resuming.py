@@ -4,9 +4,8 @@ from headrace import events
 from headrace.bus import Bus
 from headrace.delegation import DELEGATION, Lineage
 from headrace.entry import Entry, Stamp
-from headrace.errors import Fenced, LogLost, StartRefused, TaskUnknown
-from headrace.events import Json
-from headrace.log import LogWriter, find_generation, last_entry, replay
+from headrace.errors import Fenced, StartRefused, TaskUnknown
+from headrace.log import LogWriter, last_entry, replay
 from headrace.log.read import next_stored
 from headrace.messages import Run, StartTask, TaskStarted
 from headrace.run_requests import RunRequests
@@ -39,8 +38,8 @@ class Resuming:
             last = await last_entry(self._bus, key)
             if last is None:
                 break
-            if lineage.is_same_question(await self._asked_last(key, last)):
-                return _started(key, last.stamp.log, await self._place(key, last), again=True)
+            if (there := await self._find(key, last, lineage)) is not None:
+                return _started(key, last.stamp.log, there, again=True)
             if last.stamp.state != INPUT_REQUIRED:
                 raise StartRefused("not_waiting", f"task {key.task} does not wait for input")
             try:
@@ -73,26 +72,17 @@ class Resuming:
         self._runs.ask_for(key, leg, run, query.priority)
         return _started(key, stamp.log, (leg, appended.sequence, context))
 
-    async def _asked_last(self, key: TaskKey, last: Entry) -> Lineage | None:
-        """Return the lineage of the child's last input."""
-        _, event = await self._input(key, last)
-        body = event.get("task") or event.get("statusUpdate") or {}
-        return Lineage.of(body.get("metadata") or {})
-
-    async def _place(self, key: TaskKey, last: Entry) -> tuple[int, int, str]:
-        entry, event = await self._input(key, last)
-        body = event.get("task") or event.get("statusUpdate") or {}
-        return last.stamp.leg, entry.sequence, str(body.get("contextId", ""))
-
-    async def _input(self, key: TaskKey, last: Entry) -> tuple[Entry, Json]:
-        leg = last.stamp.leg
-        try:
-            after = await find_generation(self._bus, key, leg, last)
-            async for batch in replay(self._bus, key, after, last.sequence):
-                return batch[0], batch[0].events[leg - batch[0].generation]
-        except LogLost:
-            pass
-        raise TaskUnknown("no such task")
+    async def _find(
+        self, key: TaskKey, last: Entry, lineage: Lineage
+    ) -> tuple[int, int, str] | None:
+        """Return leg, sequence and context of the input that this very question has become."""
+        async for batch in replay(self._bus, key, 0, last.sequence):
+            for entry in batch:
+                if entry.generation == entry.stamp.leg > 1:
+                    update = entry.events[0].get("statusUpdate") or {}
+                    if lineage.is_same_question(Lineage.of(update.get("metadata") or {})):
+                        return entry.generation, entry.sequence, str(update.get("contextId", ""))
+        return None
 
 
 def _context_of(last: Entry) -> str:

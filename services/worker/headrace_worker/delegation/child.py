@@ -10,7 +10,17 @@ from headrace.events import Json
 from headrace.fold import TaskFold
 from headrace.log import Follower, last_entry
 from headrace.messages import TaskStarted
-from headrace.task import AUTH_REQUIRED, COMPLETED, INPUT_REQUIRED, SUBMITTED, TERMINAL, TaskKey
+from headrace.task import (
+    AUTH_REQUIRED,
+    CANCELED,
+    COMPLETED,
+    FAILED,
+    INPUT_REQUIRED,
+    REJECTED,
+    SUBMITTED,
+    TERMINAL,
+    TaskKey,
+)
 from headrace_worker.delegation.credentials import Credentials
 from headrace_worker.delegation.errors import DelegationFailed
 from headrace_worker.delegation.offspring import Known
@@ -24,6 +34,7 @@ from headrace_worker.errors import LegOver, MalformedOutput
 _log = logging.getLogger(__name__)
 
 _GOOD = frozenset({COMPLETED, INPUT_REQUIRED})
+_ENDS = {FAILED: "failed", REJECTED: "rejected it", CANCELED: "was canceled"}
 _LONGEST_REASON = 300
 
 type Events = asyncio.Queue[Json | None]
@@ -179,9 +190,9 @@ class Child:
         self._parent.expense.add_tokens(result.tokens)
         if state in _GOOD or state == ANSWERED:
             return result
-        ended = state.removeprefix("TASK_STATE_").lower()
+        ended = _ENDS.get(state, f"ended as {state}")
         said = _words(result.message or {})[:_LONGEST_REASON]
-        reason = f"has {ended}: {said}" if said else f"has {ended}"
+        reason = f"{ended}: {said}" if said else ended
         raise DelegationFailed(self.key.agent, reason, self.key.task, state)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable
 from datetime import UTC, datetime
 
@@ -39,6 +40,7 @@ class Children:
         self._parent, self._offspring = parent, offspring
         self._names = Names(parent.key.task, parent.leg, offspring.spent)
         self._claimed: dict[str, Child] = {}
+        self._answers = Counter[str]()
         self._canceling: set[asyncio.Task[None]] = set()
 
     def ask(self, question: Question, key: str | None) -> Child:
@@ -58,7 +60,11 @@ class Children:
         Raises:
             LegOver: the leg has ended.
         """
-        return self._claim(question.into or "", question, f"answer:{question.into}")
+        task = question.into or ""
+        number = self._answers[task] = self._answers[task] + 1
+        # It has told its question; what it says now is heard by another.
+        self._claimed.pop(task, None)
+        return self._claim(task, question, f"answer:{task}:{number}")
 
     def _claim(self, task: str, question: Question, name: str) -> Child:
         if task not in self._claimed:

@@ -1,0 +1,181 @@
+"""Whatever ends a parent ends its children, and their own logs say so before or soon after."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from headrace import events
+from headrace.task import CANCELED, COMPLETED, FAILED, TaskKey
+from headrace_worker import DelegationFailed, Emission, Retryable, RunContext, agent
+from tests.integration.worker.conftest import Working
+from tests.integration.worker.test_cancelling import cancel
+from tests.support.desk import Desk, Task, eventually
+from tests.support.family import answer, attempts, child_of, children, ends, log_of, state_of, told
+
+
+@agent()
+async def endless(_: RunContext) -> AsyncIterator[Emission]:
+    """Begins, and never ends by itself."""
+    yield "begun"
+    await asyncio.sleep(600)
+
+
+@agent()
+async def middle(ctx: RunContext) -> None:
+    """Asks two who never end."""
+    await asyncio.gather(ctx.delegate("endless", "x"), ctx.delegate("endless", "y"))
+
+
+@agent()
+async def top(ctx: RunContext) -> None:
+    """Asks one who asks two."""
+    await ctx.delegate("middle", "x")
+
+
+async def at_work(desk: Desk, key: TaskKey) -> bool:
+    return (await log_of(desk, key))[-1].last_generation > 2
+
+
+async def grandchildren(desk: Desk, task: Task) -> list[TaskKey]:
+    """Return the two at the bottom, at work."""
+    child = Task(desk.bus, await child_of(task), "", "")
+
+    async def both() -> list[TaskKey] | None:
+        known = list(children(await child.entries()).values())
+        return known if len(known) == 2 and all([await at_work(desk, k) for k in known]) else None
+
+    return await eventually(both)
+
+
+async def test_a_cancel_reaches_everybody_below_before_it_is_confirmed(
+    desk: Desk, working: Working
+) -> None:
+    async with working(top), working(middle), working(endless):
+        task = await desk.start("top")
+        below = [await child_of(task), *(await grandchildren(desk, task))]
+        assert await cancel(task) == CANCELED
+        assert [await state_of(desk, key) for key in below] == [CANCELED] * 3
+        writers = [(await log_of(desk, key))[-1].stamp.writer for key in below]
+    assert all(writer.startswith("worker-") for writer in writers)
+    assert told(await task.entries())[-1]["state"] == CANCELED
+
+
+async def test_an_agent_that_fails_takes_its_children_with_it(desk: Desk, working: Working) -> None:
+    @agent()
+    async def failing(ctx: RunContext) -> None:
+        asking = asyncio.create_task(ctx.delegate("endless", "x"))
+        await asyncio.sleep(0)
+        async for _event in ctx.delegate_stream("endless", "y"):
+            if "artifactUpdate" in _event:
+                break
+        asking.add_done_callback(lambda done: done.cancelled() or done.exception())
+        raise ValueError("enough")
+
+    async with working(failing, endless):
+        task = await desk.start("failing")
+        entries = await task.ended()
+        keys = list(children(entries).values())
+        assert [await ends(desk, key) for key in keys] == [CANCELED] * 2
+    assert entries[-1].stamp.state == FAILED
+
+
+async def test_an_agent_that_is_out_of_time_takes_its_children_with_it(
+    desk: Desk, working: Working
+) -> None:
+    @agent(timeout=1.0)
+    async def slow(ctx: RunContext) -> None:
+        await ctx.delegate("endless", "x")
+
+    async with working(slow, endless):
+        task = await desk.start("slow")
+        entries = await task.ended()
+        assert await ends(desk, await child_of(task)) in {CANCELED, FAILED}
+    assert entries[-1].stamp.state == FAILED
+
+
+async def test_who_answers_without_waiting_for_a_child_leaves_none_behind(
+    desk: Desk, working: Working
+) -> None:
+    @agent()
+    async def racing(ctx: RunContext) -> str:
+        questions = [asyncio.ensure_future(ctx.delegate(a, "x")) for a in ("quick", "endless")]
+        done, left = await asyncio.wait(questions, return_when=asyncio.FIRST_COMPLETED)
+        for one in left:
+            one.cancel()
+        await asyncio.wait(left)
+        return next(iter(done)).result().text
+
+    @agent()
+    async def quick(_: RunContext) -> str:
+        return "first"
+
+    async with working(racing, quick, endless):
+        entries = await (await desk.start("racing")).ended()
+        loser = next(key for key in children(entries).values() if key.agent == "endless")
+        assert await ends(desk, loser) == CANCELED
+    assert answer(entries) == "first"
+
+
+async def test_a_question_that_was_given_up_is_asked_anew(desk: Desk, working: Working) -> None:
+    tries = 0
+
+    @agent()
+    async def moody(_: RunContext) -> str:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            await asyncio.sleep(600)
+        return "well"
+
+    @agent()
+    async def asking(ctx: RunContext) -> str:
+        try:
+            async with asyncio.timeout(1):
+                return (await ctx.delegate("moody", "x", key="k")).text
+        except TimeoutError:
+            return (await ctx.delegate("moody", "x", key="k")).text
+
+    async with working(asking, moody):
+        entries = await (await desk.start("asking")).ended()
+        states = [await ends(desk, key) for key in children(entries).values()]
+    assert answer(entries) == "well"
+    assert states == [CANCELED, COMPLETED]
+
+
+async def test_who_tries_again_asks_anew_only_who_failed(desk: Desk, working: Working) -> None:
+    runs: list[str] = []
+
+    @agent()
+    async def worker(ctx: RunContext) -> str:
+        runs.append(ctx.prompt)
+        if ctx.prompt == "bad" and runs.count("bad") == 1:
+            raise ValueError
+        return ctx.prompt
+
+    @agent(backoff=0.1)
+    async def stubborn(ctx: RunContext) -> str:
+        good = await ctx.delegate("worker", "good")
+        try:
+            bad = await ctx.delegate("worker", "bad")
+        except DelegationFailed as failure:
+            raise Retryable("once more") from failure
+        return good.text + bad.text
+
+    async with working(stubborn, worker):
+        entries = await (await desk.start("stubborn")).ended()
+    assert attempts(entries) == [1, 2]
+    assert answer(entries) == "goodbad"
+    assert runs == ["good", "bad", "bad"]
+
+
+async def test_a_child_whose_parent_ends_over_its_workers_head_is_canceled(
+    desk: Desk, working: Working
+) -> None:
+    async with working(endless):
+        async with working(top, middle):
+            task = await desk.start("top")
+            below = await grandchildren(desk, task)
+            key = await child_of(task)
+            over = Task(desk.bus, key, (await log_of(desk, key))[0].stamp.log, task.context)
+            draft = events.status_update(key.task, task.context, CANCELED)
+            await over.append(draft, CANCELED, writer="gateway-test", leg=1)
+        assert [await ends(desk, key, 40) for key in below] == [CANCELED] * 2

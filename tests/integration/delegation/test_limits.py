@@ -1,0 +1,151 @@
+"""What keeps agents that ask agents from doing so for ever: depth, repeats, tokens."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from headrace.errors import StartRefused, TaskUnknown
+from headrace.messages import StartTask
+from headrace.state_client import StateClient
+from headrace.task import TaskKey
+from headrace_worker import DelegationRefused, Emission, RunContext, Usage, agent
+from tests.integration.worker.conftest import Working
+from tests.support.desk import Desk, Task
+from tests.support.family import answer, log_of
+
+
+@agent()
+async def mirror(ctx: RunContext) -> str:
+    """Asks itself, until that is refused."""
+    try:
+        return "m " + (await ctx.delegate("mirror", ctx.prompt)).text
+    except DelegationRefused as refusal:
+        return f"{refusal.why}: {refusal.reason}"
+
+
+async def test_an_agent_occurs_so_often_in_a_chain(desk: Desk, working: Working) -> None:
+    async with working(mirror):
+        entries = await (await desk.start("mirror", "x")).ended()
+    assert answer(entries) == (
+        "m m repeated: was not asked: an agent may occur 3 times in a chain of delegations, not as"
+        " in mirror → mirror → mirror → mirror"
+    )
+
+
+async def test_a_chain_is_so_deep(desk: Desk, working: Working) -> None:
+    def link(number: int) -> object:
+        @agent(name=f"link-{number}")
+        async def ask(ctx: RunContext) -> str:
+            try:
+                return "l " + (await ctx.delegate(f"link-{number + 1}", "x")).text
+            except DelegationRefused as refusal:
+                return f"{refusal.why}: {refusal.reason}"
+
+        return ask
+
+    async with working(*(link(number) for number in range(1, 11))):
+        entries = await (await desk.start("link-1", "x")).ended()
+    said = answer(entries)
+    assert said.startswith("l " * 8 + "too_deep: was not asked: tasks may be delegated 8 deep, not")
+    assert said.endswith("link-9 → link-10")
+
+
+async def test_tokens_are_inherited_and_counted(desk: Desk, working: Working) -> None:
+    @agent()
+    async def spender(ctx: RunContext) -> AsyncIterator[Emission]:
+        yield Usage(input_tokens=30, output_tokens=10)
+        yield f"{ctx.tokens_left} left"
+
+    @agent()
+    async def saver(ctx: RunContext) -> None:
+        await ctx.usage(Usage(input_tokens=5))
+        texts = [(await ctx.delegate("spender", f"{n}")).text for n in range(2)]
+        try:
+            await ctx.delegate("spender", "more")
+        except DelegationRefused as refusal:
+            texts.append(refusal.why)
+        await ctx.text("; ".join(texts))
+
+    @agent()
+    async def giver(ctx: RunContext) -> None:
+        result = await ctx.delegate("saver", "x", budget=80)
+        await ctx.text(f"{ctx.tokens_left} {result.tokens}: {result.text}")
+
+    async with working(spender, saver, giver):
+        entries = await (await desk.start("giver")).ended()
+    assert answer(entries) == "None 85: 35 left; 0 left; budget"
+
+
+@pytest.fixture
+async def parent(desk: Desk, working: Working) -> AsyncIterator[Task]:
+    """A task at work, of an agent that asks nobody by itself."""
+
+    @agent()
+    async def idle(ctx: RunContext) -> None:
+        await ctx.auth_required("wait")
+
+    async with working(idle, mirror):
+        task = await desk.start("idle")
+        await task.held()
+        yield task
+
+
+def query(parent: TaskKey, /, **changes: object) -> StartTask:
+    asked = {
+        "tenant": parent.tenant,
+        "agent": "mirror",
+        "parent": parent.task,
+        "parent_agent": parent.agent,
+        "leg": 1,
+        "attempt": 1,
+        "name": "key:x",
+        "message": {"parts": [{"text": "hello"}]},
+    }
+    return StartTask.model_validate(asked | changes)
+
+
+async def test_one_child_is_started_once(parent: Task) -> None:
+    state = StateClient(parent.bus)
+    first, second = await state.start(query(parent.key)), await state.start(query(parent.key))
+    assert (first.task, first.log) == (second.task, second.log)
+    assert (first.again, second.again) == (False, True)
+
+
+async def test_a_child_belongs_to_its_parents_owner_whatever_is_asked(
+    desk: Desk, parent: Task
+) -> None:
+    started = await StateClient(parent.bus).start(
+        query(parent.key, message={"parts": [{"text": "x"}], "metadata": {"owner": "eve"}})
+    )
+    first = (await log_of(desk, TaskKey("default", "mirror", started.task)))[0]
+    assert first.stamp.owner == "anonymous"
+    assert first.events[0]["task"]["contextId"] == parent.context
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"parent": "0-" + "0" * 32}, TaskUnknown),
+        ({"parent": "nonsense"}, TaskUnknown),
+        ({"tenant": "other"}, TaskUnknown),
+        ({"into": "0-" + "0" * 32}, TaskUnknown),
+        ({"leg": 7}, StartRefused),
+    ],
+)
+async def test_who_does_not_work_on_the_parent_starts_nothing(
+    parent: Task, changes: dict[str, object], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        await StateClient(parent.bus).start(query(parent.key, **changes))
+
+
+async def test_a_parent_that_has_ended_starts_nothing(desk: Desk, working: Working) -> None:
+    @agent()
+    async def brief(_: RunContext) -> str:
+        return "x"
+
+    async with working(brief, mirror):
+        task = await desk.start("brief")
+        await task.ended()
+        with pytest.raises(StartRefused, match="is over"):
+            await StateClient(task.bus).start(query(task.key))

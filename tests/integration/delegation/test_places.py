@@ -1,0 +1,97 @@
+"""A run that waits for another gives its place to others, and gets one back in turn."""
+
+import asyncio
+
+from headrace.task import COMPLETED
+from headrace_worker import Agent, RunContext, agent
+from tests.integration.worker.conftest import Working
+from tests.support.desk import Desk
+from tests.support.family import answer
+
+
+def chain(length: int) -> list[Agent]:
+    """Return agents of which each asks the next one; the last says how deep it is."""
+
+    def link(number: int) -> Agent:
+        @agent(name=f"link-{number}", concurrency=1)
+        async def ask(ctx: RunContext) -> str:
+            if number == length:
+                return f"{number}"
+            below = await ctx.delegate(f"link-{number + 1}", ctx.prompt)
+            return f"{number} {below.text}"
+
+        return ask
+
+    return [link(number) for number in range(1, length + 1)]
+
+
+async def test_a_chain_of_five_ends_on_workers_with_one_place_each(
+    desk: Desk, working: Working
+) -> None:
+    one, two, three, four, five = chain(5)
+    async with (
+        working(one, concurrency=1),
+        working(two, concurrency=1),
+        working(three, concurrency=1),
+        working(four, concurrency=1),
+        working(five, concurrency=1),
+    ):
+        entries = await (await desk.start("link-1")).ended(40)
+    assert answer(entries) == "1 2 3 4 5"
+
+
+async def test_a_chain_of_five_ends_on_one_worker_with_one_place(
+    desk: Desk, working: Working
+) -> None:
+    async with working(*chain(5), concurrency=1):
+        entries = await (await desk.start("link-1")).ended(60)
+    assert answer(entries) == "1 2 3 4 5"
+
+
+async def test_several_chains_on_one_place_all_end_and_no_two_work_at_a_time(
+    desk: Desk, working: Working
+) -> None:
+    at_work, most = 0, 0
+
+    @agent()
+    async def leaf(_: RunContext) -> str:
+        nonlocal at_work, most
+        at_work += 1
+        most = max(most, at_work)
+        await asyncio.sleep(0.02)
+        at_work -= 1
+        return "x"
+
+    @agent()
+    async def branch(ctx: RunContext) -> str:
+        nonlocal at_work, most
+        results = await asyncio.gather(*(ctx.delegate("leaf", f"{n}") for n in range(3)))
+        at_work += 1
+        most = max(most, at_work)
+        await asyncio.sleep(0.02)
+        at_work -= 1
+        return "".join(result.text for result in results)
+
+    async with working(leaf, branch, concurrency=1):
+        tasks = [await desk.start("branch") for _ in range(3)]
+        logs = [await task.ended(60) for task in tasks]
+    assert [answer(log) for log in logs] == ["xxx"] * 3
+    assert most == 1
+
+
+async def test_a_stream_gives_its_place_away_until_it_ends(desk: Desk, working: Working) -> None:
+    @agent()
+    async def leaf(ctx: RunContext) -> None:
+        for word in ("one ", "two ", "three"):
+            await ctx.text(word)
+
+    @agent()
+    async def streaming(ctx: RunContext) -> None:
+        async with ctx.delegate_stream("leaf", "x") as child:
+            count = len([event async for event in child])
+        await ctx.text("heard" if count > 3 else "nothing")
+
+    async with working(leaf, streaming, concurrency=1):
+        entries = await (await desk.start("streaming")).ended(40)
+    assert entries[-1].stamp.state == COMPLETED
+    assert answer(entries) == "heard"

@@ -1,0 +1,122 @@
+"""Children that need their user: what the parent sees, and how the answer comes to the child."""
+
+from collections.abc import AsyncIterator
+
+from headrace.task import AUTH_REQUIRED, COMPLETED, INPUT_REQUIRED
+from headrace_worker import Emission, InputRequired, Retryable, RunContext, agent
+from tests.integration.worker.conftest import Working
+from tests.integration.worker.test_follow_ups import hand_in
+from tests.support.desk import Desk, eventually
+from tests.support.family import answer, children, ends, log_of, state_of
+
+
+@agent()
+async def booker(ctx: RunContext) -> AsyncIterator[Emission]:
+    """Books a table once it knows for how many."""
+    if ctx.leg == 1:
+        yield InputRequired("For how many?", {"type": "integer"})
+    else:
+        yield f"booked for {ctx.prompt}"
+
+
+async def test_an_agent_may_answer_a_child_itself(desk: Desk, working: Working) -> None:
+    @agent()
+    async def host(ctx: RunContext) -> str:
+        asked = await ctx.delegate("booker", "a table")
+        assert asked.needs_input
+        return (await ctx.answer(asked, "four")).text
+
+    async with working(host), working(booker):
+        entries = await (await desk.start("host")).ended()
+        [key, *_] = children(entries).values()
+        states = [entry.stamp.state for entry in await log_of(desk, key)]
+    assert answer(entries) == "booked for four"
+    assert INPUT_REQUIRED in states
+    assert states[-1] == COMPLETED
+
+
+async def test_an_agent_may_have_its_user_answer(desk: Desk, working: Working) -> None:
+    @agent()
+    async def host(ctx: RunContext) -> AsyncIterator[Emission]:
+        asked = await (ctx.delegate("booker", "a table") if ctx.leg == 1 else ctx.answer())
+        yield asked.ask_user() if asked.needs_input else asked.text
+
+    async with working(host), working(booker):
+        task = await desk.start("host")
+        entries = await task.ended()
+        [key] = children(entries).values()
+        question = entries[-1].events[-1]["statusUpdate"]["status"]
+        assert question["state"] == INPUT_REQUIRED
+        assert question["message"]["parts"] == [{"text": "For how many?"}]
+        assert question["message"]["metadata"]["headrace.inputSchema"] == {"type": "integer"}
+        assert await state_of(desk, key) == INPUT_REQUIRED
+        await task.follow_up("six")
+        assert await ends(desk, task.key) == COMPLETED
+        assert answer(await task.entries()) == "booked for six"
+
+
+async def test_a_child_that_waits_is_canceled_with_a_parent_that_does_not(
+    desk: Desk, working: Working
+) -> None:
+    @agent()
+    async def rude(ctx: RunContext) -> str:
+        return (await ctx.delegate("booker", "a table")).state
+
+    async with working(rude), working(booker):
+        entries = await (await desk.start("rude")).ended()
+        [key] = children(entries).values()
+        assert await ends(desk, key) == "TASK_STATE_CANCELED"
+    assert answer(entries) == INPUT_REQUIRED
+
+
+async def test_credentials_that_a_child_needs_are_asked_of_its_parents_user(
+    desk: Desk, working: Working
+) -> None:
+    @agent()
+    async def vault(ctx: RunContext) -> str:
+        said = await ctx.auth_required("The password, please")
+        return f"opened with {said['parts'][0]['text']}"
+
+    @agent()
+    async def asking(ctx: RunContext) -> str:
+        return (await ctx.delegate("vault", "open")).text
+
+    async with working(asking), working(vault):
+        task = await desk.start("asking")
+
+        async def asked() -> bool:
+            return (await task.last()).stamp.state == AUTH_REQUIRED
+
+        await eventually(asked)
+        await hand_in(task, "sesame")
+        entries = await task.ended()
+    assert answer(entries) == "opened with sesame"
+
+
+async def test_several_questions_of_one_child_are_answered_in_turn_also_by_a_second_attempt(
+    desk: Desk, working: Working
+) -> None:
+    answered: list[str] = []
+
+    @agent()
+    async def curious(ctx: RunContext) -> AsyncIterator[Emission]:
+        if ctx.leg > 1:
+            answered.append(ctx.prompt)
+        if len(answered) < 2:
+            yield InputRequired(f"question {len(answered) + 1}")
+        else:
+            yield " and ".join(answered)
+
+    @agent(backoff=0.1)
+    async def patient(ctx: RunContext) -> str:
+        child = await ctx.delegate("curious", "x", key="it")
+        for word in ("one", "two"):
+            child = await ctx.answer(child, word)
+        if ctx.attempt == 1:
+            raise Retryable
+        return child.text
+
+    async with working(patient), working(curious):
+        entries = await (await desk.start("patient")).ended()
+    assert answer(entries) == "one and two"
+    assert answered == ["one", "two"]
