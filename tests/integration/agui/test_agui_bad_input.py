@@ -1,14 +1,19 @@
 """What is wrong with a request is said before any stream starts."""
 
+import asyncio
+import json
 from typing import Any
 from uuid import uuid4
 
 import httpx
 import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
 
 from headrace.events import Json
 from tests.integration.agui.asking import path, run, run_input
 from tests.support.scripted_fleet import ScriptedFleet
+from tests.unit.agui.test_run_input import WRONG
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -24,23 +29,49 @@ def complaint(answer: httpx.Response, status: int, code: str) -> str:
     return message
 
 
-@pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        ({"threadId": None}, "threadId"),
-        ({"runId": 5}, "runId"),
-        ({"messages": [{"id": "m", "role": "user"}]}, "messages.0.content"),
-        ({"tools": [{}]}, "tools.0.name"),
-        ({"resume": [{}]}, "resume.0.interruptId"),
-    ],
-    ids=["threadId", "runId", "messages", "tools", "resume"],
-)
-async def test_a_malformed_input_is_named(
-    http: httpx.AsyncClient, fleet: ScriptedFleet, changes: Json, named: str
+@pytest.mark.parametrize(("changes", "rule"), WRONG, ids=map(json.dumps, [w for w, _ in WRONG]))
+async def test_a_malformed_input_is_named_before_a_stream_begins(
+    http: httpx.AsyncClient, fleet: ScriptedFleet, changes: Json, rule: str
 ) -> None:
-    answer = await http.post(path("assistant"), json=run_input(**changes))
-    assert complaint(answer, 400, "invalid_input").startswith(f"{named}: ")
+    body = run_input(**changes)
+    answer = await http.post(path("assistant"), json=body)
+    assert complaint(answer, 400, "invalid_input").startswith(rule)
+    copilot = await http.post("/copilotkit/agent/assistant/run", json=body)
+    assert (copilot.status_code, copilot.json()["error"]["code"]) == (400, "invalid_input")
     assert fleet.legs == []
+
+
+async def test_over_a_websocket_it_is_a_failed_run_and_the_socket_goes_on(
+    gateway: str, fleet: ScriptedFleet
+) -> None:
+    address = f"ws{gateway.removeprefix('http')}{path('assistant')}/ws"
+    async with connect(address) as socket:
+        for changes, rule in WRONG:
+            await socket.send(json.dumps(run_input(**changes)))
+            told = json.loads(await asyncio.wait_for(socket.recv(), 10))
+            assert (told["type"], told["code"]) == ("RUN_ERROR", "invalid_input")
+            assert told["message"].startswith(rule)
+        assert fleet.legs == []
+        await socket.send(json.dumps(run_input()))
+        told = {"type": ""}
+        while told["type"] != "RUN_FINISHED":
+            told = json.loads(await asyncio.wait_for(socket.recv(), 10))
+
+
+async def test_an_oversized_frame_closes_the_socket_and_says_why(
+    gateway: str, fleet: ScriptedFleet
+) -> None:
+    async with connect(f"ws{gateway.removeprefix('http')}{path('assistant')}/ws") as socket:
+        await socket.send(json.dumps(run_input("x" * 1_000_001)))
+        with pytest.raises(ConnectionClosed):
+            await asyncio.wait_for(socket.recv(), 10)
+        assert socket.close_code == 1009
+    assert fleet.legs == []
+
+
+async def test_a_query_that_is_neither_yes_nor_no_is_named(http: httpx.AsyncClient) -> None:
+    answer = await http.post(f"{path('assistant')}?raw=maybe", json=run_input())
+    assert complaint(answer, 400, "invalid_input").startswith("raw: ")
 
 
 async def test_malformed_json_is_named(http: httpx.AsyncClient) -> None:

@@ -6,6 +6,7 @@ The specification has receivers strip what they do not know, and warn; the model
 from typing import Any
 
 from headrace.events import Json
+from headrace_gateway.agui.refusal import InputInvalid
 
 _ROLES = frozenset({"developer", "system", "assistant", "user", "tool", "activity", "reasoning"})
 _MEDIA = frozenset({"image", "audio", "video", "document"})
@@ -17,13 +18,19 @@ def normalised(body: Json) -> tuple[Json, list[str]]:
     """Return `body` without messages and parts that nobody knows, and the paths of these.
 
     What is malformed, not unknown, stays for the models to refuse.
+
+    Raises:
+        InputInvalid: nothing is left of messages, or of a message's content, that were there.
     """
     messages = body.get("messages")
     if not isinstance(messages, list):
         return body, []
     stripped: list[str] = []
     kept = [_message(m, f"messages.{at}", stripped) for at, m in enumerate(messages)]
-    return {**body, "messages": [message for message in kept if message is not None]}, stripped
+    known = [message for message in kept if message is not None]
+    if messages and not known:
+        raise InputInvalid(f"messages: AG-UI knows none of their roles: {', '.join(stripped)}")
+    return {**body, "messages": known}, stripped
 
 
 def _message(message: Any, path: str, stripped: list[str]) -> Any:  # noqa: ANN401 - any JSON
@@ -38,7 +45,10 @@ def _message(message: Any, path: str, stripped: list[str]) -> Any:  # noqa: ANN4
     if not isinstance(content, list):
         return message
     kept = [_part(part, f"{path}.content.{at}", stripped) for at, part in enumerate(content)]
-    return {**message, "content": [part for part in kept if part is not None]}
+    known = [part for part in kept if part is not None]
+    if not known:
+        raise InputInvalid(f"{path}.content: must have a part that AG-UI knows")
+    return {**message, "content": known}
 
 
 def _part(part: Any, path: str, stripped: list[str]) -> Any:  # noqa: ANN401 - any JSON

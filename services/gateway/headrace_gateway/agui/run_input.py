@@ -61,6 +61,7 @@ class RunInput:
                 raise InputInvalid(f"{name}: must not be empty")
         message, messages = _said(asked["messages"], asked["runId"])
         if resume := asked.get("resume"):
+            _check_each_once(resume)
             message, messages = _resumed(resume, asked["runId"]), asked["messages"]
         kept = {name: asked[name] for name in _KEPT if name in asked}
         if extras:
@@ -130,6 +131,13 @@ def _path(location: tuple[int | str, ...], body: Json) -> str:
             continue
         path.append(str(step))
     return ".".join(path) or "the body"
+
+
+def _check_each_once(resume: list[Json]) -> None:
+    names = [entry["interruptId"] for entry in resume]
+    for at, name in enumerate(names):
+        if name in names[:at]:
+            raise InputInvalid(f"resume.{at}.interruptId: {name} is answered twice")
 
 
 def _said(messages: list[Json], run: str) -> tuple[Json, list[Json]]:
