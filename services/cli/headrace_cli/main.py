@@ -20,6 +20,7 @@ _COMMANDS = {
     "cancel": "headrace_cli.sending:cancel",
     "credential": "headrace_cli.credential:credential",
     "dead": "headrace_cli.dead:dead",
+    "agui": "headrace_cli.agui.command:agui",
     "settings": "headrace_cli.settings_table:settings",
     "asyncapi": "headrace_cli.asyncapi:asyncapi",
 }

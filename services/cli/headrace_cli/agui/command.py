@@ -1,0 +1,118 @@
+"""``headrace agui check``: run an agent, and say of each event which rules it keeps or breaks."""
+
+import json
+import sys
+from http import HTTPStatus
+from http.client import HTTPResponse
+from pathlib import Path
+from uuid import uuid4
+
+import click
+
+from headrace_cli.agui.checker import Checker
+from headrace_cli.agui.finding import RULES, kept_if
+from headrace_cli.agui.probes import probed
+from headrace_cli.agui.report import Report
+from headrace_cli.agui.wire import Endpoint, framed
+from headrace_cli.client import Json
+from headrace_cli.failures import RequestFailed
+
+
+@click.group()
+def agui() -> None:
+    """Tools for who builds AG-UI agents, and bridges to them."""
+
+
+@agui.command()
+@click.option("--message", default="Hello", show_default=True, help="What the user says.")
+@click.option(
+    "--input",
+    "body",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A file with a RunAgentInput, instead of --message.",
+)
+@click.option("--header", "headers", multiple=True, metavar="NAME:VALUE", help="Sent along.")
+@click.option("--old", is_flag=True, help="Ask as a 0.x client, which names no protocol version.")
+@click.option("--brief", is_flag=True, help="Do not name the rules that are kept.")
+@click.option("--strict", is_flag=True, help="Fail also for what is only doubtful.")
+@click.option("--patience", default=60.0, show_default=True, help="Longest silence, seconds.")
+@click.argument("url")
+def check(  # noqa: PLR0913, PLR0917  # click's options
+    url: str,
+    message: str,
+    body: Path | None,
+    headers: tuple[str, ...],
+    old: bool,  # noqa: FBT001  # click's option
+    brief: bool,  # noqa: FBT001  # click's option
+    strict: bool,  # noqa: FBT001  # click's option
+    patience: float,
+) -> None:
+    """Run the agent at URL, where RunAgentInputs are posted, and check its stream.
+
+    Exits with 1 if a rule is broken, with 2 if the agent can't be asked.
+    """
+    asked = _read(body) if body else _input(message, old=old)
+    report = Report(click.echo, explain=not brief)
+    try:
+        endpoint = Endpoint(url, dict(map(_header, headers)), patience)
+        report.beside("the endpoint", list(probed(endpoint)))
+        with endpoint.post(asked) as answer:
+            _check(answer, asked, report)
+    except RequestFailed as failure:
+        raise _Unasked(failure.message) from failure
+    report.end()
+    sys.exit(1 if report.broken or (strict and report.doubtful) else 0)
+
+
+@agui.command()
+def rules() -> None:
+    """Print every rule that `check` knows."""
+    for name, said in RULES.items():
+        click.echo(f"{name:<20} {said}")
+
+
+class _Unasked(RequestFailed):
+    exit_code = 2
+
+
+def _check(answer: HTTPResponse, asked: Json, report: Report) -> None:
+    media_type = (answer.getheader("Content-Type") or "").partition(";")[0].strip()
+    is_stream = media_type == "text/event-stream"
+    fine = answer.status == HTTPStatus.OK
+    findings = [
+        kept_if(fine, "http.status", f"{answer.status} {answer.reason}"),
+        kept_if(is_stream, "http.content-type", f"it is {media_type or 'not said'}"),
+    ]
+    report.beside("the answer", findings)
+    if not fine:
+        return
+    checker = Checker(asked)
+    for event, ill in framed(answer):
+        report.event(event, ill + (checker.take(event) if event else []))
+    report.beside("the end", checker.end())
+
+
+def _input(message: str, *, old: bool) -> Json:
+    version = {} if old else {"protocolVersion": "1.0"}
+    said = {"id": str(uuid4()), "role": "user", "content": message}
+    names = {"threadId": str(uuid4()), "runId": str(uuid4())}
+    more: Json = {"state": {}, "tools": [], "context": [], "forwardedProps": {}}
+    return {**names, **version, "messages": [said], **more}
+
+
+def _read(path: Path) -> Json:
+    try:
+        asked = json.loads(path.read_text())
+    except ValueError as error:
+        raise click.BadParameter(f"{path} is not JSON: {error}") from None
+    names = isinstance(asked, dict) and {"threadId", "runId"} <= asked.keys()
+    if not names or not isinstance(asked.get("messages"), list):
+        raise click.BadParameter(f"{path} is no RunAgentInput: threadId, runId and messages")
+    return dict(asked)
+
+
+def _header(said: str) -> tuple[str, str]:
+    name, colon, value = said.partition(":")
+    if not colon or not name.strip():
+        raise click.BadParameter(f"--header {said!r} is not of the form NAME:VALUE")
+    return name.strip(), value.strip()

@@ -1,0 +1,84 @@
+"""Rules about what begins, goes on and ends: messages, calls, reasoning, steps, subagents."""
+
+from collections.abc import Iterator
+
+from headrace_cli.agui.finding import Finding, kept_if, wise_if
+from headrace_cli.client import Json
+
+_STARTS = {
+    "TEXT_MESSAGE_START": ("text message", "messageId"),
+    "TOOL_CALL_START": ("tool call", "toolCallId"),
+    "REASONING_START": ("reasoning", "messageId"),
+    "REASONING_MESSAGE_START": ("reasoning message", "messageId"),
+    "STEP_STARTED": ("step", "stepName"),
+    "SUBAGENT_STARTED": ("subagent", "subagentRunId"),
+    "THINKING_START": ("thinking", ""),
+    "THINKING_TEXT_MESSAGE_START": ("thinking message", ""),
+}
+_GOES_ON = {
+    "TEXT_MESSAGE_CONTENT": ("text message", "messageId"),
+    "TOOL_CALL_ARGS": ("tool call", "toolCallId"),
+    "REASONING_MESSAGE_CONTENT": ("reasoning message", "messageId"),
+    "THINKING_TEXT_MESSAGE_CONTENT": ("thinking message", ""),
+}
+_ENDS = {
+    "TEXT_MESSAGE_END": ("text message", "messageId"),
+    "TOOL_CALL_END": ("tool call", "toolCallId"),
+    "REASONING_END": ("reasoning", "messageId"),
+    "REASONING_MESSAGE_END": ("reasoning message", "messageId"),
+    "STEP_FINISHED": ("step", "stepName"),
+    "SUBAGENT_FINISHED": ("subagent", "subagentRunId"),
+    "SUBAGENT_ERROR": ("subagent", "subagentRunId"),
+    "THINKING_END": ("thinking", ""),
+    "THINKING_TEXT_MESSAGE_END": ("thinking message", ""),
+}
+_CHUNKS = {
+    "TEXT_MESSAGE_CHUNK": "messageId",
+    "TOOL_CALL_CHUNK": "toolCallId",
+    "REASONING_MESSAGE_CHUNK": "messageId",
+}
+
+
+class Items:
+    """Checks that each item is opened once, open while it goes on, and closed in time."""
+
+    def __init__(self) -> None:
+        """Begin with nothing open."""
+        self._open: set[tuple[str, str]] = set()
+        self._chunk = ""
+
+    def check(self, event: Json) -> Iterator[Finding]:
+        """Check the next event."""
+        kind = str(event.get("type"))
+        if kind in _STARTS:
+            key = _key(_STARTS[kind], event)
+            yield kept_if(key not in self._open, "item.once", f"{_named(key)} is open")
+            self._open.add(key)
+        elif kind in _GOES_ON or kind in _ENDS:
+            key = _key((_GOES_ON | _ENDS)[kind], event)
+            yield kept_if(key in self._open, "item.open", f"{_named(key)} is not open")
+            if kind in _ENDS:
+                self._open.discard(key)
+        elif kind == "RUN_FINISHED":
+            still = ", ".join(sorted(_named(key) for key in self._open))
+            yield kept_if(not self._open, "item.closed", f"still open: {still}")
+        yield from self._chunks(kind, event)
+        if kind.endswith(("_CONTENT", "_ARGS")):
+            yield wise_if(event.get("delta"), "delta.text", "the delta is empty")
+
+    def _chunks(self, kind: str, event: Json) -> Iterator[Finding]:
+        if kind not in _CHUNKS:
+            self._chunk = ""
+            return
+        names_itself = bool(event.get(_CHUNKS[kind]))
+        goes_on = names_itself or self._chunk == kind
+        yield kept_if(goes_on, "item.open", f"a first chunk needs its {_CHUNKS[kind]}")
+        self._chunk = kind
+
+
+def _key(item: tuple[str, str], event: Json) -> tuple[str, str]:
+    return item[0], str(event.get(item[1], ""))
+
+
+def _named(key: tuple[str, str]) -> str:
+    return " ".join(filter(None, key))

@@ -1,0 +1,64 @@
+"""What a person reads of a check: a line per event, then what it came to."""
+
+from collections import Counter
+from collections.abc import Callable
+
+from headrace_cli.agui.events import DEPRECATED, FIELDS
+from headrace_cli.agui.finding import RULES, Finding
+from headrace_cli.client import Json
+
+_MARKS = {"kept": "ok", "doubtful": "DOUBTFUL", "broken": "BROKEN"}
+
+
+class Report:
+    """Writes findings as they come, and counts them."""
+
+    def __init__(self, say: Callable[[str], None], *, explain: bool) -> None:
+        """Write lines with `say`; `explain`: name the rules that are kept, too."""
+        self._say, self._explain = say, explain
+        self._counts: Counter[str] = Counter()
+        self._seen: Counter[str] = Counter()
+        self._number = 0
+
+    @property
+    def broken(self) -> int:
+        """How often a rule was broken."""
+        return self._counts["broken"]
+
+    @property
+    def doubtful(self) -> int:
+        """How often something was found that clients forgive."""
+        return self._counts["doubtful"]
+
+    def event(self, event: Json, findings: list[Finding]) -> None:
+        """Tell of one event."""
+        self._number += 1
+        kind = str(event.get("type"))
+        self._seen[kind] += 1
+        self._line(f"{self._number:5}  {kind:<26}", findings)
+
+    def beside(self, what: str, findings: list[Finding]) -> None:
+        """Tell of something that is no event."""
+        self._line(f"    -  {what:<26}", findings)
+
+    def end(self) -> None:
+        """Tell what it came to."""
+        missing = [kind for kind in FIELDS if kind not in self._seen.keys() | DEPRECATED]
+        self._say(
+            f"{self._number} events: {self._counts['kept']} rules kept, "
+            f"{self.doubtful} doubtful, {self.broken} broken"
+        )
+        self._say(f"not seen in this run: {', '.join(missing) or 'nothing'}")
+
+    def _line(self, head: str, findings: list[Finding]) -> None:
+        self._counts.update(finding.level for finding in findings)
+        kept = sorted({finding.rule for finding in findings if finding.level == "kept"})
+        worst = next(
+            (lv for lv in ("broken", "doubtful") if lv in {f.level for f in findings}), "kept"
+        )
+        said = f" {' '.join(kept)}" if self._explain and kept else ""
+        self._say(f"{head} {_MARKS[worst]}{said}".rstrip())
+        for finding in findings:
+            if finding.level != "kept":
+                mark = _MARKS[finding.level]
+                self._say(f"       {mark} {finding.rule} ({RULES[finding.rule]}): {finding.why}")

@@ -1,0 +1,36 @@
+"""`headrace agui check` finds nothing wrong with the fleet's own agents."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from headrace_dojo import agents
+from tests.support.fleet import Fleet
+
+
+async def checked(url: str, *options: str) -> tuple[int, str]:
+    process = await asyncio.create_subprocess_exec(
+        Path(sys.executable).with_name("headrace"),
+        *("agui", "check", "--strict", *options, url),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    said, _ = await asyncio.wait_for(process.communicate(), 60)
+    return process.returncode or 0, said.decode()
+
+
+@pytest.mark.parametrize("options", [(), ("--old",)])
+async def test_every_demo_agent_keeps_every_rule(fleet: Fleet, options: tuple[str, ...]) -> None:
+    urls = [f"{fleet.gateways[0]}/v1/agents/{agent.name}/ag-ui" for agent in agents]
+    for url, (code, said) in zip(
+        urls, await asyncio.gather(*(checked(url, *options) for url in urls)), strict=True
+    ):
+        assert code == 0, f"{url}\n{said}"
+        assert "0 doubtful, 0 broken" in said
+
+
+async def test_an_agent_that_is_not_there_fails_the_check(fleet: Fleet) -> None:
+    code, said = await checked(f"{fleet.gateways[0]}/v1/agents/nobody/ag-ui")
+    assert (code, "BROKEN http.status" in said) == (1, True)
