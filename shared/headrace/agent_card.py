@@ -28,5 +28,7 @@ class AgentCard(BusMessage):
     """A2A AgentExtension objects; who does not activate a ``required`` one is refused."""
     follow_ups: Literal["enqueue", "interrupt", "reject", "steer"] = "enqueue"
     """What becomes of a message to a task that is at work."""
+    start_within: float | None = None
+    """Seconds within which a worker must have begun a run; None: what the fleet allows."""
     capabilities: dict[str, Any] = Field(default_factory=dict)
     """AG-UI AgentCapabilities that it declares; gateways add what every agent has."""

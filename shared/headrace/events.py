@@ -55,6 +55,11 @@ EXTENSIONS = "headrace.extensions"
 """Metadata key of an input: URIs of the agent's own extensions that its request activated."""
 ACCEPTED_MODES = "headrace.acceptedOutputModes"
 """Metadata key of an input: the media types that its client wants answers in."""
+PRIORITY = "headrace.priority"
+"""Metadata key of an input: the class in which its run waits, where that is not the usual one."""
+START_BY = "headrace.startBy"
+"""Metadata key of an input, RFC 3339: if no worker has begun its leg by then, none shall, and the
+task is REJECTED."""
 RECOVERED = "headrace.recovered"
 """Metadata key of a Task snapshot that stands for a lost past."""
 

@@ -65,8 +65,9 @@ class Holding(BusMessage):
     """Whether what was asked will be attended to."""
     generation: int | None = None
     """Of the accepted message in the log."""
-    refused: Literal["policy", "over", "too_large"] | None = None
-    """Why a message was not: the agent takes none, its leg has ended, or it fits no entry."""
+    refused: Literal["policy", "over", "too_large", "generation"] | None = None
+    """Why a message was not: the agent takes none, its leg has ended, it fits no entry, or the task
+    is at `generation` and not where the message wants it."""
 
 
 class Control(BusMessage):
@@ -81,6 +82,8 @@ class Control(BusMessage):
     """For `input`: the user's A2A v1.0 Message."""
     metadata: dict[str, Any] | None = None
     """For `input`: what came with the message."""
+    if_generation: int | None = None
+    """For `input`: take it in only right behind this generation."""
 
 
 class GetTask(BusMessage):
@@ -108,6 +111,8 @@ class TaskFound(BusMessage):
     """Stream sequence of the entry with that event."""
     state: str
     """The task's state (an `entry.Stamp.state`)."""
+    traceparent: str | None = None
+    """W3C trace context of the newest input that came with one."""
 
 
 class ListTasks(BusMessage):

@@ -6,9 +6,10 @@ import logging
 import orjson
 
 from headrace.bus import Bus
-from headrace.errors import BusUnavailable
+from headrace.errors import BusUnavailable, LogLost
 from headrace.lanes import Lane, Lanes
 from headrace.messages import Run
+from headrace.rejecting import QUEUE_FULL, reject_unbegun
 from headrace.subjects import NORMAL
 from headrace.task import TaskKey
 
@@ -18,6 +19,8 @@ CARRIED = 16 * 1024
 """Bytes up to which a run carries its input; larger ones are not stored twice."""
 
 _ACK_PATIENCE = 2.0
+_FULL = frozenset({"maximum messages exceeded", "maximum bytes exceeded"})
+"""What NATS says of a queue that takes no more; the code is that of a run which waits already."""
 
 
 class RunRequests:
@@ -28,22 +31,33 @@ class RunRequests:
         self._bus, self._lanes = bus, Lanes(bus)
         self._publishing: set[asyncio.Task[None]] = set()
 
-    def ask_for(self, key: TaskKey, leg: int, run: Run, priority: str = NORMAL) -> None:
-        """Ask for a leg. Should that fail, task state's sweep publishes the run again."""
+    def ask_for(
+        self, key: TaskKey, leg: int, run: Run, priority: str = NORMAL
+    ) -> asyncio.Task[None]:
+        """Ask for a leg, and return what is over when that is done.
+
+        Should it fail, task state's sweep publishes the run again.
+        """
         task = asyncio.create_task(self._publish(key, leg, run, priority))
         self._publishing.add(task)
         task.add_done_callback(self._publishing.discard)
+        return task
 
     async def _publish(self, key: TaskKey, leg: int, run: Run, priority: str) -> None:
         subject = self._bus.subjects.run(key, leg, priority)
         try:
             ack = orjson.loads((await self._bus.request(subject, run.encode(), _ACK_PATIENCE)).data)
             if "error" in ack:
-                what = ack["error"].get("description")
-                _log.warning("%s: %s; the sweep will look", subject, what)
+                await self._refused(key, leg, subject, ack["error"].get("description"))
             await self._lanes.open(Lane.of(key, priority))
-        except BusUnavailable as trouble:
-            _log.warning("%s; the sweep will publish it", trouble)
+        except (BusUnavailable, LogLost) as trouble:
+            _log.warning("%s; the sweep will look", trouble)
+
+    async def _refused(self, key: TaskKey, leg: int, subject: str, why: str) -> None:
+        _log.warning("%s: %s; the sweep will look", subject, why)
+        if leg == 1 and why in _FULL:
+            # Who has just asked is told so; a task that went on before may wait for the sweep.
+            await reject_unbegun(self._bus, key, leg, QUEUE_FULL)
 
 
 def with_input(run: Run, line: bytes, sequence: int) -> Run:

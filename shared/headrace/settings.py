@@ -42,6 +42,10 @@ class BusSettings(BaseSettings):
     inline_bytes: int = Field(default=128 * 1024, ge=0)
     """Largest file that travels in a task's log, bytes; larger ones go to the store of files."""
 
+    runs_max: int = Field(default=1_000_000, ge=-1)
+    """Runs that the work queue holds, waiting or at work; -1 is no limit. What a full queue does
+    not take is REJECTED."""
+
     startup_timeout: float = Field(default=60.0, gt=0)
     """How long a service waits for NATS or Redis at start, seconds, before it exits non-zero."""
 

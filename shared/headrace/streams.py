@@ -24,7 +24,7 @@ DEAD_MAX_AGE = 30 * 24 * 3600.0
 
 _STREAM_NAME_IN_USE = 10058
 
-_CONFIGURABLE = ("num_replicas", "max_bytes")
+_CONFIGURABLE = ("num_replicas", "max_bytes", "max_msgs")
 """What follows the settings, where they say something."""
 
 _CONTRACT = (
@@ -121,6 +121,7 @@ def _runs(settings: BusSettings, streams: Streams, subjects: Subjects) -> api.St
         num_replicas=settings.replicas,
         # One waiting copy per leg: a second one is refused with 10077.
         max_msgs_per_subject=1,
+        max_msgs=settings.runs_max,
         discard=api.DiscardPolicy.NEW,
         discard_new_per_subject=True,
     )

@@ -6,11 +6,13 @@ import secrets
 
 import click
 
+from headrace.lanes import PRIORITIES
+
 
 @click.command()
 @click.option("--owner", required=True, help="Whose tasks it sees.")
 @click.option("--tenant", default="default", show_default=True, help="The owner's tenant.")
-@click.option("--priority", metavar="CLASS", help="Priority class of what is sent with it.")
+@click.option("--priority", type=click.Choice(PRIORITIES), help="Class of what is sent with it.")
 def credential(owner: str, tenant: str, priority: str | None) -> None:
     """Make a token: it goes to stderr, once; its entry for HEADRACE_CREDENTIALS to stdout.
 

@@ -1,6 +1,7 @@
 """What callers ask of a task that exists."""
 
-from dataclasses import dataclass
+from collections.abc import Container
+from dataclasses import dataclass, replace
 
 from headrace.events import Json
 
@@ -17,3 +18,8 @@ class FollowUp:
     metadata: Json | None = None
     if_generation: int | None = None
     """Generation that the task must be at; None: any."""
+
+    def without(self, keys: Container[str]) -> "FollowUp":
+        """Return the same message without these keys of its metadata."""
+        metadata = self.metadata or {}
+        return replace(self, metadata={k: v for k, v in metadata.items() if k not in keys})

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from headrace.lanes import Priority
+
 
 @dataclass(frozen=True, slots=True)
 class Caller:
@@ -9,7 +11,7 @@ class Caller:
 
     tenant: str = "default"
     owner: str = "anonymous"
-    priority: str | None = field(default=None, compare=False)
-    """Class of the caller's work among that of others, a token; None: the usual one."""
+    priority: Priority | None = field(default=None, compare=False)
+    """The highest class that the caller's work may wait in; None: the usual one."""
     identified: bool = field(default=False, compare=False)
     """Whether credentials say who it is."""

@@ -25,6 +25,7 @@ class Discovery:
     def __init__(self, services: Services) -> None:
         """Tell of the agents in the directory."""
         self._settings, self._directory = services.settings, services.directory
+        self._services = services
         self._callers = services.callers
 
     def routes(self) -> list[Route]:
@@ -67,7 +68,7 @@ class Discovery:
             "description": card.description,
             "version": card.version,
             "available": self._directory.available(card.name),
-            "default": card.name == self._settings.default_agent,
+            "default": card.name == self._services.default_agent,
             "card": f"{base}{agent_path(card.name)}/.well-known/agent-card.json",
         }
 
@@ -82,10 +83,11 @@ class Discovery:
         return cacheable(request, readable_by_old(self._composed(request)), CARD_MAX_AGE)
 
     def _composed(self, request: Request) -> Json:
-        name = request.path_params.get("agent", self._settings.default_agent)
+        stated = request.path_params.get("agent")
+        name = stated or self._services.default_agent
         card = self._directory.card(name)
         if card is None:
-            raise AgentUnknown(f"there is no agent {name!r}")
+            raise AgentUnknown.called(name, at_root=stated is None)
         settings = self._settings
         base, grpc = public_url(request, settings), public_grpc(request, settings)
         return agent_card(card, base, grpc, self._callers.known)

@@ -16,7 +16,7 @@ from headrace.log import LogWriter, last_entry, replay
 from headrace.messages import Control, Holding, TaskFound
 from headrace.task import TaskKey
 from headrace_gateway.asked import FollowUp
-from headrace_gateway.refusals import TaskBusy
+from headrace_gateway.refusals import GenerationMismatch, TaskBusy
 
 HOLDER_PATIENCE = 2.0
 """Seconds that a holder has to put a message into the log; then it is fenced."""
@@ -41,18 +41,23 @@ class HandingIn:
 
         Raises:
             TaskBusy: the agent takes none while it is at work, or others keep appending.
+            GenerationMismatch: the task is not where the message wants it.
             EventTooLarge: it does not fit a bus message.
             TaskUnknown: the task is gone.
             BusUnavailable: the log did not take it.
         """
         control = Control(
-            ask="input", input=name, message=asked.message, metadata=asked.metadata or {}
+            ask="input",
+            input=name,
+            message=asked.message,
+            metadata=asked.metadata or {},
+            if_generation=asked.if_generation,
         )
         if (size := len(control.encode())) > self._bus.max_payload:
             raise EventTooLarge(size, self._bus.max_payload)
         holding = await ask_holder(self._bus, key, control, HOLDER_PATIENCE)
         if holding is not None:
-            return _answered(holding, size)
+            return _answered(key.task, holding, size)
         return await self._append(key, found, asked, name)
 
     async def _append(
@@ -67,6 +72,8 @@ class HandingIn:
                 return generation
             if last.ends_leg:
                 return None
+            if asked.if_generation not in (None, last.last_generation):
+                raise GenerationMismatch(key.task, last.last_generation)
             looked, now = last.sequence, last.stamp
             stamp = Stamp(now.log, last.last_generation + 1, name, now.state, now.leg, now.attempt)
             draft = events.queued(key.task, context, now.state, asked.message, asked.metadata, name)
@@ -89,13 +96,15 @@ class HandingIn:
         return None
 
 
-def _answered(holding: Holding, size: int) -> int | None:
+def _answered(task: str, holding: Holding, size: int) -> int | None:
     """Return what a holder answered.
 
     Raises:
-        TaskBusy, EventTooLarge: it refused.
+        TaskBusy, GenerationMismatch, EventTooLarge: it refused.
     """
     match holding.refused:
+        case "generation":
+            raise GenerationMismatch(task, holding.generation or 0)
         case "policy":
             raise TaskBusy("the task is being worked on, and its agent takes no message meanwhile")
         case "too_large":

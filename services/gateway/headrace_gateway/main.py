@@ -17,6 +17,7 @@ from headrace.links import Links
 from headrace.log import TailRule
 from headrace.pulse import Pulse
 from headrace.state_client import StateClient
+from headrace_gateway.admission import Admission
 from headrace_gateway.app import build_app
 from headrace_gateway.cancelling import Cancelling
 from headrace_gateway.credentials.callers import Callers
@@ -34,6 +35,7 @@ from headrace_gateway.server import Server
 from headrace_gateway.services import Services
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.streams import Streams
+from headrace_gateway.wanted_runs import WantedRuns
 
 _log = logging.getLogger("headrace_gateway")
 
@@ -129,7 +131,10 @@ async def composed(settings: GatewaySettings) -> AsyncIterator[Services]:
         stack.push_async_callback(streams.stop)
         links = Links(own_url(settings))
         feeds, state = Feeds(bus, rule, settings.feed_bytes, links), StateClient(bus, links)
-        intake = Intake(bus, feeds, state, directory)
+        admission = Admission(bus, settings)
+        admission.start()
+        stack.push_async_callback(admission.stop)
+        intake = Intake(bus, feeds, state, directory, WantedRuns(bus, admission))
         records = SentRecords(bus, settings.idempotency_seconds)
         yield Services(
             settings=settings,

@@ -20,6 +20,14 @@ class AgentUnknown(HeadraceError):
 
     code = "agent_unknown"
 
+    @classmethod
+    def called(cls, name: str, *, at_root: bool) -> "AgentUnknown":
+        """Return what to say of the agent of that name, which the root stands for if `at_root`."""
+        if not at_root:
+            return cls(f"there is no agent {name!r}")
+        hint = "GET /v1/agents lists those that there are, and HEADRACE_DEFAULT_AGENT names"
+        return cls(f"no agent answers here: there is none called {name!r}; {hint} the one for here")
+
 
 class TaskEnded(HeadraceError):
     """The task is over: it takes no message and can't be canceled."""
@@ -81,3 +89,15 @@ class TooManyAtOnce(HeadraceError):
 
     code = "too_many_at_once"
     retryable = True
+
+
+class TooManyWaiting(HeadraceError):
+    """As many runs wait for the agent's workers as may; nothing has been begun."""
+
+    code = "too_many_waiting"
+    retryable = True
+
+    def __init__(self, message: str, retry_after: int) -> None:
+        """Keep after how many seconds to try again."""
+        super().__init__(message)
+        self.retry_after = retry_after

@@ -16,18 +16,20 @@ import orjson
 
 from headrace.bus import Bus
 from headrace.entry import Entry
-from headrace.errors import Fenced, LogLost, TaskUnknown
-from headrace.events import Json
+from headrace.errors import Fenced, HeadraceError, LogLost, TaskUnknown
+from headrace.events import INPUT_ID, Json
 from headrace.fold import TaskFold
 from headrace.log import find_generation, last_entry, replay
 from headrace.log.read import next_stored
 from headrace.messages import TaskFound
 from headrace.task import TaskKey
+from headrace_gateway.accepted import Accepted
 from headrace_gateway.asked import FollowUp
 from headrace_gateway.caller import Caller
 from headrace_gateway.feeds import Feeds
-from headrace_gateway.intake import ROUNDS, Accepted, Intake
-from headrace_gateway.refusals import KeyReused, TaskBusy
+from headrace_gateway.follow_ups import ROUNDS
+from headrace_gateway.intake import Intake
+from headrace_gateway.refusals import GenerationMismatch, KeyReused, TaskBusy, TaskEnded
 from headrace_gateway.sent_records import Kept, Sent, SentRecords
 
 
@@ -50,7 +52,7 @@ class Keyed:
 
     @property
     def writer(self) -> str:
-        """The writer id of what is appended under the key, whichever gateway does it."""
+        """Who appends under the key, on whichever gateway, and the name of what is handed in."""
         return f"key-{self.name[:24]}"
 
 
@@ -90,47 +92,62 @@ class Resending:
             raise TaskBusy(f"task {key.task} is being started")
 
     async def follow_up(self, request: Keyed, asked: FollowUp) -> Accepted:
-        """Append the message to its task, or return where it has been appended.
+        """Take the message in to its task, or return where it has been taken in.
 
         Raises:
             KeyReused, TaskUnknown: as `start`.
-            HeadraceError: as `Intake.follow_up`.
+            HeadraceError: as `FollowUps.take_in`.
         """
         async with self._one_at_a_time(request):
             for _ in range(ROUNDS):
-                kept = await self._records.find(request.name)
-                if kept is not None:
-                    _check_same(kept, request)
-                    key = TaskKey(request.caller.tenant, request.agent, kept.sent.task)
-                    if (entry := await self._input(key, kept.sent, request)) is not None:
-                        return await self._continued(key, kept.sent, entry)
                 try:
-                    return await self._go_on(request, asked, kept)
+                    if (accepted := await self._once(request, asked)) is not None:
+                        return accepted
                 except Fenced:
                     continue
             raise TaskBusy(f"task {asked.task} takes other messages now")
 
-    async def _go_on(self, request: Keyed, asked: FollowUp, kept: Kept | None) -> Accepted:
-        """Record where the message is to be, and append it there.
+    async def _once(self, request: Keyed, asked: FollowUp) -> Accepted | None:
+        """Look whether the message is there already, and put it there if not; None: look again.
 
         Raises:
-            Fenced: somebody was quicker, with this message or another.
+            Fenced: something else came first, this message perhaps.
         """
-        found = await self._intake.find(request.caller, request.agent, asked)
-        leg = found.generation + 1
-        if kept is None or kept.sent.leg != leg:
-            sent = Sent(
-                fingerprint=request.fingerprint,
-                task=asked.task,
-                context=found.task["contextId"],
-                leg=leg,
-            )
-            behind = 0 if kept is None else kept.sequence
-            kept = await self._records.claim(request.name, sent, behind=behind)
+        kept = await self._records.find(request.name)
+        if kept is not None:
             _check_same(kept, request)
-            if kept.sent != sent:
-                raise Fenced(f"task {asked.task} is being sent the same elsewhere")
-        return await self._intake.go_on(request.caller, found, asked, request.writer)
+        found, refused = await self._look(request, asked)
+        if kept is not None:
+            # After the look: what comes behind that is found by whoever puts it there.
+            key = TaskKey(request.caller.tenant, request.agent, kept.sent.task)
+            if (entry := await self._input(key, kept.sent, request)) is not None:
+                return await self._continued(key, kept.sent, entry, request)
+        if found is None:
+            raise refused or _gone(TaskKey(request.caller.tenant, request.agent, asked.task))
+        if kept is None:
+            await self._claim(request, found)
+        return await self._intake.follow_ups.put(request.caller, found, asked, request.writer)
+
+    async def _look(
+        self, request: Keyed, asked: FollowUp
+    ) -> tuple[TaskFound | None, HeadraceError | None]:
+        """Return the task or why the message can't come behind it, which need not matter."""
+        try:
+            return await self._intake.follow_ups.look(request.caller, request.agent, asked), None
+        except (TaskEnded, GenerationMismatch) as refused:
+            return None, refused
+
+    async def _claim(self, request: Keyed, found: TaskFound) -> None:
+        sent = Sent(
+            fingerprint=request.fingerprint,
+            task=found.task["id"],
+            context=found.task["contextId"],
+            leg=found.generation + 1,
+        )
+        kept = await self._records.claim(request.name, sent)
+        _check_same(kept, request)
+        if kept.sent != sent:
+            raise Fenced(f"task {sent.task} is being sent the same elsewhere")
 
     @asynccontextmanager
     async def _one_at_a_time(self, request: Keyed) -> AsyncIterator[None]:
@@ -153,7 +170,7 @@ class Resending:
         return Accepted(key, sent.context, first.stamp.log, 1, feed, again=True)
 
     async def _input(self, key: TaskKey, sent: Sent, request: Keyed) -> Entry | None:
-        """Return the entry that the record speaks of; None: it was not appended there."""
+        """Return the entry with what was sent; None: it has not been taken in."""
         last = await last_entry(self._bus, key)
         if last is None:
             raise _gone(key)
@@ -161,18 +178,21 @@ class Resending:
             return None
         try:
             before = await find_generation(self._bus, key, sent.leg, last)
+            async for batch in replay(self._bus, key, before, last.sequence):
+                for entry in batch:
+                    if _place(entry, request) is not None:
+                        return entry
         except LogLost:
             raise _gone(key) from None
-        entry = await self._entry_after(key, before)
-        is_ours = entry is not None and entry.stamp.writer == request.writer
-        return entry if is_ours else None
+        return None
 
-    async def _continued(self, key: TaskKey, sent: Sent, entry: Entry) -> Accepted:
-        """Return the leg that `entry` began, with the Task as it was just before."""
+    async def _continued(self, key: TaskKey, sent: Sent, entry: Entry, request: Keyed) -> Accepted:
+        """Return what was taken in with `entry`, with the Task as it was just before."""
         snapshot = await self._before(key, entry)
+        generation = _place(entry, request) or entry.generation
         feed = await self._feeds.acquire(key)
         return Accepted(
-            key, sent.context, entry.stamp.log, sent.leg, feed, snapshot=snapshot, again=True
+            key, sent.context, entry.stamp.log, generation, feed, snapshot=snapshot, again=True
         )
 
     async def _before(self, key: TaskKey, entry: Entry) -> TaskFound:
@@ -193,6 +213,16 @@ class Resending:
             sequence=sequence,
             state=state,
         )
+
+
+def _place(entry: Entry, request: Keyed) -> int | None:
+    """Return the generation of what was sent, if it is in `entry`: an input, or queued."""
+    if entry.stamp.writer == request.writer:
+        return entry.generation
+    for generation, event in enumerate(entry.parsed(), entry.generation):
+        if event.get("statusUpdate", {}).get("metadata", {}).get(INPUT_ID) == request.writer:
+            return generation
+    return None
 
 
 def _check_same(kept: Kept, request: Keyed) -> None:

@@ -38,3 +38,15 @@ class Services:
     intake: Intake
     resending: Resending
     cancelling: Cancelling
+
+    @property
+    def default_agent(self) -> str:
+        """The agent that answers at the root: the one of the settings.
+
+        Where they name none, and nobody has the usual name, it is the only agent that there is.
+        """
+        name, cards = self.settings.default_agent, self.directory.cards()
+        is_set = "default_agent" in self.settings.model_fields_set
+        if is_set or len(cards) != 1:
+            return name
+        return cards[0].name

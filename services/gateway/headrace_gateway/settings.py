@@ -33,7 +33,7 @@ class GatewaySettings(BusSettings):
     are one owner. A change takes effect within a second or two."""
 
     default_agent: str = "assistant"
-    """The agent that answers at the root."""
+    """The agent that answers at the root. Unless it is set, the only agent that there is does."""
 
     cors_origins: Annotated[list[str], NoDecode] = Field(default_factory=list)
     """Origins whose pages may call, comma-separated; ``*`` for all. Same origin always may."""
@@ -69,6 +69,14 @@ class GatewaySettings(BusSettings):
 
     socket_streams: int = Field(default=256, ge=1)
     """Subscriptions and calls that one WebSocket may have under way."""
+
+    max_waiting_per_agent: int = Field(default=20_000, ge=-1)
+    """Runs that may wait for one agent's workers; more are refused with 429. -1 is no limit. Many
+    gateways together keep to it but for what they take in at the same moment."""
+
+    max_waiting_per_tenant: int = Field(default=10_000, ge=-1)
+    """Runs of one tenant that may wait for one agent's workers; more are refused with 429. -1 is no
+    limit."""
 
     idempotency_seconds: int = Field(default=86400, ge=1)
     """Seconds for which an Idempotency-Key stands for the request that it was first used with."""

@@ -112,7 +112,7 @@ class TaskState:
         writer = Writer(self._redis, self._keys, lease, self._ranges)
         return [
             Follower(self._bus, writer, self._settings.sweep_after).run(),
-            Sweep(self._bus, writer).run(),
+            Sweep(self._bus, writer, self._settings.start_within).run(),
             Orphans(self._bus, writer).run(),
             Retention(self._bus, writer, self._settings.retention).run(),
         ]

@@ -24,3 +24,7 @@ class TaskStateSettings(BusSettings):
     delegation_repeats: int = Field(default=3, ge=1)
     """How often one agent may occur in a chain of delegations, so that agents that ask each other
     come to an end."""
+
+    start_within: float = Field(default=24 * 3600.0, gt=0)
+    """Seconds within which a worker must have begun a run; then its task is REJECTED. Agents and
+    clients may want it sooner."""

@@ -113,6 +113,7 @@ def agent(  # noqa: PLR0913  # what a card says
     backoff: float = 1.0,
     timeout: float | None = None,
     follow_ups: FollowUps = "enqueue",
+    start_within: float | None = None,
 ) -> Callable[[AgentFunction], Agent]:
     """Make an agent of an async generator function or a coroutine function.
 
@@ -123,7 +124,7 @@ def agent(  # noqa: PLR0913  # what a card says
     `streaming` and `push_notifications` say what A2A clients may ask for, `extensions` which A2A
     extensions of its own it has: those that a request activates are named in its input's metadata.
     `Policy` says what `max_attempts`, `backoff` and `timeout` are, `FollowUps` what `follow_ups`
-    is.
+    is. A task that no worker has begun `start_within` seconds after its message is REJECTED.
 
     Raises:
         Misdeclared: the function is neither, the name can't be an agent's, or a number is off.
@@ -143,6 +144,7 @@ def agent(  # noqa: PLR0913  # what a card says
             push_notifications=push_notifications,
             extensions=list(extensions),
             follow_ups=follow_ups,
+            start_within=start_within,
         )
         policy = Policy(max_attempts, backoff, timeout)
         declared = Agent(function, card, policy, concurrency)
@@ -193,6 +195,9 @@ def _check(declared: Agent) -> None:
         raise Misdeclared(f"the function of agent {declared.name!r} must be async")
     if declared.concurrency is not None and declared.concurrency < 1:
         raise Misdeclared(f"the concurrency of agent {declared.name!r} must be at least 1")
+    start_within = declared.card.start_within
+    if start_within is not None and start_within <= 0:
+        raise Misdeclared(f"the start_within of agent {declared.name!r} must be more than 0 s")
     declared.policy.check(declared.name)
 
 

@@ -7,6 +7,7 @@ from headrace import events, parts
 from headrace.bus import Bus
 from headrace.delegation import Lineage, earliest, read_time
 from headrace.entry import Entry
+from headrace.events import START_BY
 from headrace.log import LogWriter
 from headrace.task import FAILED
 from headrace_worker.assignment import Assignment
@@ -39,6 +40,14 @@ def why_overdue(policy: Policy, past: Past) -> str:
     if policy.timeout is None or Lineage.of(past.metadata) is not None:
         return "It did not end before its deadline"
     return f"It did not end within {policy.timeout:g} s"
+
+
+def is_too_late(past: Past) -> bool:
+    """Tell whether the leg had to be begun before now."""
+    try:
+        return datetime.now(UTC) >= datetime.fromisoformat(past.metadata[START_BY])
+    except (LookupError, TypeError, ValueError):
+        return False
 
 
 def why_hopeless(policy: Policy, assignment: Assignment, past: Past, attempt: int) -> str | None:

@@ -25,7 +25,9 @@ from headrace_worker.queued import Queued
 class Refused:
     """Why a message is not taken in."""
 
-    reason: Literal["policy", "over", "too_large"]
+    reason: Literal["policy", "over", "too_large", "generation"]
+    generation: int | None = None
+    """Where the task is, if that is why."""
 
 
 class Inputs:
@@ -56,7 +58,11 @@ class Inputs:
         if self._follow_ups == "reject" and not self._asking:
             return Refused("policy")
         try:
-            generation = self._known.get(asked.input or "") or self._queue(asked)
+            generation = self._known.get(asked.input or "")
+            if generation is None:
+                if asked.if_generation not in (None, self._outbox.offered):
+                    return Refused("generation", self._outbox.offered)
+                generation = self._queue(asked)
             await self._outbox.receipts.of(generation)
         except MalformedOutput:
             return Refused("too_large")

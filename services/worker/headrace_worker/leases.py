@@ -160,7 +160,8 @@ class Leases:
         taken = await asyncio.wrap_future(work)
         more: dict[str, object] = {"generation": taken}
         if isinstance(taken, Refused):
-            more = {"accepted": False, "refused": taken.reason}
+            refused = {"refused": taken.reason, "generation": taken.generation}
+            more = {"accepted": False, **refused}
         answer = claim.answer.model_copy(update=more)
         await self._lifeline.bus.connection.publish(msg.reply, answer.encode())
 

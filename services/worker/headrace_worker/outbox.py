@@ -47,7 +47,7 @@ class Outbox:
         self._batches: deque[Batch] = deque()
         self._last = Batch()
         self._events = self._bytes = 0
-        self._offered = writer.generation
+        self.offered = writer.generation  # of the last event that was taken
         self.receipts = Receipts(writer.generation)
         self._awake = self._closed = False
         self._loss: Exception | None = None
@@ -95,7 +95,7 @@ class Outbox:
         if checkpoint is not None or state != WORKING:
             self._last.checkpoint, self._last.state = checkpoint, state
             self._break()
-        return self._offered
+        return self.offered
 
     async def deliver(
         self, draft: Draft, *, checkpoint: str | None = None, state: str = WORKING
@@ -182,7 +182,7 @@ class Outbox:
         batch.drafts.append(draft)
         batch.size += size
         self._events += 1
-        self._offered += 1
+        self.offered += 1
         self._bytes += size
 
     def _break(self) -> None:

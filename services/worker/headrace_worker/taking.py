@@ -9,11 +9,12 @@ from headrace.bus import Bus
 from headrace.errors import BusUnavailable, Fenced, LogLost
 from headrace.events import Draft, Json
 from headrace.log import LogWriter
+from headrace.rejecting import TOO_LATE, reject_unbegun
 from headrace.task import WORKING
 from headrace_worker.assignment import Assignment
 from headrace_worker.authorship import Authorship
 from headrace_worker.carried import carried_input
-from headrace_worker.giving_up import deadline_of, give_up, why_hopeless
+from headrace_worker.giving_up import deadline_of, give_up, is_too_late, why_hopeless
 from headrace_worker.holding import Free, Held, Void, judge
 from headrace_worker.past import Past, read_past
 from headrace_worker.policy import Policy
@@ -62,6 +63,11 @@ async def _begin(
     bus: Bus, worker: str, assignment: Assignment, policy: Policy, free: Free
 ) -> Taken | Void:
     past = await read_past(bus, assignment.key, assignment.leg, free.last)
+    if free.attempt == 1 and is_too_late(past):
+        priority = bus.subjects.priority_of_run(assignment.message.subject)
+        if not await reject_unbegun(bus, assignment.key, assignment.leg, TOO_LATE, priority):
+            raise Fenced(f"{assignment.key.task} has been begun")
+        return Void(TOO_LATE)
     writer_id = f"{worker}-{next(_attempts)}"
     authorship = Authorship(assignment.run.log, writer_id, assignment.leg, free.attempt)
     if (reason := why_hopeless(policy, assignment, past, free.attempt)) is not None:

@@ -28,7 +28,7 @@ from headrace.task import FAILED, SUBMITTED, TaskKey, derive_task_id, mint_log_i
 
 _PATIENCE = 5.0
 _WAITS_ALREADY = 10077
-_PASSING = (events.GENERATION, events.WAITING, events.SHOWN, DELEGATION)
+_PASSING = (events.GENERATION, events.WAITING, events.SHOWN, events.START_BY, DELEGATION)
 """Metadata of an input that says something of its log, or of a parent that waits no more, and
 nothing of the work."""
 

@@ -60,6 +60,8 @@ class Change:
     """Whether a leg begins here."""
     asked_by: Lineage | None = None
     """Of an input that another task has asked for: which one."""
+    own: Json = field(default_factory=dict)
+    """Of an input: its metadata under our own prefix, which says how its run is to be done."""
     opens: bool = False
     """Whether this is a ``task`` event: whatever came before is another log's."""
 
@@ -139,6 +141,7 @@ def _status_update(update: Json, generation: int) -> Change:
         context=_name(update, "contextId"),
         is_input=is_input,
         asked_by=Lineage.of(metadata) if is_input else None,
+        own=_own(metadata) if is_input else {},
     )
     if type(dropped := metadata.get(DISCARDED_AFTER)) is int:
         change.history.append([generation, DROP, dropped])
@@ -172,6 +175,7 @@ def _task(task: Json, generation: int) -> Change:
         context=_name(task, "contextId"),
         is_input=True,
         asked_by=Lineage.of(metadata),
+        own=_own(metadata),
         opens=True,
     )
 
@@ -182,6 +186,10 @@ def _answer(message: Json, generation: int) -> Change:
     bare = {key: value for key, value in message.items() if key != "metadata"}
     answer = {**bare, "metadata": metadata} if metadata else bare
     return Change(generation, answer=answer, context=_name(message, "contextId"))
+
+
+def _own(metadata: Json) -> Json:
+    return {key: value for key, value in metadata.items() if key.startswith(OWN)}
 
 
 def _without_generation(body: Json) -> Json:

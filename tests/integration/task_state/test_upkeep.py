@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -10,8 +11,10 @@ from headrace import events
 from headrace.entry import ANSWERED
 from headrace.errors import FileUnknown, TaskUnknown
 from headrace.files import FileStore
-from headrace.messages import Run
-from headrace.task import COMPLETED, INPUT_REQUIRED
+from headrace.lanes import Lane
+from headrace.log import last_entry
+from headrace.messages import GetTask, Run
+from headrace.task import COMPLETED, INPUT_REQUIRED, REJECTED
 from headrace_task_state.following import sweep
 from tests.support.legal_logs import LegalLog
 from tests.support.servers import NatsProcess, ValkeyProcess
@@ -208,3 +211,64 @@ async def test_nothing_of_a_task_that_is_gone_stays_but_whose_it_was(hasty: Task
     await hasty.listed()
     [keys] = await hasty.redis.ask(["KEYS", f"{hasty.keys.view(0)}*"])
     assert keys == [f"{hasty.keys.view(0)}g:default:{log.key.task}".encode()]
+
+
+def in_(seconds: float) -> str:
+    return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
+
+
+async def is_rejected(fleet: TaskStates, log: LegalLog) -> bool:
+    last = await last_entry(fleet.bus, log.key)
+    return last is not None and last.stamp.state == REJECTED
+
+
+async def test_an_input_past_its_start_deadline_is_rejected_though_no_worker_lives(
+    hasty: TaskStates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweep, "EVERY", 0.1)
+    late, early = LegalLog(new_key()), LegalLog(new_key())
+    late.submit("hello", {events.START_BY: in_(1.0)})
+    early.submit("hello", {events.START_BY: in_(3600)})
+    await hasty.start()
+    for log in (late, early):
+        await hasty.store(log)
+    await until_runs(hasty, 2)
+    await eventually(lambda: is_rejected(hasty, late), "the late one is rejected")
+    last = await last_entry(hasty.bus, late.key)
+    assert last is not None
+    status = last.events[-1]["statusUpdate"]["status"]
+    assert "no worker began it in time" in status["message"]["parts"][0]["text"]
+    # Its run waits no more; that of the other still does.
+    [(subject, _)] = await runs(hasty)
+    assert hasty.bus.subjects.key_of_run(subject) == (early.key, 1)
+    assert not await is_rejected(hasty, early)
+
+
+async def test_what_nobody_begins_in_the_fleet_s_time_is_rejected(
+    nats_server: NatsProcess, valkey: ValkeyProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweep, "EVERY", 0.1)
+    async with open_task_states(
+        nats_server.url, valkey.url, sweep_after=0.2, start_within=0.5
+    ) as fleet:
+        begun, log = submitted(), submitted()
+        begun.begin_attempt()
+        await fleet.start()
+        for each in (begun, log):
+            await fleet.store(each)
+        await eventually(lambda: is_rejected(fleet, log), "it is rejected")
+        assert not await is_rejected(fleet, begun)
+
+
+async def test_a_run_that_is_asked_for_again_keeps_its_terms(hasty: TaskStates) -> None:
+    log = LegalLog(new_key())
+    log.submit("hello", {events.PRIORITY: "low", events.TRACEPARENT: "00-trace"})
+    await hasty.start()
+    await hasty.store(log)
+    [(subject, run)] = await until_runs(hasty, 1)
+    assert hasty.bus.subjects.priority_of_run(subject) == "low"
+    assert run.traceparent == "00-trace"
+    lane = Lane(log.key.agent, log.key.tenant, "low")
+    assert await hasty.bus.js.consumer_info(hasty.bus.streams.runs, lane.consumer)
+    found = await hasty.client.get(GetTask(tenant=log.key.tenant, owner=OWNER, task=log.key.task))
+    assert found.traceparent == "00-trace"

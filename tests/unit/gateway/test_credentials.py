@@ -132,7 +132,7 @@ def claims(**changed: object) -> dict[str, object]:
         "exp": time.time() + 60,
         "sub": "auth0|ann",
         "org": "acme",
-        "class": "batch",
+        "class": "low",
     } | changed
     return {name: value for name, value in said.items() if value is not None}
 
@@ -140,7 +140,7 @@ def claims(**changed: object) -> dict[str, object]:
 def test_a_web_token_of_the_issuer_names_who_it_says(trusting: Callers, issuer: Issuer) -> None:
     caller = trusting.of({"authorization": f"Bearer {issuer.token(claims())}"})
     assert (decode_token(caller.tenant), decode_token(caller.owner)) == ("acme", "auth0|ann")
-    assert caller.priority == "batch"
+    assert caller.priority == "low"
     assert trusting.of(lower(BOB.bearer)).owner == "bob"
 
 

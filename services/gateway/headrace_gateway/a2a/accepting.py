@@ -11,8 +11,9 @@ from headrace_gateway.a2a.media import check_parts
 from headrace_gateway.a2a.parameters import SendMessage
 from headrace_gateway.a2a.protojson import Malformed, Violation
 from headrace_gateway.a2a.task_ids import task_key
+from headrace_gateway.a2a.terms import terms
+from headrace_gateway.accepted import Accepted
 from headrace_gateway.asked import FollowUp
-from headrace_gateway.intake import Accepted
 from headrace_gateway.resending import Keyed
 from headrace_gateway.services import Services
 
@@ -26,7 +27,7 @@ async def accept(services: Services, call: Call, asked: SendMessage) -> Accepted
     Raises:
         ContentTypeNotSupportedError: the agent does not take a part of it.
         PushNotificationNotSupportedError: it asks for push notifications.
-        Malformed: it is sent under a key that can't be one.
+        Malformed: it is sent under a key that can't be one, or on terms that it can't have.
         HeadraceError: as `Intake` and, under a key, `Resending`.
     """
     if asked.push_config is not None:
@@ -62,13 +63,19 @@ def _keyed(call: Call, asked: SendMessage) -> Keyed | None:
 
 
 def _metadata(call: Call, asked: SendMessage) -> Json:
-    """Return what the client says beside its message, without what only we may say."""
+    """Return what the client says beside its message, without what only we may say.
+
+    Raises:
+        Malformed: it wishes for terms that it can't have.
+    """
     given = asked.metadata or {}
     metadata = {key: value for key, value in given.items() if not key.startswith(_OURS)}
     if extensions := own(call.card) & set(call.extensions):
         metadata[EXTENSIONS] = sorted(extensions)
     if asked.accepted_output_modes:
         metadata[ACCEPTED_MODES] = asked.accepted_output_modes
+    wished = {key.removeprefix(_OURS): given[key] for key in given.keys() - metadata.keys()}
+    metadata |= terms(call, wished, f"metadata.{_OURS}")
     if call.card.bare_message and asked.return_immediately:
         metadata[SHOWN] = True
     return metadata | call.marks

@@ -8,7 +8,7 @@ from headrace.task import INTERRUPTED, TERMINAL
 from headrace_gateway.a2a.accepting import accept
 from headrace_gateway.a2a.call import Call
 from headrace_gateway.a2a.parameters import SendMessage
-from headrace_gateway.intake import Accepted
+from headrace_gateway.accepted import Accepted
 from headrace_gateway.services import Services
 from headrace_gateway.waiting import Waiting
 

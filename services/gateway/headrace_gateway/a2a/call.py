@@ -76,12 +76,13 @@ def call_of(
         ExtensionSupportRequiredError: it does not activate what the agent requires.
     """
     caller = caller or services.callers.of(request.headers)
-    name = request.path_params.get("agent") or _routed(services, tenant)
+    stated = request.path_params.get("agent")
+    name = stated or _routed(services, tenant)
     card = services.directory.card(name)
     if card is None:
-        raise AgentUnknown(f"there is no agent {name!r}")
-    stated = request.query_params.getlist(HTTP_EXTENSION_HEADER)
-    extensions = activated(card, request.headers.getlist(HTTP_EXTENSION_HEADER) + stated)
+        raise AgentUnknown.called(name, at_root=stated is None)
+    asked = request.query_params.getlist(HTTP_EXTENSION_HEADER)
+    extensions = activated(card, request.headers.getlist(HTTP_EXTENSION_HEADER) + asked)
     return Call(
         caller=caller,
         card=card,
@@ -99,7 +100,7 @@ def _trace(stated: str) -> str:
 
 def _routed(services: Services, tenant: object) -> str:
     is_agent = isinstance(tenant, str) and services.directory.card(tenant) is not None
-    return str(tenant) if is_agent else services.settings.default_agent
+    return str(tenant) if is_agent else services.default_agent
 
 
 def _cursor(request: HTTPConnection) -> str:

@@ -7,9 +7,11 @@ from a2a.utils.errors import A2A_REASON_TO_ERROR
 from headrace.events import Json
 from headrace_gateway.a2a.problems import Problem
 
+RETRY_INFO_TYPE = "type.googleapis.com/google.rpc.RetryInfo"
+
 
 def details(problem: Problem) -> list[Json]:
-    """Return the typed details: an ErrorInfo, and a BadRequest that names the fields at fault."""
+    """Return the typed details: an ErrorInfo, the fields at fault, when to try again."""
     found: list[Json] = [
         {
             "@type": ERROR_INFO_TYPE,
@@ -21,6 +23,8 @@ def details(problem: Problem) -> list[Json]:
     if problem.violations:
         fields = [{"field": v.field, "description": v.rule} for v in problem.violations]
         found.append({"@type": BAD_REQUEST_TYPE, "fieldViolations": fields})
+    if problem.retry_after is not None:
+        found.append({"@type": RETRY_INFO_TYPE, "retryDelay": f"{problem.retry_after}s"})
     return found
 
 

@@ -39,6 +39,7 @@ from headrace_gateway.refusals import (
     TooManyAtOnce,
     TooManyStreams,
     TooManyStreamsOfOwner,
+    TooManyWaiting,
 )
 from headrace_gateway.stopping import Stopping
 
@@ -121,6 +122,7 @@ _PROBLEMS: Mapping[type[Exception], Problem] = {
     TooManyAtOnce: replace(
         _own(-32603, 429, "RESOURCE_EXHAUSTED", "TOO_MANY_AT_ONCE"), retry_after=RETRY_AFTER
     ),
+    TooManyWaiting: _own(-32603, 429, "RESOURCE_EXHAUSTED", "TOO_MANY_WAITING"),
     BusUnavailable: _UNAVAILABLE,
     StateUnavailable: _UNAVAILABLE,
     # The message has been accepted: sending it again would ask for the work twice.
@@ -137,6 +139,7 @@ def problem_of(error: Exception) -> Problem:
                 message=_public(error),
                 violations=_violations(error),
                 metadata=_metadata(error),
+                retry_after=_retry_after(error, found),
             )
     incident = secrets.token_hex(6)
     _log.error("incident %s", incident, exc_info=error)
@@ -147,6 +150,10 @@ def _public(error: Exception) -> str:
     if isinstance(error, BusUnavailable | StateUnavailable):
         _log.warning("refused a request: %s", error)
     return error.public if isinstance(error, HeadraceError) else str(error)
+
+
+def _retry_after(error: Exception, found: Problem) -> int | None:
+    return error.retry_after if isinstance(error, TooManyWaiting) else found.retry_after
 
 
 def _violations(error: Exception) -> tuple[Violation, ...]:

@@ -9,7 +9,7 @@ from headrace_gateway.a2a.history import with_history
 from headrace_gateway.a2a.parameters import SendMessage
 from headrace_gateway.a2a.streaming import First, Streaming, check_streaming
 from headrace_gateway.a2a.subscribing import Subscribing
-from headrace_gateway.intake import Accepted
+from headrace_gateway.accepted import Accepted
 from headrace_gateway.services import Services
 
 

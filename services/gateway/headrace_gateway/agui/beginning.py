@@ -3,10 +3,11 @@
 from headrace import parts
 from headrace_gateway.a2a.call import Call
 from headrace_gateway.a2a.media import check_parts
+from headrace_gateway.a2a.terms import terms
+from headrace_gateway.accepted import Accepted
 from headrace_gateway.agui.run_input import RunInput
 from headrace_gateway.agui.waiting import answered
 from headrace_gateway.asked import FollowUp
-from headrace_gateway.intake import Accepted
 from headrace_gateway.services import Services
 
 
@@ -20,16 +21,14 @@ async def begin(services: Services, call: Call, asked: RunInput) -> Accepted:
         A2AError, HeadraceError: as `check_parts`, `Intake.start` and `Intake.follow_up`.
     """
     _check_taken(call, asked)
+    metadata = asked.metadata | call.marks
+    metadata |= terms(call, asked.wishes, "forwardedProps.headrace.")
     task = await answered(services, call, asked)
     if task is not None:
-        follow_up = FollowUp(task, asked.message, asked.thread, asked.metadata | call.marks)
+        follow_up = FollowUp(task, asked.message, asked.thread, metadata)
         return await services.intake.follow_up(call.caller, call.agent, follow_up)
     return await services.intake.start(
-        call.caller,
-        call.agent,
-        asked.message,
-        context=asked.thread,
-        metadata=asked.metadata | call.marks,
+        call.caller, call.agent, asked.message, context=asked.thread, metadata=metadata
     )
 
 

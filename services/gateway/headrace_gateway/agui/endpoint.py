@@ -137,7 +137,7 @@ class RunEndpoint:
             A2AError, HeadraceError: as `call_of`.
         """
         self._services.callers.reader_of(request.headers)
-        name = request.path_params.get("agent", self._services.settings.default_agent)
+        name = request.path_params.get("agent", self._services.default_agent)
         card = self._services.directory.card(name)
         if card is None:
             raise AgentUnknown(f"there is no agent {name!r}")

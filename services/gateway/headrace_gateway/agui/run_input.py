@@ -48,6 +48,13 @@ class RunInput:
     results: frozenset[str] = frozenset()
     """Ids of the tool calls whose results it brings."""
 
+    @property
+    def wishes(self) -> Json:
+        """What the client asks of us, not of the agent: ``forwardedProps.headrace``."""
+        props = self.metadata[METADATA].get("forwardedProps")
+        ours = props.get("headrace") if isinstance(props, dict) else None
+        return ours if isinstance(ours, dict) else {}
+
     @classmethod
     def read(cls, body: bytes, extras: frozenset[str] = frozenset()) -> Self:
         """Read a request's body; `extras` are what the request asks for beside it.

@@ -75,7 +75,7 @@ class CopilotRuntime:
         """Tell of every agent."""
         self._services.callers.reader_of(request.headers)
         cards = {card.name: card for card in self._services.directory.cards()}
-        default = cards.get(self._services.settings.default_agent)
+        default = cards.get(self._services.default_agent)
         if default is not None:
             cards.setdefault(DEFAULT, default)
         agents = {
@@ -161,5 +161,5 @@ class CopilotRuntime:
         """Return the request, for the default agent if it names CopilotKit's default."""
         known = self._services.directory.card(DEFAULT)
         if request.path_params.get("agent") == DEFAULT and known is None:
-            request.path_params["agent"] = self._services.settings.default_agent
+            request.path_params["agent"] = self._services.default_agent
         return request

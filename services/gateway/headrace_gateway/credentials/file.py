@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from headrace.errors import HeadraceError, InvalidName
+from headrace.lanes import Priority
 from headrace.names import encode_token
 
 type Algorithm = Literal[
@@ -37,8 +38,8 @@ class Credential(_Table):
     """Whose tasks it sees; any text."""
     tenant: str = "default"
     """Any text; owners of different tenants have nothing in common."""
-    priority: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_-]{1,32}$")
-    """Class of what is sent with it."""
+    priority: Priority | None = None
+    """Class of what is sent with it; a request may wish for a lower one."""
 
     @field_validator("owner", "tenant")
     @classmethod

@@ -7,7 +7,8 @@ import jwt
 from jwt import PyJWK, PyJWKSet
 
 from headrace.errors import InvalidName
-from headrace.names import encode_token, is_token
+from headrace.lanes import PRIORITIES, Priority
+from headrace.names import encode_token
 from headrace_gateway.caller import Caller
 from headrace_gateway.credentials.file import CredentialsUnreadable, TokenIssuer
 from headrace_gateway.refusals import CredentialsRefused
@@ -87,5 +88,5 @@ def _text(value: object) -> str:
     return value
 
 
-def _priority(value: object) -> str | None:
-    return value if isinstance(value, str) and is_token(value) else None
+def _priority(value: object) -> Priority | None:
+    return next((priority for priority in PRIORITIES if priority == value), None)

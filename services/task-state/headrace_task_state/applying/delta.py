@@ -5,8 +5,9 @@ from datetime import datetime
 import orjson
 
 from headrace.entry import ANSWERED, Entry
-from headrace.events import Json
+from headrace.events import PRIORITY, START_BY, TRACEPARENT, Json
 from headrace.fold import Change, Item
+from headrace.subjects import NORMAL
 from headrace.task import SUBMITTED, TERMINAL, TaskKey
 from headrace_task_state.applying.compaction import Compaction
 from headrace_task_state.store.connection import Argument
@@ -29,6 +30,7 @@ class Delta:
         "_last",
         "_log",
         "_name",
+        "_start_by",
         "_state",
         "_status",
         "_stored",
@@ -51,7 +53,7 @@ class Delta:
         self._fields: dict[str, Argument] = {}
         self._status: Json = {}
         self._state = ""
-        self._stored = 0
+        self._stored = self._start_by = 0
 
     def follows(self, entry: Entry) -> bool:
         """Tell whether `entry` belongs to this task's log; one that begins a log always does."""
@@ -97,10 +99,22 @@ class Delta:
         if change.is_input:
             self._fields["leg"] = change.generation
             self._fields["submitted"] = self._stored // 1_000_000
+            self._take_terms(change.own)
         if (lineage := change.asked_by) is not None:
             self._fields["parent"] = lineage.parent
             self._fields["parent_agent"] = lineage.agent
             self._fields["parent_leg"] = lineage.leg
+
+    def _take_terms(self, own: Json) -> None:
+        """Take on which terms an input's run waits; a trace goes on in legs that name none."""
+        self._fields["priority"] = str(own.get(PRIORITY) or NORMAL)
+        self._fields["start_by"] = start_by = time_ms(own.get(START_BY))
+        self._start_by = start_by
+        if trace := own.get(TRACEPARENT):
+            self._fields["traceparent"] = str(trace)
+
+    def _due(self, due: int) -> str:
+        return str(min(due, self._start_by) if self._start_by else due)
 
     def flush(self, patience: int) -> list[Argument]:
         """Return the arguments of the batch's script; an input may wait `patience` ms for a worker.
@@ -115,7 +129,7 @@ class Delta:
             self._fields["status"] = orjson.dumps(self._status)
         if self._state:
             time = str(time_of(self._status, self._stored))
-            due = str(stored + patience) if self._state == SUBMITTED else ""
+            due = self._due(stored + patience) if self._state == SUBMITTED else ""
             ended = str(stored) if self._state in TERMINAL or self._state == ANSWERED else ""
         history, artifacts = self._history.flush(), self._artifacts.flush()
         fields = [word for pair in self._fields.items() for word in pair]
@@ -124,6 +138,15 @@ class Delta:
         sizes = [len(fields), len(history), len(artifacts)]
         self._clear()
         return [*head, *sizes, *fields, *history, *artifacts]
+
+
+def time_ms(text: object) -> int:
+    """Return an RFC 3339 time in milliseconds since 1970; 0: it is none."""
+    try:
+        moment = datetime.fromisoformat(str(text))
+        return round(moment.timestamp() * 1000) if moment.tzinfo is not None else 0
+    except (ValueError, OverflowError):
+        return 0
 
 
 def time_of(status: Json, stored: int) -> int:

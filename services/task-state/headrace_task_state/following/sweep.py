@@ -1,7 +1,8 @@
-"""The sweep: an input that no worker has taken up gets its run published again.
+"""The sweep: an input that no worker has taken up gets its run published again, or is rejected.
 
 A gateway may die between an append and its run. A copy of a run that still waits is refused by
-the queue, a copy of one in flight does nothing: the log decides.
+the queue, a copy of one in flight does nothing: the log decides. Past its start deadline an input
+is asked for no more: its task ends, also if no worker lives.
 """
 
 import asyncio
@@ -11,10 +12,12 @@ import time
 import orjson
 
 from headrace.bus import Bus
-from headrace.errors import BusUnavailable, StateUnavailable
+from headrace.errors import BusUnavailable, LogLost, StateUnavailable
 from headrace.lanes import Lane, Lanes
 from headrace.log import last_entry
 from headrace.messages import Run
+from headrace.rejecting import TOO_LATE, is_unbegun, reject_unbegun
+from headrace.subjects import NORMAL
 from headrace.task import TaskKey
 from headrace_task_state.store.writing import LeaseLost, Writer
 
@@ -35,9 +38,10 @@ _ALREADY_WAITING = 10077
 class Sweep:
     """Looks after the waiting inputs of one range, under its lease."""
 
-    def __init__(self, bus: Bus, writer: Writer) -> None:
-        """Look through `writer`."""
+    def __init__(self, bus: Bus, writer: Writer, start_within: float) -> None:
+        """Look through `writer`; what nobody has begun after `start_within` s is rejected."""
         self._bus, self._writer = bus, writer
+        self._start_within = round(start_within * 1000)
         self._lanes = Lanes(bus)
 
     async def run(self) -> None:
@@ -48,7 +52,7 @@ class Sweep:
                 await self.sweep()
             except LeaseLost:
                 return
-            except (BusUnavailable, StateUnavailable) as trouble:
+            except (BusUnavailable, StateUnavailable, LogLost) as trouble:
                 _log.info("the sweep waits: %s", trouble)
 
     async def sweep(self) -> int:
@@ -67,22 +71,36 @@ class Sweep:
 
     async def _ask_again(self, name: str, now: int) -> None:
         task = await self._writer.hash_of(name)
+        submitted = int(task.get("submitted", now))
+        start_by = submitted + self._start_within
+        if own := int(task.get("start_by") or 0):
+            start_by = min(start_by, own)
         if task:
             tenant, _, task_id = name.partition(":")
             key = TaskKey(tenant, task["agent"], task_id)
-            if await self._still_waits(key, int(task["leg"])):
-                await self._publish(key, task)
-        waited = now - int(task.get("submitted", now))
-        await self._writer.defer(_WAITING, name, now + min(waited, round(LONGEST * 1000)))
+            await self._look_after(key, task, is_late=start_by <= now)
+        due = now + min(now - submitted, round(LONGEST * 1000))
+        await self._writer.defer(_WAITING, name, min(due, start_by) if start_by > now else due)
 
-    async def _still_waits(self, key: TaskKey, leg: int) -> bool:
+    async def _look_after(self, key: TaskKey, task: dict[str, str], *, is_late: bool) -> None:
+        leg, priority = int(task["leg"]), task.get("priority", NORMAL)
         # The view may lag: after it was lost, the inputs of all time come by as if they waited.
         last = await last_entry(self._bus, key)
-        return last is not None and last.last_generation == leg
+        if last is None or not is_unbegun(last, leg):
+            return
+        if not is_late:
+            await self._publish(key, task, priority)
+        elif await reject_unbegun(self._bus, key, leg, TOO_LATE, priority):
+            _log.warning("no worker began %s of leg %d in time: it is rejected", key.task, leg)
 
-    async def _publish(self, key: TaskKey, task: dict[str, str]) -> None:
-        subject = self._bus.subjects.run(key, int(task["leg"]))
-        run = Run(log=task["log"], context=task["context"], owner=task["owner"])
+    async def _publish(self, key: TaskKey, task: dict[str, str], priority: str) -> None:
+        subject = self._bus.subjects.run(key, int(task["leg"]), priority)
+        run = Run(
+            log=task["log"],
+            context=task["context"],
+            owner=task["owner"],
+            traceparent=task.get("traceparent"),
+        )
         msg = await self._bus.request(subject, run.encode(), _ACK_TIMEOUT)
         error = orjson.loads(msg.data).get("error")
         if error is None:
@@ -90,4 +108,4 @@ class Sweep:
         elif error.get("err_code") != _ALREADY_WAITING:
             raise BusUnavailable(f"{subject}: {error.get('description')}")
         # Who asked first may have died before there was a lane for it.
-        await self._lanes.open(Lane.of(key))
+        await self._lanes.open(Lane.of(key, priority))

@@ -20,6 +20,8 @@ class Found:
     log: str
     sequence: int
     """Stream sequence of the last entry that the fold reflects."""
+    traceparent: str | None = None
+    """W3C trace context of the newest input in the view that came with one."""
 
 
 def read_found(stored: StoredTask) -> Found:
@@ -32,6 +34,7 @@ def read_found(stored: StoredTask) -> Found:
         agent=fields[b"agent"].decode(),
         log=fields[b"log"].decode(),
         sequence=int(fields[b"sequence"]),
+        traceparent=fields[b"traceparent"].decode() if fields.get(b"traceparent") else None,
     )
 
 

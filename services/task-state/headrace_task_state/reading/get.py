@@ -47,6 +47,7 @@ class Tasks:
             "generation": found.fold.generation,
             "sequence": found.sequence,
             "state": found.fold.state,
+            "traceparent": found.traceparent,
         }
 
     def _check(self, query: GetTask) -> None:

@@ -1,0 +1,149 @@
+"""Messages to tasks that exist: behind what waits for them, or handed in to what is at work."""
+
+from dataclasses import replace
+
+from headrace import events
+from headrace.bus import Bus
+from headrace.directory import Directory
+from headrace.entry import Stamp
+from headrace.errors import Fenced
+from headrace.events import Draft, Json
+from headrace.files import FileStore, stowed_message
+from headrace.log import LogWriter
+from headrace.messages import GetTask, Run, TaskFound
+from headrace.state_client import StateClient
+from headrace.task import AUTH_REQUIRED, INPUT_REQUIRED, SUBMITTED, TERMINAL, TaskKey
+from headrace_gateway.accepted import APPEND_PATIENCE, Accepted
+from headrace_gateway.asked import FollowUp
+from headrace_gateway.caller import Caller
+from headrace_gateway.feeds import Feed, Feeds
+from headrace_gateway.handing_in import HandingIn, busy, new_name
+from headrace_gateway.refusals import ContextMismatch, GenerationMismatch, TaskBusy, TaskEnded
+from headrace_gateway.wanted_runs import WantedRuns
+
+_TERMS = frozenset({events.START_BY, events.PRIORITY, events.TRACEPARENT})
+"""Metadata that says how a run is to be done, not what."""
+
+ROUNDS = 5
+"""How often an input is tried behind a tail that others move."""
+
+
+class FollowUps:
+    """Takes in messages to tasks that exist."""
+
+    def __init__(
+        self, bus: Bus, feeds: Feeds, state: StateClient, directory: Directory, runs: WantedRuns
+    ) -> None:
+        """Work over these."""
+        self._bus, self._feeds, self._state, self._directory = bus, feeds, state, directory
+        self._runs = runs
+        self._handing_in, self._files = HandingIn(bus), FileStore(bus)
+
+    async def take_in(self, caller: Caller, agent: str, asked: FollowUp) -> Accepted:
+        """Append the message to a task, and ask workers to go on if it waits for input.
+
+        To a task at work it is handed in: what becomes of it there is its agent's policy.
+
+        Raises:
+            TaskUnknown: no such task of this caller and agent.
+            ContextMismatch: the task is of another context.
+            GenerationMismatch: the task is not where the message wants it.
+            TaskEnded: the task is over.
+            TaskBusy: the task is being worked on, and takes none meanwhile.
+            TooManyWaiting: as many runs wait for the agent as may.
+            EventTooLarge, BusUnavailable, StateUnavailable: as `Intake.start`.
+        """
+        name = new_name()
+        for _ in range(ROUNDS):
+            found = await self.look(caller, agent, asked)
+            try:
+                if (accepted := await self.put(caller, found, asked, name)) is not None:
+                    return accepted
+            except Fenced:
+                # Another input came first, through another gateway perhaps: look again.
+                continue
+        raise TaskBusy(f"task {asked.task} takes other messages now")
+
+    async def look(self, caller: Caller, agent: str, asked: FollowUp) -> TaskFound:
+        """Return the task as it is, if the message may come behind that.
+
+        Raises:
+            TaskUnknown, ContextMismatch, GenerationMismatch, TaskEnded, StateUnavailable: as
+                `take_in`.
+        """
+        found = await self._state.get(
+            GetTask(tenant=caller.tenant, owner=caller.owner, agent=agent, task=asked.task)
+        )
+        if asked.context not in (None, found.task["contextId"]):
+            raise ContextMismatch(f"task {asked.task} belongs to another context")
+        # What is appended goes right behind what was found, or not at all: so this holds.
+        if asked.if_generation not in (None, found.generation):
+            raise GenerationMismatch(asked.task, found.generation)
+        if found.state in TERMINAL:
+            raise TaskEnded(f"task {asked.task} is over and takes no message")
+        return found
+
+    async def put(
+        self, caller: Caller, found: TaskFound, asked: FollowUp, name: str
+    ) -> Accepted | None:
+        """Put the message, known by `name`, behind what was `found`; None: look again.
+
+        Raises:
+            Fenced: something else came behind it.
+            TaskBusy, TooManyWaiting, EventTooLarge, BusUnavailable: as `take_in`.
+        """
+        if found.state == INPUT_REQUIRED:
+            return await self._go_on(caller, found, asked, name)
+        return await self._hand_in(caller, found, asked, name)
+
+    async def _hand_in(
+        self, caller: Caller, found: TaskFound, asked: FollowUp, name: str
+    ) -> Accepted | None:
+        task, context = found.task["id"], found.task["contextId"]
+        card = self._directory.card(found.agent)
+        if card is not None and card.follow_ups == "reject" and found.state != AUTH_REQUIRED:
+            raise busy(task)
+        key = TaskKey(caller.tenant, found.agent, task)
+        # It waits for a leg that has begun, and then goes on as that one did.
+        asked = replace(asked.without(_TERMS), message=await self._stowed(key, asked.message))
+        feed = await self._feeds.acquire(key)
+        generation = None
+        try:
+            generation = await self._handing_in.hand_in(key, found, asked, name)
+        finally:
+            if generation is None:
+                await self._feeds.release(feed)
+        if generation is None:
+            return None
+        return Accepted(key, context, found.log, generation, feed, found)
+
+    async def _go_on(
+        self, caller: Caller, found: TaskFound, asked: FollowUp, name: str
+    ) -> Accepted:
+        task, context, leg = found.task["id"], found.task["contextId"], found.generation + 1
+        key = TaskKey(caller.tenant, found.agent, task)
+        message = await self._stowed(key, asked.message)
+        draft = events.status_update(task, context, SUBMITTED, message, asked.metadata)
+        stamp = Stamp(found.log, leg, name, SUBMITTED, leg)
+        admitted = await self._runs.admit(key)
+        try:
+            feed = await self._append(key, found, draft, stamp)
+        except BaseException:
+            admitted.settle()
+            raise
+        run = Run(log=found.log, context=context, owner=caller.owner, traceparent=found.traceparent)
+        self._runs.ask_for(key, leg, run, asked.metadata, admitted)
+        return Accepted(key, context, found.log, leg, feed, found)
+
+    async def _stowed(self, key: TaskKey, message: Json) -> Json:
+        return await stowed_message(self._files, key, message, self._bus.settings.inline_bytes)
+
+    async def _append(self, key: TaskKey, found: TaskFound, draft: Draft, stamp: Stamp) -> Feed:
+        writer = LogWriter(self._bus, key, sequence=found.sequence, generation=found.generation)
+        feed = await self._feeds.acquire(key)
+        try:
+            await writer.append([draft], stamp, APPEND_PATIENCE)
+        except BaseException:
+            await self._feeds.release(feed)
+            raise
+        return feed

@@ -1,0 +1,179 @@
+"""Messages to tasks at work that are sent once, under a key, or on a condition."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Callable
+from typing import cast
+
+import pytest
+
+from headrace.directory import Directory
+from headrace.errors import Fenced
+from headrace.log import TailRule
+from headrace.messages import GetTask, TaskFound
+from headrace.state_client import StateClient
+from headrace_gateway.accepted import Accepted
+from headrace_gateway.admission import Admission
+from headrace_gateway.asked import FollowUp
+from headrace_gateway.caller import Caller
+from headrace_gateway.feeds import Feeds
+from headrace_gateway.intake import Intake
+from headrace_gateway.refusals import GenerationMismatch, KeyReused, TaskEnded
+from headrace_gateway.resending import Keyed, Resending
+from headrace_gateway.sent_records import SentRecords
+from headrace_gateway.settings import GatewaySettings
+from headrace_gateway.wanted_runs import WantedRuns
+from tests.integration.worker.conftest import Spawn, Working
+from tests.integration.worker.test_follow_ups import PARROTS, inputs, parrot, whole
+from tests.support.desk import Desk, Task, user_message
+
+
+class Found:
+    """Task state, and a directory without cards."""
+
+    def __init__(self) -> None:
+        self.task: Task | None = None
+
+    async def get(self, query: GetTask) -> TaskFound:
+        assert self.task is not None
+        assert query.task == self.task.key.task
+        return await self.task.found()
+
+    @staticmethod
+    def card(agent: str) -> None:
+        assert agent
+
+
+class Gateway:
+    """As much of a gateway as takes messages in."""
+
+    def __init__(self, desk: Desk, found: Found) -> None:
+        bus = desk.bus
+        self.rule = TailRule(bus)
+        feeds = Feeds(bus, self.rule, 1024 * 1024)
+        settings = GatewaySettings.model_validate(bus.settings.model_dump())
+        runs = WantedRuns(bus, Admission(bus, settings))
+        state, directory = cast("StateClient", found), cast("Directory", found)
+        self.intake = Intake(bus, feeds, state, directory, runs)
+        self.resending = Resending(bus, feeds, self.intake, SentRecords(bus, 60))
+
+    async def send(self, task: Task, text: str, key: str) -> Accepted:
+        said = {**user_message(text), "messageId": text}
+        request = Keyed(Caller(), task.key.agent, key, text)
+        return await self.resending.follow_up(request, FollowUp(task.key.task, said))
+
+    async def send_at(self, task: Task, text: str, generation: int) -> Accepted:
+        asked = FollowUp(task.key.task, user_message(text), if_generation=generation)
+        return await self.intake.follow_up(Caller(), task.key.agent, asked)
+
+
+type Gateways = Callable[[Task], tuple[Gateway, Gateway]]
+
+
+@pytest.fixture
+async def gateways(desk: Desk) -> AsyncIterator[Gateways]:
+    """Returns two gateways for a task."""
+    found = Found()
+    one, other = Gateway(desk, found), Gateway(desk, found)
+    for each in (one, other):
+        await each.rule.start()
+
+    def of(task: Task) -> tuple[Gateway, Gateway]:
+        found.task = task
+        return one, other
+
+    yield of
+    for each in (one, other):
+        await each.rule.stop()
+
+
+def some_key() -> str:
+    return secrets.token_hex(8)
+
+
+async def test_a_keyed_message_to_a_running_task_is_queued_once(
+    desk: Desk, working: Working, gateways: Gateways
+) -> None:
+    may_end, key = asyncio.Event(), some_key()
+    async with working(parrot(may_end)):
+        task = await desk.start("parrot", "one")
+        one, other = gateways(task)
+        await task.held()
+        first = await one.send(task, "two", key)
+        assert not first.again
+        sent = await asyncio.gather(*(each.send(task, "two", key) for each in [one, other] * 5))
+        assert {accepted.generation for accepted in sent} == {first.generation}
+        assert all(accepted.again for accepted in sent)
+        with pytest.raises(KeyReused):
+            await other.send(task, "three", key)
+        may_end.set()
+        entries = await whole(task, 2)
+        assert inputs(entries) == ["one", "two"]
+        # Also when the task is over.
+        assert (await other.send(task, "two", key)).generation == first.generation
+        with pytest.raises(TaskEnded):
+            await other.send(task, "four", some_key())
+
+
+async def test_many_copies_at_once_on_two_gateways_are_one_message(
+    desk: Desk, working: Working, gateways: Gateways
+) -> None:
+    may_end, key = asyncio.Event(), some_key()
+    async with working(parrot(may_end)):
+        task = await desk.start("parrot", "one")
+        await task.held()
+        sending = (each.send(task, "two", key) for each in list(gateways(task)) * 10)
+        generations = {accepted.generation for accepted in await asyncio.gather(*sending)}
+        assert len(generations) == 1
+        may_end.set()
+        assert inputs(await whole(task, 2)) == ["one", "two"]
+
+
+@pytest.mark.parametrize("after", [0.0, 0.02])
+async def test_a_keyed_message_sent_until_it_is_taken_survives_a_killed_holder_once(
+    desk: Desk, spawn: Spawn, gateways: Gateways, after: float
+) -> None:
+    worker = spawn(PARROTS)
+    task = await desk.start("slow_parrot", "one")
+    await task.held()
+    one, other = gateways(task)
+    key = some_key()
+    sending = asyncio.create_task(one.send(task, "two", key))
+    await asyncio.sleep(after)
+    worker.kill()
+    spawn(PARROTS)
+    await sending
+    await other.send(task, "two", key)
+    assert inputs(await whole(task, 2)) == ["one", "two"]
+
+
+async def test_a_message_to_a_running_task_is_taken_only_at_the_generation_that_it_names(
+    desk: Desk, working: Working, gateways: Gateways
+) -> None:
+    may_end = asyncio.Event()
+    async with working(parrot(may_end)):
+        task = await desk.start("parrot", "one")
+        one, other = gateways(task)
+        await task.held()
+        at = (await task.reaches(3)).last_generation
+        with pytest.raises(GenerationMismatch) as refused:
+            await one.send_at(task, "early", at - 1)
+        assert refused.value.generation == at
+        sending = [each.send_at(task, "two", at) for each in [one, other] * 5]
+        results = await asyncio.gather(*sending, return_exceptions=True)
+        [taken] = [r for r in results if isinstance(r, Accepted)]
+        assert taken.generation == at + 1
+        assert all(isinstance(r, GenerationMismatch) for r in results if r is not taken)
+        may_end.set()
+        assert inputs(await whole(task, 2)) == ["one", "two"]
+
+
+async def test_a_condition_holds_over_the_head_of_a_holder_that_does_not_answer(
+    desk: Desk, gateways: Gateways
+) -> None:
+    task = await desk.start("nobody", "one", publish=False)
+    one, _ = gateways(task)
+    assert (await one.send_at(task, "two", 1)).generation == 2
+    with pytest.raises((GenerationMismatch, Fenced)):
+        await one.send_at(task, "three", 1)
+    assert (await one.send_at(task, "three", 2)).generation == 3
