@@ -3,12 +3,14 @@
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from tests.benchmarks.http_client import Connection
+from tests.support import extra_services
 from tests.support.compose_file import ROOT
 from tests.support.stack import Stack
 from tests.support.starting import start_process
@@ -34,6 +36,8 @@ class Contestant:
     """Two URLs or more at which the same tasks are served."""
     pids: Callable[[], Pids]
     """Its processes, by role."""
+    another: Callable[[], AbstractContextManager[tuple[str, int]]]
+    """Starts one more replica; lends its URL and process id."""
 
     @property
     def hosts(self) -> list[str]:
@@ -76,7 +80,15 @@ def official(folder: Path) -> Iterator[Contestant]:
         ]
         pids = {"official": [alone[1]]}
         urls = [url for url, _ in cluster]
-        yield Contestant(OFFICIAL, [alone[0]], "", "", urls, lambda: pids)
+        yield Contestant(
+            OFFICIAL,
+            [alone[0]],
+            "",
+            "",
+            urls,
+            lambda: pids,
+            partial(_official, folder / "another.log", *database),
+        )
 
 
 @contextmanager
@@ -119,4 +131,16 @@ def headrace(
 
     with stack.start():
         urls = stack.gateways
-        yield Contestant(HEADRACE, urls[:-1], "/v1/agents/counter", "/v1/agents/paced", urls, pids)
+        another = partial(_another, folder / "another", stack.dev()["nats_url"])
+        counter, paced = "/v1/agents/counter", "/v1/agents/paced"
+        yield Contestant(HEADRACE, urls[:-1], counter, paced, urls, pids, another)
+
+
+@contextmanager
+def _another(folder: Path, nats_url: str) -> Iterator[tuple[str, int]]:
+    process, url = extra_services.gateway(folder, nats_url)
+    process.start()
+    try:
+        yield url, process.pid
+    finally:
+        process.stop()
