@@ -15,6 +15,7 @@ from headrace.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, REJECTED
 from headrace_worker import (
     Agent,
     Complete,
+    Data,
     Emission,
     File,
     InputRequired,
@@ -138,7 +139,7 @@ async def _half_a_character(_: RunContext) -> AsyncIterator[Emission]:
 
 
 async def _too_much(_: RunContext) -> AsyncIterator[Emission]:
-    yield File("big.bin", b"x" * 2_000_000)
+    yield Data({"big": "x" * 2_000_000})
 
 
 async def _a_block_twice(_: RunContext) -> AsyncIterator[Emission]:
@@ -207,7 +208,7 @@ async def test_an_agent_may_mend_what_it_was_told_is_malformed(
     @agent()
     async def careful(ctx: RunContext) -> None:
         try:
-            await ctx.file("big.bin", b"x" * 2_000_000)
+            await ctx.emit(Data({"big": "x" * 2_000_000}))
         except MalformedOutput:
             await ctx.text("it was too big")
 
@@ -316,6 +317,27 @@ async def test_an_agent_that_ignores_its_cancellation_is_left_behind(
         assert end_of(events)[0] == CANCELED
         assert "ignores that it is cancelled" in caplog.text
         over.set()
+
+
+async def test_an_agent_that_raises_when_it_is_cancelled_is_canceled_all_the_same(
+    desk: Desk, working: Working, caplog: pytest.LogCaptureFixture
+) -> None:
+    @agent()
+    async def clumsy(ctx: RunContext) -> None:
+        await ctx.text("begun ")
+        try:
+            await asyncio.sleep(60)
+        finally:
+            raise ValueError("dropped a plate")
+
+    async with working(clumsy):
+        task = await desk.start("clumsy")
+        events = await _cancelled(task)
+    assert end_of(events)[0] == CANCELED
+    [record] = [each for each in caplog.records if "clean-up" in each.getMessage()]
+    assert task.key.task in record.getMessage()
+    assert "dropped a plate" in caplog.text
+    assert "plate" not in str(events)
 
 
 async def test_a_cancel_that_comes_too_late_changes_nothing(desk: Desk, working: Working) -> None:
