@@ -73,6 +73,18 @@ async def test_an_agent_that_says_nothing_completes(desk: Desk, working: Working
     assert end_of(events) == (COMPLETED, "")
 
 
+async def test_an_agent_that_yields_nothing_completes(desk: Desk, working: Working) -> None:
+    @agent(name="speechless")
+    async def speechless(_: RunContext) -> AsyncIterator[Emission]:
+        never: tuple[str, ...] = ()
+        for said in never:
+            yield said
+
+    async with working(speechless):
+        task = await desk.start("speechless")
+        assert [entry.stamp.state for entry in await task.ended()][-1] == COMPLETED
+
+
 async def test_an_exception_fails_the_task_with_an_id_that_the_log_explains(
     desk: Desk, working: Working, caplog: pytest.LogCaptureFixture
 ) -> None:

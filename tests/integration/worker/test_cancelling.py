@@ -85,6 +85,27 @@ async def test_a_running_task_is_canceled_by_its_holder_after_clean_up(
     assert (await task.last()).stamp.writer.startswith("worker-")
 
 
+async def test_an_agent_that_raises_in_its_clean_up_is_canceled_and_the_worker_goes_on(
+    desk: Desk, working: Working
+) -> None:
+    @agent()
+    async def clumsy(ctx: RunContext) -> AsyncIterator[Emission]:
+        try:
+            yield "begun"
+            await asyncio.sleep(60 if ctx.prompt else 0)
+        finally:
+            if ctx.prompt:
+                raise RuntimeError("dropped it")
+
+    async with working(clumsy):
+        task = await desk.start("clumsy", "wait")
+        await task.held()
+        assert await cancel(task) == CANCELED
+        after = await desk.start("clumsy")
+        assert (await after.ended())[-1].stamp.state == COMPLETED
+    assert ends(await task.entries()) == [CANCELED]
+
+
 async def test_a_queued_task_is_canceled_and_never_begun(desk: Desk, working: Working) -> None:
     await ensure_lane(desk.bus, Lane("patient"))
     task = await desk.start("patient")
