@@ -24,6 +24,9 @@ class AgentCard(BusMessage):
     """Whether clients may stream."""
     push_notifications: bool = True
     """Whether clients may have themselves notified."""
+    extended: dict[str, Any] | None = None
+    """What callers with credentials are told beside: description, skills and the like, as in an A2A
+    AgentCard. None: there is no extended card; empty: there is one to come."""
     extensions: list[dict[str, Any]] = Field(default_factory=list)
     """A2A AgentExtension objects; who does not activate a ``required`` one is refused."""
     follow_ups: Literal["enqueue", "interrupt", "reject", "steer"] = "enqueue"

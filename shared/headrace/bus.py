@@ -11,6 +11,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.js import JetStreamContext
 
+from headrace import metrics
 from headrace.errors import BusUnavailable
 from headrace.nats_client import NatsClient
 from headrace.patience import patiently, reason
@@ -158,6 +159,7 @@ class Bus:
 
     def _disturb(self) -> None:
         self._disturbing = None
+        metrics.DISTURBANCES.inc()
         for callback in list(self._disturbed):
             callback()
 

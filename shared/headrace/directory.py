@@ -1,7 +1,7 @@
 """The agents of a fleet: a durable card per agent and a key that expires per live instance.
 
 Workers announce; gateways keep a copy of the whole bucket, read again every few seconds and at
-once when an unknown key is written. An agent whose instances are gone stays known.
+once when an unknown key is written. An agent whose instances are gone stays known for a week.
 """
 
 import asyncio
@@ -24,6 +24,8 @@ from headrace.names import check_agent_name
 from headrace.patience import patiently
 
 __all__ = [
+    "ANNOUNCE_EVERY",
+    "CARD_TTL",
     "INSTANCE_TTL",
     "RELIST_EVERY",
     "RENEW_EVERY",
@@ -37,6 +39,10 @@ _log = logging.getLogger(__name__)
 
 INSTANCE_TTL = 10
 """Seconds after which an instance that renews its key no more counts as gone."""
+CARD_TTL = 7 * 24 * 3600
+"""Seconds for which an agent without instances is known, as unavailable."""
+ANNOUNCE_EVERY = 3600.0
+"""Seconds after which an instance says again what its agents are."""
 RENEW_EVERY = 3.0
 """Seconds between renewals."""
 RELIST_EVERY = 3.0
@@ -65,7 +71,7 @@ class Announcer:
         """
         check_agent_name(card.name)
         await self._mention_another(card)
-        await self._put(f"card.{card.name}", card.encode())
+        await self._put(f"card.{card.name}", card.encode(), {_TTL: str(CARD_TTL)})
         await self.renew(card.name)
 
     async def renew(self, agent: str) -> None:

@@ -64,3 +64,10 @@ class BusSettings(BaseSettings):
     def nats_servers(self) -> list[str]:
         """`nats_url`, split."""
         return [url.strip() for url in self.nats_url.split(",") if url.strip()]
+
+
+def split_commas(value: object) -> object:
+    """Return the items of a comma-separated list; what is no text stays as it is."""
+    if isinstance(value, str):
+        return [item.strip() for item in value.split(",") if item.strip()]
+    return value

@@ -6,7 +6,6 @@ added.
 """
 
 import logging
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -14,8 +13,11 @@ from nats.js import JetStreamContext, api
 from nats.js.errors import BadRequestError, NotFoundError
 
 from headrace.settings import BusSettings
-from headrace.subjects import Subjects, stream_of_shard
+from headrace.stream_names import Streams
+from headrace.subjects import Subjects
 from headrace.task import SHARDS_PER_STREAM
+
+__all__ = ["DEAD_MAX_AGE", "Streams", "declarations", "ensure_streams"]
 
 _log = logging.getLogger(__name__)
 
@@ -40,46 +42,6 @@ _CONTRACT = (
 """What promises rest on; an operator who changes it is warned."""
 
 
-@dataclass(frozen=True, slots=True)
-class Streams:
-    """The names of the streams and buckets of one fleet."""
-
-    prefix: str = ""
-
-    @property
-    def runs(self) -> str:
-        """The work queue of runs."""
-        return f"{self.prefix}RUNS"
-
-    @property
-    def dead(self) -> str:
-        """The dead letters."""
-        return f"{self.prefix}DEAD"
-
-    @property
-    def agents(self) -> str:
-        """The key-value bucket of cards and live instances."""
-        return f"{self.prefix}AGENTS"
-
-    @property
-    def idempotency(self) -> str:
-        """The key-value bucket of what was sent under which Idempotency-Key."""
-        return f"{self.prefix}IDEMPOTENCY"
-
-    @property
-    def files(self) -> str:
-        """The object store of files that are too large for a log."""
-        return f"{self.prefix}FILES"
-
-    def events(self, number: int) -> str:
-        """The `number`-th event stream, from 0."""
-        return f"{self.prefix}EVENTS" if number == 0 else f"{self.prefix}EVENTS_{number}"
-
-    def of_shard(self, shard: int) -> str:
-        """The event stream that holds `shard`."""
-        return self.events(stream_of_shard(shard))
-
-
 def declarations(settings: BusSettings) -> list[api.StreamConfig]:
     """Return the configuration of every stream that `settings` ask for."""
     streams, subjects = Streams(settings.stream_prefix), settings.subjects
@@ -92,6 +54,9 @@ def declarations(settings: BusSettings) -> list[api.StreamConfig]:
         _bucket(settings, streams.agents),
         _bucket(settings, streams.idempotency),
         _files(settings, streams),
+        _bucket(settings, streams.keys),
+        _bucket(settings, streams.push),
+        _pushes(settings, streams, subjects),
     ]
 
 
@@ -124,6 +89,19 @@ def _runs(settings: BusSettings, streams: Streams, subjects: Subjects) -> api.St
         max_msgs=settings.runs_max,
         discard=api.DiscardPolicy.NEW,
         discard_new_per_subject=True,
+    )
+
+
+def _pushes(settings: BusSettings, streams: Streams, subjects: Subjects) -> api.StreamConfig:
+    return api.StreamConfig(
+        name=streams.pushes,
+        subjects=[subjects.pushes()],
+        retention=api.RetentionPolicy.WORK_QUEUE,
+        storage=api.StorageType.FILE,
+        num_replicas=settings.replicas,
+        # One message per webhook: a newer one takes the place of an older one, which it outdoes.
+        max_msgs_per_subject=1,
+        discard=api.DiscardPolicy.NEW,
     )
 
 

@@ -6,6 +6,7 @@ from headrace.errors import InvalidName, UndecodableMessage
 from headrace.task import SHARDS_PER_STREAM, TaskKey, check_task_id
 
 _KEY_TOKENS = 3
+_PUSH_TOKENS = (4, 5)
 
 NORMAL = "normal"
 """The priority that the subjects of runs leave out."""
@@ -67,6 +68,19 @@ class Subjects:
         """All dead letters: the DEAD stream."""
         return f"{self.prefix}.dead.*.*"
 
+    def push(self, key: TaskKey, webhook: str, generation: int | None = None) -> str:
+        """Asks task state to tell the task's webhook what it has not been told yet.
+
+        With a `generation`: to try once more what was given up, which ends with that event.
+        """
+        number = stream_of_shard(key.shard)
+        again = "" if generation is None else f".{generation}"
+        return f"{self.prefix}.push.{number}.{key.tenant}.{key.agent}.{key.task}.{webhook}{again}"
+
+    def pushes(self, number: int | None = None) -> str:
+        """All webhooks' subjects: of event stream `number`'s tasks, or of all."""
+        return f"{self.prefix}.push.{'*' if number is None else number}.>"
+
     def poke(self, task: str) -> str:
         """Asks every reader of a log to look at its tail."""
         return f"{self.prefix}.poke.{task}"
@@ -104,6 +118,17 @@ class Subjects:
         """
         last = self._tokens(subject, "run")[-1]
         return last if last in UNUSUAL else NORMAL
+
+    def key_of_push(self, subject: str) -> tuple[TaskKey, str]:
+        """Return the task and the token of the webhook that `subject` (of `push`) names.
+
+        Raises:
+            UndecodableMessage: the subject is not of that form.
+        """
+        tokens = self._tokens(subject, "push")[1:]
+        if len(tokens) not in _PUSH_TOKENS:
+            raise UndecodableMessage(subject, "it names no webhook")
+        return self._key(subject, tokens[:_KEY_TOKENS]), tokens[_KEY_TOKENS]
 
     def _tokens(self, subject: str, *kinds: str) -> list[str]:
         """Return the tokens behind the prefix and one of `kinds`."""

@@ -67,7 +67,7 @@ class TaskStates:
         environment = {
             "PATH": os.environ["PATH"],
             **{
-                f"HEADRACE_{field.upper()}": str(value)
+                f"HEADRACE_{field.upper()}": _variable(value)
                 for field, value in self.settings.model_dump(exclude_defaults=True).items()
             },
         }
@@ -127,6 +127,10 @@ async def open_task_states(
         yield fleet
     finally:
         await fleet.close()
+
+
+def _variable(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 async def _says(log: Path, what: str) -> bool:

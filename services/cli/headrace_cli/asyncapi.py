@@ -17,6 +17,8 @@ _PARAMETERS = {
     "task": "The task's id, `<shard>-<32 hex digits>`.",
     "shard": "The number that the task's id begins with.",
     "leg": "Generation of the input that is to be worked on.",
+    "stream": "Number of the event stream that the task's log is in.",
+    "webhook": "The webhook's id, as a subject token.",
     "instance": "A worker's id.",
 }
 

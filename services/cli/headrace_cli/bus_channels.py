@@ -29,6 +29,7 @@ from headrace.messages import (
 from headrace.streams import Streams
 from headrace.subjects import UNUSUAL, Subjects
 from headrace.task import STATES, TaskKey
+from headrace.webhooks import Webhook
 
 SUBJECTS = Subjects("{prefix}")
 STREAMS = Streams()
@@ -203,6 +204,20 @@ CHANNELS: tuple[Channel, ...] = (
         "core NATS",
         "Asks readers of a log to look at its tail.",
         (Carried("Nothing", NOTHING),),
+    ),
+    Channel(
+        "push",
+        SUBJECTS.push(_KEY, "{webhook}").replace(".0.", ".{stream}.").replace("0-{task}", _TASK),
+        f"stream {STREAMS.pushes}, a work queue",
+        "Asks task state to tell a webhook what it has not been told yet.",
+        (Carried("Alive", EMPTY),),
+    ),
+    Channel(
+        "webhook",
+        f"$KV.{STREAMS.push}.{{tenant}}.{_TASK}.{{webhook}}",
+        f"bucket {STREAMS.push}",
+        "A webhook of a task, and how far it has been told.",
+        (_message(Webhook),),
     ),
     Channel(
         "card",

@@ -38,6 +38,10 @@ class DevSettings(BusSettings):
     task_states: int = Field(default=1, ge=1, le=64)
     """How many task states."""
 
+    push_allow: str = "127.0.0.0/8,::1/128"
+    """Hosts and networks that webhooks may have beside public addresses: those of this machine, as
+    a receiver that is being developed runs here too."""
+
     agents: str = "headrace_dojo:agents"
     """MODULE:ATTR of the agents that the workers run."""
 

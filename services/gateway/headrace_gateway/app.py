@@ -15,6 +15,7 @@ from headrace_gateway.copilotkit.runtime import CopilotRuntime
 from headrace_gateway.discovery import Discovery
 from headrace_gateway.file_download import FileDownload
 from headrace_gateway.health import Health
+from headrace_gateway.metrics_page import MetricsPage
 from headrace_gateway.origin import OriginGuard
 from headrace_gateway.services import Services
 from headrace_gateway.settings import GatewaySettings
@@ -23,7 +24,14 @@ from headrace_gateway.websocket.endpoint import SocketEndpoint
 AGENT = "/v1/agents/{agent}"
 """Base of one agent's routes; the default agent's are at the root too."""
 
-_EXPOSED = ["A2A-Extensions", "ETag", "Headrace-Recovered", "Retry-After"]
+_EXPOSED = [
+    "A2A-Extensions",
+    "ETag",
+    "Last-Modified",
+    "WWW-Authenticate",
+    "Headrace-Recovered",
+    "Retry-After",
+]
 
 
 def build_app(services: Services) -> Starlette:
@@ -53,6 +61,7 @@ def _routes(services: Services) -> list[BaseRoute]:
         *CopilotRuntime(services).routes(),
         *Discovery(services).routes(),
         *Health(services.bus, services.pulse).routes(),
+        *MetricsPage(services).routes(),
         *rest.other_routes(AGENT),
         *rest.other_routes(""),
     ]

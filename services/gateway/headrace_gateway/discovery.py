@@ -1,5 +1,8 @@
 """Which agents there are: the list, the well-known pages, the cards."""
 
+from email.utils import formatdate
+
+import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -7,13 +10,15 @@ from starlette.types import ASGIApp
 
 from headrace.directory import AgentCard
 from headrace.events import Json
+from headrace.signing import MAX_AGE
 from headrace_gateway.a2a.cards import agent_card, agent_path
 from headrace_gateway.a2a.rest_errors import Endpoint, answering_errors
 from headrace_gateway.a2a.v03.card import readable_by_old
-from headrace_gateway.json_response import cacheable, json_response
+from headrace_gateway.json_response import cacheable, json_response, revalidated
 from headrace_gateway.public_url import public_grpc, public_url
 from headrace_gateway.refusals import AgentUnknown
 from headrace_gateway.services import Services
+from headrace_gateway.signed_cards import JWKS_PATH, SignedCard
 
 CARD_MAX_AGE = 60
 """Seconds that a card may be kept."""
@@ -26,7 +31,11 @@ class Discovery:
         """Tell of the agents in the directory."""
         self._settings, self._directory = services.settings, services.directory
         self._services = services
-        self._callers = services.callers
+        self._callers, self._signing, self._cards = (
+            services.callers,
+            services.signing,
+            services.cards,
+        )
 
     def routes(self) -> list[Route]:
         """Return the routes of all pages."""
@@ -43,8 +52,11 @@ class Discovery:
             "/": self._card,
         }
         return [
-            Route(path, answering_errors(self._guarded(page)), methods=["GET"])
-            for path, page in pages.items()
+            Route(JWKS_PATH, answering_errors(self._key_set), methods=["GET"]),
+            *(
+                Route(path, answering_errors(self._guarded(page)), methods=["GET"])
+                for path, page in pages.items()
+            ),
         ]
 
     def _guarded(self, page: Endpoint) -> Endpoint:
@@ -77,12 +89,28 @@ class Discovery:
         return cacheable(request, {"agents": agents}, 0)
 
     async def _agent(self, request: Request) -> Response:
-        return cacheable(request, {"agent": readable_by_old(self._composed(request))}, CARD_MAX_AGE)
+        signed = self._signed(request)
+        return self._kept(request, signed, {"agent": readable_by_old(signed.card)})
 
     async def _card(self, request: Request) -> Response:
-        return cacheable(request, readable_by_old(self._composed(request)), CARD_MAX_AGE)
+        signed = self._signed(request)
+        return self._kept(request, signed, readable_by_old(signed.card))
 
-    def _composed(self, request: Request) -> Json:
+    def _kept(self, request: Request, signed: SignedCard, content: Json) -> Response:
+        """Return what a client may keep for a while, and then ask whether it has changed."""
+        known = self._callers.known
+        whose = "public" if known is None or known.public_cards else "private"
+        headers = {
+            "ETag": signed.etag,
+            "Last-Modified": formatdate(signed.modified, usegmt=True),
+            "Cache-Control": f"{whose}, max-age={CARD_MAX_AGE}",
+        }
+        return revalidated(request, orjson.dumps(content), headers)
+
+    async def _key_set(self, request: Request) -> Response:
+        return cacheable(request, self._signing.key_set(), MAX_AGE)
+
+    def _signed(self, request: Request) -> SignedCard:
         stated = request.path_params.get("agent")
         name = stated or self._services.default_agent
         card = self._directory.card(name)
@@ -90,7 +118,8 @@ class Discovery:
             raise AgentUnknown.called(name, at_root=stated is None)
         settings = self._settings
         base, grpc = public_url(request, settings), public_grpc(request, settings)
-        return agent_card(card, base, grpc, self._callers.known)
+        said = agent_card(card, base, grpc, self._callers.known)
+        return self._cards.sign(name, base, said)
 
 
 def _named(card: AgentCard) -> Json:

@@ -5,6 +5,7 @@ Whatever is accepted is in the log before the caller hears of it.
 
 import random
 import uuid
+from collections.abc import Awaitable, Callable
 
 from headrace import events
 from headrace.bus import Bus
@@ -24,6 +25,9 @@ from headrace_gateway.feeds import Feeds
 from headrace_gateway.follow_ups import FollowUps
 from headrace_gateway.refusals import AgentUnknown, ContextRefused
 from headrace_gateway.wanted_runs import WantedRuns
+
+type Prepare = Callable[[TaskKey], Awaitable[None]]
+"""What is to be done once a task has a name, before it begins."""
 
 
 class Intake:
@@ -46,6 +50,7 @@ class Intake:
         *,
         context: str | None = None,
         metadata: Json | None = None,
+        prepare: Prepare | None = None,
     ) -> Accepted:
         """Make a task of `message` (an A2A v1.0 Message) and ask workers to do it.
 
@@ -58,6 +63,8 @@ class Intake:
             StateUnavailable: the context's owner can't be looked up.
         """
         key, context = await self.place(caller, agent, context)
+        if prepare is not None:
+            await prepare(key)
         return await self.begin(caller, key, context, message, metadata)
 
     async def place(self, caller: Caller, agent: str, context: str | None) -> tuple[TaskKey, str]:

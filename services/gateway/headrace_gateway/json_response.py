@@ -1,6 +1,7 @@
 """JSON over HTTP, straight from orjson."""
 
 from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
 from hashlib import blake2b
 
 import orjson
@@ -25,10 +26,29 @@ def cacheable(request: Request, content: object, max_age: int) -> Response:
     body = orjson.dumps(content)
     etag = f'"{blake2b(body, digest_size=12).hexdigest()}"'
     headers = {"ETag": etag, "Cache-Control": f"public, max-age={max_age}"}
-    if etag in _etags(request.headers.get("if-none-match", "")):
+    return revalidated(request, body, headers)
+
+
+def revalidated(request: Request, body: bytes, headers: dict[str, str]) -> Response:
+    """Return `body` as JSON, or 304 if the client has it, by its ETag or else its Last-Modified."""
+    asked = request.headers.get("if-none-match")
+    if asked is not None:
+        has_it = headers["ETag"].removeprefix("W/") in _etags(asked) or asked.strip() == "*"
+    else:
+        has_it = _is_as_new(request.headers.get("if-modified-since"), headers.get("Last-Modified"))
+    if has_it:
         return Response(status_code=304, headers=headers)
     return Response(body, 200, headers, JSON)
 
 
 def _etags(header: str) -> set[str]:
     return {etag.strip().removeprefix("W/") for etag in header.split(",")}
+
+
+def _is_as_new(since: str | None, modified: str | None) -> bool:
+    if since is None or modified is None:
+        return False
+    try:
+        return parsedate_to_datetime(modified) <= parsedate_to_datetime(since)
+    except (ValueError, TypeError):
+        return False

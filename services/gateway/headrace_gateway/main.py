@@ -16,7 +16,9 @@ from headrace.errors import HeadraceError
 from headrace.links import Links
 from headrace.log import TailRule
 from headrace.pulse import Pulse
+from headrace.signing import SigningKeys
 from headrace.state_client import StateClient
+from headrace.webhooks import Webhooks
 from headrace_gateway.admission import Admission
 from headrace_gateway.app import build_app
 from headrace_gateway.cancelling import Cancelling
@@ -34,6 +36,7 @@ from headrace_gateway.sent_records import SentRecords
 from headrace_gateway.server import Server
 from headrace_gateway.services import Services
 from headrace_gateway.settings import GatewaySettings
+from headrace_gateway.signed_cards import SignedCards
 from headrace_gateway.streams import Streams
 from headrace_gateway.wanted_runs import WantedRuns
 
@@ -78,7 +81,7 @@ async def serve(settings: GatewaySettings, stop: asyncio.Event) -> None:
     Raises:
         CannotListen: a port is taken.
         BusUnavailable: NATS was away for longer than HEADRACE_STARTUP_TIMEOUT.
-        CredentialsUnreadable: the file of credentials is missing or wrong.
+        CredentialsUnreadable, KeyUnreadable: a file that a setting names is missing or wrong.
     """
     front = FrontDoor()
     async with AsyncExitStack() as stack:
@@ -122,6 +125,9 @@ async def composed(settings: GatewaySettings) -> AsyncIterator[Services]:
         pulse = Pulse(bus)
         await pulse.start()
         stack.push_async_callback(pulse.stop)
+        signing = SigningKeys(bus, settings.signing_keys)
+        await signing.start()
+        stack.push_async_callback(signing.stop)
         rule, directory, streams = TailRule(bus), Directory(bus), Streams()
         await rule.start()
         stack.push_async_callback(rule.stop)
@@ -147,6 +153,9 @@ async def composed(settings: GatewaySettings) -> AsyncIterator[Services]:
             streams=streams,
             seats=Seats(settings.max_streams, settings.max_streams_per_owner),
             event_streams=EventStreams(feeds, streams, settings),
+            webhooks=Webhooks(bus),
+            signing=signing,
+            cards=SignedCards(signing),
             intake=intake,
             resending=Resending(bus, feeds, intake, records),
             cancelling=Cancelling(bus, feeds, state),

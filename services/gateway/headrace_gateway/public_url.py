@@ -1,11 +1,11 @@
 """Where a client reaches the fleet: a URL for HTTP, an address for gRPC."""
 
-from starlette.requests import Request
+from starlette.requests import HTTPConnection
 
 from headrace_gateway.settings import GatewaySettings
 
 
-def public_url(request: Request, settings: GatewaySettings) -> str:
+def public_url(request: HTTPConnection, settings: GatewaySettings) -> str:
     """Return scheme, host and perhaps a path, without a slash at the end.
 
     Without HEADRACE_PUBLIC_URL it is what the request was sent to: a client that came this way
@@ -14,7 +14,8 @@ def public_url(request: Request, settings: GatewaySettings) -> str:
     if settings.public_url:
         return settings.public_url.rstrip("/")
     host = request.headers.get("host") or f"{settings.http_host}:{settings.http_port}"
-    return f"{request.url.scheme}://{host}"
+    scheme = {"ws": "http", "wss": "https"}.get(request.url.scheme, request.url.scheme)
+    return f"{scheme}://{host}"
 
 
 def own_url(settings: GatewaySettings) -> str:
@@ -31,7 +32,7 @@ def own_url(settings: GatewaySettings) -> str:
     )
 
 
-def public_grpc(request: Request, settings: GatewaySettings) -> str | None:
+def public_grpc(request: HTTPConnection, settings: GatewaySettings) -> str | None:
     """Return host and port for gRPC; None: nobody has said where clients find it.
 
     Without HEADRACE_PUBLIC_URL that is the host that the request was sent to. Behind a proxy gRPC

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from headrace.bus import Bus
 from headrace.directory import Directory
 from headrace.pulse import Pulse
+from headrace.signing import SigningKeys
 from headrace.state_client import StateClient
+from headrace.webhooks import Webhooks
 from headrace_gateway.cancelling import Cancelling
 from headrace_gateway.credentials.callers import Callers
 from headrace_gateway.event_stream import EventStreams
@@ -14,6 +16,7 @@ from headrace_gateway.intake import Intake
 from headrace_gateway.resending import Resending
 from headrace_gateway.seats import Seats
 from headrace_gateway.settings import GatewaySettings
+from headrace_gateway.signed_cards import SignedCards
 from headrace_gateway.streams import Streams
 
 
@@ -35,6 +38,9 @@ class Services:
     seats: Seats
     """How many streams may be open."""
     event_streams: EventStreams
+    webhooks: Webhooks
+    signing: SigningKeys
+    cards: SignedCards
     intake: Intake
     resending: Resending
     cancelling: Cancelling

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field, field_validator
 from pydantic_settings import NoDecode
 
-from headrace.settings import BusSettings
+from headrace.settings import BusSettings, split_commas
 
 
 class GatewaySettings(BusSettings):
@@ -31,6 +31,13 @@ class GatewaySettings(BusSettings):
     credentials: Path | None = None
     """File that says who may call, as whom (docs/security.md); without it everybody may, and all
     are one owner. A change takes effect within a second or two."""
+
+    signing_keys: Annotated[list[Path], NoDecode] = Field(default_factory=list)
+    """Files with private keys (PEM), comma-separated: cards and notifications are signed with the
+    first, the others are published too. None: the fleet makes a key and keeps it in NATS."""
+
+    push_notifications: bool = True
+    """Whether clients may have webhooks told of their tasks."""
 
     default_agent: str = "assistant"
     """The agent that answers at the root. Unless it is set, the only agent that there is does."""
@@ -87,3 +94,5 @@ class GatewaySettings(BusSettings):
         if isinstance(value, str):
             return [item.strip().rstrip("/") for item in value.split(",") if item.strip()]
         return value
+
+    _split_files = field_validator("signing_keys", mode="before")(split_commas)

@@ -19,6 +19,11 @@ class Arrival(NamedTuple):
     """When NATS stored it, nanoseconds since 1970."""
     msg: Msg
 
+    @property
+    def pending(self) -> int:
+        """How many messages the consumer had still to hand out behind this one."""
+        return int(self.msg.reply.rpartition(".")[2])
+
 
 def read_arrival(msg: Msg) -> Arrival:
     """Read ``$JS.ACK[.domain.account].stream.consumer.delivered.sequence.number.time.pending``.

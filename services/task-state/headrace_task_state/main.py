@@ -13,9 +13,10 @@ from urllib.parse import urlsplit
 import uvloop
 from pydantic import ValidationError
 
+from headrace import metrics
 from headrace.bus import Bus
 from headrace.directory import Directory
-from headrace.errors import BusUnavailable
+from headrace.errors import HeadraceError
 from headrace.patience import patiently
 from headrace_task_state.answering.answers import Answers
 from headrace_task_state.answering.broker import make_broker
@@ -26,6 +27,9 @@ from headrace_task_state.following.orphans import Orphans
 from headrace_task_state.following.replica import Replica
 from headrace_task_state.following.retention import Retention
 from headrace_task_state.following.sweep import Sweep
+from headrace_task_state.pushing.composing import means
+from headrace_task_state.pushing.duty import Pushing
+from headrace_task_state.pushing.telling import Means
 from headrace_task_state.ranges import all_ranges
 from headrace_task_state.reading.contexts import Contexts
 from headrace_task_state.reading.frontier import Frontier
@@ -57,6 +61,7 @@ class TaskState:
         self._keys = Keys.of(settings.prefix, settings.stream_prefix)
         self._ranges = all_ranges(settings.event_streams)
         self._stack = AsyncExitStack()
+        self._push_means: Means
 
     async def start(self) -> None:
         """Connect, answer questions, and take a share of the ranges.
@@ -82,6 +87,7 @@ class TaskState:
         await client.flush()
         await client.flush()
         _log.info("replica %s answers", self._name)
+        self._push_means = await self._stack.enter_async_context(means(self._bus, self._settings))
         leases = Leases(self._redis, self._keys, self._name, self._ranges)
         replica = Replica(self._name, leases, self._ranges, self._duties)
         tending = asyncio.create_task(replica.run(), name="leases")
@@ -110,11 +116,13 @@ class TaskState:
 
     def _duties(self, lease: Lease) -> list[Coroutine[Any, Any, None]]:
         writer = Writer(self._redis, self._keys, lease, self._ranges)
+        pushing = Pushing(self._push_means, lease.range)
         return [
-            Follower(self._bus, writer, self._settings.sweep_after).run(),
+            pushing.run(),
+            Follower(self._bus, writer, self._settings.sweep_after, pushing.announce).run(),
             Sweep(self._bus, writer, self._settings.start_within).run(),
             Orphans(self._bus, writer).run(),
-            Retention(self._bus, writer, self._settings.retention).run(),
+            Retention(self._bus, writer, self._settings.retention, pushing.forget).run(),
         ]
 
 
@@ -123,6 +131,11 @@ async def serve(settings: TaskStateSettings) -> int:
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    try:
+        metrics.serve(settings.metrics_host, settings.metrics_port)
+    except OSError as error:
+        _log.error("HEADRACE_METRICS_PORT: %s", error)
+        return 1
     service = TaskState(settings)
     starting = asyncio.create_task(service.start())
     waiting = asyncio.create_task(stopping.wait())
@@ -131,7 +144,7 @@ async def serve(settings: TaskStateSettings) -> int:
         if starting.done():
             await starting
             await waiting
-    except BusUnavailable as error:
+    except HeadraceError as error:
         _log.error("%s", error)
         return 1
     finally:

@@ -1,12 +1,22 @@
 """What task state is told by its environment."""
 
-from pydantic import Field
+from pathlib import Path
+from typing import Annotated
 
-from headrace.settings import BusSettings
+from pydantic import Field, field_validator
+from pydantic_settings import NoDecode
+
+from headrace.settings import BusSettings, split_commas
 
 
 class TaskStateSettings(BusSettings):
     """Where Redis is, how long tasks are kept, and when a waiting input is asked for again."""
+
+    metrics_port: int = Field(default=0, ge=0, le=65535)
+    """Port on which this service's metrics are served to Prometheus; 0: they are not."""
+
+    metrics_host: str = "127.0.0.1"
+    """Address for that."""
 
     redis_url: str = "redis://127.0.0.1:6379/0"
     """Redis 7 or newer, or Valkey; one server, not a cluster, and with `maxmemory-policy
@@ -14,6 +24,26 @@ class TaskStateSettings(BusSettings):
 
     retention: float = Field(default=7 * 24 * 3600.0, gt=0)
     """Seconds for which a finished task is kept; then only its log's last message is."""
+
+    push_allow: Annotated[list[str], NoDecode] = Field(default_factory=list)
+    """Hosts and networks (``10.1.0.0/16``), comma-separated, that webhooks may have beside public
+    addresses; plain HTTP is for these only."""
+
+    push_attempts: int = Field(default=10, ge=1, le=100)
+    """Attempts after which a notification is given up and becomes a dead letter."""
+
+    push_backoff: float = Field(default=1.0, gt=0)
+    """Seconds until the second attempt, about; the time doubles with each further one."""
+
+    push_backoff_max: float = Field(default=300.0, gt=0)
+    """What that time grows to, seconds."""
+
+    push_timeout: float = Field(default=15.0, gt=0, le=60)
+    """Seconds that a webhook has to answer, connecting included."""
+
+    signing_keys: Annotated[list[Path], NoDecode] = Field(default_factory=list)
+    """Files with private keys (PEM), comma-separated: notifications and cards are signed with the
+    first, the others are published too. None: the fleet makes a key and keeps it in NATS."""
 
     sweep_after: float = Field(default=5.0, gt=0)
     """Seconds after which a run is asked for again if no worker has taken it up."""
@@ -28,3 +58,5 @@ class TaskStateSettings(BusSettings):
     start_within: float = Field(default=24 * 3600.0, gt=0)
     """Seconds within which a worker must have begun a run; then its task is REJECTED. Agents and
     clients may want it sooner."""
+
+    _split = field_validator("push_allow", "signing_keys", mode="before")(split_commas)

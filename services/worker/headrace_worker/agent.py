@@ -108,6 +108,7 @@ def agent(  # noqa: PLR0913  # what a card says
     streaming: bool = True,
     push_notifications: bool = True,
     extensions: Sequence[Json] = (),
+    extended_card: Json | None = None,
     concurrency: int | None = None,
     max_attempts: int = 3,
     backoff: float = 1.0,
@@ -123,8 +124,10 @@ def agent(  # noqa: PLR0913  # what a card says
     better than the fleet; `bare_message` says that it may answer with a Message instead of a task;
     `streaming` and `push_notifications` say what A2A clients may ask for, `extensions` which A2A
     extensions of its own it has: those that a request activates are named in its input's metadata.
-    `Policy` says what `max_attempts`, `backoff` and `timeout` are, `FollowUps` what `follow_ups`
-    is. A task that no worker has begun `start_within` seconds after its message is REJECTED.
+    `extended_card` is what callers with credentials are told beside: members of an A2A AgentCard;
+    empty: there is one to come. `Policy` says what `max_attempts`, `backoff` and `timeout` are,
+    `FollowUps` what `follow_ups` is. A task that no worker has begun `start_within` seconds after
+    its message is REJECTED.
 
     Raises:
         Misdeclared: the function is neither, the name can't be an agent's, or a number is off.
@@ -143,6 +146,7 @@ def agent(  # noqa: PLR0913  # what a card says
             streaming=streaming,
             push_notifications=push_notifications,
             extensions=list(extensions),
+            extended=extended_card,
             follow_ups=follow_ups,
             start_within=start_within,
         )

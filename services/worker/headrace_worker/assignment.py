@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import orjson
 from nats.aio.msg import Msg
 
+from headrace import metrics
 from headrace.bus import Bus
 from headrace.errors import BusUnavailable, InvalidName, UndecodableMessage
 from headrace.events import now
@@ -117,3 +118,4 @@ async def _send(
     answer = orjson.loads((await bus.request(dead, letter.encode(), _PATIENCE, headers)).data)
     if "error" in answer:
         raise BusUnavailable(f"{dead}: {answer['error'].get('description')}")
+    metrics.DEAD_LETTERS.labels("run" if task is None else "leg").inc()

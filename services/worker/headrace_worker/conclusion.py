@@ -4,7 +4,7 @@ import logging
 import secrets
 from datetime import UTC, datetime
 
-from headrace import events
+from headrace import events, metrics
 from headrace.entry import ANSWERED
 from headrace.events import Draft
 from headrace.task import COMPLETED, INPUT_REQUIRED, SUBMITTED, WORKING
@@ -45,6 +45,7 @@ async def conclude(performance: Performance, why: Interrupt) -> int | None:
     waiting = performance.inputs.waiting
     if not waiting or end.state not in _GOES_ON:
         await performance.outbox.close([*retractions, end.draft], end.state)
+        metrics.RUNS_ENDED.labels(performance.key.agent, end.state).inc()
         return None
     # Not the end after all: what was said last is said, and the next message has its turn.
     last = [performance.says(end.message)] if end.message else []

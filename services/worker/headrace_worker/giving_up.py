@@ -3,7 +3,7 @@
 import logging
 from datetime import UTC, datetime, timedelta
 
-from headrace import events, parts
+from headrace import events, metrics, parts
 from headrace.bus import Bus
 from headrace.delegation import Lineage, earliest, read_time
 from headrace.entry import Entry
@@ -83,3 +83,4 @@ async def give_up(
     draft = events.status_update(key.task, assignment.run.context, FAILED, message)
     writer = LogWriter.behind(bus, key, last)
     await writer.append([draft], by.stamp(writer.generation + 1, FAILED), _PATIENCE)
+    metrics.RUNS_ENDED.labels(key.agent, FAILED).inc()

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from datetime import UTC, datetime
 
-from headrace import events
+from headrace import events, metrics
 from headrace.bus import TROUBLE
 from headrace.errors import BusUnavailable, Fenced, LogLost
 from headrace.messages import Holding
@@ -95,7 +95,8 @@ class Leg:
         taken = await take(station.bus, station.worker, assignment, self._agent.policy)
         match taken:
             case Taken():
-                await self._perform(hold, taken)
+                with metrics.RUNS_WORKING.labels(assignment.key.agent).track_inprogress():
+                    await self._perform(hold, taken)
             case Held():
                 _log.debug("task %s is well with %s", assignment.key.task, taken.by)
             case Void():

@@ -9,6 +9,7 @@ import sys
 import uvloop
 from pydantic import ValidationError
 
+from headrace import metrics
 from headrace.errors import BusUnavailable
 from headrace_worker.agent import Agents
 from headrace_worker.errors import Misdeclared
@@ -42,6 +43,11 @@ async def serve(settings: WorkerSettings, agents: Agents) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told.set)
+    try:
+        metrics.serve(settings.metrics_host, settings.metrics_port)
+    except OSError as error:
+        sys.stderr.write(f"HEADRACE_METRICS_PORT: {error}\n")
+        return 1
     worker = Worker(settings, agents)
     starting = asyncio.create_task(worker.start())
     leaving = asyncio.create_task(told.wait())

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 
-from headrace.directory import RENEW_EVERY, Announcer
+from headrace.directory import ANNOUNCE_EVERY, RENEW_EVERY, Announcer
 from headrace.errors import BusUnavailable
 from headrace_worker.agent import Agents
 from headrace_worker.lifeline import Lifeline
@@ -45,11 +45,16 @@ class Registration:
         await asyncio.gather(*(self._announcer.withdraw(agent.name) for agent in self._agents))
 
     async def _renew(self) -> None:
+        loop = asyncio.get_running_loop()
+        announced = loop.time()
         while True:
             await asyncio.sleep(RENEW_EVERY)
             if self._withdrawn:
                 return
             try:
+                if loop.time() - announced > ANNOUNCE_EVERY:
+                    await self._announce()
+                    announced = loop.time()
                 for agent in self._agents:
                     await self._announcer.renew(agent.name)
             except BusUnavailable as trouble:

@@ -8,6 +8,12 @@ from headrace.settings import BusSettings
 class WorkerSettings(BusSettings):
     """Variables ``HEADRACE_*`` that a worker reads, beside those of the bus."""
 
+    metrics_port: int = Field(default=0, ge=0, le=65535)
+    """Port on which this service's metrics are served to Prometheus; 0: they are not."""
+
+    metrics_host: str = "127.0.0.1"
+    """Address for that."""
+
     concurrency: int = Field(default=64, ge=1, le=10_000)
     """Runs that one worker works on at a time; it asks for no more than it has room for."""
 

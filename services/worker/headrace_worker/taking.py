@@ -4,7 +4,7 @@ import itertools
 from dataclasses import dataclass
 from datetime import datetime
 
-from headrace import events
+from headrace import events, metrics
 from headrace.bus import Bus
 from headrace.errors import BusUnavailable, Fenced, LogLost
 from headrace.events import Draft, Json
@@ -76,6 +76,9 @@ async def _begin(
     writer = LogWriter.behind(bus, assignment.key, free.last)
     stamp = authorship.stamp(writer.generation + 1)
     await writer.append([_working(worker, assignment, free, past)], stamp, _PATIENCE)
+    metrics.RUNS_TAKEN.labels(assignment.key.agent).inc()
+    if free.attempt > 1:
+        metrics.RUNS_TAKEN_OVER.labels(assignment.key.agent).inc()
     return Taken(past, authorship, writer, deadline_of(policy, past))
 
 

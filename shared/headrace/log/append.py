@@ -17,6 +17,7 @@ from headrace.bus import Bus
 from headrace.entry import Entry, Stamp
 from headrace.errors import BusUnavailable, EventTooLarge, Fenced, LogFull
 from headrace.events import Draft
+from headrace.log.counting import counted
 from headrace.log.read import check_reaches, next_stored
 from headrace.task import TaskKey
 
@@ -89,7 +90,7 @@ class LogWriter:
         headers = stamp.headers()
         if (size := _size(headers)) > HEADER_ROOM:
             raise EventTooLarge(size, HEADER_ROOM)
-        sequence = await self._store(payload, headers, stamp, patience)
+        sequence = await counted(self._store(payload, headers, stamp, patience))
         self.sequence, self.generation = sequence, stamp.generation + len(drafts) - 1
         return Appended(sequence, self.generation)
 

@@ -43,12 +43,17 @@ async def bare(leg: Leg) -> None:
 
 REQUIRED: Json = {"uri": "urn:test:required", "description": "Has to be.", "required": True}
 OPTIONAL: Json = {"uri": "urn:test:optional", "description": "May be."}
+EXTENDED = {
+    "description": "Asks for names; knows some.",
+    "skills": [{"id": "names", "name": "Names", "description": "Knows names.", "tags": ["names"]}],
+}
+"""What callers with credentials are told of `ask`."""
 
 AGENTS: dict[str, tuple[AgentCard, Script]] = {
     "assistant": (AgentCard(name="assistant", description="Says it again."), echo),
-    "ask": (AgentCard(name="ask"), ask),
-    "patient": (AgentCard(name="patient", input_modes=["*/*"]), patient),
+    "ask": (AgentCard(name="ask", extended=EXTENDED), ask),
+    "patient": (AgentCard(name="patient", input_modes=["*/*"], extended={}), patient),
     "demanding": (AgentCard(name="demanding", extensions=[REQUIRED, OPTIONAL]), echo),
     "terse": (AgentCard(name="terse", streaming=False), echo),
-    "bare": (AgentCard(name="bare", bare_message=True), bare),
+    "bare": (AgentCard(name="bare", bare_message=True, push_notifications=False), bare),
 }

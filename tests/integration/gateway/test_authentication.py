@@ -99,12 +99,13 @@ async def test_cards_are_public_and_say_what_to_send(nobody: httpx.AsyncClient) 
         assert (await nobody.get(path)).is_success
 
 
+@pytest.mark.parametrize("binding", [Rest, Rpc])
 @pytest.mark.parametrize("credentials", [ANN.bearer, ANN.key], ids=["bearer", "key"])
 async def test_with_credentials_everything_works(
-    nobody: httpx.AsyncClient, talk: Talk, credentials: dict[str, str]
+    nobody: httpx.AsyncClient, binding: type[Talk], credentials: dict[str, str]
 ) -> None:
     nobody.headers.update(credentials)
-    answered = await type(talk)(nobody, "assistant").call("SendMessage", message("hello"))
+    answered = await binding(nobody, "assistant").call("SendMessage", message("hello"))
     assert answered["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
 
 

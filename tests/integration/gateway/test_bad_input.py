@@ -342,8 +342,9 @@ async def test_a_message_that_no_bus_message_holds(
     assert (refusal.status, refusal.code, refusal.reason) == (413, -32600, "REQUEST_TOO_LARGE")
 
 
-async def test_push_notifications_are_not_offered(talk: Talk) -> None:
+async def test_an_agent_may_offer_no_push_notifications(talk: Talk) -> None:
     config = {"taskId": mint_task_id(0), "id": "c", "url": "https://example.com"}
+    talk = talk.to("bare")
     for operation in (
         "CreateTaskPushNotificationConfig",
         "GetTaskPushNotificationConfig",

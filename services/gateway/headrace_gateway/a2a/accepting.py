@@ -2,14 +2,15 @@
 
 import re
 
-from a2a.utils.errors import PushNotificationNotSupportedError
-
 from headrace.events import ACCEPTED_MODES, EXTENSIONS, SHOWN, Json
+from headrace.task import TaskKey
+from headrace.webhooks import Webhook
 from headrace_gateway.a2a.call import IDEMPOTENCY_KEY, Call
 from headrace_gateway.a2a.extensions import own
 from headrace_gateway.a2a.media import check_parts
 from headrace_gateway.a2a.parameters import SendMessage
 from headrace_gateway.a2a.protojson import Malformed, Violation
+from headrace_gateway.a2a.push_configs import attach, webhook_of
 from headrace_gateway.a2a.task_ids import task_key
 from headrace_gateway.a2a.terms import terms
 from headrace_gateway.accepted import Accepted
@@ -26,26 +27,70 @@ async def accept(services: Services, call: Call, asked: SendMessage) -> Accepted
 
     Raises:
         ContentTypeNotSupportedError: the agent does not take a part of it.
-        PushNotificationNotSupportedError: it asks for push notifications.
-        Malformed: it is sent under a key that can't be one, or on terms that it can't have.
+        PushNotificationNotSupportedError: it names a webhook, and the agent tells none.
+        Malformed: it is sent under a key that can't be one, on terms that it can't have, or its
+            webhook can't be called.
         HeadraceError: as `Intake` and, under a key, `Resending`.
     """
-    if asked.push_config is not None:
-        raise PushNotificationNotSupportedError("this agent sends no push notifications")
     check_parts(asked.message, call.card)
-    metadata = _metadata(call, asked)
     keyed = _keyed(call, asked)
+    webhook = _webhook(services, call, asked, keyed)
     if asked.task is None:
-        if keyed is not None:
-            return await services.resending.start(keyed, asked.message, asked.context, metadata)
-        return await services.intake.start(
-            call.caller, call.agent, asked.message, context=asked.context, metadata=metadata
-        )
+        return await _start(services, call, asked, keyed, webhook)
+    if webhook is not None:
+        await attach(services, call, asked.task, webhook)
+    metadata = _metadata(call, asked)
     key = task_key(services.settings, call.caller, call.agent, asked.task)
     follow_up = FollowUp(key.task, asked.message, asked.context, metadata, asked.if_generation)
     if keyed is not None:
         return await services.resending.follow_up(keyed, follow_up)
     return await services.intake.follow_up(call.caller, call.agent, follow_up)
+
+
+async def _start(
+    services: Services,
+    call: Call,
+    asked: SendMessage,
+    keyed: Keyed | None,
+    webhook: Webhook | None,
+) -> Accepted:
+    """Make a task; its webhook is kept before its log begins, so it is told everything."""
+    metadata = _metadata(call, asked)
+    if keyed is None:
+
+        async def prepare(key: TaskKey) -> None:
+            if webhook is not None:
+                await services.webhooks.put(key, webhook)
+
+        return await services.intake.start(
+            call.caller,
+            call.agent,
+            asked.message,
+            context=asked.context,
+            metadata=metadata,
+            prepare=prepare,
+        )
+    accepted = await services.resending.start(keyed, asked.message, asked.context, metadata)
+    if webhook is not None:
+        try:
+            # Who is refused here sends the same under the same key again, and gets both.
+            await services.webhooks.put(accepted.key, webhook)
+        except BaseException:
+            await services.feeds.release(accepted.feed)
+            raise
+    return accepted
+
+
+def _webhook(
+    services: Services, call: Call, asked: SendMessage, keyed: Keyed | None
+) -> Webhook | None:
+    config = asked.push_config
+    if config is None:
+        return None
+    if keyed is not None:
+        # However often it is sent, it is one webhook.
+        config = {"id": f"key-{keyed.name[:32]}"} | config
+    return webhook_of(services, call, config)
 
 
 def _keyed(call: Call, asked: SendMessage) -> Keyed | None:

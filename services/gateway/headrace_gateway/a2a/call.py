@@ -12,6 +12,7 @@ from headrace.directory import AgentCard
 from headrace.events import TRACEPARENT, Json
 from headrace_gateway.a2a.extensions import activated
 from headrace_gateway.caller import Caller
+from headrace_gateway.public_url import public_grpc, public_url
 from headrace_gateway.refusals import AgentUnknown
 from headrace_gateway.services import Services
 
@@ -38,6 +39,10 @@ class Call:
     """Tells when the client goes away (ASGI)."""
     traceparent: str = ""
     """W3C trace context that the call is part of; empty: of none, or of one that can't be read."""
+    base: str = ""
+    """Scheme and host by which the client came; empty: not known."""
+    grpc: str | None = None
+    """Host and port for gRPC where the client came; None: not known."""
 
     @property
     def marks(self) -> Json:
@@ -91,6 +96,8 @@ def call_of(
         extensions=extensions,
         receive=request.receive,
         traceparent=_trace(request.headers.get("traceparent", "")),
+        base=public_url(request, services.settings),
+        grpc=public_grpc(request, services.settings),
     )
 
 

@@ -30,8 +30,8 @@ def agent_card(card: AgentCard, base: str, grpc: str | None, known: Known | None
         "version": card.version,
         "capabilities": {
             "streaming": card.streaming,
-            "pushNotifications": False,
-            "extendedAgentCard": False,
+            "pushNotifications": card.push_notifications,
+            "extendedAgentCard": card.extended is not None,
             "extensions": [*OFFERED, *card.extensions],
         },
         **security(known),

@@ -2,11 +2,17 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from a2a.utils.errors import PushNotificationNotSupportedError, UnsupportedOperationError
-
 from headrace.events import Json
+from headrace.metrics import REQUEST_SECONDS
 from headrace_gateway.a2a.answering import send_message
 from headrace_gateway.a2a.call import Call
+from headrace_gateway.a2a.extended_card import extended_card
+from headrace_gateway.a2a.push_configs import (
+    create_config,
+    delete_config,
+    get_config,
+    list_configs,
+)
 from headrace_gateway.a2a.reading import cancel_task, get_task, list_tasks
 from headrace_gateway.a2a.sending import send_streaming
 from headrace_gateway.a2a.streaming import Streaming
@@ -19,27 +25,37 @@ type Unary = Callable[[Services, Call, object], Awaitable[Json]]
 type ServerStreaming = Callable[[Services, Call, object], Awaitable[Streaming]]
 
 
-async def _no_push(services: Services, call: Call, params: object) -> Json:  # noqa: ARG001 - refused whatever it says
-    raise PushNotificationNotSupportedError(f"agent {call.agent} sends no push notifications")
-
-
-async def _no_extended_card(services: Services, call: Call, params: object) -> Json:  # noqa: ARG001 - as _no_push
-    raise UnsupportedOperationError(f"agent {call.agent} has no extended card")
-
-
-UNARY: Mapping[str, Unary] = {
+_UNARY: Mapping[str, Unary] = {
     "SendMessage": send_message,
     "GetTask": get_task,
     "ListTasks": list_tasks,
     "CancelTask": cancel_task,
-    "CreateTaskPushNotificationConfig": _no_push,
-    "GetTaskPushNotificationConfig": _no_push,
-    "ListTaskPushNotificationConfigs": _no_push,
-    "DeleteTaskPushNotificationConfig": _no_push,
-    "GetExtendedAgentCard": _no_extended_card,
+    "CreateTaskPushNotificationConfig": create_config,
+    "GetTaskPushNotificationConfig": get_config,
+    "ListTaskPushNotificationConfigs": list_configs,
+    "DeleteTaskPushNotificationConfig": delete_config,
+    "GetExtendedAgentCard": extended_card,
 }
 
-STREAMING: Mapping[str, ServerStreaming] = {
+_STREAMING: Mapping[str, ServerStreaming] = {
     "SendStreamingMessage": send_streaming,
     "SubscribeToTask": subscribe,
+}
+
+
+def _timed[Result](
+    name: str, operation: Callable[[Services, Call, object], Awaitable[Result]]
+) -> Callable[[Services, Call, object], Awaitable[Result]]:
+    seconds = REQUEST_SECONDS.labels(name)
+
+    async def timed(services: Services, call: Call, params: object) -> Result:
+        with seconds.time():
+            return await operation(services, call, params)
+
+    return timed
+
+
+UNARY: Mapping[str, Unary] = {name: _timed(name, one) for name, one in _UNARY.items()}
+STREAMING: Mapping[str, ServerStreaming] = {
+    name: _timed(name, one) for name, one in _STREAMING.items()
 }

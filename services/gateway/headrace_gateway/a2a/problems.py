@@ -23,6 +23,8 @@ from headrace.errors import (
     StateUnavailable,
     TaskUnknown,
 )
+from headrace.metrics import REFUSALS
+from headrace.webhooks import TooManyWebhooks
 from headrace_gateway.a2a.protojson import Malformed, Violation
 from headrace_gateway.body import BodyTooLarge
 from headrace_gateway.credentials.schemes import CHALLENGE, REFUSED
@@ -103,6 +105,9 @@ _PROBLEMS: Mapping[type[Exception], Problem] = {
     ContextRefused: _INVALID_PARAMS,
     ContextMismatch: _INVALID_PARAMS,
     KeyReused: _INVALID_PARAMS,
+    TooManyWebhooks: replace(
+        _own(-32603, 429, "RESOURCE_EXHAUSTED", "TOO_MANY_PUSH_CONFIGS"), retry_after=None
+    ),
     TaskUnknown: _standard(a2a.TaskNotFoundError),
     LogLost: _standard(a2a.TaskNotFoundError),
     TaskEnded: _standard(a2a.UnsupportedOperationError),
@@ -134,6 +139,7 @@ def problem_of(error: Exception) -> Problem:
     """Return what is told of `error`; of one that nobody foresaw, no more than an id in our log."""
     for kind in type(error).__mro__:
         if (found := _PROBLEMS.get(kind)) is not None:
+            REFUSALS.labels(found.reason).inc()
             return replace(
                 found,
                 message=_public(error),
@@ -143,6 +149,7 @@ def problem_of(error: Exception) -> Problem:
             )
     incident = secrets.token_hex(6)
     _log.error("incident %s", incident, exc_info=error)
+    REFUSALS.labels("INTERNAL_ERROR").inc()
     return replace(_PROBLEMS[a2a.InternalError], message=f"internal error, incident {incident}")
 
 

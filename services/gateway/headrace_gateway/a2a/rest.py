@@ -30,7 +30,7 @@ from headrace_gateway.hector.asking import asks_for_it
 from headrace_gateway.hector.messages import completed
 from headrace_gateway.services import Services
 
-_CONFIGS = "/tasks/{task_id}/pushNotificationConfigs"
+_CONFIGS = "/tasks/{taskId}/pushNotificationConfigs"
 
 _ROUTES = (
     ("POST", "/message:stream", "SendStreamingMessage"),

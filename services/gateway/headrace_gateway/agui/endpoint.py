@@ -90,6 +90,7 @@ class RunEndpoint:
             RunUnknown: the caller has no such run.
             RunRefused, HeadraceError: as `run`.
         """
+        self._services.callers.of(request.headers)  # nothing is read from whom nobody knows
         named = await named_run(request, self._services.settings.max_body_bytes)
         return await self.attached(request, named)
 

@@ -9,6 +9,7 @@ from headrace.events import Json
 from headrace.fold import IllFormedEvent, read_artifact, read_change
 from headrace.messages import DeadLetter
 from headrace.subjects import Subjects
+from headrace.task import TaskKey
 from headrace_task_state.applying.delta import Delta
 from headrace_task_state.applying.letters import letter
 from headrace_task_state.arrival import Arrival
@@ -28,6 +29,8 @@ class Batch:
     tasks: list[Argument] = field(default_factory=list)
     """What to write, as ``lua/apply.lua`` takes it."""
     letters: list[DeadLetter] = field(default_factory=list)
+    touched: list[TaskKey] = field(default_factory=list)
+    """Tasks that it changes."""
 
 
 class Batches:
@@ -58,6 +61,7 @@ class Batches:
                 batch.letters.append(letter(arrival, error.reason))
         for delta in touched:
             batch.tasks += delta.flush(self._patience)
+            batch.touched.append(delta.key)
         return batch
 
     def _take(self, arrival: Arrival, touched: list[Delta], letters: list[DeadLetter]) -> None:

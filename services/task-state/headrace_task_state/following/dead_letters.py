@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import orjson
 from nats.aio.msg import Msg
 
+from headrace import metrics
 from headrace.bus import Bus
 from headrace.entry import SEQUENCE
 from headrace.errors import BusUnavailable
@@ -56,6 +57,7 @@ class DeadLetters:
         if age.total_seconds() > WINDOW and name in await self._sent_before():
             return
         headers = {MESSAGE_ID: name}
+        metrics.DEAD_LETTERS.labels("entry").inc()
         msg = await self._bus.request(subject, letter.encode(), _ACK_TIMEOUT, headers)
         if error := orjson.loads(msg.data).get("error"):
             raise BusUnavailable(f"{subject}: {error.get('description')}")

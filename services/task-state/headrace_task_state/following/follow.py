@@ -2,10 +2,13 @@
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 
+from headrace import metrics
 from headrace.bus import Bus
 from headrace.errors import BusUnavailable, StateUnavailable
+from headrace.task import TaskKey
 from headrace_task_state.applying.batch import Batches
 from headrace_task_state.following.consumer import Consumer, ConsumerLost
 from headrace_task_state.following.dead_letters import DeadLetters
@@ -29,16 +32,25 @@ FULL = 250
 
 _PAUSE = 0.5
 
+type Announce = Callable[[Iterable[TaskKey]], Awaitable[None]]
+"""Tells others which tasks have changed; raises BusUnavailable where that is not sure."""
+
 
 class Follower:
     """Applies one range under one lease."""
 
-    def __init__(self, bus: Bus, writer: Writer, patience: float) -> None:
-        """Write through `writer`; an input is due to be asked for again after `patience` s."""
+    def __init__(self, bus: Bus, writer: Writer, patience: float, announce: Announce) -> None:
+        """Write through `writer`; an input is due to be asked for again after `patience` s.
+
+        What tasks change is announced before it counts as applied.
+        """
         self._bus, self._writer, self._patience = bus, writer, patience
+        self._announce = announce
         self._range = writer.lease.range
         self._stream = bus.streams.events(self._range.stream)
         self._letters = DeadLetters(bus, self._stream)
+        self._position = metrics.POSITION.labels(self._range.name)
+        self._lag = metrics.LAG.labels(self._range.name)
         self._loop = asyncio.get_running_loop()
         self._consumers = 0
 
@@ -85,6 +97,7 @@ class Follower:
             batch = batches.build(arrivals, progress)
             for letter in batch.letters:
                 await self._letters.send(letter)
+            await self._announce(batch.touched)
             then = batch.then
             if not arrivals:
                 if consumer.examined <= progress.position:
@@ -92,5 +105,7 @@ class Follower:
                 then = replace(progress, position=consumer.examined)
             await self._writer.apply(progress, then, batch.tasks)
             progress = then
+            self._position.set(progress.position)
+            self._lag.set(consumer.waiting + (arrivals[-1].pending if arrivals else 0))
             if consumer.waiting < FULL:
                 await asyncio.sleep(begun + LINGER - self._loop.time())

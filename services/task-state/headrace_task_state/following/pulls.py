@@ -46,6 +46,11 @@ class Pulls:
             self._asked_for += _BATCH
             await self._bus.publish(self._subject, self._request, self._inbox)
 
+    @property
+    def waiting(self) -> bool:
+        """Whether a request is out that may still be answered."""
+        return self._asked_for > 0
+
     def delivered(self) -> None:
         """Take note of a message that came."""
         self._asked_for -= 1

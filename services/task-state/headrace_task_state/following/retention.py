@@ -3,9 +3,11 @@
 import asyncio
 import logging
 import time
+from collections.abc import Awaitable, Callable
 
 import orjson
 
+from headrace import metrics
 from headrace.bus import Bus
 from headrace.errors import BusUnavailable, StateUnavailable
 from headrace.files import FileStore
@@ -19,14 +21,18 @@ _MOST = 200
 _TIMEOUT = 5.0
 _SELDOM, _OFTEN = 60.0, 0.5
 
+type Forget = Callable[[TaskKey], Awaitable[None]]
+"""Deletes what is kept of a task elsewhere; raises BusUnavailable where that is not sure."""
+
 
 class Retention:
     """Purges the ended tasks of one range, under its lease."""
 
-    def __init__(self, bus: Bus, writer: Writer, keep: float) -> None:
-        """Keep an ended task for `keep` seconds."""
+    def __init__(self, bus: Bus, writer: Writer, keep: float, forget: Forget) -> None:
+        """Keep an ended task for `keep` seconds; have what belongs to it forgotten then."""
         self._bus, self._writer, self._keep = bus, writer, keep
         self._files = FileStore(bus)
+        self._forget = forget
 
     async def run(self) -> None:
         """Purge until the lease is lost."""
@@ -59,9 +65,11 @@ class Retention:
         if task:
             tenant, _, task_id = name.partition(":")
             key = TaskKey(tenant, task["agent"], task_id)
+            await self._forget(key)
             await self._purge_log(key)
             await self._files.drop(key)
         await self._writer.remove(name)
+        metrics.TASKS_PURGED.inc()
 
     async def _purge_log(self, key: TaskKey) -> None:
         # The last message stays: an emptied subject would take a zombie's first append.

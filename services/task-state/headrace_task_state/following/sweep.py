@@ -11,6 +11,7 @@ import time
 
 import orjson
 
+from headrace import metrics
 from headrace.bus import Bus
 from headrace.errors import BusUnavailable, LogLost, StateUnavailable
 from headrace.lanes import Lane, Lanes
@@ -104,6 +105,7 @@ class Sweep:
         msg = await self._bus.request(subject, run.encode(), _ACK_TIMEOUT)
         error = orjson.loads(msg.data).get("error")
         if error is None:
+            metrics.RUNS_ASKED_AGAIN.inc()
             _log.warning("nobody had taken up %s of leg %s: asked again", key.task, task["leg"])
         elif error.get("err_code") != _ALREADY_WAITING:
             raise BusUnavailable(f"{subject}: {error.get('description')}")

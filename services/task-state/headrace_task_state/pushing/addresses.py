@@ -1,0 +1,100 @@
+"""Which addresses a webhook may have: whoever can name a URL must not reach our own network."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from ipaddress import (
+    IPv4Address,
+    IPv4Network,
+    IPv6Address,
+    IPv6Network,
+    ip_address,
+    ip_network,
+)
+from typing import Self
+
+type Address = IPv4Address | IPv6Address
+type Network = IPv4Network | IPv6Network
+
+_NAT64 = (ip_network("64:ff9b::/96"),)
+"""RFC 6052's prefix; its last 32 bits are an IPv4 address, which is what is reached."""
+
+_REFUSED = tuple(
+    ip_network(network)
+    for network in (
+        "168.63.129.16/32",  # Azure's own services for its machines, at a public address
+        "192.88.99.0/24",  # 6to4 relays
+        "::/96",  # IPv4-compatible, of old
+        "64:ff9b:1::/48",  # NAT64 within a network (RFC 8215)
+        "2001::/32",  # Teredo
+        "2002::/16",  # 6to4
+        "3fff::/20",  # documentation (RFC 9637)
+        "5f00::/16",  # segment routing (RFC 9602)
+        "fec0::/10",  # site-local, of old
+    )
+)
+"""What Python takes for global, or for none of our business, and leads elsewhere."""
+
+_ISATAP = (0x00005EFE, 0x02005EFE)
+"""Middle of an IPv6 address that ends with an IPv4 address (RFC 5214)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """What may be reached beside the public internet, by HTTP without TLS too."""
+
+    hosts: frozenset[str] = frozenset()
+    networks: tuple[Network, ...] = field(default=())
+
+    @classmethod
+    def parse(cls, items: Iterable[str]) -> Self:
+        """Read host names and networks, ``10.1.0.0/16`` or a single address.
+
+        Raises:
+            ValueError: an item looks like a network and is none.
+        """
+        hosts: set[str] = set()
+        networks: list[Network] = []
+        for item in items:
+            try:
+                networks.append(ip_network(item))
+            except ValueError:
+                if "/" in item or ":" in item:
+                    raise
+                hosts.add(item.lower().rstrip("."))
+        return cls(frozenset(hosts), tuple(networks))
+
+    def names(self, host: str) -> bool:
+        """Tell whether the host is allowed by its name, whatever its address."""
+        return host.lower().rstrip(".") in self.hosts
+
+    def holds(self, address: str) -> bool:
+        """Tell whether the address is in an allowed network, also if it is written as mapped."""
+        reached = _reached(ip_address(address))
+        return any(reached in network for network in self.networks)
+
+
+def is_public(text: str) -> bool:
+    """Tell whether the address is one of the public internet, of a single machine."""
+    address = _reached(ip_address(text))
+    if isinstance(address, IPv6Address) and (address.scope_id or _is_isatap(address)):
+        return False
+    return (
+        address.is_global
+        and not address.is_multicast
+        and not any(address in network for network in _REFUSED)
+    )
+
+
+def _reached(address: Address) -> Address:
+    """Return the IPv4 address that an IPv6 address stands for, if it does."""
+    if isinstance(address, IPv4Address):
+        return address
+    if address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    if any(address in network for network in _NAT64):
+        return IPv4Address(int(address) & 0xFFFFFFFF)
+    return address
+
+
+def _is_isatap(address: IPv6Address) -> bool:
+    return (int(address) >> 32) & 0xFFFFFFFF in _ISATAP

@@ -1,0 +1,145 @@
+"""Telling one webhook, in order, all that it has not been told yet."""
+
+import logging
+import random
+import time
+from dataclasses import dataclass
+
+import orjson
+from nats.aio.msg import Msg
+
+from headrace.bus import Bus
+from headrace.errors import LogLost, UndecodableMessage
+from headrace.log import last_entry
+from headrace.task import TaskKey
+from headrace.webhooks import Kept, Progress, Webhook, Webhooks
+from headrace_task_state.pushing.attempt import Attempts, Failure, Notice, notice_id
+from headrace_task_state.pushing.backoff import Backoff
+from headrace_task_state.pushing.deliveries import Delivery, deliveries
+from headrace_task_state.pushing.hosts import Hosts
+from headrace_task_state.pushing.letters import Undelivered, UndeliveredLetters
+
+_log = logging.getLogger(__name__)
+
+_NO_PLACE = 1.0
+_NO_TASK_YET = 0.3
+_NEVER_A_TASK = 60.0
+"""Seconds after which a webhook whose task never came is forgotten: its gateway died."""
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What telling takes."""
+
+    bus: Bus
+    webhooks: Webhooks
+    attempts: Attempts
+    backoff: Backoff
+    hosts: Hosts
+    letters: UndeliveredLetters
+
+
+class Telling:
+    """Tells one webhook of one task."""
+
+    def __init__(self, means: Means, key: TaskKey, token: str) -> None:
+        """Prepare to tell the webhook with the id that `token` stands for."""
+        self._means, self._key, self._token = means, key, token
+
+    async def tell(self, kept: Kept) -> float | None:
+        """Tell what there is; return after how many seconds to go on, None: all is told.
+
+        Raises:
+            Moved: the webhook was changed or deleted meanwhile.
+            BusUnavailable: NATS does not answer.
+        """
+        webhook = kept.webhook
+        if (wait := webhook.progress.due - time.time()) > 0:
+            return wait
+        if not webhook.progress.sequence and await last_entry(self._means.bus, self._key) is None:
+            return await self._without_task(webhook)
+        with self._means.hosts.place(webhook.address.url) as has_place:
+            if not has_place:
+                return _NO_PLACE * random.uniform(0.5, 1.5)  # noqa: S311 - nothing to guess
+            try:
+                return await self._tell_all(kept)
+            except LogLost as loss:
+                _log.info("webhook of %s: %s", self._key.task, loss)
+                await self._means.webhooks.delete(self._key, self._token)
+                return None
+
+    async def _without_task(self, webhook: Webhook) -> float | None:
+        if time.time() - webhook.created < _NEVER_A_TASK:
+            return _NO_TASK_YET
+        await self._means.webhooks.delete(self._key, self._token)
+        return None
+
+    async def _tell_all(self, kept: Kept) -> float | None:
+        told = kept.webhook.progress
+        async for delivery in deliveries(self._means.bus, self._key, told):
+            attempt = told.attempts + 1
+            under_way = told.model_copy(
+                update={"until": delivery.generation, "attempts": attempt, "due": 0.0}
+            )
+            kept = await self._means.webhooks.tell(self._key, self._token, kept, under_way)
+            failure = await self._attempt(kept.webhook, delivery, attempt)
+            if failure is not None and not self._is_over(failure, under_way):
+                wait = self._means.backoff.wait(attempt, failure.wait)
+                later = under_way.model_copy(update={"due": time.time() + wait})
+                await self._means.webhooks.tell(self._key, self._token, kept, later)
+                _log.info("webhook of %s, attempt %d: %s", self._key.task, attempt, failure.reason)
+                return wait
+            if failure is not None:
+                await self._give_up(kept.webhook, delivery, failure)
+                if failure.is_gone:
+                    await self._means.webhooks.delete(self._key, self._token)
+                    return None
+            told = Progress(
+                generation=delivery.generation,
+                sequence=delivery.behind,
+                is_given_up=failure is not None,
+            )
+        if told != kept.webhook.progress:
+            await self._means.webhooks.tell(self._key, self._token, kept, told)
+        return None
+
+    def _is_over(self, failure: Failure, progress: Progress) -> bool:
+        return failure.is_final or self._means.backoff.is_over(
+            progress.attempts, is_given_up=progress.is_given_up
+        )
+
+    async def _attempt(self, webhook: Webhook, delivery: Delivery, number: int) -> Failure | None:
+        name = notice_id(delivery.log, delivery.generation, webhook.id)
+        notice = Notice(self._key.task, name, orjson.dumps(delivery.event()), number)
+        return await self._means.attempts.make(webhook, notice)
+
+    async def _give_up(self, webhook: Webhook, delivery: Delivery, failure: Failure) -> None:
+        _log.warning("webhook of %s is given up: %s", self._key.task, failure.reason)
+        undelivered = Undelivered(
+            log=delivery.log, generation=delivery.generation, event=delivery.event()
+        )
+        await self._means.letters.send(self._key, webhook, self._token, undelivered, failure.reason)
+
+    async def tell_again(self, kept: Kept, msg: Msg) -> float | None:
+        """Tell what was given up before and an operator sends again; returns as `tell`.
+
+        Raises:
+            BusUnavailable: NATS does not answer.
+        """
+        try:
+            again = Undelivered.decode(msg.subject, msg.data)
+        except UndecodableMessage as error:
+            _log.error("%s", error)
+            return None
+        attempt = msg.metadata.num_delivered
+        name = notice_id(again.log, again.generation, kept.webhook.id)
+        notice = Notice(self._key.task, name, orjson.dumps(again.event), attempt)
+        failure = await self._means.attempts.make(kept.webhook, notice)
+        if failure is None:
+            return None
+        if failure.is_final or self._means.backoff.is_over(attempt, is_given_up=False):
+            await self._means.letters.send(
+                self._key, kept.webhook, self._token, again, failure.reason
+            )
+            return None
+        return self._means.backoff.wait(attempt, failure.wait)

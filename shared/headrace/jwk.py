@@ -1,0 +1,86 @@
+"""A private key as JSON Web Signature uses it: its algorithm, its id, its public half."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import jwt
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ec import (
+    SECP256R1,
+    SECP384R1,
+    EllipticCurvePrivateKey,
+    generate_private_key,
+)
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
+from jwt.utils import base64url_encode
+
+type PrivateKey = EllipticCurvePrivateKey | Ed25519PrivateKey | RSAPrivateKey
+
+_LEAST_RSA_BITS = 2048
+_THUMBPRINT = {"EC": ("crv", "kty", "x", "y"), "OKP": ("crv", "kty", "x"), "RSA": ("e", "kty", "n")}
+"""What an id is made of, by kind of key (RFC 7638)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SigningKey:
+    """One key."""
+
+    pem: bytes
+    """The private key."""
+    private: PrivateKey
+    algorithm: str
+    """As JWS names it."""
+    public: dict[str, Any]
+    """The public half as a JSON Web Key."""
+
+    @property
+    def id(self) -> str:
+        """The key's id: its thumbprint, so nobody has to hand ids out."""
+        return str(self.public["kid"])
+
+    def token(self, claims: dict[str, Any]) -> str:
+        """Return a JSON Web Token that says `claims`, in compact form."""
+        return jwt.encode(claims, self.private, self.algorithm, headers={"kid": self.id})
+
+
+def make_pem() -> str:
+    """Return a new private key: of P-256, whose signatures every library verifies."""
+    key = generate_private_key(SECP256R1())
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    ).decode()
+
+
+def key_of_pem(pem: bytes) -> SigningKey:
+    """Return the private key in `pem`: RSA, P-256, P-384 or Ed25519, without a password.
+
+    Raises:
+        ValueError, TypeError: it is none of these.
+    """
+    private = serialization.load_pem_private_key(pem, None)
+    match private:
+        case EllipticCurvePrivateKey(curve=SECP256R1()):
+            public, algorithm = ECAlgorithm.to_jwk(private.public_key(), as_dict=True), "ES256"
+        case EllipticCurvePrivateKey(curve=SECP384R1()):
+            public, algorithm = ECAlgorithm.to_jwk(private.public_key(), as_dict=True), "ES384"
+        case Ed25519PrivateKey():
+            public, algorithm = OKPAlgorithm.to_jwk(private.public_key(), as_dict=True), "EdDSA"
+        case RSAPrivateKey(key_size=bits) if bits >= _LEAST_RSA_BITS:
+            public, algorithm = RSAAlgorithm.to_jwk(private.public_key(), as_dict=True), "RS256"
+        case _:
+            raise ValueError("the key must be of RSA (2048 bits or more), P-256, P-384 or Ed25519")
+    public = {name: value for name, value in public.items() if name != "key_ops"}
+    described = {"kid": _thumbprint(public), "alg": algorithm, "use": "sig"}
+    return SigningKey(pem, private, algorithm, public | described)
+
+
+def _thumbprint(public: dict[str, Any]) -> str:
+    members = {name: public[name] for name in _THUMBPRINT[public["kty"]]}
+    canonical = json.dumps(members, sort_keys=True, separators=(",", ":")).encode()
+    return base64url_encode(hashlib.sha256(canonical).digest()).decode()

@@ -1,0 +1,72 @@
+"""What every service counts, declared once: names, labels and meanings, in Prometheus's terms.
+
+Nothing is counted per token: an append, a run, a request, a batch are. Names of tenants and owners
+are no labels; names of agents are, of which there are few.
+"""
+
+from prometheus_client import REGISTRY, Counter, Gauge, Histogram, start_http_server
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+
+APPENDS = Counter(
+    "headrace_appends",
+    "Appends to logs by outcome: stored, fenced, lost, full, unknown.",
+    ["outcome"],
+)
+DISTURBANCES = Counter(
+    "headrace_nats_disturbances",
+    "Reconnects to NATS and overrun subscriptions, after which logs are read again.",
+)
+DEAD_LETTERS = Counter(
+    "headrace_dead_letters", "Dead letters written by kind: leg, run, entry, push.", ["kind"]
+)
+
+REQUEST_SECONDS = Histogram(
+    "headrace_request_seconds",
+    "Seconds of A2A operations, on every binding; of streams, until they open.",
+    ["operation"],
+    buckets=_SECONDS,
+)
+REFUSALS = Counter(
+    "headrace_refusals",
+    "Requests that were refused, by the reason that clients are told.",
+    ["reason"],
+)
+
+RUNS_TAKEN = Counter(
+    "headrace_runs_taken", "Legs that workers have taken up, each attempt once.", ["agent"]
+)
+RUNS_TAKEN_OVER = Counter(
+    "headrace_runs_taken_over", "Those of them that somebody else had before.", ["agent"]
+)
+RUNS_ENDED = Counter(
+    "headrace_runs_ended",
+    "Legs that workers have brought to an end, by the state.",
+    ["agent", "state"],
+)
+RUNS_WORKING = Gauge("headrace_runs_working", "Legs that this worker holds.", ["agent"])
+
+POSITION = Gauge(
+    "headrace_position", "Stream sequence up to which a range is applied, by its holder.", ["range"]
+)
+LAG = Gauge("headrace_lag", "Messages that a range has still to apply, by its holder.", ["range"])
+RUNS_ASKED_AGAIN = Counter(
+    "headrace_runs_asked_again", "Inputs that no worker had taken up in time, asked for again."
+)
+TASKS_PURGED = Counter("headrace_tasks_purged", "Ended tasks whose time was over.")
+PUSH_SECONDS = Histogram(
+    "headrace_push_seconds",
+    "Seconds of attempts to tell a webhook, by outcome: taken, failed.",
+    ["outcome"],
+    buckets=_SECONDS,
+)
+
+
+def serve(host: str, port: int) -> None:
+    """Serve the metrics over HTTP on a thread of its own; port 0: don't.
+
+    Raises:
+        OSError: the port is taken.
+    """
+    if port:
+        start_http_server(port, host, REGISTRY)

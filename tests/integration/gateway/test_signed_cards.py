@@ -1,0 +1,177 @@
+"""Cards that say whose they are, and the one for callers who are known."""
+
+import json
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import jwt
+import pytest
+import pytest_asyncio
+from a2a.types import a2a_pb2
+from a2a.utils.signing import (
+    InvalidSignaturesError,
+    create_signature_verifier,
+)
+from google.protobuf.json_format import ParseDict
+
+from headrace import signing
+from headrace.bus import Bus
+from headrace.jwk import make_pem
+from headrace.signing import SigningKeys, rotate
+from headrace_gateway.settings import GatewaySettings
+from tests.integration.gateway.running import running
+from tests.integration.gateway.scripts import EXTENDED
+from tests.integration.gateway.talking import Json, Rest, Rpc, Talk
+from tests.support.credentials import ANN, write
+from tests.support.scripted_fleet import ScriptedFleet
+from tests.support.servers import ports
+
+CARD = "/v1/agents/assistant/.well-known/agent-card.json"
+
+
+async def verify(http: httpx.AsyncClient, card: Json) -> str:
+    """Return the id of the key that signed the card, which is in the published set."""
+    header = jwt.utils.base64url_decode(card["signatures"][0]["protected"])
+    kid: str = json.loads(header)["kid"]
+    published = (await http.get("/.well-known/jwks.json")).json()["keys"]
+    keys = {key["kid"]: jwt.PyJWK(key) for key in published}
+    assert all("d" not in key for key in published)
+    check = create_signature_verifier(lambda name, _: keys[str(name)], ["ES256", "EdDSA", "RS256"])
+    check(ParseDict(card, a2a_pb2.AgentCard()))
+    return kid
+
+
+async def test_every_card_is_signed_with_a_published_key(http: httpx.AsyncClient) -> None:
+    kids = set()
+    for agent in ("assistant", "ask", "patient", "bare"):
+        card = (await http.get(f"/v1/agents/{agent}")).json()
+        kids.add(await verify(http, card))
+        page = (await http.get(f"/.well-known/a2a/agents/{agent}")).json()["agent"]
+        assert page == card
+    assert len(kids) == 1
+
+
+async def test_a_card_that_was_altered_is_found_out(http: httpx.AsyncClient) -> None:
+    card = (await http.get(CARD)).json()
+    with pytest.raises(InvalidSignaturesError):
+        await verify(http, card | {"name": "somebody else"})
+
+
+async def test_a_card_that_is_known_is_not_sent_again(http: httpx.AsyncClient) -> None:
+    first = await http.get(CARD)
+    etag, modified = first.headers["etag"], first.headers["last-modified"]
+    for headers, status in (
+        ({"If-None-Match": etag}, 304),
+        ({"If-None-Match": f'"other", {etag}'}, 304),
+        ({"If-None-Match": etag.removeprefix("W/")}, 304),
+        ({"If-None-Match": "*"}, 304),
+        ({"If-None-Match": '"other"'}, 200),
+        ({"If-Modified-Since": modified}, 304),
+        ({"If-Modified-Since": "Mon, 01 Jan 2001 00:00:00 GMT"}, 200),
+        ({"If-Modified-Since": "yesterday"}, 200),
+        ({"If-None-Match": '"other"', "If-Modified-Since": modified}, 200),
+    ):
+        answer = await http.get(CARD, headers=headers)
+        assert answer.status_code == status, headers
+        assert answer.headers["etag"] == etag
+        assert answer.headers["last-modified"] == modified
+
+
+async def test_all_gateways_of_a_fleet_sign_with_one_key(
+    http: httpx.AsyncClient, settings: GatewaySettings
+) -> None:
+    other = settings.model_copy(update={"http_port": ports.pick(), "grpc_port": ports.pick()})
+    async with running(other) as url, httpx.AsyncClient(base_url=url) as second:
+        kid = await verify(http, (await http.get(CARD)).json())
+        assert await verify(second, (await second.get(CARD)).json()) == kid
+
+
+async def test_a_new_key_is_published_before_it_signs_and_an_old_one_after(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = SigningKeys(bus)
+    await keys.start()
+    old = keys.current.id
+    new = await rotate(bus)
+    await keys._look()
+    published = {key["kid"] for key in keys.key_set()["keys"]}
+    assert (keys.current.id, published) == (old, {old, new})
+    moment = time.time() + signing.LEAD
+    monkeypatch.setattr("headrace.signing.time.time", lambda: moment)
+    assert keys.current.id == new
+    monkeypatch.undo()
+    sole = await rotate(bus, at_once=True)
+    await keys._look()
+    assert [key["kid"] for key in keys.key_set()["keys"]] == [keys.current.id] == [sole]
+    await keys.stop()
+
+
+async def test_keys_of_files_sign_instead_and_all_are_published(bus: Bus, tmp_path: Path) -> None:
+    files = [tmp_path / "new.pem", tmp_path / "old.pem"]
+    for file in files:
+        file.write_text(make_pem())
+    keys = SigningKeys(bus, files)
+    await keys.start()
+    published = [key["kid"] for key in keys.key_set()["keys"]]
+    assert published[0] == keys.current.id
+    assert len(published) == 2
+    files[0].write_text("no key")
+    with pytest.raises(signing.KeyUnreadable, match=r"new\.pem"):
+        SigningKeys(bus, files)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def guarded(
+    settings: GatewaySettings,
+    one_fleet: ScriptedFleet,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> AsyncIterator[httpx.AsyncClient]:
+    assert one_fleet.working
+    file = tmp_path_factory.mktemp("c") / "credentials.toml"
+    update = {
+        "credentials": write(file, ANN, head="required = false"),
+        "http_port": ports.pick(),
+        "grpc_port": ports.pick(),
+    }
+    async with (
+        running(settings.model_copy(update=update)) as url,
+        httpx.AsyncClient(base_url=url, headers={"A2A-Version": "1.0"}) as http,
+    ):
+        yield http
+
+
+@pytest.mark.parametrize("binding", [Rest, Rpc])
+async def test_the_extended_card_is_for_callers_who_are_known(
+    guarded: httpx.AsyncClient, binding: type[Talk]
+) -> None:
+    talk = binding(guarded, "ask")
+    guarded.headers.pop("authorization", None)
+    refusal = await talk.refused("GetExtendedAgentCard", {})
+    assert (refusal.status, refusal.reason) == (401, "UNAUTHENTICATED")
+    guarded.headers.update(ANN.bearer)
+    card = await talk.call("GetExtendedAgentCard", {})
+    assert card["description"] == EXTENDED["description"]
+    assert [skill["id"] for skill in card["skills"]] == ["ask", "names"]
+    await verify(guarded, card)
+    public = (await guarded.get("/v1/agents/ask")).json()
+    assert public["capabilities"]["extendedAgentCard"]
+    assert [skill["id"] for skill in public["skills"]] == ["ask"]
+
+
+@pytest.mark.parametrize("binding", [Rest, Rpc])
+async def test_an_extended_card_without_content_or_declaration_is_refused(
+    guarded: httpx.AsyncClient, binding: type[Talk]
+) -> None:
+    guarded.headers.update(ANN.bearer)
+    refusal = await binding(guarded, "patient").refused("GetExtendedAgentCard", {})
+    assert refusal.reason == "EXTENDED_AGENT_CARD_NOT_CONFIGURED"
+    assert refusal.code in (-32007, 400)
+    refusal = await binding(guarded, "assistant").refused("GetExtendedAgentCard", {})
+    assert refusal.reason == "UNSUPPORTED_OPERATION"
+
+
+async def test_where_nobody_can_be_known_no_extended_card_is_configured(talk: Talk) -> None:
+    refusal = await talk.to("ask").refused("GetExtendedAgentCard", {})
+    assert refusal.reason == "EXTENDED_AGENT_CARD_NOT_CONFIGURED"

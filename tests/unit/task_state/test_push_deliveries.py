@@ -1,0 +1,113 @@
+"""What a webhook is told says what the log says, in fewer pieces, and the same each time."""
+
+import orjson
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace import events
+from headrace.events import GENERATION, Json
+from headrace.fold import TaskFold
+from headrace.task import COMPLETED, WORKING
+from headrace.webhooks import Progress
+from headrace_task_state.pushing.deliveries import MOST_BYTES, Delivery, Grouping
+from tests.support.legal_logs import LegalLog, legal_logs
+from tests.support.task_states import folded, new_key
+
+
+def grouped(log: LegalLog, told: Progress | None = None) -> list[Delivery]:
+    grouping = Grouping(told or Progress(generation=0))
+    entries = [entry for entry in log.parsed() if entry.sequence > (told.sequence if told else 0)]
+    found = [delivery for entry in entries for delivery in grouping.take(entry)]
+    return [*found, *grouping.rest()]
+
+
+def answer(*chunks: str) -> LegalLog:
+    log = LegalLog(new_key())
+    log.submit()
+    log.begin_attempt()
+    for chunk in chunks:
+        log.append([log.chunk("a", chunk)])
+    log.append([log.status(COMPLETED)], state=COMPLETED)
+    return log
+
+
+def texts(deliveries: list[Delivery]) -> list[str]:
+    updates = [one.event().get("artifactUpdate") for one in deliveries]
+    return [part["text"] for update in updates if update for part in update["artifact"]["parts"]]
+
+
+@given(legal_logs())
+def test_what_is_told_folds_into_the_same_task(log: LegalLog) -> None:
+    fold = TaskFold()
+    for delivery in grouped(log):
+        fold.apply(delivery.event())
+    assert fold.task() == folded(log)
+
+
+@given(legal_logs(), st.data())
+def test_going_on_anywhere_tells_the_rest_as_it_was(log: LegalLog, data: st.DataObject) -> None:
+    whole = grouped(log)
+    done = data.draw(st.integers(0, len(whole) - 1))
+    last = whole[done]
+    told = Progress(generation=last.generation, sequence=last.behind)
+    assert [d.generation for d in grouped(log, told)] == [d.generation for d in whole[done + 1 :]]
+
+
+@given(legal_logs(), st.data())
+def test_a_delivery_under_way_ends_where_it_ended_when_more_has_come(
+    log: LegalLog, data: st.DataObject
+) -> None:
+    head = data.draw(st.integers(1, len(log.messages)))
+    early = LegalLog(log.key, messages=log.messages[:head])
+    under_way = grouped(early)[-1]
+    before = grouped(early)[-2] if len(grouped(early)) > 1 else None
+    told = Progress(
+        generation=before.generation if before else 0,
+        sequence=before.behind if before else 0,
+        until=under_way.generation,
+        attempts=1,
+    )
+    again = grouped(log, told)[0]
+    assert (again.generation, again.event()) == (under_way.generation, under_way.event())
+
+
+def test_an_answer_in_pieces_is_told_as_one() -> None:
+    deliveries = grouped(answer("Hel", "lo ", "world"))
+    assert texts(deliveries) == ["Hello world"]
+    assert [one.generation for one in deliveries] == [1, 2, 5, 6]
+    update = deliveries[2].event()["artifactUpdate"]
+    assert update["metadata"][GENERATION] == 5
+    assert "append" not in update or update["append"] is False
+
+
+def test_what_is_told_at_a_time_is_bounded() -> None:
+    piece = "x" * (MOST_BYTES // 3)
+    deliveries = grouped(answer(*[piece] * 5))
+    assert [len(text) // len(piece) for text in texts(deliveries)] == [2, 2, 1]
+
+
+def test_other_things_in_between_keep_their_place() -> None:
+    log = LegalLog(new_key())
+    log.submit()
+    log.begin_attempt()
+    said: Json = {"messageId": "t", "role": "ROLE_AGENT", "parts": [{"text": "hm"}]}
+    drafts = [log.chunk("a", "1"), log.chunk("a", "2"), log.status(WORKING, said)]
+    log.append([*drafts, log.status(WORKING, said), log.chunk("a", "3"), log.chunk("b", "4")])
+    kinds = [next(iter(one.event())) for one in grouped(log)[2:]]
+    assert kinds == ["artifactUpdate", "statusUpdate", "artifactUpdate", "artifactUpdate"]
+    assert texts(grouped(log)) == ["12", "3", "4"]
+
+
+def test_an_ill_formed_event_is_told_as_it_is() -> None:
+    log = LegalLog(new_key())
+    log.submit()
+    bodies: list[Json] = [{"artifactUpdate": {"append": True}}, {"statusUpdate": {}}, {"other": 1}]
+    for body in bodies:
+        log.append([events.Draft(*_split(body))])
+        log.append([events.Draft(*_split(body))])
+    assert len(grouped(log)) == 7
+
+
+def _split(body: Json) -> tuple[bytes, bytes]:
+    line = orjson.dumps(body)
+    return line[:-1] + b',"n":', b"}"
