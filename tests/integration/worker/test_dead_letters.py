@@ -4,6 +4,7 @@ import asyncio
 import json
 from base64 import b64encode
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -188,11 +189,15 @@ async def test_a_leg_of_any_tenant_and_priority_is_retried_in_its_own_lane(
         assert (await again(desk, task, name).ended())[-1].stamp.state == COMPLETED
 
 
-async def test_a_delegated_leg_is_retried_for_itself(desk: Desk, working: Working) -> None:
+async def test_a_delegated_leg_is_retried_for_itself_and_in_its_own_time(
+    desk: Desk, working: Working
+) -> None:
     service = Service()
     parent = Lineage("0-1", "boss", 1, "child", ("boss",), "2000-01-01T00:00:00Z")
     async with working(service.needed_by()):
-        task = await desk.start("needy", metadata={DELEGATION: parent.to_json(), "kept": 1})
+        soon = (datetime.now(UTC) + timedelta(minutes=1)).isoformat()
+        metadata = {DELEGATION: parent.to_json(), events.START_BY: soon, "kept": 1}
+        task = await desk.start("needy", metadata=metadata)
         await task.ended()
         service.works = True
         [letter] = await letters(desk)
@@ -201,7 +206,7 @@ async def test_a_delegated_leg_is_retried_for_itself(desk: Desk, working: Workin
         entries = await again(desk, task, name).ended()
     assert entries[-1].stamp.state == COMPLETED
     metadata = entries[0].events[0]["task"]["metadata"]
-    assert DELEGATION not in metadata
+    assert not {DELEGATION, events.START_BY} & metadata.keys()
     assert metadata["kept"] == 1
 
 
