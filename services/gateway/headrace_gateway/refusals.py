@@ -97,7 +97,7 @@ class TooManyWaiting(HeadraceError):
     code = "too_many_waiting"
     retryable = True
 
-    def __init__(self, message: str, retry_after: int) -> None:
+    def __init__(self, message: str, retry_after: int = 1) -> None:
         """Keep after how many seconds to try again."""
         super().__init__(message)
         self.retry_after = retry_after

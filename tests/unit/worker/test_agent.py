@@ -49,6 +49,11 @@ def test_a_card_says_what_the_decorator_says() -> None:
         "output_modes": ["text/markdown"],
         "bare_message": True,
         "follow_ups": "enqueue",
+        "start_within": None,
+        "capabilities": {},
+        "extensions": [],
+        "push_notifications": True,
+        "streaming": True,
     }
 
 
