@@ -93,11 +93,21 @@ class Conversation:
         yield kept_if(not wrong, "messages.shape", f"wrong: {', '.join(wrong)}")
         missing = [name for name in self._given if name not in names]
         yield wise_if(not missing, "messages.kept", f"it omits {', '.join(missing)}")
-        self._take([message for message in told if _is_message(message)])
+        self._become([message for message in told if _is_message(message)])
+
+    def _become(self, messages: list[Json]) -> None:
+        """Hold `messages`, and what clients keep beside them: activities and reasoning."""
+        kept = {"activity", "reasoning"}
+        self._roles = {name: role for name, role in self._roles.items() if role in kept}
+        self._calls.clear()
+        self._answered.clear()
+        self._take(messages)
 
     def _take(self, messages: list[Json]) -> None:
         for message in messages:
             self._roles[str(message.get("id"))] = str(message.get("role"))
+            if message.get("role") == "tool":
+                self._answered.add(_text(message, "toolCallId"))
             for call in message.get("toolCalls") or []:
                 self._calls.setdefault(str(call.get("id")), [])
 

@@ -65,7 +65,8 @@ class Endpoint:
         headers = {"Content-Type": "application/json", "Accept": "text/event-stream"}
         try:
             connection.request(method, target, body, headers | self._headers)
-            yield connection.getresponse()
+            with connection.getresponse() as answer:
+                yield answer
         except (OSError, HTTPException) as broken:
             raise RequestFailed(f"{self._where.netloc}: {broken}") from broken
         finally:
