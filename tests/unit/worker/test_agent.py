@@ -50,6 +50,7 @@ def test_a_card_says_what_the_decorator_says() -> None:
         "bare_message": True,
         "follow_ups": "enqueue",
         "start_within": None,
+        "extended": None,
         "capabilities": {},
         "extensions": [],
         "push_notifications": True,
