@@ -29,6 +29,9 @@ class AgentCard(BusMessage):
     AgentCard. None: there is no extended card; empty: there is one to come."""
     extensions: list[dict[str, Any]] = Field(default_factory=list)
     """A2A AgentExtension objects; who does not activate a ``required`` one is refused."""
+    security: dict[str, Any] = Field(default_factory=dict)
+    """Who may ask: OpenAPI's security schemes by name in ``schemes``, and in ``require`` the names
+    of those of which one is needed. Empty: what the gateway asks of everybody."""
     follow_ups: Literal["enqueue", "interrupt", "reject", "steer"] = "enqueue"
     """What becomes of a message to a task that is at work."""
     start_within: float | None = None

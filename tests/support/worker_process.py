@@ -10,12 +10,12 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 
 class WorkerProcess(ServiceProcess):
-    """``headrace worker TARGET``; modules of the tests can be named."""
+    """``headrace worker TARGET``, or with other arguments; modules of the tests can be named."""
 
     def __init__(
         self,
         folder: Path,
-        target: str,
+        target: str | list[str],
         nats_url: str,
         names: Mapping[str, str],
         **settings: object,
@@ -25,7 +25,7 @@ class WorkerProcess(ServiceProcess):
         super().__init__(
             "worker",
             folder,
-            ["worker", target],
+            ["worker", *([target] if isinstance(target, str) else target)],
             {
                 "PYTHONPATH": str(_ROOT),
                 **{f"HEADRACE_{key.upper()}": str(value) for key, value in environment.items()},

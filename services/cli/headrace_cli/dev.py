@@ -5,6 +5,7 @@ import asyncio
 import click
 
 from headrace_cli import dev_run, dev_settings
+from headrace_cli.failures import CannotStart
 from headrace_cli.services import check_target
 
 
@@ -13,6 +14,7 @@ from headrace_cli.services import check_target
 @click.option("--workers", type=int, metavar="N", help="How many workers (1).")
 @click.option("--task-states", type=int, metavar="N", help="How many task states (1).")
 @click.option("--agents", metavar="MODULE:ATTR", help="The agents to run (the demo agents).")
+@click.option("--config", metavar="FILE", help="A headrace.yaml with agents to run, instead.")
 @click.option(
     "--port", type=int, metavar="P", help="Gateway i listens on P+i (8080); 0 picks free ports."
 )
@@ -29,6 +31,7 @@ def dev(  # noqa: PLR0913  # one parameter per flag is how click calls
     workers: int | None,
     task_states: int | None,
     agents: str | None,
+    config: str | None,
     port: int | None,
     ephemeral: bool | None,
     no_restart: bool,
@@ -44,9 +47,13 @@ def dev(  # noqa: PLR0913  # one parameter per flag is how click calls
         workers=workers,
         task_states=task_states,
         agents=agents,
+        config=config,
         http_port=port,
         ephemeral=ephemeral,
         restart=False if no_restart else None,
     )
-    check_target(settings.agents)
+    if not settings.config:
+        check_target(settings.agents)
+    elif agents is not None:
+        raise CannotStart("--agents and --config both say which agents to run")
     asyncio.run(dev_run.run(settings))

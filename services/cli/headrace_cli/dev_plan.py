@@ -112,8 +112,9 @@ def _others(settings: DevSettings, environment: dict[str, str]) -> list[ChildSpe
         ChildSpec("task-state", index, _headrace("task-state"), environment)
         for index in range(settings.task_states)
     ]
+    which = ("--config", settings.config) if settings.config else (settings.agents,)
     workers = [
-        ChildSpec("worker", index, _headrace("worker", settings.agents), environment)
+        ChildSpec("worker", index, _headrace("worker", *which), environment)
         for index in range(settings.workers)
     ]
     return [*states, *workers]

@@ -45,6 +45,9 @@ class DevSettings(BusSettings):
     agents: str = "headrace_dojo:agents"
     """MODULE:ATTR of the agents that the workers run."""
 
+    config: str = ""
+    """A ``headrace.yaml`` with agents to run, instead of `agents`."""
+
     nats_sync_interval: str = Field(default="", pattern=r"^(always|\d+(ms|s|m|h))?$")
     """How often the embedded nats-server syncs to disk: ``always``, ``10s``; empty: every 2 min."""
 

@@ -21,6 +21,7 @@ _COMMANDS = {
     "credential": "headrace_cli.credential:credential",
     "dead": "headrace_cli.dead:dead",
     "agui": "headrace_cli.agui.command:agui",
+    "config": "headrace_cli.configuring:config",
     "settings": "headrace_cli.settings_table:settings",
     "asyncapi": "headrace_cli.asyncapi:asyncapi",
 }

@@ -35,15 +35,22 @@ def gateway() -> None:
 
 
 @click.command()
-@click.argument("target", metavar="MODULE:ATTR")
-def worker(target: str) -> None:
-    """Run the agents that ATTR of MODULE holds; MODULE may lie in the current folder."""
-    check_target(target)
+@click.argument("target", metavar="MODULE:ATTR", default="")
+@click.option("--config", metavar="FILE", default="", help="A headrace.yaml, instead.")
+def worker(target: str, config: str) -> None:
+    """Run the agents that ATTR of MODULE holds; MODULE may lie in the current folder.
+
+    With --config, run those that a headrace.yaml declares, and follow its changes.
+    """
+    if bool(target) == bool(config):
+        raise CannotStart("a worker needs either MODULE:ATTR or --config FILE")
+    if target:
+        check_target(target)
     # The console script leaves the current folder out of the path; `python -m` does not.
     folder = str(Path.cwd())
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    _run("worker", "headrace_worker", target)
+    _run("worker", "headrace_worker", target, config)
 
 
 @click.command("task-state")

@@ -54,13 +54,30 @@ class LaneWatch:
             BusUnavailable: the connection is closed.
         """
         for agent in self._agents:
-            hints = self._bus.subjects.lane(agent)
-            self._hints.append(await self._bus.subscribe(hints, self._on_hint))
-            await self._begin(Lane(agent).consumer)
+            await self._welcome(agent)
         # Not all workers at a time.
         self._tidy_at = asyncio.get_running_loop().time() + random.uniform(0, TIDY_EVERY)  # noqa: S311
         self._hinted.set()
         self._task = asyncio.create_task(self._watch(), name="lanes")
+
+    async def serve_others(self, agents: list[str]) -> None:
+        """Look for lanes of `agents` from now on: pull from new ones, and no more from others.
+
+        Raises:
+            BusUnavailable: JetStream does not answer; call it again.
+        """
+        for agent in agents:
+            if agent not in self._agents:
+                await self._welcome(agent)
+        kept = set(agents)
+        for name in [name for name in self._pullers if agent_of(name) not in kept]:
+            await self._pullers.pop(name).drain()
+        self._agents, self._first = agents, {Lane(agent).consumer for agent in agents}
+
+    async def _welcome(self, agent: str) -> None:
+        hints = self._bus.subjects.lane(agent)
+        self._hints.append(await self._bus.subscribe(hints, self._on_hint))
+        await self._begin(Lane(agent).consumer)
 
     async def drain(self) -> None:
         """Pull no more."""

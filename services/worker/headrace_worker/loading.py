@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from importlib import import_module
+from typing import Any
 
 from headrace_worker.agent import Agent, Agents
 from headrace_worker.errors import Misdeclared
@@ -15,9 +16,20 @@ def load(target: str) -> Agents:
             what is not installed.
         Exception: whatever importing the module raises.
     """
+    return _agents(target, resolve(target))
+
+
+def resolve(target: str) -> Any:  # noqa: ANN401  # whatever is there
+    """Import MODULE of ``MODULE:ATTR`` and return what its ATTR is.
+
+    Raises:
+        Misdeclared: there is no such module or attribute, or the module imports what is not
+            installed.
+        Exception: whatever importing the module raises.
+    """
     module_name, _, path = target.partition(":")
     try:
-        found: object = import_module(module_name)
+        found: Any = import_module(module_name)
     except ModuleNotFoundError as missing:
         raise Misdeclared(_what_is_missing(module_name, missing.name or "")) from None
     for name in path.split("."):
@@ -25,7 +37,7 @@ def load(target: str) -> Agents:
             found = getattr(found, name)
         except AttributeError:
             raise Misdeclared(f"{module_name} has no {path}") from None
-    return _agents(target, found)
+    return found
 
 
 def _what_is_missing(module: str, missing: str) -> str:

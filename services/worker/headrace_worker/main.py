@@ -5,6 +5,7 @@ import logging
 import os
 import signal
 import sys
+from pathlib import Path
 
 import uvloop
 from pydantic import ValidationError
@@ -12,6 +13,8 @@ from pydantic import ValidationError
 from headrace import metrics
 from headrace.errors import BusUnavailable
 from headrace_worker.agent import Agents
+from headrace_worker.configuration import Unusable, build, read
+from headrace_worker.configured import follow
 from headrace_worker.errors import Misdeclared
 from headrace_worker.loading import load
 from headrace_worker.settings import WorkerSettings
@@ -20,25 +23,26 @@ from headrace_worker.worker import Worker
 _log = logging.getLogger(__name__)
 
 
-def run(target: str) -> int:
-    """Serve the agents that `target` (MODULE:ATTR) names until SIGTERM or SIGINT.
+def run(target: str = "", config: str = "") -> int:
+    """Serve the agents that `target` (MODULE:ATTR) or the file `config` names until SIGTERM.
 
     Returns the process's exit code: 78 (EX_CONFIG) where starting again cannot help.
     """
+    file = Path(config) if config else None
     try:
         settings = WorkerSettings()
-        agents = load(target)
-    except (ValidationError, Misdeclared) as error:
+        agents = build(read(file, os.environ)) if file else load(target)
+    except (ValidationError, Misdeclared, Unusable) as error:
         sys.stderr.write(f"{_one_line(error)}\n")
         return os.EX_CONFIG
     logging.basicConfig(
         level=settings.log_level.upper(), format="%(asctime)s %(levelname)-7s %(message)s"
     )
-    return uvloop.run(serve(settings, agents))
+    return uvloop.run(serve(settings, agents, file))
 
 
-async def serve(settings: WorkerSettings, agents: Agents) -> int:
-    """Work until a signal says to leave."""
+async def serve(settings: WorkerSettings, agents: Agents, file: Path | None = None) -> int:
+    """Work until a signal says to leave; follow the `file` that the agents are from, if any."""
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -60,13 +64,17 @@ async def serve(settings: WorkerSettings, agents: Agents) -> int:
         sys.stderr.write(f"{error}\n")
         return 1
     _log.info("%s serves %s", worker.id, ", ".join(agent.name for agent in agents))
+    following = asyncio.create_task(follow(worker, file, os.environ)) if file else None
     await leaving
+    if following is not None:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
     await worker.stop()
     return 0
 
 
-def _one_line(error: ValidationError | Misdeclared) -> str:
-    if isinstance(error, Misdeclared):
+def _one_line(error: ValidationError | Misdeclared | Unusable) -> str:
+    if not isinstance(error, ValidationError):
         return str(error)
     first = error.errors(include_url=False)[0]
     return f"HEADRACE_{'_'.join(map(str, first['loc'])).upper()}: {first['msg']}"

@@ -37,9 +37,24 @@ class Registration:
         except BusUnavailable as trouble:
             _log.info("left without a word: %s", trouble)
 
+    async def replace(self, agents: Agents) -> None:
+        """Announce `agents` from now on, and no others.
+
+        Raises:
+            BusUnavailable: JetStream did not acknowledge; call it again.
+        """
+        await self._lifeline.call(self._replace(agents))
+
     async def _announce(self) -> None:
         for agent in self._agents:
             await self._announcer.announce(agent.card)
+
+    async def _replace(self, agents: Agents) -> None:
+        gone = {agent.name for agent in self._agents} - {agent.name for agent in agents}
+        self._agents = agents
+        await self._announce()
+        for name in gone:
+            await self._announcer.withdraw(name)
 
     async def _withdraw(self) -> None:
         await asyncio.gather(*(self._announcer.withdraw(agent.name) for agent in self._agents))

@@ -74,13 +74,26 @@ class Worker:
             asyncio.create_task(self._beat(), name="pulse"),
         ]
         for agent in self._agents:
-            await patiently(
-                f"the work queue of {agent.name}",
-                partial(ensure_lane, self._bus, Lane(agent.name)),
-                self._settings.startup_timeout,
-            )
+            await self._ensure_lane(agent)
         await self._lanes.start()
         await self._registration.announce()
+
+    async def update(self, agents: Agents) -> None:
+        """Serve `agents` from now on; legs at work go on with the agents that they began with.
+
+        Raises:
+            BusUnavailable: NATS does not answer; call it again.
+        """
+        kept = {agent.name for agent in agents if self._has_room_for(agent)}
+        await self._lanes.serve_others(sorted(kept))
+        for agent in agents:
+            if agent.name not in kept:
+                await self._ensure_lane(agent)
+            room = self._rooms[agent.name][1] if agent.name in kept else self._room(agent)
+            self._rooms[agent.name] = (agent, room)
+        await self._registration.replace(agents)
+        await self._lanes.serve_others([agent.name for agent in agents])
+        self._agents = agents
 
     async def stop(self) -> None:
         """Leave: give running legs time to end, hand the others back."""
@@ -92,6 +105,18 @@ class Worker:
         await _briefly(self._rule.stop())
         await asyncio.gather(self._lifeline.stop(), self._bus.close())
 
+    def _has_room_for(self, agent: Agent) -> bool:
+        """Tell whether the agent is served, at as many runs at a time as it wants now."""
+        served = {one.name: one for one in self._agents}.get(agent.name)
+        return served is not None and served.concurrency == agent.concurrency
+
+    async def _ensure_lane(self, agent: Agent) -> None:
+        await patiently(
+            f"the work queue of {agent.name}",
+            partial(ensure_lane, self._bus, Lane(agent.name)),
+            self._settings.startup_timeout,
+        )
+
     def _room(self, agent: Agent) -> Room:
         return Room(self._slots, Slots(agent.concurrency or self._settings.concurrency))
 
@@ -100,7 +125,9 @@ class Worker:
         puller: Puller
 
         def deliver(msg: Msg) -> None:
-            work = self._work(agent, msg, puller)
+            # The agent of now; one that the worker serves no more ends what it is handed still.
+            now, _ = self._rooms.get(name, (agent, room))
+            work = self._work(now, msg, puller)
             task = asyncio.Task(work, loop=asyncio.get_running_loop(), eager_start=True)
             if not task.done():
                 self._working.add(task)

@@ -42,6 +42,13 @@ async def bare(leg: Leg) -> None:
 
 
 REQUIRED: Json = {"uri": "urn:test:required", "description": "Has to be.", "required": True}
+KNOWN_ONLY: Json = {
+    "schemes": {
+        "token": {"type": "http", "scheme": "bearer"},
+        "key": {"type": "apiKey", "name": "X-API-Key", "in": "header"},
+    },
+    "require": ["token"],
+}
 OPTIONAL: Json = {"uri": "urn:test:optional", "description": "May be."}
 EXTENDED = {
     "description": "Asks for names; knows some.",
@@ -56,4 +63,5 @@ AGENTS: dict[str, tuple[AgentCard, Script]] = {
     "demanding": (AgentCard(name="demanding", extensions=[REQUIRED, OPTIONAL]), echo),
     "terse": (AgentCard(name="terse", streaming=False), echo),
     "bare": (AgentCard(name="bare", bare_message=True, push_notifications=False), bare),
+    "choosy": (AgentCard(name="choosy", security=KNOWN_ONLY), echo),
 }

@@ -149,3 +149,24 @@ async def test_private_cards_need_credentials_too(
         for path in ("/", "/v1/agents", "/.well-known/a2a", "/v1/agents/assistant"):
             assert (await http.get(path)).status_code == 401
             assert (await http.get(path, headers=ANN.bearer)).is_success
+
+
+async def test_an_agent_that_wants_to_know_who_asks_refuses_nobodies_where_others_do_not(
+    http: httpx.AsyncClient, talk: Talk
+) -> None:
+    refusal = await type(talk)(http, "choosy").refused("SendMessage", message("hello"))
+    assert (refusal.status, refusal.reason) == (401, "UNAUTHENTICATED")
+    card = (await http.get("/v1/agents/choosy/.well-known/agent-card.json")).json()
+    assert card["securitySchemes"] == {
+        "token": {"httpAuthSecurityScheme": {"scheme": "Bearer"}},
+        "key": {"apiKeySecurityScheme": {"location": "header", "name": "X-API-Key"}},
+    }
+    assert card["securityRequirements"] == [{"schemes": {"token": {}}}]
+
+
+async def test_it_answers_callers_whom_the_gateway_knows(
+    nobody: httpx.AsyncClient, talk: Talk
+) -> None:
+    nobody.headers.update(ANN.bearer)
+    answered = await type(talk)(nobody, "choosy").call("SendMessage", message("hello"))
+    assert answered["task"]["status"]["state"] == "TASK_STATE_COMPLETED"

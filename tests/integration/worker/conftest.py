@@ -55,7 +55,7 @@ def spawn(nats_server: NatsProcess, names: dict[str, str], tmp_path: Path) -> It
     numbers = itertools.count()
     with ExitStack() as stack:
 
-        def start(target: str, **settings: object) -> WorkerProcess:
+        def start(target: str | list[str], **settings: object) -> WorkerProcess:
             folder = tmp_path / f"worker-{next(numbers)}"
             process = WorkerProcess(folder, target, nats_server.url, names, **settings)
             return stack.enter_context(process)

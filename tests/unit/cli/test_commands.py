@@ -41,7 +41,7 @@ def test_a_missing_extra_is_one_line_that_names_it(monkeypatch: pytest.MonkeyPat
 def test_a_service_exits_as_its_run_says(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = list[str]()
 
-    def run(target: str) -> int:
+    def run(target: str, _config: str) -> int:
         asked.append(target)
         return 3
 

@@ -13,7 +13,7 @@ from headrace.events import TRACEPARENT, Json
 from headrace_gateway.a2a.extensions import activated
 from headrace_gateway.caller import Caller
 from headrace_gateway.public_url import public_grpc, public_url
-from headrace_gateway.refusals import AgentUnknown
+from headrace_gateway.refusals import AgentUnknown, CredentialsMissing
 from headrace_gateway.services import Services
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
@@ -86,6 +86,8 @@ def call_of(
     card = services.directory.card(name)
     if card is None:
         raise AgentUnknown.called(name, at_root=stated is None)
+    if card.security.get("require") and not caller.identified:
+        raise CredentialsMissing(f"agent {name!r} wants to know who asks: {_wanted(card)}")
     asked = request.query_params.getlist(HTTP_EXTENSION_HEADER)
     extensions = activated(card, request.headers.getlist(HTTP_EXTENSION_HEADER) + asked)
     return Call(
@@ -99,6 +101,10 @@ def call_of(
         base=public_url(request, services.settings),
         grpc=public_grpc(request, services.settings),
     )
+
+
+def _wanted(card: AgentCard) -> str:
+    return ", ".join(card.security["require"])
 
 
 def _trace(stated: str) -> str:

@@ -6,7 +6,7 @@ from headrace.directory import AgentCard
 from headrace.events import Json
 from headrace_gateway.a2a.extensions import OFFERED
 from headrace_gateway.credentials.file import Known
-from headrace_gateway.credentials.schemes import security
+from headrace_gateway.credentials.schemes import security_of
 from headrace_gateway.hector.asking import MEDIA_TYPES
 
 _BINDINGS = (TransportProtocol.JSONRPC, TransportProtocol.HTTP_JSON)
@@ -34,7 +34,7 @@ def agent_card(card: AgentCard, base: str, grpc: str | None, known: Known | None
             "extendedAgentCard": card.extended is not None,
             "extensions": [*OFFERED, *card.extensions],
         },
-        **security(known),
+        **security_of(card, known),
         "defaultInputModes": card.input_modes,
         "defaultOutputModes": _output_modes(card),
         "skills": card.skills or [_skill(card)],

@@ -1,5 +1,6 @@
 """How a client is to say who it is, as agent cards and challenges word it."""
 
+from headrace.agent_card import AgentCard
 from headrace.events import Json
 from headrace_gateway.credentials.file import Known
 
@@ -8,6 +9,28 @@ CHALLENGE = 'Bearer realm="headrace"'
 
 REFUSED = f'{CHALLENGE}, error="invalid_token"'
 """The same, where credentials came that are nobody's."""
+
+
+def security_of(card: AgentCard, known: Known | None) -> Json:
+    """Return ``securitySchemes`` and ``securityRequirements`` of an agent's card.
+
+    What the agent says of itself is said instead of what the gateway asks of everybody.
+    """
+    said = card.security
+    if not said:
+        return security(known)
+    described: Json = {
+        "securitySchemes": {name: _scheme(one) for name, one in said.get("schemes", {}).items()}
+    }
+    if required := said.get("require"):
+        described["securityRequirements"] = [{"schemes": {name: {}}} for name in required]
+    return described
+
+
+def _scheme(said: Json) -> Json:
+    if said["type"] == "apiKey":
+        return {"apiKeySecurityScheme": {"location": "header", "name": said.get("name", "")}}
+    return {"httpAuthSecurityScheme": {"scheme": said.get("scheme", "").capitalize()}}
 
 
 def security(known: Known | None) -> Json:

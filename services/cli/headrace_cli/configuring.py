@@ -1,0 +1,47 @@
+"""``headrace config``: a ``headrace.yaml`` checked before it is used, and its JSON Schema."""
+
+import os
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+import orjson
+
+from headrace.errors import HeadraceError
+from headrace_cli.failures import CannotStart, Misconfigured
+
+
+@click.group()
+def config() -> None:
+    """Check a headrace.yaml, or print its JSON Schema."""
+
+
+@config.command()
+@click.argument("file", default="headrace.yaml")
+def check(file: str) -> None:
+    """Tell whether FILE can be used, and which agents it declares."""
+    configuration = _configuration()
+    try:
+        agents = configuration.build(configuration.read(Path(file), os.environ))
+    except HeadraceError as error:
+        raise CannotStart(str(error)) from None
+    for agent in agents:
+        click.echo(f"{agent.name}: {agent.card.description}")
+
+
+@config.command("schema")
+def schema_() -> None:
+    """Print the JSON Schema of headrace.yaml, for editors."""
+    click.echo(orjson.dumps(_configuration().schema(), option=orjson.OPT_INDENT_2).decode())
+
+
+def _configuration() -> Any:  # noqa: ANN401  # the worker's, imported where it is installed
+    try:
+        return import_module("headrace_worker.configuration")
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").startswith("headrace"):
+            raise
+        raise Misconfigured(
+            f"headrace.yaml needs the module {missing.name}: pip install 'headrace[worker]'"
+        ) from missing

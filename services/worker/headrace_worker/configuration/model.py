@@ -1,0 +1,203 @@
+"""What ``headrace.yaml`` may say; its JSON Schema is published and checks it."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from headrace.events import Json
+from headrace_worker.policy import FollowUps
+from headrace_worker.remembering import Memory
+
+_TARGET = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$"
+_URL = r"^(https?://|\$\{)"
+"""The schema is of the file as it is written: what stands for a variable may begin it."""
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
+
+type Name = Annotated[str, Field(pattern=_NAME)]
+type Url = Annotated[str, Field(pattern=_URL)]
+type Target = Annotated[str, Field(pattern=_TARGET)]
+
+
+class Section(BaseModel):
+    """A part of the file: what it does not know it refuses."""
+
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, frozen=True)
+
+
+class Bearer(Section):
+    """A token in ``Authorization: Bearer``."""
+
+    type: Literal["bearer"]
+    token: str
+
+
+class ApiKey(Section):
+    """A key in a header of its own."""
+
+    type: Literal["api_key"]
+    key: str
+    header: str = ""
+    """Empty: the one that the agent's card names."""
+
+
+class ClientCredentials(Section):
+    """OAuth2 client credentials: a token is fetched, and fetched again when it expires."""
+
+    type: Literal["oauth2"]
+    client_id: str
+    client_secret: str
+    token_url: Url | None = None
+    """None: the one that the agent's card names."""
+    scopes: list[str] = Field(default_factory=list)
+    audience: str = ""
+
+
+type Credentials = Annotated[Bearer | ApiKey | ClientCredentials, Field(discriminator="type")]
+
+
+class SecurityScheme(Section):
+    """One way to show who asks, as agent cards have it (OpenAPI's names)."""
+
+    type: Literal["http", "apiKey"]
+    scheme: str = ""
+    """For `http`: ``bearer``."""
+    name: str = ""
+    """For `apiKey`: the header."""
+    location: Literal["", "header"] = Field(default="", alias="in")
+
+
+class Security(Section):
+    """Who may ask the agent: callers whom the gateway knows by their credentials."""
+
+    schemes: dict[str, SecurityScheme] = Field(default_factory=dict)
+    require: list[str] = Field(default_factory=list)
+    """Names of `schemes`, any of which will do; empty: what the gateway asks of everybody."""
+
+
+class Model(Section):
+    """A model behind an OpenAI-compatible endpoint."""
+
+    model: str
+    base_url: Url | None = None
+    """None: OpenAI's own."""
+    api_key: str | None = None
+    """None: what the client library finds in its environment."""
+    temperature: float | None = None
+    max_tokens: int | None = Field(default=None, ge=1)
+    headers: dict[str, str] = Field(default_factory=dict)
+    options: Json = Field(default_factory=dict)
+    """Goes into each request as it is."""
+
+
+class Reasoning(Section):
+    """What becomes of a model's thoughts."""
+
+    show_thinking: bool = True
+    """Whether clients see them."""
+    effort: str | None = None
+    """``low``, ``medium``, ``high``, or what else the model knows."""
+
+
+class Described(Section):
+    """What any agent's section may say; see `headrace_worker.agent`."""
+
+    description: str | None = None
+    version: str | None = None
+    skills: list[Json] | None = None
+    """A2A AgentSkill objects."""
+    input_modes: list[str] | None = None
+    output_modes: list[str] | None = None
+    follow_ups: FollowUps | None = None
+    """What becomes of a message to a task at work."""
+    concurrency: int | None = Field(default=None, ge=1)
+    max_attempts: int | None = Field(default=None, ge=1)
+    backoff: float | None = Field(default=None, ge=0)
+    timeout: float | None = Field(default=None, gt=0)
+    security: Security | None = None
+
+
+class PythonAgent(Described):
+    """An agent in Python code: what is said here is taken instead of what the code says."""
+
+    type: Literal["python"]
+    target: Target
+    """``module:attribute``, an agent."""
+
+
+class ModelAgent(Described):
+    """A model with an instruction and tools."""
+
+    type: Literal["openai"]
+    llm: str | None = None
+    """Name of one of `llms`; instead of `model`."""
+    model: Model | None = None
+    instruction: str = ""
+    reasoning: Reasoning = Field(default_factory=Reasoning)
+    tools: list[str] = Field(default_factory=list)
+    """Names of `tools`."""
+    memory: Memory = "context"
+    """What of the conversation the model is shown."""
+    max_turns: int = Field(default=16, ge=1)
+
+
+class RemoteAgent(Described):
+    """An agent elsewhere that speaks A2A."""
+
+    type: Literal["a2a"]
+    url: Url
+    """Of the agent: its card lies at the well-known path below."""
+    binding: Literal["", "JSONRPC", "HTTP+JSON", "GRPC"] = ""
+    """Empty: the first of its card's that is any of these."""
+    credentials: Credentials | None = None
+    headers: dict[str, str] = Field(default_factory=dict)
+    """Go into each request."""
+    silence: float = Field(default=60.0, gt=0)
+    """Seconds without a byte after which a stream is opened anew."""
+
+
+type AgentSection = Annotated[PythonAgent | ModelAgent | RemoteAgent, Field(discriminator="type")]
+
+
+class PythonTool(Section):
+    """A Python function."""
+
+    type: Literal["python"]
+    target: Target
+
+
+class McpTool(Section):
+    """An MCP server: all its tools, or some."""
+
+    type: Literal["mcp"]
+    url: Url | None = None
+    """Of a server that speaks streamable HTTP; instead of `command`."""
+    headers: dict[str, str] = Field(default_factory=dict)
+    command: list[str] | None = Field(default=None, min_length=1)
+    """What starts a server that speaks over its standard input and output."""
+    env: dict[str, str] = Field(default_factory=dict)
+    only: list[str] | None = None
+    """Names of its tools; None: all."""
+
+
+type ToolSection = Annotated[PythonTool | McpTool, Field(discriminator="type")]
+
+
+class Configuration(Section):
+    """The file."""
+
+    llms: dict[str, Model] = Field(default_factory=dict)
+    """Models that agents name."""
+    tools: dict[str, ToolSection] = Field(default_factory=dict)
+    """Tools that agents name."""
+    agents: dict[Name, AgentSection] = Field(min_length=1)
+    """By name."""
+
+
+def schema() -> dict[str, Any]:
+    """Return the file's JSON Schema (2020-12)."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "headrace.schema.json",
+        **Configuration.model_json_schema(),
+        "title": "headrace.yaml",
+    }

@@ -1,0 +1,47 @@
+"""A worker whose agents stand in ``headrace.yaml``: it follows the file without dropping a run."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+from headrace.errors import BusUnavailable, HeadraceError
+from headrace_worker.configuration import Unusable, build, read
+from headrace_worker.worker import Worker
+
+_log = logging.getLogger(__name__)
+
+LOOK_EVERY = 1.0
+"""Seconds between looks at the file."""
+
+
+async def follow(worker: Worker, path: Path, environment: Mapping[str, str]) -> None:
+    """Serve what the file says whenever it changes; what can't be used changes nothing."""
+    seen = _stamp(path)
+    while True:
+        await asyncio.sleep(LOOK_EVERY)
+        if (stamp := _stamp(path)) == seen:
+            continue
+        # A file that is being written is read again when it is whole.
+        seen = stamp
+        try:
+            agents = await asyncio.to_thread(lambda: build(read(path, environment)))
+            await worker.update(agents)
+        except Unusable as trouble:
+            _log.error("the agents stay as they were: %s", trouble)
+        except BusUnavailable as trouble:
+            _log.warning("the agents are updated when NATS is back: %s", trouble)
+            seen = ()
+        except HeadraceError as trouble:
+            _log.error("the agents stay as they were: %s", trouble)
+        else:
+            names = ", ".join(agent.name for agent in agents)
+            _log.info("%s was read again: %s serves %s", path.name, worker.id, names)
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    return (found.st_mtime_ns, found.st_size, found.st_ino)

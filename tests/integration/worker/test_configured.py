@@ -1,0 +1,104 @@
+"""A worker with a headrace.yaml: it serves what the file says, and follows it."""
+
+import asyncio
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from headrace.directory import Directory
+from headrace.task import COMPLETED
+from tests.integration.worker.conftest import Spawn
+from tests.integration.worker.test_demo_agents import folded
+from tests.support.desk import Desk, eventually
+from tests.support.worker_process import WorkerProcess
+
+ECHO = "{type: python, target: 'headrace_worker.demo:echo'}"
+COUNTER = "{type: python, target: 'headrace_worker.demo:counter', concurrency: 2}"
+
+
+class File:
+    """A headrace.yaml that changes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "headrace.yaml"
+
+    def says(self, **agents: str) -> None:
+        """Declare `agents`; whole or not at all, as an editor writes it."""
+        lines = [f"  {name}: {section}" for name, section in agents.items()]
+        new = self.path.with_suffix(".new")
+        new.write_text("\n".join(["agents:", *lines]))
+        new.rename(self.path)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> File:
+    return File(tmp_path)
+
+
+async def started(spawn: Spawn, file: File) -> WorkerProcess:
+    return await asyncio.to_thread(spawn, ["--config", str(file.path)])
+
+
+async def has_written(worker: WorkerProcess, words: str) -> bool:
+    return words in worker.output()
+
+
+async def test_agents_come_and_go_with_the_file(desk: Desk, spawn: Spawn, file: File) -> None:
+    file.says(parrot=ECHO)
+    worker = await started(spawn, file)
+    assert (await folded(await desk.start("parrot", "hello")))["status"]["state"] == COMPLETED
+    file.says(parrot=ECHO, tally=COUNTER)
+    await eventually(lambda: has_written(worker, "serves parrot, tally"))
+    assert (await folded(await desk.start("tally", "2")))["status"]["state"] == COMPLETED
+    file.says(tally=COUNTER)
+    await eventually(lambda: has_written(worker, "was read again: " + worker.id + " serves tally"))
+    left = await desk.start("parrot", "anybody?")
+    directory = Directory(desk.bus)
+    await directory.start()
+    try:
+        assert (directory.available("parrot"), directory.available("tally")) == (False, True)
+    finally:
+        await directory.stop()
+    assert len(await left.entries()) == 1, "it waits for a worker that serves parrots"
+
+
+async def test_a_leg_at_work_goes_on_when_its_agent_changes_or_goes(
+    desk: Desk, spawn: Spawn, file: File
+) -> None:
+    file.says(tally=COUNTER, rest=COUNTER)
+    worker = await started(spawn, file)
+    tasks = [await desk.start(name, "30 100") for name in ("tally", "rest")]
+    for task in tasks:
+        await task.held()
+    file.says(tally=COUNTER.replace("2", "7"))
+    await eventually(lambda: has_written(worker, f"{worker.id} serves tally\n"))
+    for task in tasks:
+        found = await folded(task)
+        assert found["status"]["state"] == COMPLETED
+        text = "".join(part["text"] for part in found["artifacts"][0]["parts"])
+        assert text == "".join(f"{n} " for n in range(1, 31))
+        assert max(entry.stamp.attempt for entry in await task.entries()) == 1
+
+
+async def test_a_file_that_can_not_be_used_changes_nothing(
+    desk: Desk, spawn: Spawn, file: File
+) -> None:
+    file.says(parrot=ECHO)
+    worker = await started(spawn, file)
+    for wrong, told in (
+        ("{type: python}", "headrace.yaml:2: agents.parrot.target: Field required"),
+        ("{type: python, target: 'no.such:thing'}", "agents.parrot: there is no module no.such"),
+    ):
+        file.says(parrot=wrong)
+        await eventually(partial(has_written, worker, f"stay as they were: {told}"))
+    file.path.unlink()
+    await eventually(lambda: has_written(worker, "No such file"))
+    assert (await folded(await desk.start("parrot", "hello")))["status"]["state"] == COMPLETED
+
+
+async def test_a_worker_whose_file_is_wrong_does_not_start(spawn: Spawn, file: File) -> None:
+    file.says(parrot="{type: python, target: 'a:b', x: 1}")
+    with pytest.raises(AssertionError) as ended:
+        await started(spawn, file)
+    assert "headrace.yaml:2: agents.parrot.x: Extra inputs are not permitted" in str(ended.value)

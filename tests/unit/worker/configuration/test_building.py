@@ -1,0 +1,84 @@
+"""From headrace.yaml to agents."""
+
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from headrace_worker import RunContext, agent
+from headrace_worker.configuration import Configuration, Unusable, build
+
+
+@agent(description="Says nothing.", timeout=5)
+async def silent(_: RunContext) -> AsyncIterator[str]:
+    yield ""
+
+
+@pytest.fixture(autouse=True)
+def module(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = ModuleType("made_up_module")
+    other = replace(silent, card=silent.card.model_copy(update={"name": "other"}))
+    made.__dict__.update(silent=silent, both=[silent, other], number=5)
+    monkeypatch.setitem(sys.modules, "made_up_module", made)
+
+
+def configured(agents: dict[str, Any], **more: Any) -> Configuration:  # noqa: ANN401  # YAML
+    return Configuration.model_validate({"agents": agents, **more})
+
+
+def python(target: str = "made_up_module:silent", **more: Any) -> dict[str, Any]:  # noqa: ANN401  # YAML
+    return {"type": "python", "target": target, **more}
+
+
+def test_an_agent_in_code_is_what_the_file_says_it_is() -> None:
+    said = python(description="Says little.", concurrency=3, max_attempts=1)
+    [quiet] = build(configured({"quiet": said}))
+    assert (quiet.name, quiet.card.description, quiet.concurrency) == ("quiet", "Says little.", 3)
+    assert (quiet.policy.max_attempts, quiet.policy.timeout) == (1, 5)
+    assert quiet.function is silent.function
+
+
+def test_one_agent_in_code_can_be_several() -> None:
+    assert [one.name for one in build(configured({"a": python(), "b": python()}))] == ["a", "b"]
+
+
+def test_a_model_is_an_agent() -> None:
+    llm = {"model": "m", "base_url": "http://127.0.0.1:1/v1"}
+    agents = {"talker": {"type": "openai", "llm": "default", "description": "Talks."}}
+    [talker] = build(configured(agents, llms={"default": llm}))
+    assert (talker.name, talker.card.description) == ("talker", "Talks.")
+
+
+def test_who_may_ask_stands_in_the_card() -> None:
+    schemes = {"key": {"type": "apiKey", "name": "X-Key", "in": "header"}}
+    said = python(security={"schemes": schemes, "require": ["key"]})
+    [one] = build(configured({"a": said}))
+    assert one.card.security == {"schemes": schemes, "require": ["key"]}
+
+
+@pytest.mark.parametrize(
+    ("section", "expected"),
+    [
+        (python("made_up_module:nobody"), "agents.a: made_up_module has no nobody"),
+        (python("no_such_module:x"), "agents.a: there is no module no_such_module"),
+        (python("made_up_module:number"), "agents.a: made_up_module:number is neither an agent"),
+        (
+            python("made_up_module:both"),
+            "agents.a.target: made_up_module:both is 2 agents, not one",
+        ),
+        ({"type": "openai"}, "agents.a: needs either llm"),
+        ({"type": "openai", "llm": "x"}, "agents.a.llm: llms has no 'x'"),
+        (
+            {"type": "openai", "model": {"model": "m", "base_url": "http://x"}, "tools": ["y"]},
+            "agents.a.tools: tools has no 'y'",
+        ),
+        (python(security={"require": ["x"]}), "agents.a.security.require: schemes has no 'x'"),
+    ],
+)
+def test_what_can_not_be_made_is_told_by_field(section: dict[str, Any], expected: str) -> None:
+    with pytest.raises(Unusable) as refused:
+        build(configured({"a": section}))
+    assert expected in str(refused.value)

@@ -1,0 +1,147 @@
+"""headrace.yaml: read, filled in, and refused by line and field."""
+
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from headrace_worker.configuration import Configuration, Unusable, read, schema
+from headrace_worker.configuration.model import ModelAgent, RemoteAgent
+
+WHOLE = """\
+llms:
+  default:
+    model: gpt-5
+    base_url: ${MODEL_URL:-http://127.0.0.1:1/v1}
+    api_key: ${MODEL_KEY}
+tools:
+  clock:
+    type: python
+    target: some_tools:clock
+  files:
+    type: mcp
+    command: [files-server, --root, /srv]
+agents:
+  assistant:
+    type: openai
+    llm: default
+    instruction: Costs $$5, says ${WHO}.
+    reasoning: {show_thinking: false, effort: low}
+    tools: [clock, files]
+    concurrency: 4
+  helper:
+    type: python
+    target: some_agents:helper
+  partner:
+    type: a2a
+    url: https://partner.example
+    credentials: {type: bearer, token: "${PARTNER_TOKEN}"}
+    security:
+      schemes:
+        bearer_auth: {type: http, scheme: bearer}
+        api_key: {type: apiKey, name: X-API-Key, in: header}
+      require: [bearer_auth]
+"""
+
+ENVIRONMENT = {"MODEL_KEY": "k", "WHO": "you", "PARTNER_TOKEN": "t: {not: yaml}"}
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "headrace.yaml"
+    path.write_text(text)
+    return path
+
+
+def told(folder: Path, text: str, **environment: str) -> str:
+    with pytest.raises(Unusable) as refused:
+        read(written(folder, text), environment)
+    return str(refused.value)
+
+
+def test_everything_that_can_be_said_is_read(tmp_path: Path) -> None:
+    found = read(written(tmp_path, WHOLE), ENVIRONMENT)
+    assistant, partner = found.agents["assistant"], found.agents["partner"]
+    assert isinstance(assistant, ModelAgent)
+    assert assistant.instruction == "Costs $5, says you."
+    assert not assistant.reasoning.show_thinking
+    assert found.llms["default"].base_url == "http://127.0.0.1:1/v1"
+    assert isinstance(partner, RemoteAgent)
+    assert partner.credentials is not None
+    # A value that comes from the environment is text, whatever it looks like.
+    assert partner.credentials.model_dump() == {"type": "bearer", "token": "t: {not: yaml}"}
+
+
+def test_the_schema_takes_what_is_read_and_refuses_what_is_not() -> None:
+    jsonschema.validate(yaml.safe_load(WHOLE), schema())
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"agents": {"a": {"type": "python"}}}, schema())
+
+
+def test_the_schema_is_of_the_current_draft() -> None:
+    jsonschema.Draft202012Validator.check_schema(schema())
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("agents: {}\n", "headrace.yaml:1: agents: "),
+        ("", "headrace.yaml:1: the file: "),
+        ("- a\n", "headrace.yaml:1: the file: "),
+        ("agents:\n  a: {type: python}\n", "headrace.yaml:2: agents.a.target: Field required"),
+        ("agents:\n  a: {type: what}\n", "headrace.yaml:2: agents.a: "),
+        ("agents:\n  a:\n    url: x\n", "headrace.yaml:2: agents.a: "),
+        (
+            "agents:\n  a:\n    type: a2a\n    url: ftp://x\n",
+            "headrace.yaml:4: agents.a.url: String should match pattern",
+        ),
+        (
+            "agents:\n  a:\n    type: a2a\n    url: http://x\n    tokn: x\n",
+            "headrace.yaml:5: agents.a.tokn: Extra inputs are not permitted",
+        ),
+        (
+            "agents:\n  a:\n    type: a2a\n    url: http://x\n    credentials: {type: bearer}\n",
+            "headrace.yaml:5: agents.a.credentials.token: Field required",
+        ),
+        (
+            "agents:\n  a:\n    type: a2a\n    url: ${NOWHERE}\n",
+            "headrace.yaml:4: agents.a.url: the environment has no NOWHERE",
+        ),
+        (
+            "agents:\n  'no good': {type: python, target: 'a:b'}\n",
+            "headrace.yaml:2: agents.no good: String should match pattern",
+        ),
+        ("agents:\n  a: [\n", "headrace.yaml:3: "),
+        ("agents: &x\n  a: *x\n", "contains itself"),
+    ],
+)
+def test_what_is_wrong_is_told_by_line_and_field(tmp_path: Path, text: str, expected: str) -> None:
+    message = told(tmp_path, text)
+    assert expected in message
+
+
+def test_every_problem_is_told_at_once(tmp_path: Path) -> None:
+    message = told(tmp_path, "agents:\n  a: {type: python}\n  b: {type: a2a}\n")
+    assert message.splitlines() == [
+        "headrace.yaml:2: agents.a.target: Field required",
+        "headrace.yaml:3: agents.b.url: Field required",
+    ]
+
+
+def test_a_secret_is_not_told_with_what_is_wrong(tmp_path: Path) -> None:
+    text = "agents:\n  a:\n    type: a2a\n    url: ${URL}\n"
+    assert "s3cret" not in told(tmp_path, text, URL="s3cret")
+
+
+def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(Unusable, match="No such file"):
+        read(tmp_path / "none.yaml", {})
+
+
+def test_nothing_of_yaml_makes_objects(tmp_path: Path) -> None:
+    assert "headrace.yaml" in told(tmp_path, "agents: !!python/object/apply:os.getcwd []\n")
+
+
+def test_a_configuration_can_be_made_in_code() -> None:
+    made = {"agents": {"a": {"type": "python", "target": "m:a"}}}
+    assert Configuration.model_validate(made).agents.keys() == {"a"}
