@@ -14,6 +14,8 @@ EXTENSION = "headrace.backlog"
 class Backlog:
     """One connection's unread bytes."""
 
+    __slots__ = ("_socket", "_transport")
+
     def __init__(self, transport: asyncio.Transport) -> None:
         """Look at `transport`."""
         self._transport = transport

@@ -49,8 +49,26 @@ class EventStreams:
 class EventStream:
     """An ASGI application: one feed, one client, until the task ends or asks for input.
 
-    A client that goes away ends only the stream, never the task (promise 5).
+    A client that goes away ends only the stream, never the task (promise 5). Of what it needs to
+    begin it keeps nothing: there may be thousands, idle.
     """
+
+    __slots__ = (
+        "_closing",
+        "_dialect",
+        "_feed",
+        "_first",
+        "_gone",
+        "_headers",
+        "_most",
+        "_owner",
+        "_quiet_since",
+        "_reader",
+        "_splice",
+        "_stall",
+        "_task",
+        "_writing",
+    )
 
     def __init__(  # noqa: PLR0913, PLR0917 - made in one place, by EventStreams.of
         self,
@@ -81,6 +99,7 @@ class EventStream:
         self._owner.streams.add(self)
         try:
             await self._send(send, _start(self._headers))
+            self._headers = {}
             last = await self._pump(send)
             # With the end of the body: one write, and one wake of the client, fewer.
             await self._send(send, _body(last, more=False))
@@ -121,6 +140,7 @@ class EventStream:
         try:
             if self._first:
                 await self._write(send, self._first)
+                self._first = b""
             while not self._gone and not self._closing:
                 if (last := await self._forward(send)) is not None:
                     return last

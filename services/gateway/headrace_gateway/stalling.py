@@ -9,6 +9,8 @@ class Stall:
     A slow one may take minutes over one write, so writes say nothing: bytes taken do.
     """
 
+    __slots__ = ("_backlog", "_since", "_taken", "_written")
+
     def __init__(self, backlog: Backlog | None) -> None:
         """Judge by `backlog`; without one, by how long a write takes."""
         self._backlog = backlog

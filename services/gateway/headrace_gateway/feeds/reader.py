@@ -52,6 +52,8 @@ class Reader:
     `after` is the generation of the last event read. Only one `read` at a time.
     """
 
+    __slots__ = ("_feed", "_sequence", "_wakened", "after", "most")
+
     def __init__(self, feed: Source, after: int) -> None:
         """Read what lies behind generation `after`."""
         self.after = after
