@@ -67,6 +67,10 @@ chaos: $(DEVELOPMENT) ## 10,000 tasks while processes die, stop and leave (ARGS=
 soak: $(DEVELOPMENT) ## The tests that need minutes, at their full sizes
 	@HEADRACE_SOAK=1 exec $(BIN)/python -m pytest -m soak --timeout 1800 $(or $(ARGS),tests)
 
+.PHONY: tck
+tck: $(DEVELOPMENT) ## A2A's compatibility kit against a stack of ours (TCK=path of a copy)
+	@exec $(BIN)/python -m tests.conformance $(or $(TCK),$(error name a copy of a2aproject/a2a-tck: make tck TCK=path)) $(ARGS)
+
 ##@ Containers (need Docker or Podman)
 
 .PHONY: up

@@ -80,3 +80,12 @@ demanding = agent(
     bare_message=True,
     extensions=[{"uri": EXTENSION, "description": "The kit asks for it.", "required": True}],
 )(conform)
+
+
+async def converse(ctx: RunContext) -> AsyncIterator[Emission]:
+    """Say a word and ask for the next, as the kit for 0.3 wants it: its tasks go on."""
+    yield f"You said: {ctx.prompt}"
+    yield InputRequired("What next?")
+
+
+conversing = agent(name="conformance", input_modes=["*/*"])(converse)

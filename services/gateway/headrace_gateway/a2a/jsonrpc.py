@@ -18,8 +18,9 @@ from headrace_gateway.a2a.json_body import parse
 from headrace_gateway.a2a.operations import STREAMING, UNARY
 from headrace_gateway.a2a.problems import problem_of
 from headrace_gateway.a2a.protojson import Malformed, Violation
-from headrace_gateway.a2a.stream_responses import empty_stream, rpc_stream
+from headrace_gateway.a2a.stream_responses import as_event, empty_stream, rpc_stream
 from headrace_gateway.a2a.subscribing import NothingLeft
+from headrace_gateway.a2a.v03.reading import METHODS
 from headrace_gateway.a2a.v03.wordings import INTERNAL, RPC_03, UNKNOWN_CODES
 from headrace_gateway.a2a.versions import BOTH, check_version, shape_of_call
 from headrace_gateway.a2a.wording import RPC, Wording
@@ -48,7 +49,7 @@ class JsonRpcBinding:
     async def endpoint(self, request: Request) -> ASGIApp:
         """Answer a call."""
         request_id: _Id = None
-        wording = RPC
+        wording, is_old_stream = RPC, False
         try:
             # Nothing is read from whom nobody knows.
             caller = self._services.callers.of(request.headers)
@@ -57,6 +58,7 @@ class JsonRpcBinding:
             parsed = parse(body)
             request_id = _id_of(parsed, body)
             method, params = _check_envelope(parsed, request_id)
+            is_old_stream = METHODS.get(method) in STREAMING
             looks_like = shape_of_call(method)
             wording = _WORDINGS[check_version(request, looks_like=looks_like, served=BOTH)]
             call = call_of(self._services, request, caller, params.get("tenant"))
@@ -64,7 +66,8 @@ class JsonRpcBinding:
         except ClientDisconnect:
             return Response(status_code=499)
         except Exception as error:  # noqa: BLE001 - whatever it is, the client gets protocol shape
-            return _error(request_id, error, wording)
+            response = _error(request_id, error, wording)
+            return as_event(response) if is_old_stream and wording is RPC_03 else response
 
     async def _dispatch(self, asked: "_Asked") -> ASGIApp:
         operation = asked.wording.operations.get(asked.method)

@@ -1,0 +1,1 @@
+"""Runs A2A's official compatibility kit, a copy of which somebody has, against a stack of ours."""

@@ -1,0 +1,60 @@
+"""Run the kit and say what came of it: ``make tck TCK=path`` (docs/conformance.md).
+
+The exit code is 0 if every item that fails is a listed one.
+"""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.conformance import outcome
+from tests.conformance.kit import ROOT, Kit
+from tests.conformance.listed import LISTED, LISTED_03
+from tests.support.stack import Stack
+
+VARIANTS = ("agents", "plain", "demanding", "conversing")
+"""Names in examples/conformance.py: what the agent's card says."""
+
+
+def main() -> int:
+    """Run what the command line says; return the exit code."""
+    parser = argparse.ArgumentParser(prog="tck", description=__doc__)
+    parser.add_argument("path", type=Path, help="a copy of a2aproject/a2a-tck")
+    parser.add_argument("--card", choices=VARIANTS, help="which agent's card; else the full one")
+    asked = parser.parse_args()
+    kit = Kit(asked.path)
+    kit.prepare()
+    card = asked.card or ("conversing" if kit.is_old else "agents")
+    with tempfile.TemporaryDirectory(prefix="headrace-tck-") as folder:
+        items = _run(kit, Path(folder), card)
+    sys.stdout.write(outcome.table(items))
+    return _verdict(items, LISTED_03 if kit.is_old else LISTED)
+
+
+def _run(kit: Kit, folder: Path, card: str) -> list[outcome.Item]:
+    report, log = folder / "report.xml", folder / "log"
+    environment = {
+        "HEADRACE_DEFAULT_AGENT": "conformance",
+        "PYTHONPATH": str(ROOT / "examples"),
+        # The kit's own receiver of push notifications is on loopback.
+        "HEADRACE_PUSH_ALLOW": "127.0.0.0/8,::1/128",
+    }
+    with Stack(folder / "stack", agents=f"conformance:{card}", environment=environment) as stack:
+        kit.run(stack.url, report, activating=card == "demanding", log=log)
+    if not report.exists():
+        raise SystemExit(f"tck: the kit did not run:\n{log.read_text()}")
+    return outcome.read(report)
+
+
+def _verdict(items: list[outcome.Item], listed: outcome.Reasons) -> int:
+    failed = [item for item in items if item.outcome == "failed"]
+    unlisted = [item for item in failed if item.name not in listed]
+    for item in failed:
+        reason = listed.get(item.name, f"NOT LISTED: {item.message}")
+        sys.stdout.write(f"\nfailed: {item.name} ({item.transport})\n  {reason}\n")
+    return 1 if unlisted or not items else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
