@@ -38,7 +38,7 @@ def _run(kit: Kit, folder: Path, card: str) -> list[outcome.Item]:
         "HEADRACE_DEFAULT_AGENT": "conformance",
         "PYTHONPATH": str(ROOT / "examples"),
         # The kit's own receiver of push notifications is on loopback.
-        "HEADRACE_PUSH_ALLOW": "127.0.0.0/8,::1/128",
+        "HEADRACE_PUSH_ALLOW": "localhost,127.0.0.0/8,::1/128",
     }
     with Stack(folder / "stack", agents=f"conformance:{card}", environment=environment) as stack:
         kit.run(stack.url, report, activating=card == "demanding", log=log)

@@ -59,6 +59,7 @@ _REQUESTS: Mapping[str, tuple[type[BaseModel], _Turn]] = {
 
 SENDS = ("SendMessage", "SendStreamingMessage")
 """Operations whose parameters are a message."""
+_CONFIGURED = ("CreateTaskPushNotificationConfig", "GetTaskPushNotificationConfig")
 _SETS = "CreateTaskPushNotificationConfig"
 
 
@@ -73,11 +74,18 @@ def rpc_params(operation: str, params: Json) -> Json:
     kind, turn = _REQUESTS[operation]
     try:
         request = kind.model_validate({"id": 0, "params": params})
-        return as_params(turn(request))
+        return _with_config_id(operation, as_params(turn(request)))
     except ValidationError as invalid:
         raise Malformed(_violations(invalid)) from None
     except (ParseError, ValueError, TypeError, A2AError) as trouble:
         raise Malformed([Violation("params", f"can't be read: {trouble}"[:300])]) from None
+
+
+def _with_config_id(operation: str, params: Json) -> Json:
+    """Return `params` with the id of a push configuration that goes without: the task's."""
+    if operation in _CONFIGURED and not params.get("id"):
+        return params | {"id": params.get("taskId", "")}
+    return params
 
 
 def rest_params(operation: str, params: Json) -> Json:
