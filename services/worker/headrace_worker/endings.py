@@ -91,6 +91,7 @@ class Endings:
         content, message = end_parts(said), None
         if content:
             message = self._message(content)
+            message["messageId"] = said.message_id or message["messageId"]
             if said.message_metadata:
                 message["metadata"] = foreign(said.message_metadata)
         metadata = foreign(said.metadata)

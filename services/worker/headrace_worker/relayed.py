@@ -51,3 +51,5 @@ class Outcome:
     metadata: Json = field(default_factory=dict)
     """The event's."""
     message_metadata: Json = field(default_factory=dict)
+    message_id: str = ""
+    """Minted where empty."""

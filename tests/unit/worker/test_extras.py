@@ -8,10 +8,14 @@ import pytest
 from headrace_worker import adapters
 
 LIBRARIES = {
+    "ApiKey": ("a2a", "a2a"),
+    "Bearer": ("a2a", "a2a"),
+    "ClientCredentials": ("a2a", "a2a"),
     "executor_agent": ("a2a", "a2a"),
     "langgraph_agent": ("langgraph", "langgraph"),
     "openai_agent": ("openai", "openai"),
     "pydantic_ai_agent": ("pydantic_ai", "pydantic-ai"),
+    "remote_agent": ("a2a", "a2a"),
 }
 """By door: the library that it needs, and the extra that brings it."""
 

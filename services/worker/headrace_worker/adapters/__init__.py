@@ -7,6 +7,7 @@ Each makes an `Agent` and needs an extra of its own, imported when it is first a
 ``langgraph_agent``     ``headrace[langgraph]``    a LangGraph graph
 ``openai_agent``        ``headrace[openai]``       a model behind an OpenAI-compatible endpoint
 ``pydantic_ai_agent``   ``headrace[pydantic-ai]``  a pydantic-ai agent
+``remote_agent``        ``headrace[a2a]``          an A2A agent elsewhere, by its URL
 ======================  =========================  ==========================================
 """
 
@@ -14,19 +15,34 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from headrace_worker.adapters.credentials import ApiKey, Bearer, ClientCredentials
     from headrace_worker.adapters.executor import executor_agent
     from headrace_worker.adapters.graph_agent import langgraph_agent
     from headrace_worker.adapters.openai_chat import openai_agent
     from headrace_worker.adapters.pydantic_agent import pydantic_ai_agent
+    from headrace_worker.adapters.remote import remote_agent
 
 _MODULES = {
+    "ApiKey": "credentials",
+    "Bearer": "credentials",
+    "ClientCredentials": "credentials",
     "executor_agent": "executor",
     "langgraph_agent": "graph_agent",
     "openai_agent": "openai_chat",
     "pydantic_ai_agent": "pydantic_agent",
+    "remote_agent": "remote",
 }
 
-__all__ = ["executor_agent", "langgraph_agent", "openai_agent", "pydantic_ai_agent"]
+__all__ = [
+    "ApiKey",
+    "Bearer",
+    "ClientCredentials",
+    "executor_agent",
+    "langgraph_agent",
+    "openai_agent",
+    "pydantic_ai_agent",
+    "remote_agent",
+]
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401  # whatever the door is

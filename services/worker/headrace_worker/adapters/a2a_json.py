@@ -58,6 +58,7 @@ def outcome_of(status: Json, metadata: Json) -> Outcome:
         parts=message.get("parts", []),
         metadata=metadata,
         message_metadata=message.get("metadata", {}),
+        message_id=message.get("messageId", ""),
     )
 
 

@@ -1,0 +1,130 @@
+"""Credentials for outside agents: what each request carries, and where it comes from."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from headrace_worker.adapters.busy import is_busy
+from headrace_worker.adapters.extras import needs
+from headrace_worker.errors import Retryable
+
+with needs("a2a"):
+    import httpx
+    from a2a.types import AgentCard
+
+_EARLY = 30.0
+"""Seconds before its end at which a token is taken for expired."""
+_LIFETIME = 300.0
+"""Seconds that a token counts as valid if it does not say."""
+
+
+class Credentials(Protocol):
+    """What a request needs so that it is let in."""
+
+    async def headers(self, card: AgentCard | None, http: httpx.AsyncClient) -> dict[str, str]:
+        """Return the headers; `card` is the agent's, None while it is being read.
+
+        Raises:
+            Retryable: who issues them is busy or out of reach.
+            CredentialsRefused: who issues them does not.
+        """
+
+    def forget(self) -> None:
+        """Take note that the last ones were refused."""
+
+
+class CredentialsRefused(Exception):  # named for what happened
+    """Whoever issues tokens refused to."""
+
+
+@dataclass(frozen=True)
+class ApiKey:
+    """A key in a header: the one that the agent's card names, unless `header` does."""
+
+    key: str = field(repr=False)
+    header: str = ""
+
+    async def headers(self, card: AgentCard | None, http: httpx.AsyncClient) -> dict[str, str]:  # noqa: ARG002  # the protocol's
+        """Return the key's header."""
+        return {self.header or _key_header(card): self.key}
+
+    def forget(self) -> None:
+        """Do nothing: there is no other key."""
+
+
+@dataclass(frozen=True)
+class Bearer:
+    """A token that does not change."""
+
+    token: str = field(repr=False)
+
+    async def headers(self, card: AgentCard | None, http: httpx.AsyncClient) -> dict[str, str]:  # noqa: ARG002  # the protocol's
+        """Return the token's header."""
+        return {"Authorization": f"Bearer {self.token}"}
+
+    def forget(self) -> None:
+        """Do nothing: there is no other token."""
+
+
+@dataclass
+class ClientCredentials:
+    """OAuth 2 client credentials (RFC 6749, 4.4): a token is fetched, kept and fetched anew."""
+
+    client_id: str
+    client_secret: str = field(repr=False)
+    token_url: str = ""
+    """Empty: the one that the agent's card names."""
+    scopes: Sequence[str] = ()
+    audience: str = ""
+    _token: str = field(default="", repr=False, init=False)
+    _until: float = field(default=0.0, init=False)
+    _fetching: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False, init=False)
+
+    async def headers(self, card: AgentCard | None, http: httpx.AsyncClient) -> dict[str, str]:
+        """Return the token's header."""
+        if card is None and not self.token_url:
+            # The card is public, and says where tokens come from.
+            return {}
+        async with self._fetching:
+            if time.monotonic() >= self._until:
+                await self._fetch(self.token_url or _token_url(card), http)
+        return {"Authorization": f"Bearer {self._token}"}
+
+    def forget(self) -> None:
+        """Have the next request fetch a new token."""
+        self._until = 0.0
+
+    async def _fetch(self, url: str, http: httpx.AsyncClient) -> None:
+        asked = {"grant_type": "client_credentials", "scope": " ".join(self.scopes)}
+        form = {key: value for key, value in {**asked, "audience": self.audience}.items() if value}
+        try:
+            auth = (self.client_id, self.client_secret)
+            answer = await http.post(url, data=form, auth=auth)
+        except httpx.HTTPError as error:
+            raise Retryable("who issues tokens does not answer") from error
+        if is_busy(answer.status_code):
+            raise Retryable(f"who issues tokens answered {answer.status_code}")
+        try:
+            issued = answer.raise_for_status().json()
+            self._token = str(issued["access_token"])
+            lifetime = float(issued.get("expires_in", _LIFETIME))
+        except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
+            raise CredentialsRefused(f"no token came: {answer.status_code}") from error
+        self._until = time.monotonic() + max(lifetime - _EARLY, lifetime / 2)
+
+
+def _key_header(card: AgentCard | None) -> str:
+    for scheme in card.security_schemes.values() if card is not None else ():
+        key = scheme.api_key_security_scheme
+        if scheme.HasField("api_key_security_scheme") and key.location == "header":
+            return key.name
+    return "X-API-Key"
+
+
+def _token_url(card: AgentCard | None) -> str:
+    for scheme in card.security_schemes.values() if card is not None else ():
+        if scheme.HasField("oauth2_security_scheme"):
+            return scheme.oauth2_security_scheme.flows.client_credentials.token_url
+    raise CredentialsRefused("neither the credentials nor the card name a token URL")

@@ -1,0 +1,111 @@
+"""An outside agent, by its URL, as an agent of the fleet."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Unpack
+
+from headrace.errors import InvalidName
+from headrace.events import Json
+from headrace.names import check_agent_name
+from headrace_worker.adapters.a2a_json import json_of
+from headrace_worker.adapters.credentials import Credentials
+from headrace_worker.adapters.declaring import Declaration
+from headrace_worker.adapters.remote_client import BINDINGS, Place, Remote, read_card
+from headrace_worker.adapters.remote_run import Patience, RemoteRun
+from headrace_worker.agent import Agent, agent
+from headrace_worker.context import RunContext
+from headrace_worker.errors import Misdeclared
+
+_log = logging.getLogger(__name__)
+
+
+def remote_agent(  # noqa: PLR0913  # what such an agent can be told
+    url: str,
+    *,
+    name: str = "",
+    binding: str = "",
+    credentials: Credentials | None = None,
+    headers: Mapping[str, str] | None = None,
+    connect_timeout: float = 10.0,
+    silence: float = 60.0,
+    reconnecting: float = 30.0,
+    auth_patience: float = 300.0,
+    poll: float = 1.0,
+    secure_grpc: bool = False,
+    card_timeout: float = 5.0,
+    **declared: Unpack[Declaration],
+) -> Agent:
+    """Make an agent of the A2A agent at `url`, below which its card lies.
+
+    The card is read at once, for `card_timeout` seconds: name, description, version, skills and
+    media types are taken over where they are not given here. With a `name`, it is served also while
+    its card can't be read. `binding` is ``JSONRPC``, ``HTTP+JSON`` or ``GRPC``; without one the
+    card's first that is any of these. `credentials` are an `ApiKey`, a `Bearer` or
+    `ClientCredentials`; `headers` go into each request too.
+
+    A stream that is silent for `silence` seconds is opened anew; a task that is out of reach for
+    `reconnecting` seconds is left for another attempt, which follows it again instead of asking
+    again. For credentials that it asks for, its user has `auth_patience` seconds. An agent that
+    does not stream is asked every `poll` seconds. The other keywords are `agent`'s.
+
+    Raises:
+        Misdeclared: the card can't be read and there is no `name`, the binding is none, or as
+            `agent`.
+    """
+    bindings = (binding,) if binding else BINDINGS
+    if not set(bindings) <= set(BINDINGS):
+        raise Misdeclared(f"the binding {binding!r} is none of {', '.join(BINDINGS)}")
+    place = Place(
+        url.rstrip("/"),
+        bindings,
+        credentials,
+        headers or {},
+        connect_timeout,
+        silence,
+        secure_grpc,
+    )
+    card = _card(place, card_timeout, is_needed=not name)
+    told: Any = {**_taken_over(card), **declared}
+    remote, patience = Remote(place), Patience(reconnecting, auth_patience, poll)
+
+    @agent(name=name or _name(card), **told)
+    async def run(ctx: RunContext) -> None:
+        async with remote.used():
+            await RemoteRun(ctx, remote, patience).run()
+
+    return run
+
+
+def _card(place: Place, timeout: float, *, is_needed: bool) -> Json:
+    try:
+        return json_of(read_card(place, timeout))
+    except Exception as error:
+        if is_needed:
+            raise Misdeclared(f"the card of {place.url} can't be read: {error}") from error
+        _log.warning("the card of %s can't be read; it is served without: %s", place.url, error)
+        return {}
+
+
+def _taken_over(card: Json) -> Json:
+    taken = {
+        "description": card.get("description"),
+        "version": card.get("version"),
+        "skills": [_skill(skill) for skill in card.get("skills", [])],
+        "input_modes": card.get("defaultInputModes"),
+        "output_modes": card.get("defaultOutputModes"),
+    }
+    return {key: value for key, value in taken.items() if value}
+
+
+def _skill(skill: Json) -> Json:
+    kept = ("id", "name", "description", "tags", "examples", "inputModes", "outputModes")
+    return {key: skill[key] for key in kept if key in skill}
+
+
+def _name(card: Json) -> str:
+    """Return the card's name as one that an agent can have."""
+    name = "-".join("".join(c if c.isalnum() else " " for c in card.get("name", "")).split())
+    try:
+        return check_agent_name(name)
+    except InvalidName:
+        raise Misdeclared(f"{card.get('name')!r} can't be an agent's name: give one") from None

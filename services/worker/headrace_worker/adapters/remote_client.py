@@ -1,0 +1,244 @@
+"""A connection to an outside agent, by whichever binding its card offers."""
+
+import asyncio
+import ssl
+import time
+from collections.abc import AsyncIterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, override
+from weakref import WeakKeyDictionary
+
+from headrace_worker.adapters.credentials import Credentials
+from headrace_worker.adapters.cursors import NotingTransport
+from headrace_worker.adapters.extras import needs
+
+with needs("a2a"):
+    import grpc
+    import httpx
+    from a2a.client import Client, ClientCallContext, ClientConfig, ClientFactory
+    from a2a.client.card_resolver import A2ACardResolver
+    from a2a.client.interceptors import AfterArgs, BeforeArgs, ClientCallInterceptor
+    from a2a.types import (
+        AgentCard,
+        CancelTaskRequest,
+        GetTaskRequest,
+        SendMessageRequest,
+        StreamResponse,
+        SubscribeToTaskRequest,
+        Task,
+    )
+
+BINDINGS = ("JSONRPC", "HTTP+JSON", "GRPC")
+_CARD_LIFE = 300.0
+"""Seconds after which the card is read again."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an agent is and how it is spoken to."""
+
+    url: str
+    """Its base; the card lies at the well-known path below."""
+    bindings: tuple[str, ...] = BINDINGS
+    credentials: Credentials | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    connect_timeout: float = 10.0
+    silence: float = 60.0
+    """Seconds without a byte after which a stream is opened anew."""
+    secure_grpc: bool = False
+
+
+class Remote:
+    """An outside agent."""
+
+    def __init__(self, place: Place) -> None:
+        """Speak to the agent at `place`."""
+        self.place = place
+        self._card, self._read = AgentCard(), float("-inf")
+        self._tls = httpx.create_ssl_context()
+        self._links: WeakKeyDictionary[asyncio.AbstractEventLoop, _Link] = WeakKeyDictionary()
+
+    @asynccontextmanager
+    async def used(self) -> AsyncIterator[None]:
+        """Keep connections for the length of a block, shared by all that overlap."""
+        loop = asyncio.get_running_loop()
+        link = self._links.get(loop)
+        if link is None:
+            link = self._links[loop] = _Link(_http(self.place, self._tls))
+        link.users += 1
+        try:
+            yield
+        finally:
+            link.users -= 1
+            if not link.users:
+                del self._links[loop]
+                await link.close()
+
+    async def streams(self) -> bool:
+        """Tell whether it streams.
+
+        Raises:
+            A2AError: its card can't be read.
+        """
+        await self._link()
+        return self._card.capabilities.streaming
+
+    async def send(
+        self, request: SendMessageRequest, headers: Mapping[str, str]
+    ) -> AsyncIterator[StreamResponse]:
+        """Send a message and yield what comes of it.
+
+        Raises:
+            A2AError: it refuses, or does not answer.
+        """
+        client = (await self._link()).clients[-1]
+        async for event in client.send_message(request, context=self._call(headers)):
+            yield event
+
+    async def subscribe(
+        self, task: str, headers: Mapping[str, str]
+    ) -> AsyncIterator[StreamResponse]:
+        """Yield a task's events.
+
+        Raises:
+            A2AError: it refuses, or does not answer.
+        """
+        client = (await self._link()).clients[-1]
+        asked = SubscribeToTaskRequest(id=task)
+        async for event in client.subscribe(asked, context=self._call(headers)):
+            yield event
+
+    async def get(self, task: str) -> Task:
+        """Return a task as it is.
+
+        Raises:
+            A2AError: it refuses, or does not answer.
+        """
+        client = (await self._link()).clients[-1]
+        return await client.get_task(GetTaskRequest(id=task), context=self._call({}))
+
+    async def cancel(self, task: str) -> Task:
+        """Cancel a task.
+
+        Raises:
+            A2AError: it refuses, or does not answer.
+        """
+        client = (await self._link()).clients[-1]
+        return await client.cancel_task(CancelTaskRequest(id=task), context=self._call({}))
+
+    def _call(self, headers: Mapping[str, str]) -> ClientCallContext:
+        # gRPC takes names in lower case only, and HTTP does not mind.
+        named = {**self.place.headers, **headers}
+        return ClientCallContext(
+            service_parameters={name.lower(): value for name, value in named.items()}
+        )
+
+    async def _link(self) -> "_Link":
+        link = self._links[asyncio.get_running_loop()]
+        async with link.reading:
+            if time.monotonic() - self._read > _CARD_LIFE:
+                await self._read_card(link.http)
+            if link.read != self._read:
+                link.take(self._client(link), self._read)
+        return link
+
+    async def _read_card(self, http: httpx.AsyncClient) -> None:
+        place = self.place
+        own = await place.credentials.headers(None, http) if place.credentials else {}
+        http_kwargs: Any = {"headers": {**place.headers, **own}}
+        resolver = A2ACardResolver(http, place.url)
+        self._card = await resolver.get_agent_card(http_kwargs=http_kwargs)
+        self._read = time.monotonic()
+
+    def _client(self, link: "_Link") -> Client:
+        place = self.place
+        config = ClientConfig(
+            httpx_client=link.http,
+            grpc_channel_factory=self._channel,
+            supported_protocol_bindings=list(place.bindings),
+            use_client_preference=place.bindings != BINDINGS,
+            polling=not self._card.capabilities.streaming,
+        )
+        lets_in = [_LetIn(place.credentials, link)] if place.credentials else []
+        return ClientFactory(config).create(self._card, list(lets_in))
+
+    def _channel(self, url: str) -> grpc.aio.Channel:
+        options = [
+            ("grpc.keepalive_time_ms", int(self.place.silence * 1000)),
+            ("grpc.max_receive_message_length", -1),
+        ]
+        address = url.removeprefix("http://").removeprefix("https://")
+        if self.place.secure_grpc or url.startswith("https://"):
+            return grpc.aio.secure_channel(address, grpc.ssl_channel_credentials(), options)
+        return grpc.aio.insecure_channel(address, options)
+
+
+def read_card(place: Place, timeout: float) -> AgentCard:
+    """Return the agent's card; blocks until it is there.
+
+    Raises:
+        Exception: it can't be read.
+    """
+
+    async def read() -> AgentCard:
+        tls = httpx.create_ssl_context()
+        async with asyncio.timeout(timeout), _http(place, tls) as http:
+            own = await place.credentials.headers(None, http) if place.credentials else {}
+            asked: Any = {"headers": {**place.headers, **own}}
+            return await A2ACardResolver(http, place.url).get_agent_card(http_kwargs=asked)
+
+    with ThreadPoolExecutor(1) as beside:
+        # A loop may be running here.
+        return beside.submit(asyncio.run, read()).result()
+
+
+def _http(place: Place, tls: ssl.SSLContext) -> httpx.AsyncClient:
+    timeout = httpx.Timeout(place.silence, connect=place.connect_timeout)
+    return httpx.AsyncClient(timeout=timeout, transport=NotingTransport(verify=tls))
+
+
+@dataclass(eq=False)
+class _Link:
+    """What one event loop speaks through, while somebody does."""
+
+    http: httpx.AsyncClient
+    users: int = 0
+    read: float = 0.0
+    """When the card was read that its client was made of."""
+    reading: asyncio.Lock = field(default_factory=asyncio.Lock)
+    clients: list[Client] = field(default_factory=list)
+    """Those of former cards may still have streams."""
+
+    def take(self, client: Client, read: float) -> None:
+        """Speak through `client` from now on."""
+        self.clients.append(client)
+        self.read = read
+
+    async def close(self) -> None:
+        """End the connections."""
+        for client in self.clients:
+            await client.close()
+        await self.http.aclose()
+
+
+class _LetIn(ClientCallInterceptor):
+    """Adds credentials to each call, whatever the binding."""
+
+    def __init__(self, credentials: Credentials, link: _Link) -> None:
+        self._credentials, self._link = credentials, link
+
+    @override
+    async def before(self, args: BeforeArgs) -> None:
+        args.context = args.context or ClientCallContext()
+        own = await self._credentials.headers(args.agent_card, self._link.http)
+        given = args.context.service_parameters or {}
+        args.context.service_parameters = {
+            **given,
+            **{name.lower(): value for name, value in own.items()},
+        }
+
+    @override
+    async def after(self, args: AfterArgs) -> None:
+        """Do nothing."""

@@ -1,0 +1,357 @@
+"""Agents of the official SDK's server, by URL, as agents of the fleet."""
+
+import asyncio
+from typing import Any, override
+
+import pytest
+from a2a.helpers import new_task_from_user_message, new_text_message
+from a2a.server.agent_execution import AgentExecutor, RequestContext
+from a2a.server.events import EventQueue
+from a2a.server.tasks import TaskUpdater
+from a2a.types import Part, Role
+from a2a.utils.errors import InvalidParamsError
+
+from headrace.messages import Control
+from headrace_worker import Agent
+from headrace_worker.adapters import ApiKey, Bearer, ClientCredentials, remote_agent
+from headrace_worker.errors import Misdeclared
+from tests.integration.worker.conftest import Working
+from tests.integration.worker.doors.examples import example
+from tests.integration.worker.doors.reading import answer, folded, said, state, words
+from tests.support.cutting_proxy import CuttingProxy
+from tests.support.desk import Desk, Task, eventually, user_message
+from tests.support.sdk_server import SdkServer, sdk_server
+
+
+class Crier(AgentExecutor):
+    """Does what the message says; the test lets it go on."""
+
+    def __init__(self) -> None:
+        self.go_on = asyncio.Event()
+        self.began = asyncio.Event()
+        self.heard: list[str] = []
+        self.canceled: list[str] = []
+
+    @override
+    async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
+        said = context.get_user_input()
+        self.heard.append(said)
+        if said == "bare":
+            message = new_text_message("hear, hear", role=Role.ROLE_AGENT)
+            await event_queue.enqueue_event(message)
+            return
+        if said == "refuse":
+            raise InvalidParamsError("not so loud")
+        assert context.message is not None
+        task = context.current_task or new_task_from_user_message(context.message)
+        if context.current_task is None:
+            await event_queue.enqueue_event(task)
+        await self._cry(said, TaskUpdater(event_queue, task.id, task.context_id))
+
+    async def _cry(self, said: str, to: TaskUpdater) -> None:
+        await to.start_work(to.new_agent_message([Part(text="clearing my throat")]))
+        if said == "ask":
+            await to.add_artifact([Part(text="hm ")], artifact_id="cry")
+            await to.requires_input(to.new_agent_message([Part(text="What shall I cry?")]))
+            return
+        if said == "auth":
+            await to.requires_auth(to.new_agent_message([Part(text="Your badge?")]))
+            return
+        await to.add_artifact([Part(text="Oyez, ")], artifact_id="cry", append=False)
+        self.began.set()
+        if said == "slowly":
+            await self.go_on.wait()
+        await to.add_artifact([Part(text=said)], artifact_id="cry", append=True, last_chunk=True)
+        await to.add_artifact([Part(data={"number_value": 3})], artifact_id="n", name="count")
+        await to.complete(to.new_agent_message([Part(text="Cried.")]))
+
+    @override
+    async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
+        assert context.task_id
+        assert context.context_id
+        self.canceled.append(context.task_id)
+        await TaskUpdater(event_queue, context.task_id, context.context_id).cancel()
+
+
+BINDINGS = ("JSONRPC", "HTTP+JSON", "GRPC")
+
+
+async def crier(url: str, **more: Any) -> Agent:  # noqa: ANN401  # remote_agent's
+    given: dict[str, Any] = {"name": "crier", "backoff": 0.0, "reconnecting": 10.0, "poll": 0.05}
+    # It reads the card, and the server is in this loop.
+    return await asyncio.to_thread(remote_agent, url, **{**given, **more})
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_what_it_says_is_told_over_every_binding(
+    desk: Desk, working: Working, binding: str
+) -> None:
+    async with sdk_server(Crier()) as server, working(await crier(server.url, binding=binding)):
+        task = await desk.start("crier", "all is well")
+        done = await folded(task)
+    assert (state(done), words(done)) == ("COMPLETED", "Cried.")
+    cry, count = done["artifacts"]
+    assert cry["parts"][0]["text"] == "Oyez, all is well"
+    assert cry["parts"][0]["metadata"]["agui_event_type"] == "content_block"
+    assert (count["name"], count["parts"][0]["data"]) == ("count", 3)
+    assert said(done) == [
+        {"text": "clearing my throat", "metadata": {"agui_event_type": "task"}},
+    ]
+    assert done["metadata"]["remote_task"]
+
+
+async def test_its_card_is_taken_over() -> None:
+    async with sdk_server(Crier()) as server:
+        card = (await asyncio.to_thread(remote_agent, server.url)).card
+        named = (await crier(server.url, name="x", description="Ours.")).card
+    assert (card.name, card.description, card.version) == ("Town-Crier", "Cries.", "7")
+    assert (card.input_modes, card.output_modes) == (["text/plain"], ["text/markdown"])
+    assert card.skills == [
+        {"id": "cry", "name": "Cry", "description": "Cries it.", "tags": ["loud"]}
+    ]
+    assert (named.name, named.description) == ("x", "Ours.")
+
+
+def test_without_card_and_name_there_is_no_agent() -> None:
+    with pytest.raises(Misdeclared, match="card"):
+        remote_agent("http://127.0.0.1:1", card_timeout=1)
+    assert remote_agent("http://127.0.0.1:1", name="x", card_timeout=1).name == "x"
+    with pytest.raises(Misdeclared, match="SOAP"):
+        remote_agent("http://127.0.0.1:1", name="x", binding="SOAP")
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_its_question_is_asked_and_the_follow_up_goes_to_the_same_task(
+    desk: Desk, working: Working, binding: str
+) -> None:
+    executor = Crier()
+    async with sdk_server(executor) as server, working(await crier(server.url, binding=binding)):
+        task = await desk.start("crier", "ask")
+        asked = await folded(task)
+        assert (state(asked), words(asked)) == ("INPUT_REQUIRED", "What shall I cry?")
+        leg = await task.follow_up("fire")
+        await task.reaches(leg + 3)
+        done = await folded(task)
+    assert executor.heard == ["ask", "fire"]
+    assert (state(done), words(done)) == ("COMPLETED", "Cried.")
+    assert done["artifacts"][0]["parts"][0]["text"] == "Oyez, fire"
+    assert [part["text"] for part in said(done)].count("What shall I cry?") == 1
+
+
+async def test_credentials_it_asks_for_come_from_our_user(desk: Desk, working: Working) -> None:
+    executor = Crier()
+    async with sdk_server(executor) as server, working(await crier(server.url)):
+        task = await desk.start("crier", "auth")
+        await eventually(lambda: _waits(task))
+        await task.held()
+        asked = Control(ask="input", input="one", message=user_message("badge 7"))
+        await task.bus.request(task.bus.subjects.control(task.key), asked.encode(), 5.0)
+        done = await folded(task)
+    assert executor.heard == ["auth", "badge 7"]
+    assert (state(done), answer(done)) == ("COMPLETED", "Oyez, badge 7")
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_a_cancel_reaches_its_task(desk: Desk, working: Working, binding: str) -> None:
+    executor = Crier()
+    async with sdk_server(executor) as server, working(await crier(server.url, binding=binding)):
+        task = await desk.start("crier", "slowly")
+        await _began(executor, task)
+        await task.ask("cancel")
+        done = await folded(task)
+    assert state(done) == "CANCELED"
+    assert executor.canceled == [done["metadata"]["remote_task"]]
+
+
+async def test_a_broken_stream_is_opened_anew_and_nothing_is_told_twice(
+    desk: Desk, working: Working
+) -> None:
+    executor = Crier()
+    async with (
+        sdk_server(executor, bindings=["JSONRPC"]) as server,
+        through(server) as (proxy, agent),
+        working(agent),
+    ):
+        task = await desk.start("crier", "slowly")
+        await _began(executor, task)
+        await proxy.cut()
+        executor.go_on.set()
+        done = await folded(task)
+    assert executor.heard == ["slowly"]
+    assert (state(done), done["artifacts"][0]["parts"][0]["text"]) == ("COMPLETED", "Oyez, slowly")
+    assert len(said(done)) == 1
+
+
+async def test_a_silent_stream_is_opened_anew(desk: Desk, working: Working) -> None:
+    executor = Crier()
+    async with (
+        sdk_server(executor, bindings=["JSONRPC"]) as server,
+        working(await crier(server.url, silence=0.2)),
+    ):
+        task = await desk.start("crier", "slowly")
+        await _began(executor, task)
+        # The card, the message, the stream that was silent, and the one after it.
+        await eventually(lambda: _has_asked(server, 5))
+        executor.go_on.set()
+        done = await folded(task)
+    assert (answer(done), executor.heard) == ("Oyez, slowly", ["slowly"])
+
+
+@pytest.mark.parametrize("binding", ["JSONRPC", "GRPC"])
+async def test_a_new_attempt_follows_the_same_task_and_tells_it_whole(
+    desk: Desk, working: Working, binding: str
+) -> None:
+    executor = Crier()
+    async with sdk_server(executor) as server:
+        agent = await crier(server.url, binding=binding)
+        async with working(agent):
+            task = await desk.start("crier", "slowly")
+            await _began(executor, task)
+        # That worker has left; nobody told the crier to stop.
+        async with working(agent):
+            await task.held()
+            executor.go_on.set()
+            done = await folded(task)
+    assert (executor.heard, executor.canceled) == (["slowly"], [])
+    assert (state(done), done["artifacts"][0]["parts"][0]["text"]) == ("COMPLETED", "Oyez, slowly")
+    assert [part["text"] for part in said(done)] == ["clearing my throat"]
+
+
+async def test_an_agent_that_does_not_stream_is_asked_again_and_again(
+    desk: Desk, working: Working
+) -> None:
+    executor = Crier()
+    async with (
+        sdk_server(executor, streaming=False, bindings=["JSONRPC"]) as server,
+        working(await crier(server.url)),
+    ):
+        task = await desk.start("crier", "slowly")
+        await eventually(lambda: _shows(task, "Oyez, "))
+        executor.go_on.set()
+        done = await folded(task)
+    assert (state(done), done["artifacts"][0]["parts"][0]["text"]) == ("COMPLETED", "Oyez, slowly")
+    assert executor.heard == ["slowly"]
+
+
+async def test_a_bare_message_is_the_last_word(desk: Desk, working: Working) -> None:
+    async with sdk_server(Crier()) as server, working(await crier(server.url)):
+        done = await folded(await desk.start("crier", "bare"))
+    assert (state(done), words(done)) == ("COMPLETED", "hear, hear")
+
+
+async def test_a_refusal_rejects_with_its_reason(desk: Desk, working: Working) -> None:
+    executor = Crier()
+    async with sdk_server(executor) as server, working(await crier(server.url)):
+        done = await folded(await desk.start("crier", "refuse"))
+    assert state(done) in {"REJECTED", "FAILED"}
+    assert executor.heard == ["refuse"]
+
+
+async def test_an_agent_out_of_reach_is_tried_again_and_then_given_up(
+    desk: Desk, working: Working
+) -> None:
+    executor = Crier()
+    async with (
+        sdk_server(executor, bindings=["JSONRPC"]) as server,
+        through(server, max_attempts=3) as (proxy, agent),
+        working(agent),
+    ):
+        proxy.refuses = True
+        given_up = await folded(await desk.start("crier", "x"))
+        taken = proxy.taken
+        proxy.refuses = False
+        done = await folded(await desk.start("crier", "y"))
+    assert state(given_up) == "FAILED"
+    assert "out of reach" in words(given_up)
+    assert taken >= 3
+    assert (state(done), executor.heard) == ("COMPLETED", ["y"])
+
+
+async def test_api_keys_tokens_and_headers_let_it_in(desk: Desk, working: Working) -> None:
+    async with sdk_server(Crier(), bindings=["JSONRPC"]) as server:
+        cases: list[tuple[dict[str, Any], dict[str, str]]] = [
+            ({"credentials": ApiKey("k", "X-Crier")}, {"x-crier": "k"}),
+            ({"credentials": ApiKey("k")}, {"x-api-key": "k"}),
+            ({"credentials": Bearer("t")}, {"authorization": "Bearer t"}),
+            ({"headers": {"X-Tenant": "a"}}, {"x-tenant": "a"}),
+        ]
+        for given, needed in cases:
+            server.headers = needed
+            async with working(await crier(server.url, **given)):
+                done = await folded(await desk.start("crier", "x"))
+            assert (state(done), server.refused) == ("COMPLETED", 0)
+
+
+async def test_a_token_is_fetched_once_and_anew_when_it_is_refused(
+    desk: Desk, working: Working
+) -> None:
+    async with sdk_server(Crier(), bindings=["JSONRPC"]) as server:
+        issuer = ClientCredentials("me", "secret", f"{server.url}/token", scopes=["cry"])
+        async with working(await crier(server.url, credentials=issuer)):
+            server.headers = {"authorization": "Bearer token-1"}
+            first = await folded(await desk.start("crier", "x"))
+            again = await folded(await desk.start("crier", "x"))
+            assert len(server.issued) == 1
+            server.headers = {"authorization": "Bearer token-2"}
+            renewed = await folded(await desk.start("crier", "x"))
+    assert {state(first), state(again), state(renewed)} == {"COMPLETED"}
+    assert (server.refused, len(server.issued)) == (1, 2)
+    assert server.issued[0]["grant_type"] == "client_credentials"
+    assert server.issued[0]["scope"] == "cry"
+    assert server.issued[0]["auth"].startswith("Basic ")
+    assert "secret" not in repr(issuer)
+
+
+async def test_wrong_credentials_reject_at_once(desk: Desk, working: Working) -> None:
+    async with sdk_server(Crier(), bindings=["JSONRPC"]) as server:
+        server.headers = {"authorization": "Bearer right"}
+        async with working(await crier(server.url, credentials=Bearer("wrong"))):
+            done = await folded(await desk.start("crier", "x"))
+    assert state(done) == "REJECTED"
+    assert "wrong" not in words(done)
+
+
+async def test_the_example_speaks_to_its_agent(desk: Desk, working: Working) -> None:
+    async with sdk_server(Crier()) as server:
+        agent = await asyncio.to_thread(
+            lambda: example("outside_agent", CRIER_URL=server.url).crier
+        )
+        async with working(agent):
+            done = await folded(await desk.start("crier", "x"))
+    assert answer(done) == "Oyez, x"
+
+
+class through:  # noqa: N801  # reads as a word
+    """A proxy before the server, and an agent that speaks through it."""
+
+    def __init__(self, server: SdkServer, **more: Any) -> None:  # noqa: ANN401  # remote_agent's
+        self._proxy, self._more = CuttingProxy(server.port), more
+        self._server = server
+
+    async def __aenter__(self) -> tuple[CuttingProxy, Agent]:
+        proxy = await self._proxy.__aenter__()
+        return proxy, await crier(proxy.url, **self._more)
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._proxy.__aexit__(None, None, None)
+
+
+async def _began(executor: Crier, task: Task) -> None:
+    async with asyncio.timeout(20):
+        await executor.began.wait()
+    await eventually(lambda: _shows(task, "Oyez, "))
+    await task.held()
+
+
+async def _shows(task: Task, text: str) -> bool:
+    found = await task.found()
+    artifacts = found.task.get("artifacts", [])
+    return bool(artifacts) and artifacts[0]["parts"][0]["text"] == text
+
+
+async def _waits(task: Task) -> bool:
+    return (await task.last()).stamp.state == "TASK_STATE_AUTH_REQUIRED"
+
+
+async def _has_asked(server: SdkServer, requests: int) -> bool:
+    return server.requests >= requests
