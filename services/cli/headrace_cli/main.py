@@ -19,6 +19,7 @@ _COMMANDS = {
     "tasks": "headrace_cli.reading:tasks",
     "cancel": "headrace_cli.sending:cancel",
     "credential": "headrace_cli.credential:credential",
+    "rotate-key": "headrace_cli.rotating:rotate_key",
     "dead": "headrace_cli.dead:dead",
     "agui": "headrace_cli.agui.command:agui",
     "config": "headrace_cli.configuring:config",

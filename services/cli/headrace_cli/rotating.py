@@ -1,0 +1,25 @@
+"""``headrace rotate-key``: what the fleet signs with, replaced."""
+
+import click
+
+from headrace.bus import Bus
+from headrace.signing import LEAD, rotate
+from headrace_cli.on_bus import on_bus, with_nats
+
+
+@click.command(name="rotate-key")
+@with_nats
+@click.option("--at-once", is_flag=True, help="Use it now and drop all others: one is known.")
+def rotate_key(nats_url: str | None, at_once: bool) -> None:  # noqa: FBT001 - as click hands it over
+    """Add a key to those that the fleet signs cards and notifications with.
+
+    It is published at once and used after a while, when every key set that somebody keeps has it.
+    Fleets with HEADRACE_SIGNING_KEYS sign with their files, and are not concerned.
+    """
+
+    async def work(bus: Bus) -> str:
+        return await rotate(bus, at_once=at_once)
+
+    kid = on_bus(nats_url, work)
+    when = "now" if at_once else f"in {LEAD} s"
+    click.echo(f"key {kid} is used {when}")

@@ -1,0 +1,139 @@
+"""What Prometheus is told by each service."""
+
+import secrets
+from pathlib import Path
+
+import httpx
+import pytest
+from prometheus_client import REGISTRY
+from prometheus_client.parser import text_string_to_metric_families
+
+from headrace import metrics
+from headrace.settings import BusSettings
+from headrace.task import COMPLETED
+from headrace_gateway.settings import GatewaySettings
+from tests.architecture.tree import ROOT
+from tests.integration.gateway.running import running
+from tests.integration.gateway.scripts import AGENTS
+from tests.integration.gateway.talking import Rest, message
+from tests.support.desk import fresh_names, open_desk
+from tests.support.legal_logs import LegalLog
+from tests.support.scripted_fleet import ScriptedFleet
+from tests.support.servers import NatsProcess, ValkeyProcess, ports
+from tests.support.task_states import new_key, open_task_states
+from tests.support.waiting import eventually
+from tests.support.worker_process import WorkerProcess
+
+type Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+async def scraped(url: str) -> Samples:
+    """Return the values at a metrics page, by name and labels."""
+    async with httpx.AsyncClient() as http:
+        answer = (await http.get(url)).raise_for_status()
+    assert answer.headers["content-type"].startswith("text/plain; version=")
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(answer.text)
+        for sample in family.samples
+    }
+
+
+def test_every_metric_is_documented() -> None:
+    page = (ROOT / "docs" / "operations.md").read_text()
+    declared = [
+        family.name + ("_total" if family.type == "counter" else "")
+        for value in vars(metrics).values()
+        if hasattr(value, "collect") and value is not REGISTRY
+        for family in value.collect()
+    ]
+    assert len(declared) > 10
+    assert [name for name in declared if f"`{name}`" not in page] == []
+
+
+async def test_a_gateway_tells_of_its_requests_and_of_how_it_is_loaded(
+    nats_server: NatsProcess,
+) -> None:
+    name = f"metrics{secrets.token_hex(4)}"
+    settings = GatewaySettings(
+        nats_url=nats_server.url,
+        prefix=name,
+        stream_prefix=name,
+        http_port=ports.pick(),
+        grpc_port=ports.pick(),
+    )
+    async with open_desk(BusSettings.model_validate(settings.model_dump())) as desk:
+        fleet = await ScriptedFleet(desk.bus, AGENTS).start()
+        async with running(settings) as url:
+            before = await scraped(f"{url}/metrics")
+            async with httpx.AsyncClient(base_url=url, headers={"A2A-Version": "1.0"}) as http:
+                talk = Rest(http, "patient")
+                await Rest(http).call("SendMessage", message("hello"))
+                await talk.refused("GetTask", {"id": "nonsense"})
+                async with talk.stream("SendStreamingMessage", message("hello")) as stream:
+                    async for _ in stream.frames():
+                        break
+                    during = await scraped(f"{url}/metrics")
+        await fleet.stop()
+    operation = ("headrace_request_seconds_count", (("operation", "SendMessage"),))
+    refusal = ("headrace_refusals_total", (("reason", "TASK_NOT_FOUND"),))
+    stored = ("headrace_appends_total", (("outcome", "stored"),))
+    assert during[operation] == before.get(operation, 0) + 1
+    assert during[refusal] == before.get(refusal, 0) + 1
+    assert during[stored] > before.get(stored, 0)
+    assert during["headrace_open_streams", ()] == 1
+    assert during["headrace_feeds", ()] >= 1
+    assert during["headrace_agents", ()] == len(AGENTS)
+    assert during["headrace_nats_connected", ()] == 1
+
+
+async def test_task_state_tells_how_far_it_is(
+    nats_server: NatsProcess, valkey: ValkeyProcess, tmp_path: Path
+) -> None:
+    port = ports.pick()
+    async with open_task_states(nats_server.url, valkey.url, metrics_port=port) as fleet:
+        log = LegalLog(new_key())
+        log.submit("hello")
+        await fleet.spawn(tmp_path, "task-state")
+        await fleet.store(log)
+
+        async def is_told() -> bool:
+            samples = await scraped(f"http://127.0.0.1:{port}/metrics")
+            return samples.get(("headrace_position", (("range", "0"),)), 0) >= 1
+
+        await eventually(is_told, "its position is told")
+        samples = await scraped(f"http://127.0.0.1:{port}/metrics")
+        assert samples["headrace_lag", (("range", "0"),)] == 0
+
+
+async def test_a_worker_tells_of_its_runs(nats_server: NatsProcess, tmp_path: Path) -> None:
+    names, port = fresh_names(), ports.pick()
+    worker = WorkerProcess(
+        tmp_path, "headrace_worker.demo:agents", nats_server.url, names, metrics_port=port
+    )
+    with worker:
+        settings = BusSettings.model_validate({"nats_url": nats_server.url, **names})
+        async with open_desk(settings) as desk:
+            task = await desk.start("echo", "hello")
+            await task.ended()
+        ended = ("headrace_runs_ended_total", (("agent", "echo"), ("state", COMPLETED)))
+
+        async def is_told() -> bool:
+            return (await scraped(f"http://127.0.0.1:{port}/metrics")).get(ended) == 1
+
+        await eventually(is_told, "the run's end is told")
+        samples = await scraped(f"http://127.0.0.1:{port}/metrics")
+    assert samples["headrace_runs_taken_total", (("agent", "echo"),)] == 1
+    assert samples["headrace_runs_working", (("agent", "echo"),)] == 0
+
+
+async def test_a_taken_metrics_port_ends_the_service_with_a_reason(
+    nats_server: NatsProcess, tmp_path: Path
+) -> None:
+    names, port = fresh_names(), nats_server.port
+    worker = WorkerProcess(
+        tmp_path, "headrace_worker.demo:agents", nats_server.url, names, metrics_port=port
+    )
+    with pytest.raises(AssertionError), worker:
+        pass
+    assert "HEADRACE_METRICS_PORT" in worker.output()
