@@ -9,12 +9,11 @@ import httpx
 import jwt
 import pytest
 import pytest_asyncio
-from a2a.types import a2a_pb2
+from a2a.client.card_resolver import parse_agent_card
 from a2a.utils.signing import (
     InvalidSignaturesError,
     create_signature_verifier,
 )
-from google.protobuf.json_format import ParseDict
 
 from headrace import signing
 from headrace.bus import Bus
@@ -39,7 +38,7 @@ async def verify(http: httpx.AsyncClient, card: Json) -> str:
     keys = {key["kid"]: jwt.PyJWK(key) for key in published}
     assert all("d" not in key for key in published)
     check = create_signature_verifier(lambda name, _: keys[str(name)], ["ES256", "EdDSA", "RS256"])
-    check(ParseDict(card, a2a_pb2.AgentCard()))
+    check(parse_agent_card(card | {}))
     return kid
 
 
