@@ -64,13 +64,18 @@ def derive_task_id(shard: int, namespace: str, key: str) -> str:
     return f"{shard}-{uuid.uuid5(uuid.NAMESPACE_URL, f'{namespace}\x00{key}').hex}"
 
 
+def is_task_id(text: str) -> bool:
+    """Tell whether `text` has the form of a task id."""
+    return _TASK_ID.fullmatch(text) is not None
+
+
 def check_task_id(task: str) -> str:
     """Return `task` if it has the form of a task id.
 
     Raises:
         InvalidName: it has not, so no such task can exist.
     """
-    if not _TASK_ID.fullmatch(task):
+    if not is_task_id(task):
         raise InvalidName("task", task, "is not a task id")
     return task
 

@@ -17,7 +17,7 @@ from headrace.bus import Bus
 from headrace.errors import BusUnavailable, HeadraceError
 from headrace.messages import BusMessage
 from headrace.names import encode_token
-from headrace.task import TaskKey
+from headrace.task import TaskKey, is_task_id
 
 MOST_PER_TASK = 16
 """Webhooks that one task may have."""
@@ -154,8 +154,10 @@ class Webhooks:
         """Return the tokens of all webhooks by tenant and task."""
         found: dict[tuple[str, str], set[str]] = {}
         for name in await self._bucket.keys():
-            tenant, task, token = name.split(".")
-            found.setdefault((tenant, task), set()).add(token)
+            tenant, _, rest = name.partition(".")
+            task, _, token = rest.partition(".")
+            if is_task_id(task) and token:
+                found.setdefault((tenant, task), set()).add(token)
         return found
 
     async def wake(self, key: TaskKey, token: str) -> None:

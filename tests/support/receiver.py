@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -120,10 +121,10 @@ class Receiver:
 
 
 @asynccontextmanager
-async def receiving(port: int = 0) -> AsyncIterator[Receiver]:
+async def receiving(port: int = 0, tls: ssl.SSLContext | None = None) -> AsyncIterator[Receiver]:
     """Yield a receiver that listens for the length of a block."""
     receiver = Receiver()
-    server = await asyncio.start_server(receiver.serve, "127.0.0.1", port)
+    server = await asyncio.start_server(receiver.serve, "127.0.0.1", port, ssl=tls)
     receiver.port = server.sockets[0].getsockname()[1]
     try:
         yield receiver

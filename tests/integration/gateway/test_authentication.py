@@ -6,6 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 import pytest_asyncio
+from websockets.typing import Subprotocol
 
 from headrace_gateway.settings import GatewaySettings
 from tests.integration.gateway.running import running, until
@@ -90,6 +91,17 @@ async def test_sockets_are_closed_with_a_reason(guarded: str) -> None:
             code, reason = await socket.closed()
         assert code == 1008
         assert "credentials are required" in reason
+
+
+async def test_a_browsers_socket_brings_its_token_among_its_subprotocols(guarded: str) -> None:
+    for path in ("/v1/agents/assistant/stream", "/v1/agents/assistant/ag-ui/ws"):
+        offered = [Subprotocol("headrace"), Subprotocol(f"bearer.{ANN.token}")]
+        async with socket_to(guarded, path, subprotocols=offered) as socket:
+            assert socket.connection.subprotocol == "headrace"
+            await socket.connection.ping()
+        offered[1] = Subprotocol("bearer.nobody")
+        async with socket_to(guarded, path, subprotocols=offered) as socket:
+            assert (await socket.closed())[0] == 1008
 
 
 async def test_cards_are_public_and_say_what_to_send(nobody: httpx.AsyncClient) -> None:

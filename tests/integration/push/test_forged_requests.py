@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import httpcore
@@ -11,7 +12,8 @@ from headrace.dead import Letters, Wanted
 from headrace_task_state.pushing import network
 from headrace_task_state.pushing.addresses import Allowed
 from tests.integration.push.conftest import Hooked, Opening
-from tests.support.receiver import Receiver
+from tests.support import certificates
+from tests.support.receiver import Receiver, receiving
 from tests.support.waiting import eventually
 
 type LookUp = Callable[..., Any]
@@ -30,6 +32,16 @@ async def refused(hooked: Hooked, url: str) -> str:
     await eventually(is_there, "the notification is given up")
     [letter] = [letter async for letter in found.find(Wanted(task=hooked.log.key.task))]
     return letter.content.reason
+
+
+def stand_in_for(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """Have `names` stand for this machine."""
+    usual: LookUp = socket.getaddrinfo
+
+    def look_up(host: str, *args: Any, **more: Any) -> Any:  # noqa: ANN401
+        return usual("127.0.0.1" if host in names else host, *args, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
 
 
 @pytest.fixture
@@ -87,18 +99,35 @@ async def test_a_name_that_changes_what_it_stands_for_gains_nothing(
 async def test_what_is_checked_is_what_is_connected_to_with_the_name_in_the_request(
     strict: Hooked, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usual: LookUp = socket.getaddrinfo
-
-    def look_up(host: str, *args: Any, **more: Any) -> Any:  # noqa: ANN401
-        return usual("127.0.0.1" if host == "hooks.test" else host, *args, **more)
-
-    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    stand_in_for(monkeypatch, "hooks.test")
     await strict.hook(receiver.url("/hook?a=1", "hooks.test"))
     strict.log.submit("hello")
     await strict.store()
     await receiver.until(lambda: receiver.came, "it is told")
     assert receiver.came[0].headers["host"] == f"hooks.test:{receiver.port}"
     assert receiver.came[0].path == "/hook?a=1"
+
+
+async def test_tls_asks_for_the_name_though_the_address_is_connected_to(
+    open_fleet: Opening, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    certificate, tls = certificates.make(tmp_path, "hooks.test")
+    asked: list[str | None] = []
+    tls.sni_callback = lambda _, name, __: asked.append(name)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    stand_in_for(monkeypatch, "hooks.test", "other.test")
+    fleet = await open_fleet(push_allow="127.0.0.0/8", push_attempts=1)
+    await fleet.start()
+    async with receiving(tls=tls) as receiver:
+        trusted = Hooked(fleet)
+        await trusted.hook(f"https://hooks.test:{receiver.port}/hook")
+        trusted.log.submit("hello")
+        await trusted.store()
+        await receiver.until(lambda: receiver.came, "it is told")
+        reason = await refused(Hooked(fleet), f"https://other.test:{receiver.port}/hook")
+    assert asked == ["hooks.test", "other.test"]
+    assert "certificate verify failed" in reason
+    assert len(receiver.came) == 1
 
 
 async def test_a_redirect_into_our_network_is_not_followed(

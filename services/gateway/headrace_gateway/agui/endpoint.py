@@ -28,6 +28,7 @@ from headrace_gateway.refusals import AgentUnknown
 from headrace_gateway.services import Services
 from headrace_gateway.websocket.closing import refused
 from headrace_gateway.websocket.endpoint import close_at_once
+from headrace_gateway.websocket.protocol import chosen
 
 BASES = ("/v1/agents/{agent}/ag-ui", "/api/agent")
 """Where an agent's AG-UI routes are; the last is the default agent's."""
@@ -167,7 +168,7 @@ class RunEndpoint:
             await close_at_once(socket, refused(told(error).message))
             return
         try:
-            await socket.accept()
+            await socket.accept(chosen(socket))
         except WebSocketDisconnect:
             return  # it went before it was accepted
         await RunSocket(self._services, call, socket).serve()

@@ -23,6 +23,19 @@ LOOK_EVERY = 1.0
 """Seconds between looks at the file: a token that is taken out is refused from then on."""
 
 
+def token_of_protocols(headers: Mapping[str, str]) -> str | None:
+    """Return the token among a WebSocket's subprotocols, the one place where a browser can put it.
+
+    The client offers ``headrace`` and ``bearer.<token>``; the gateway takes the former.
+    """
+    offered = headers.get("sec-websocket-protocol", "")
+    for protocol in offered.split(","):
+        kind, _, token = protocol.strip().partition(".")
+        if kind == "bearer" and token:
+            return token
+    return None
+
+
 class Callers:
     """Tells who asks. Without a file everybody is anonymous, whatever they send."""
 
@@ -73,6 +86,8 @@ class Callers:
             return self._bearer(authorization)
         if key is not None:
             return self._find(key.strip())
+        if (token := token_of_protocols(headers)) is not None:
+            return self._bearer(f"bearer {token}")
         if self._known.required:
             raise CredentialsMissing("credentials are required: a bearer token or X-API-Key")
         return Caller()

@@ -12,6 +12,7 @@ from headrace_gateway.refusals import TooManyStreams, TooManyStreamsOfOwner
 from headrace_gateway.services import Services
 from headrace_gateway.websocket.closing import Closing, refused, try_later
 from headrace_gateway.websocket.connection import Connection
+from headrace_gateway.websocket.protocol import chosen
 
 _PATIENCE = 2.0
 
@@ -40,7 +41,7 @@ class SocketEndpoint:
             return
         try:
             headers = [(name.encode(), value.encode()) for name, value in call.headers.items()]
-            await socket.accept(headers=headers)
+            await socket.accept(chosen(socket), headers)
             await Connection(self._services, call, socket).serve()
         except WebSocketDisconnect:
             pass  # it went before it was accepted
@@ -52,7 +53,7 @@ async def close_at_once(socket: WebSocket, closing: Closing) -> None:
     """Say why nothing is served here; a browser shows no other answer than a close frame."""
     try:
         async with asyncio.timeout(_PATIENCE):
-            await socket.accept()
+            await socket.accept(chosen(socket))
             await socket.close(closing.code, closing.text)
     except (WebSocketDisconnect, TimeoutError):
         pass

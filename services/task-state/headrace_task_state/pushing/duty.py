@@ -35,7 +35,8 @@ class Pushing:
         self._queue = Queue(means.bus, place.stream, self._receive)
         self._watched: dict[tuple[str, str], set[str]] = {}
         self._loaded = asyncio.Event()
-        self._newest: dict[str, Msg] = {}
+        self._busy: set[str] = set()
+        self._next: dict[str, Msg] = {}
         self._working: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
@@ -94,26 +95,31 @@ class Pushing:
 
     def _receive(self, msg: Msg) -> None:
         """Take a message; one at a time for each subject, the newest next."""
-        is_working = msg.subject in self._newest
-        self._newest[msg.subject] = msg
-        if not is_working:
-            task = asyncio.create_task(self._work(msg.subject), name=msg.subject)
-            self._working.add(task)
-            task.add_done_callback(self._working.discard)
+        subject = msg.subject
+        if subject in self._busy:
+            if (outdone := self._next.get(subject)) is not None:
+                self._queue.let_go(outdone)
+            self._next[subject] = msg
+            return
+        self._busy.add(subject)
+        task = asyncio.create_task(self._work(msg), name=subject)
+        self._working.add(task)
+        task.add_done_callback(self._working.discard)
 
-    async def _work(self, subject: str) -> None:
+    async def _work(self, msg: Msg) -> None:
+        subject = msg.subject
+        following: Msg | None = msg
         try:
-            while True:
-                msg = self._newest[subject]
+            while following is not None:
+                msg = following
                 wait = await self._attend(msg)
                 if wait is None:
                     await self._queue.done(msg)
                 else:
                     await self._queue.later(msg, wait)
-                if self._newest[subject] is msg:
-                    return
+                following = self._next.pop(subject, None)
         finally:
-            del self._newest[subject]
+            self._busy.discard(subject)
 
     async def _attend(self, msg: Msg) -> float | None:
         """Do what a message asks for; return after how many seconds to do it again."""
@@ -136,11 +142,14 @@ class Pushing:
         # Before its record is read: what happens from now on is announced.
         self._watched.setdefault((key.tenant, key.task), set()).add(token)
         kept = await self._means.webhooks.get(key, token)
+        is_retry = msg.subject != self._means.bus.subjects.push(key, token)
         if kept is None:
+            if is_retry:
+                _log.warning("webhook %s of %s is gone: nobody to tell again", token, key.task)
             self._unwatch(key, token)
             return None
         telling = Telling(self._means, key, token)
-        if msg.subject != self._means.bus.subjects.push(key, token):
+        if is_retry:
             return await telling.tell_again(kept, msg)
         return await telling.tell(kept)
 

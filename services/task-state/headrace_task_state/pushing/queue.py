@@ -81,6 +81,10 @@ class Queue:
         body = orjson.dumps({"delay": round(max(seconds, 0.001) * _SECOND)})
         await self._answer(msg, b"-NAK " + body)
 
+    def let_go(self, msg: Msg) -> None:
+        """Hold the message no more: a newer one of its subject has come, and outdoes it."""
+        self._held.pop(msg.reply, None)
+
     async def give_back(self) -> None:
         """Have all that is held handed out again, to whoever asks."""
         for msg in list(self._held.values()):
