@@ -1,7 +1,7 @@
 """What a webhook is told says what the log says, in fewer pieces, and the same each time."""
 
 import orjson
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace import events
@@ -36,6 +36,7 @@ def texts(deliveries: list[Delivery]) -> list[str]:
     return [part["text"] for update in updates if update for part in update["artifact"]["parts"]]
 
 
+@settings(max_examples=60)
 @given(legal_logs())
 def test_what_is_told_folds_into_the_same_task(log: LegalLog) -> None:
     if log.state == WORKING:
@@ -47,6 +48,7 @@ def test_what_is_told_folds_into_the_same_task(log: LegalLog) -> None:
     assert fold.task() == folded(log)
 
 
+@settings(max_examples=60)
 @given(legal_logs(), st.data())
 def test_going_on_anywhere_tells_the_rest_as_it_was(log: LegalLog, data: st.DataObject) -> None:
     whole = grouped(log)
@@ -56,6 +58,7 @@ def test_going_on_anywhere_tells_the_rest_as_it_was(log: LegalLog, data: st.Data
     assert [d.generation for d in grouped(log, told)] == [d.generation for d in whole[done + 1 :]]
 
 
+@settings(max_examples=60)
 @given(legal_logs(), st.data())
 def test_a_delivery_under_way_ends_where_it_ended_when_more_has_come(
     log: LegalLog, data: st.DataObject

@@ -76,6 +76,9 @@ class Grouping:
                 yield from self.rest()
                 self._held = one
         self._behind = entry.sequence
+        if entry.stamp.checkpoint is not None:
+            # A further attempt may discard what comes behind it, and no more.
+            yield from self.rest()
 
     def rest(self) -> Iterator[Delivery]:
         """Yield what is left."""
@@ -124,7 +127,9 @@ def _same_message(update: Json, further: Json) -> bool:
     if not _state(update) == _state(further) == WORKING:
         return False
     message, more = update["status"].get("message"), further["status"].get("message")
-    return bool(message and more and message.get("messageId") == more.get("messageId"))
+    if not (message and more and message.get("messageId")):
+        return False
+    return bool(message["messageId"] == more.get("messageId"))
 
 
 def _state(update: Json) -> str | None:
