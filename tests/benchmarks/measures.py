@@ -1,6 +1,6 @@
 """Everything that is measured, in the order of the table."""
 
-from tests.benchmarks import audience, replicas, runs, sockets
+from tests.benchmarks import agui_runs, audience, replicas, runs, sockets
 from tests.benchmarks.contestants import HEADRACE
 from tests.benchmarks.measure import Measure
 
@@ -39,4 +39,6 @@ MEASURES = [
     Measure("idle", "memory of each of 10,000 idle", "KB", audience.idle, limit=20, of=_OURS),
     Measure("socket", "one stream over a WebSocket", "events/s", sockets.one, of=_OURS),
     Measure("socket-many", "50 streams over one WebSocket", "events/s", sockets.many, of=_OURS),
+    Measure("agui", "one stream by AG-UI, beside plain Starlette", "events/s", agui_runs.sse),
+    Measure("agui-binary", "the same in the binary form", "events/s", agui_runs.binary, of=_OURS),
 ]

@@ -27,6 +27,8 @@ from a2a.types import AgentCapabilities, AgentCard, AgentInterface, AgentSkill, 
 from sqlalchemy.ext.asyncio import create_async_engine
 from starlette.applications import Starlette
 
+from tests.benchmarks.plain_agui import ROUTE
+
 
 class Counter(AgentExecutor):
     """``N [delay_ms]``: the Task, WORKING, the chunks ``1 `` to ``N ``, COMPLETED.
@@ -58,7 +60,7 @@ class Counter(AgentExecutor):
 
 
 def application(url: str, database: Path | None) -> Starlette:
-    """Return the server's application: its card, JSON-RPC at the root, REST beside it."""
+    """Return the server's application: card, JSON-RPC at the root, REST, a plain AG-UI agent."""
     card = AgentCard(
         name="counter",
         description="Counts",
@@ -78,6 +80,7 @@ def application(url: str, database: Path | None) -> Starlette:
             *create_agent_card_routes(card),
             *create_jsonrpc_routes(handler, "/"),
             *create_rest_routes(handler),
+            ROUTE,
         ]
     )
 
