@@ -13,21 +13,19 @@ const chunks = [];
 for await (const chunk of process.stdin) chunks.push(chunk);
 const order = JSON.parse(Buffer.concat(chunks).toString("utf8"));
 
-// The client does not hand on the ids of frames, so a second reader notes them.
+// The client does not hand on the ids of frames, so they are noted on their way to it.
 const ids = [];
 const noting = async (url, init) => {
   const response = await fetch(url, init);
-  const [told, noted] = response.body.tee();
-  const note = async () => {
-    let text = "";
-    for await (const piece of noted) {
-      text += Buffer.from(piece).toString("latin1");
-      const lines = text.split("\n");
-      text = lines.pop();
-      for (const line of lines) if (line.startsWith("id: ")) ids.push(line.slice(4));
-    }
+  let text = "";
+  const note = (piece, controller) => {
+    text += Buffer.from(piece).toString("latin1");
+    const lines = text.split("\n");
+    text = lines.pop();
+    for (const line of lines) if (line.startsWith("id: ")) ids.push(line.slice(4));
+    controller.enqueue(piece);
   };
-  note().catch(() => {});
+  const told = response.body.pipeThrough(new TransformStream({ transform: note }));
   return new Response(told, { headers: response.headers, status: response.status });
 };
 
@@ -41,6 +39,8 @@ await first
     { runId },
     {
       onEvent: ({ event }) => {
+        // Leaving makes the client tell itself of an end: that is no event of the stream's.
+        if (pieces === order.after) return;
         seen += 1;
         if (event.type === "TEXT_MESSAGE_CONTENT") pieces += 1;
         if (pieces === order.after) first.abortRun();
@@ -49,7 +49,6 @@ await first
   )
   .catch(() => {});
 const left = structuredClone(first.messages);
-while (ids.length < seen) await new Promise((resolve) => setTimeout(resolve, 5));
 
 const kept = { initialMessages: first.messages, initialState: first.state };
 const again =
