@@ -53,6 +53,10 @@ def call(index: int, *, id: str | None = None, name: str | None = None, said: st
 class ChatStub:
     """The endpoint: replies in the order in which requests come."""
 
+    path = "/v1/chat/completions"
+    last = b"data: [DONE]\n\n"
+    """What ends a stream."""
+
     def __init__(self, replies: Iterable[Reply]) -> None:
         """Reply with `replies`; a further request is refused with 400."""
         self._replies = deque(replies)
@@ -67,7 +71,7 @@ class ChatStub:
         head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
         headers = {k.lower(): v for k, _, v in (line.partition(": ") for line in head[1:])}
         body = await reader.readexactly(int(headers["content-length"]))
-        assert head[0].startswith("POST /v1/chat/completions ")
+        assert head[0].startswith(f"POST {self.path} ")
         self.requests.append(orjson.loads(body))
         self.keys.append(headers.get("authorization", ""))
         reply = self._replies.popleft() if self._replies else Reply(status=400)
@@ -90,7 +94,7 @@ class ChatStub:
         writer.write("\r\n".join([*lines, "transfer-encoding: chunked", "", ""]).encode())
         frames = [b"data: %b\n\n" % orjson.dumps(each) for each in reply.chunks]
         whole = not (reply.hangs or reply.breaks)
-        for frame in [*frames, *([b"data: [DONE]\n\n"] if whole else [])]:
+        for frame in [*frames, *([self.last] if whole and self.last else [])]:
             writer.write(b"%x\r\n%b\r\n" % (len(frame), frame))
             await writer.drain()
         if whole:
@@ -101,10 +105,32 @@ class ChatStub:
 @asynccontextmanager
 async def chat_stub(*replies: Reply) -> AsyncIterator[ChatStub]:
     """Serve an endpoint for the length of a block."""
-    stub = ChatStub(replies)
+    async with serving(ChatStub(replies)) as stub:
+        stub.url += "/v1"
+        yield stub
+
+
+class AgUiStub(ChatStub):
+    """An AG-UI agent: the chunks of its replies are events."""
+
+    path = "/agent"
+    last = b""
+
+
+@asynccontextmanager
+async def ag_ui_stub(*replies: Reply) -> AsyncIterator[AgUiStub]:
+    """Serve an AG-UI agent for the length of a block."""
+    async with serving(AgUiStub(replies)) as stub:
+        stub.url += stub.path
+        yield stub
+
+
+@asynccontextmanager
+async def serving[S: ChatStub](stub: S) -> AsyncIterator[S]:
+    """Serve `stub` for the length of a block."""
     server = await asyncio.start_server(stub.answer, "127.0.0.1", 0)
     port: Any = server.sockets[0].getsockname()[1]
-    stub.url = f"http://127.0.0.1:{port}/v1"
+    stub.url = f"http://127.0.0.1:{port}"
     try:
         yield stub
     finally:

@@ -11,6 +11,8 @@ LIBRARIES = {
     "ApiKey": ("a2a", "a2a"),
     "Bearer": ("a2a", "a2a"),
     "ClientCredentials": ("a2a", "a2a"),
+    "McpServer": ("mcp", "mcp"),
+    "ag_ui_agent": ("ag_ui", "ag-ui"),
     "executor_agent": ("a2a", "a2a"),
     "langgraph_agent": ("langgraph", "langgraph"),
     "openai_agent": ("openai", "openai"),

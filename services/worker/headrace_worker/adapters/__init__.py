@@ -3,6 +3,8 @@
 Each makes an `Agent` and needs an extra of its own, imported when it is first asked for:
 
 ======================  =========================  ==========================================
+``McpServer``           ``headrace[mcp]``          the tools of an MCP server
+``ag_ui_agent``         ``headrace[ag-ui]``        an AG-UI agent behind HTTP
 ``executor_agent``      ``headrace[a2a]``          an `AgentExecutor` of the official SDK
 ``langgraph_agent``     ``headrace[langgraph]``    a LangGraph graph
 ``openai_agent``        ``headrace[openai]``       a model behind an OpenAI-compatible endpoint
@@ -15,9 +17,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from headrace_worker.adapters.agui_agent import ag_ui_agent
     from headrace_worker.adapters.credentials import ApiKey, Bearer, ClientCredentials
     from headrace_worker.adapters.executor import executor_agent
     from headrace_worker.adapters.graph_agent import langgraph_agent
+    from headrace_worker.adapters.mcp_tools import McpServer
     from headrace_worker.adapters.openai_chat import openai_agent
     from headrace_worker.adapters.pydantic_agent import pydantic_ai_agent
     from headrace_worker.adapters.remote import remote_agent
@@ -26,6 +30,8 @@ _MODULES = {
     "ApiKey": "credentials",
     "Bearer": "credentials",
     "ClientCredentials": "credentials",
+    "McpServer": "mcp_tools",
+    "ag_ui_agent": "agui_agent",
     "executor_agent": "executor",
     "langgraph_agent": "graph_agent",
     "openai_agent": "openai_chat",
@@ -37,6 +43,8 @@ __all__ = [
     "ApiKey",
     "Bearer",
     "ClientCredentials",
+    "McpServer",
+    "ag_ui_agent",
     "executor_agent",
     "langgraph_agent",
     "openai_agent",

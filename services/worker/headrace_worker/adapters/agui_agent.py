@@ -1,0 +1,109 @@
+"""An AG-UI agent behind HTTP as an agent of the fleet."""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Unpack
+
+import orjson
+
+from headrace.errors import StateUnavailable
+from headrace.events import Json
+from headrace_worker.adapters.agui_events import Telling
+from headrace_worker.adapters.agui_input import run_input
+from headrace_worker.adapters.busy import is_busy, seconds_of
+from headrace_worker.adapters.declaring import Declaration
+from headrace_worker.adapters.extras import needs
+from headrace_worker.agent import Agent, agent
+from headrace_worker.context import RunContext
+from headrace_worker.emission import Reject
+from headrace_worker.errors import Retryable
+from headrace_worker.remembering import Memory
+
+with needs("ag-ui"):
+    import httpx
+
+_STREAM = {"Accept": "text/event-stream", "Content-Type": "application/json"}
+_OK = 200
+
+
+def ag_ui_agent(
+    url: str,
+    *,
+    name: str,
+    headers: Mapping[str, str] | None = None,
+    connect_timeout: float = 10.0,
+    silence: float = 300.0,
+    memory: Memory = "context",
+    **declared: Unpack[Declaration],
+) -> Agent:
+    """Make an agent of the AG-UI agent that answers at `url`.
+
+    Each leg is a run of the thread that the A2A context names. The messages of an AG-UI client are
+    handed on with its state, tools, context and forwarded properties; of other clients' they are
+    what `memory` says. `headers` go with each request; a stream that is silent for `silence`
+    seconds, or ends without the run's end, is tried again as `max_attempts` and `backoff` say. The
+    other keywords are `agent`'s.
+
+    Raises:
+        Misdeclared: as `agent`.
+    """
+    declared.setdefault("description", f"The AG-UI agent at {url}.")
+    timeout = httpx.Timeout(silence, connect=connect_timeout)
+    tls = httpx.create_ssl_context()
+
+    @agent(name=name, **declared)
+    async def run(ctx: RunContext) -> None:
+        try:
+            body = orjson.dumps(await run_input(ctx, memory))
+        except StateUnavailable as error:
+            raise Retryable("what was said before can't be read") from error
+        telling = Telling(ctx)
+        async with httpx.AsyncClient(timeout=timeout, verify=tls, headers=headers) as http:
+            try:
+                asked = http.stream("POST", url, content=body, headers=_STREAM)
+                async with asked as response:
+                    if await _is_refused(ctx, response):
+                        return
+                    async for event in _events(response):
+                        await telling.take(event)
+            except httpx.TransportError as error:
+                raise Retryable("the AG-UI agent is out of reach") from error
+        await telling.end()
+
+    return run
+
+
+async def _is_refused(ctx: RunContext, response: httpx.Response) -> bool:
+    status = response.status_code
+    if is_busy(status):
+        after = seconds_of(response.headers.get("retry-after"))
+        raise Retryable(f"the AG-UI agent answered {status}", after)
+    if status == _OK:
+        return False
+    ctx.log.warning("the AG-UI agent: %s", (await response.aread())[:500])
+    await ctx.emit(Reject(f"The AG-UI agent refused the run ({status})."))
+    return True
+
+
+async def _events(response: httpx.Response) -> AsyncIterator[Json]:
+    """Yield the events of a stream of server-sent events.
+
+    Raises:
+        Retryable: what came is no event.
+    """
+    data: list[str] = []
+    async for line in response.aiter_lines():
+        if line.startswith("data:"):
+            data.append(line[5:].removeprefix(" "))
+        elif not line and data:
+            yield _parsed("\n".join(data))
+            data.clear()
+
+
+def _parsed(data: str) -> Json:
+    try:
+        event: Any = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise Retryable("the AG-UI agent sent what is no JSON") from error
+    if not isinstance(event, dict):
+        raise Retryable("the AG-UI agent sent what is no event")
+    return event

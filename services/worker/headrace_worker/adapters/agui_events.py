@@ -1,0 +1,204 @@
+"""What an AG-UI agent says, in a task's log."""
+
+from collections.abc import Awaitable, Callable
+
+from headrace import parts
+from headrace.events import Json
+from headrace.task import CANCELED, FAILED, REJECTED
+from headrace_worker.context import RunContext
+from headrace_worker.emission import (
+    Data,
+    Emission,
+    InputRequired,
+    Text,
+    Thinking,
+    ToolArguments,
+    ToolResult,
+)
+from headrace_worker.errors import Retryable
+from headrace_worker.relayed import Outcome
+from headrace_worker.signals import (
+    Activity,
+    ActivityDelta,
+    Custom,
+    Messages,
+    Raw,
+    State,
+    StateDelta,
+    Step,
+    Usage,
+)
+
+_SOURCE = "ag-ui"
+_SILENT = frozenset(
+    {"RUN_STARTED", "REASONING_START", "REASONING_END", "THINKING_START", "THINKING_END"}
+)
+_SAYS: dict[str, Callable[[Json], Emission]] = {
+    "STATE_SNAPSHOT": lambda e: State(e.get("snapshot")),
+    "STATE_DELTA": lambda e: StateDelta(e.get("delta") or []),
+    "MESSAGES_SNAPSHOT": lambda e: Messages(e.get("messages") or []),
+    "ACTIVITY_SNAPSHOT": lambda e: Activity(e["activityType"], e["content"], e["messageId"]),
+    "ACTIVITY_DELTA": lambda e: ActivityDelta(e["messageId"], e.get("patch") or []),
+    "STEP_STARTED": lambda e: Step(e["stepName"]),
+    "STEP_FINISHED": lambda e: Step(e["stepName"], finished=True),
+    "CUSTOM": lambda e: Custom(e["name"], e.get("value")),
+    "RAW": lambda e: Raw(e.get("event"), e.get("source") or _SOURCE),
+}
+
+
+class Telling:
+    """Says one run's events."""
+
+    def __init__(self, ctx: RunContext) -> None:
+        """Say them in the run of `ctx`."""
+        self._ctx = ctx
+        self._frontend = {tool["name"] for tool in ctx.agui.get("tools") or ()}
+        self._calls: dict[str, str] = {}
+        self._open: set[str] = set()
+        self._answered: set[str] = set()
+        self._text = self._thought = self._call = ""
+        self._is_over = False
+        self._takes: dict[str, Callable[[Json], Awaitable[None]]] = {
+            "TEXT_MESSAGE_START": self._text_started,
+            "TEXT_MESSAGE_CONTENT": self._text_said,
+            "TEXT_MESSAGE_CHUNK": self._text_said,
+            "TEXT_MESSAGE_END": self._text_ended,
+            "REASONING_MESSAGE_START": self._thought_started,
+            "REASONING_MESSAGE_CONTENT": self._thought_said,
+            "REASONING_MESSAGE_CHUNK": self._thought_said,
+            "REASONING_MESSAGE_END": self._thought_ended,
+            "THINKING_TEXT_MESSAGE_CONTENT": self._thought_said,
+            "THINKING_TEXT_MESSAGE_END": self._thought_ended,
+            "TOOL_CALL_START": self._call_said,
+            "TOOL_CALL_ARGS": self._call_said,
+            "TOOL_CALL_CHUNK": self._call_said,
+            "TOOL_CALL_END": self._call_ended,
+            "TOOL_CALL_RESULT": self._result,
+            "RUN_ERROR": self._failed,
+            "RUN_FINISHED": self._finished,
+        }
+
+    async def take(self, event: Json) -> None:
+        """Say `event`; one that is unknown is passed on as it is.
+
+        Raises:
+            Retryable: it lacks a field.
+        """
+        kind = event.get("type", "")
+        if self._is_over or kind in _SILENT:
+            return
+        try:
+            if (take := self._takes.get(kind)) is not None:
+                await take(event)
+            elif (says := _SAYS.get(kind)) is not None:
+                await self._ctx.emit(says(event))
+            else:
+                await self._ctx.emit(Raw(event, _SOURCE))
+        except KeyError as error:
+            raise Retryable(f"the AG-UI agent sent a {kind} without {error}") from error
+
+    async def end(self) -> None:
+        """Take note that nothing more comes.
+
+        Raises:
+            Retryable: the run's end has not come.
+        """
+        if not self._is_over:
+            raise Retryable("the AG-UI agent's answer broke off")
+
+    async def _text_started(self, event: Json) -> None:
+        self._text = event["messageId"]
+
+    async def _text_said(self, event: Json) -> None:
+        self._text = event.get("messageId") or self._text
+        if delta := event.get("delta"):
+            self._open.add(self._text)
+            await self._ctx.emit(Text(delta, self._text))
+
+    async def _text_ended(self, event: Json) -> None:
+        if event["messageId"] in self._open:
+            self._open.discard(event["messageId"])
+            await self._ctx.emit(Text("", event["messageId"], end=True))
+
+    async def _thought_started(self, event: Json) -> None:
+        self._thought = event["messageId"]
+
+    async def _thought_said(self, event: Json) -> None:
+        self._thought = event.get("messageId") or self._thought
+        if delta := event.get("delta"):
+            await self._ctx.emit(Thinking(delta, self._thought))
+
+    async def _thought_ended(self, event: Json) -> None:
+        await self._ctx.emit(Thinking("", event.get("messageId") or self._thought, end=True))
+
+    async def _call_said(self, event: Json) -> None:
+        call = event.get("toolCallId") or self._call
+        if call != self._call and self._call in self._open:
+            # Chunks name no end: the next call's beginning is it.
+            await self._call_ended({"toolCallId": self._call})
+        name = event.get("toolCallName") or self._calls.get(call, "")
+        self._call, self._calls[call] = call, name
+        self._open.add(call)
+        await self._ctx.emit(ToolArguments(call, event.get("delta") or "", name))
+
+    async def _call_ended(self, event: Json) -> None:
+        call = event["toolCallId"]
+        if call in self._open:
+            self._open.discard(call)
+            await self._ctx.emit(ToolArguments(call, "", self._calls.get(call, ""), end=True))
+
+    async def _result(self, event: Json) -> None:
+        call = event["toolCallId"]
+        await self._call_ended(event)
+        self._answered.add(call)
+        await self._ctx.emit(ToolResult(call, event.get("content", "")))
+
+    async def _failed(self, event: Json) -> None:
+        state = REJECTED if event.get("code") == "rejected" else FAILED
+        reason = event.get("message") or "the AG-UI agent failed"
+        await self._end(event, Outcome(state, [parts.notice_part(reason, parts.ERROR)]))
+
+    async def _finished(self, event: Json) -> None:
+        for call in [call for call in self._calls if call in self._open]:
+            await self._call_ended({"toolCallId": call})
+        outcome = event.get("outcome") or {}
+        if event.get("result") is not None:
+            await self._ctx.emit(Data(event["result"], "result"))
+        if outcome.get("type") == "interrupt":
+            await self._end(event, _question(outcome.get("interrupts") or []))
+        elif outcome.get("type") == "cancelled":
+            await self._end(event, Outcome(CANCELED))
+        elif pending := outcome.get("pendingToolCallIds") or self._pending():
+            await self._end(event, InputRequired(tool_calls=pending))
+        else:
+            await self._end(event, None)
+
+    def _pending(self) -> list[str]:
+        """Return the calls of the user interface's tools, which agents of 0.x do not name."""
+        return [
+            call
+            for call, name in self._calls.items()
+            if name in self._frontend and call not in self._answered
+        ]
+
+    async def _end(self, event: Json, said: Emission | None) -> None:
+        for used in event.get("usage") or ():
+            await self._ctx.emit(_usage(used))
+        self._is_over = True
+        if said is not None:
+            await self._ctx.emit(said)
+
+
+def _usage(used: Json) -> Usage:
+    return Usage(
+        used.get("model") or "",
+        used.get("provider") or "",
+        used.get("inputTokens") or 0,
+        used.get("outputTokens") or 0,
+    )
+
+
+def _question(interrupts: list[Json]) -> InputRequired:
+    words = [interrupt["message"] for interrupt in interrupts if interrupt.get("message")]
+    schema = interrupts[0].get("responseSchema") if len(interrupts) == 1 else None
+    return InputRequired("\n".join(words), schema, interrupts)

@@ -1,0 +1,225 @@
+"""The tools of an MCP server, through the official SDK."""
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import orjson
+
+from headrace.events import Json
+from headrace_worker.adapters.extras import needs
+from headrace_worker.calling import Answer
+from headrace_worker.context import RunContext
+from headrace_worker.errors import Misdeclared, Retryable
+from headrace_worker.tools import Tool
+
+with needs("mcp"):
+    import httpx2
+    from mcp import MCPError
+    from mcp.client.client import Client
+    from mcp.client.stdio import StdioServerParameters
+    from mcp.client.streamable_http import streamable_http_client
+    from mcp.types import CallToolResult, TextContent
+    from mcp.types import Tool as McpTool
+
+
+class McpServer:
+    """A source of tools: a server of this machine, or one that is spoken to over HTTP.
+
+    One connection serves all runs of a worker. It is made when the first run needs it, ends after
+    `keep` seconds without one, and is made anew where it was lost.
+    """
+
+    def __init__(  # noqa: PLR0913  # what a server can be told
+        self,
+        url: str = "",
+        *,
+        command: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+        folder: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        only: Collection[str] | None = None,
+        prefix: str = "",
+        timeout: float = 60.0,
+        keep: float = 300.0,
+    ) -> None:
+        """Use the server at `url` (streamable HTTP), or the one that `command` starts (stdio).
+
+        `headers` go with each HTTP request; `environment` is added to the few variables that a
+        command inherits, `folder` is where it runs. `only` names the tools that are offered, all
+        without it; `prefix` is put before their names. A call may take `timeout` seconds.
+
+        Raises:
+            Misdeclared: there is neither `url` nor `command`, or both.
+        """
+        if bool(url) == bool(command):
+            raise Misdeclared("an MCP server needs either a url or a command")
+        self.name = url or command[0]
+        self.only, self.prefix, self.timeout, self.keep = only, prefix, timeout, keep
+        self._url, self._headers = url, dict(headers or {})
+        self._command, self._folder = list(command), folder
+        self._environment = dict(environment) if environment is not None else None
+        self._links: WeakKeyDictionary[asyncio.AbstractEventLoop, _Link] = WeakKeyDictionary()
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[Sequence[Tool]]:
+        """Yield its tools, usable for the length of the block.
+
+        Raises:
+            Retryable: it can't be started, or does not answer.
+        """
+        loop = asyncio.get_running_loop()
+        link = self._links.get(loop)
+        if link is None or link.is_gone:
+            link = self._links[loop] = _Link(self)
+        async with link.used():
+            yield await link.tools()
+
+    @asynccontextmanager
+    async def connected(self) -> AsyncIterator[Client]:
+        """Connect for the length of a block, in one task."""
+        async with AsyncExitStack() as stack:
+            server: Any = StdioServerParameters(
+                command=self._command[0] if self._command else "",
+                args=self._command[1:],
+                env=self._environment,
+                cwd=self._folder,
+            )
+            if self._url:
+                timeout = httpx2.Timeout(self.timeout, connect=10.0)
+                http = httpx2.AsyncClient(headers=self._headers, timeout=timeout)
+                await stack.enter_async_context(http)
+                server = streamable_http_client(self._url, http_client=http)
+            client = Client(server, read_timeout_seconds=self.timeout)
+            yield await stack.enter_async_context(client)
+
+
+class _Link:
+    """One connection, held by a task of its own: it must end in the task that began it."""
+
+    def __init__(self, server: McpServer) -> None:
+        self.server = server
+        self._users = 0
+        self._unused = asyncio.Event()
+        self._client: asyncio.Future[tuple[Client, list[McpTool]]] = (
+            asyncio.get_running_loop().create_future()
+        )
+        self._holding = asyncio.create_task(self._hold(), name=f"mcp {server.name}")
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it has ended, or is about to."""
+        return self._holding.done() or self._unused.is_set()
+
+    def drop(self) -> None:
+        """Connect anew the next time."""
+        self._unused.set()
+
+    @asynccontextmanager
+    async def used(self) -> AsyncIterator[None]:
+        self._users += 1
+        try:
+            yield
+        finally:
+            self._users -= 1
+            if not self._users:
+                asyncio.get_running_loop().call_later(self.server.keep, self._end_if_unused)
+
+    async def tools(self) -> list[Tool]:
+        server = self.server
+        try:
+            client, found = await asyncio.shield(self._client)
+        except Exception as error:
+            raise Retryable(f"the MCP server {server.name} does not answer") from error
+        only = server.only
+        return [
+            _RemoteTool(self, client, tool, server.prefix + tool.name)
+            for tool in found
+            if only is None or tool.name in only
+        ]
+
+    def _end_if_unused(self) -> None:
+        if not self._users:
+            self._unused.set()
+
+    async def _hold(self) -> None:
+        try:
+            async with self.server.connected() as client:
+                self._client.set_result((client, await _listed(client)))
+                await self._unused.wait()
+        except Exception as error:  # noqa: BLE001  # whoever waits for it is told
+            self._unused.set()
+            if not self._client.done():
+                self._client.set_exception(error)
+                self._client.exception()
+
+
+@dataclass(frozen=True)
+class _RemoteTool:
+    """One tool of a server."""
+
+    link: _Link
+    client: Client
+    tool: McpTool
+    name: str
+
+    @property
+    def description(self) -> str:
+        return self.tool.description or self.tool.title or ""
+
+    @property
+    def parameters(self) -> Json:
+        return self.tool.input_schema
+
+    async def answer(self, ctx: RunContext, arguments: Any) -> Answer:  # noqa: ANN401  # any JSON
+        """Call it; the server checks the arguments."""
+        timeout = self.link.server.timeout
+        try:
+            given = _object(arguments)
+        except ValueError as error:
+            return Answer(error=f"arguments: {error}")
+        try:
+            async with asyncio.timeout(timeout):
+                return _answer(await self.client.call_tool(self.tool.name, given))
+        except MCPError as error:
+            return Answer(error=str(error))
+        except TimeoutError:
+            return Answer(error=f"{self.name} did not answer within {timeout:g} s")
+        except Exception:
+            ctx.log.exception("the MCP server %s is lost", self.link.server.name)
+            self.link.drop()
+            return Answer(error=f"{self.name} can't be reached")
+
+
+async def _listed(client: Client) -> list[McpTool]:
+    found, cursor = list[McpTool](), None
+    while True:
+        page = await client.list_tools(cursor=cursor)
+        found += page.tools
+        cursor = page.next_cursor
+        if cursor is None:
+            return found
+
+
+def _object(arguments: Any) -> Json:  # noqa: ANN401  # any JSON
+    given = orjson.loads(arguments or b"{}") if isinstance(arguments, str | bytes) else arguments
+    if not isinstance(given, dict):
+        raise ValueError("must be an object")  # noqa: TRY004  # what is wrong is a value of a model's
+    return given
+
+
+def _answer(result: CallToolResult) -> Answer:
+    texts = [part.text for part in result.content if isinstance(part, TextContent)]
+    said = "\n".join(texts)
+    if result.is_error:
+        return Answer(error=said or "it failed")
+    if (structured := result.structured_content) is not None:
+        # A result that is no object comes wrapped into one.
+        wrapped = isinstance(structured, dict) and structured.keys() == {"result"}
+        return Answer(structured["result"] if wrapped else structured)
+    if len(texts) == len(result.content):
+        return Answer(said)
+    return Answer([part.model_dump(mode="json", exclude_none=True) for part in result.content])
