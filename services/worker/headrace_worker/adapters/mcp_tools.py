@@ -22,7 +22,7 @@ with needs("mcp"):
     from mcp.client.client import Client
     from mcp.client.stdio import StdioServerParameters
     from mcp.client.streamable_http import streamable_http_client
-    from mcp.types import CallToolResult, TextContent
+    from mcp.types import CONNECTION_CLOSED, CallToolResult, TextContent
     from mcp.types import Tool as McpTool
 
 
@@ -185,6 +185,8 @@ class _RemoteTool:
             async with asyncio.timeout(timeout):
                 return _answer(await self.client.call_tool(self.tool.name, given))
         except MCPError as error:
+            if error.code == CONNECTION_CLOSED:
+                self.link.drop()
             return Answer(error=str(error))
         except TimeoutError:
             return Answer(error=f"{self.name} did not answer within {timeout:g} s")
