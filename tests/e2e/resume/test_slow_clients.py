@@ -21,11 +21,11 @@ from tests.support.waiting import eventually
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 
 _EVENTS = sized(20_000, 100_000)
-_PACE = float(sized(4_000, 1_000))
+_PACE = float(sized(8_000, 1_000))
 """Bytes per second."""
 _WINDOW = 4_096
 """Bytes: the kernel tells the gateway that some were taken when about half of it is free again."""
-_STALL = float(sized(3, 60))
+_STALL = float(sized(5, 60))
 """Seconds: far more than that takes, also beside other work; a slow client is watched for several
 times as long."""
 _SLOW_FOR = 4
