@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import grpc.aio
 import httpx
 import pytest
 from a2a.client import Client, ClientConfig, ClientFactory
@@ -12,6 +13,7 @@ from a2a.types import a2a_pb2
 from a2a.types.a2a_pb2 import SendMessageRequest, StreamResponse
 from a2a.utils.constants import TransportProtocol
 from a2a.utils.errors import (
+    ExtendedAgentCardNotConfiguredError,
     InvalidParamsError,
     TaskNotCancelableError,
     TaskNotFoundError,
@@ -22,7 +24,7 @@ from headrace.task import mint_task_id
 from tests.support.scripted_fleet import ScriptedFleet
 
 pytestmark = pytest.mark.parametrize(
-    "binding", [TransportProtocol.JSONRPC, TransportProtocol.HTTP_JSON]
+    "binding", [TransportProtocol.JSONRPC, TransportProtocol.HTTP_JSON, TransportProtocol.GRPC]
 )
 
 
@@ -33,7 +35,10 @@ async def connected(
     async with httpx.AsyncClient(timeout=20) as http:
         bindings = [str(binding.value)]
         config = ClientConfig(
-            streaming=streaming, httpx_client=http, supported_protocol_bindings=bindings
+            streaming=streaming,
+            httpx_client=http,
+            grpc_channel_factory=grpc.aio.insecure_channel,
+            supported_protocol_bindings=bindings,
         )
         async with await ClientFactory(config).create_from_url(url) as client:
             yield client
@@ -93,6 +98,56 @@ async def test_a_subscriber_sees_the_task_and_what_follows(
     assert rest[-1].status_update.status.state == a2a_pb2.TASK_STATE_COMPLETED
 
 
+async def test_a_client_that_left_subscribes_again(
+    gateway: str, binding: TransportProtocol, fleet: ScriptedFleet
+) -> None:
+    async with connected(f"{gateway}/v1/agents/patient", binding) as client:
+        task = (await anext(client.send_message(asking("hi")))).task
+    async with connected(f"{gateway}/v1/agents/patient", binding) as client:
+        stream = client.subscribe(a2a_pb2.SubscribeToTaskRequest(id=task.id))
+        again = (await anext(stream)).task
+        fleet.legs[0].go_on.set()
+        rest = [event async for event in stream]
+    assert again.id == task.id
+    assert rest[-1].status_update.status.state == a2a_pb2.TASK_STATE_COMPLETED
+
+
+async def test_a_task_at_work_is_canceled_and_listed(
+    gateway: str, binding: TransportProtocol
+) -> None:
+    async with connected(f"{gateway}/v1/agents/patient", binding) as client:
+        task = (await anext(client.send_message(asking("hi")))).task
+        canceled = await client.cancel_task(a2a_pb2.CancelTaskRequest(id=task.id))
+        listed = await client.list_tasks(a2a_pb2.ListTasksRequest(context_id=task.context_id))
+    assert canceled.status.state == a2a_pb2.TASK_STATE_CANCELED
+    assert [one.id for one in listed.tasks] == [task.id]
+    assert listed.total_size == 1
+
+
+async def test_notifications_are_asked_for_and_called_off(
+    gateway: str, binding: TransportProtocol
+) -> None:
+    async with connected(gateway, binding) as client:
+        task = (await sent(client, asking("hi")))[0].task.id
+        asked = a2a_pb2.TaskPushNotificationConfig(task_id=task, url="https://hooks.example/a")
+        made = await client.create_task_push_notification_config(asked)
+        of_task = a2a_pb2.ListTaskPushNotificationConfigsRequest(task_id=task)
+        listed = await client.list_task_push_notification_configs(of_task)
+        one = a2a_pb2.DeleteTaskPushNotificationConfigRequest(task_id=task, id=made.id)
+        await client.delete_task_push_notification_config(one)
+        left = await client.list_task_push_notification_configs(of_task)
+    assert [config.id for config in listed.configs] == [made.id]
+    assert not left.configs
+
+
+async def test_an_extended_card_that_nobody_could_be_given_is_told_as_such(
+    gateway: str, binding: TransportProtocol
+) -> None:
+    async with connected(f"{gateway}/v1/agents/ask", binding) as client:
+        with pytest.raises(ExtendedAgentCardNotConfiguredError):
+            await client.get_extended_agent_card(a2a_pb2.GetExtendedAgentCardRequest())
+
+
 async def test_errors_are_the_sdks_own(gateway: str, binding: TransportProtocol) -> None:
     async with connected(gateway, binding) as client:
         unknown = mint_task_id(0)
@@ -116,5 +171,5 @@ async def test_an_outage_is_an_error_not_a_hang(
 ) -> None:
     await fleet.stop_state()
     async with connected(gateway, binding) as client:
-        with pytest.raises(A2AClientError, match="503"):
+        with pytest.raises(A2AClientError, match=r"503|UNAVAILABLE"):
             await client.list_tasks(a2a_pb2.ListTasksRequest())
