@@ -11,6 +11,8 @@ _UNIMPLEMENTED = (
     "FAILED_PRECONDITION."
 )
 _UNIMPLEMENTED_PUSH = f"{_UNIMPLEMENTED} (A card without push notifications only.)"
+_UNIMPLEMENTED_STREAM = f"{_UNIMPLEMENTED} (A card without streaming only.)"
+_NO_STREAM = "The item opens a stream though the card offers none, and fails at the refusal."
 _STATUS_415 = "The kit is pinned to v1.0.0 and expects 415; v1.0.1 maps the error to 400."
 _OPEN_CARD = (
     "The kit's schema allows no further fields, while A2A 1.0 has unrecognized fields ignored. "
@@ -25,6 +27,8 @@ LISTED: Reasons = {
     "TestHttpJsonStatusCodes.test_content_type_not_supported_returns_415": _STATUS_415,
     "TestAgentCardStructure.test_agent_card_validates_against_schema": _OPEN_CARD,
     f"{_CODES}.test_version_not_supported_returns_unimplemented": _UNIMPLEMENTED,
+    f"{_CODES}.test_unsupported_operation_returns_unimplemented": _UNIMPLEMENTED_STREAM,
+    "TestRestStreaming.test_streaming_content_type": _NO_STREAM,
     f"{_CODES}.test_push_not_supported_returns_unimplemented": _UNIMPLEMENTED_PUSH,
 }
 """Reasons by item: the test's class, if it has one, and name."""

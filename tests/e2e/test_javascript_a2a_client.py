@@ -9,7 +9,7 @@ from tests.support.fleet import Fleet
 
 type Json = dict[str, Any]
 
-BINDINGS = ["JSONRPC", "HTTP+JSON"]
+BINDINGS = ["JSONRPC", "HTTP+JSON", "GRPC"]
 
 
 def drive(url: str, text: str, **more: Any) -> Json:  # noqa: ANN401

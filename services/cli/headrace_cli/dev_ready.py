@@ -40,6 +40,10 @@ async def until_ready(gateways: Sequence[str], *, with_agents: bool, timeout: fl
         raise CannotStart(f"not ready after {timeout:.0f} s; still waiting for {missing}") from None
 
 
+_REFUSALS = (HTTPStatus.UNAUTHORIZED, HTTPStatus.BAD_REQUEST)
+"""Answers to who has no credentials, or does not activate what the agent requires."""
+
+
 @dataclass(frozen=True, slots=True)
 class _View:
     """The stack as one gateway sees it."""
@@ -64,7 +68,7 @@ def _view(gateway: str, *, with_agents: bool) -> _View:
         return _View(missing=f"an agent at {gateway}/v1/agents")
     # Only an answer proves that task state follows: without it a gateway is ready, but degraded.
     status, _ = _get(gateway, f"/v1/agents/{agents[0]}/tasks?pageSize=1")
-    if status == HTTPStatus.UNAUTHORIZED:
+    if status in _REFUSALS:
         return replace(ready, agents=agents)
     return _View(agents, "" if status == HTTPStatus.OK else "task state")
 

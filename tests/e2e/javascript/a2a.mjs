@@ -1,12 +1,13 @@
 // Drives the official A2A client: a message as told on stdin, what came of it on stdout.
 //
-// in:  { url, text, binding?, cancelAfter? }   (binding: JSONRPC or HTTP+JSON)
+// in:  { url, text, binding?, cancelAfter? }   (binding: JSONRPC, HTTP+JSON or GRPC)
 // out: { agent, states, texts, task, listed }
 
 import { randomUUID } from "node:crypto";
 
 import { Role, TaskState } from "@a2a-js/sdk";
 import { ClientFactory, ClientFactoryOptions } from "@a2a-js/sdk/client";
+import { GrpcTransportFactory } from "@a2a-js/sdk/client/grpc";
 
 const read = async () => {
   const chunks = [];
@@ -19,6 +20,7 @@ const textOf = (parts) =>
 
 const order = await read();
 const options = ClientFactoryOptions.createFrom(ClientFactoryOptions.default, {
+  transports: [new GrpcTransportFactory()],
   preferredTransports: order.binding ? [order.binding] : undefined,
 });
 const client = await new ClientFactory(options).createFromUrl(order.url);
