@@ -9,6 +9,7 @@ from headrace.errors import HeadraceError
 from headrace.events import Json
 from headrace_worker.agent import Agent, Agents
 from headrace_worker.configuration.model import (
+    AgUiAgent,
     ApiKey,
     Bearer,
     ClientCredentials,
@@ -46,6 +47,8 @@ def _made(configuration: Configuration, name: str) -> Agent:
             made = _python(name, section)
         elif isinstance(section, ModelAgent):
             made = _model(configuration, name, section)
+        elif isinstance(section, AgUiAgent):
+            made = _agui(name, section)
         else:
             made = _remote(name, section)
     except Unusable:
@@ -115,12 +118,26 @@ def _tool(configuration: Configuration, agent: str, name: str) -> Any:  # noqa: 
 def _mcp(name: str, section: McpTool) -> Any:  # noqa: ANN401  # a source of tools
     if (section.url is None) == (section.command is None):
         raise Unusable(f"tools.{name}: needs either url or command")
-    if section.url is not None:
-        source = _door("mcp_tools", "mcp_http")
-        return source(section.url, headers=section.headers or None, only=section.only)
-    command, *arguments = section.command or []
-    source = _door("mcp_tools", "mcp_stdio")
-    return source(command, *arguments, env=section.env or None, only=section.only)
+    return _door("mcp_tools", "McpServer")(
+        section.url or "",
+        command=section.command or (),
+        environment=section.env or None,
+        headers=section.headers or None,
+        only=section.only,
+        prefix=section.prefix,
+    )
+
+
+def _agui(name: str, section: AgUiAgent) -> Agent:
+    made: Agent = _door("agui_agent", "ag_ui_agent")(
+        section.url,
+        name=name,
+        headers=section.headers or None,
+        silence=section.silence,
+        memory=section.memory,
+        **_said(section),
+    )
+    return made
 
 
 def _remote(name: str, section: RemoteAgent) -> Agent:

@@ -155,7 +155,23 @@ class RemoteAgent(Described):
     """Seconds without a byte after which a stream is opened anew."""
 
 
-type AgentSection = Annotated[PythonAgent | ModelAgent | RemoteAgent, Field(discriminator="type")]
+class AgUiAgent(Described):
+    """An agent elsewhere that speaks AG-UI over HTTP."""
+
+    type: Literal["ag-ui"]
+    url: Url
+    """What runs are posted to."""
+    headers: dict[str, str] = Field(default_factory=dict)
+    """Go into each request."""
+    silence: float = Field(default=300.0, gt=0)
+    """Seconds without a byte after which a run is tried again."""
+    memory: Memory = "context"
+    """What of the conversation it is told, where the client does not say."""
+
+
+type AgentSection = Annotated[
+    PythonAgent | ModelAgent | RemoteAgent | AgUiAgent, Field(discriminator="type")
+]
 
 
 class PythonTool(Section):
@@ -177,6 +193,8 @@ class McpTool(Section):
     env: dict[str, str] = Field(default_factory=dict)
     only: list[str] | None = None
     """Names of its tools; None: all."""
+    prefix: str = ""
+    """Before each tool's name."""
 
 
 type ToolSection = Annotated[PythonTool | McpTool, Field(discriminator="type")]

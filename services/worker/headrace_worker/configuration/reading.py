@@ -76,7 +76,17 @@ class _Told:
         """Return the field's path in the file: pydantic names the kind of agent within it."""
         path: Path_ = ()
         for position, step in enumerate(loc):
-            kinds = {"python", "openai", "a2a", "mcp", "bearer", "api_key", "oauth2", "[key]"}
+            kinds = {
+                "python",
+                "openai",
+                "a2a",
+                "mcp",
+                "ag-ui",
+                "bearer",
+                "api_key",
+                "oauth2",
+                "[key]",
+            }
             if step in kinds and (*path, step) not in self._lines and position:
                 continue
             path = (*path, step)

@@ -17,11 +17,16 @@ async def silent(_: RunContext) -> AsyncIterator[str]:
     yield ""
 
 
+def count(text: str) -> int:
+    """Count characters."""
+    return len(text)
+
+
 @pytest.fixture(autouse=True)
 def module(monkeypatch: pytest.MonkeyPatch) -> None:
     made = ModuleType("made_up_module")
     other = replace(silent, card=silent.card.model_copy(update={"name": "other"}))
-    made.__dict__.update(silent=silent, both=[silent, other], number=5)
+    made.__dict__.update(silent=silent, both=[silent, other], number=5, count=count)
     monkeypatch.setitem(sys.modules, "made_up_module", made)
 
 
@@ -50,6 +55,32 @@ def test_a_model_is_an_agent() -> None:
     agents = {"talker": {"type": "openai", "llm": "default", "description": "Talks."}}
     [talker] = build(configured(agents, llms={"default": llm}))
     assert (talker.name, talker.card.description) == ("talker", "Talks.")
+
+
+def test_agents_elsewhere_are_agents() -> None:
+    credentials = {"type": "oauth2", "client_id": "us", "client_secret": "s", "scopes": ["ask"]}
+    nowhere = "http://127.0.0.1:1"
+    agents = {
+        "partner": {"type": "a2a", "url": nowhere, "credentials": credentials},
+        "painter": {"type": "ag-ui", "url": nowhere, "headers": {"X-Key": "k"}},
+    }
+    assert [one.name for one in build(configured(agents))] == ["partner", "painter"]
+
+
+def test_a_model_has_tools_in_code_and_of_servers() -> None:
+    agents = {
+        "talker": {
+            "type": "openai",
+            "model": {"model": "m", "base_url": "http://127.0.0.1:1"},
+            "tools": ["count", "files", "search"],
+        }
+    }
+    tools = {
+        "count": {"type": "python", "target": "made_up_module:count"},
+        "files": {"type": "mcp", "command": ["files-server", "--root", "/"], "only": ["read"]},
+        "search": {"type": "mcp", "url": "http://127.0.0.1:1/mcp", "prefix": "web_"},
+    }
+    assert [one.name for one in build(configured(agents, tools=tools))] == ["talker"]
 
 
 def test_who_may_ask_stands_in_the_card() -> None:
