@@ -62,6 +62,19 @@ async def test_a_card_that_takes_the_place_of_another_one_is_spoken_of(
     await soon(lambda: directory.card("echo") == other, "the last card is the agent's")
 
 
+async def test_an_agent_that_nobody_serves_is_known_for_a_time_and_then_forgotten(
+    own: Bus, directory: Directory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CARD_TTL", 3)
+    announcer = Announcer(own, "worker-1")
+    await announcer.announce(AgentCard(name="echo"))
+    await soon(lambda: directory.available("echo"), "echo is served")
+    await announcer.withdraw("echo")
+    await soon(lambda: not directory.available("echo"), "echo is served no more")
+    assert directory.card("echo") is not None
+    await soon(lambda: directory.card("echo") is None, "echo is forgotten")
+
+
 async def test_who_starts_later_knows_what_was_announced_before(own: Bus) -> None:
     for name in ("b", "a"):
         await Announcer(own, "worker-1").announce(AgentCard(name=name))
