@@ -20,7 +20,7 @@ class Person:
 
     @property
     def token(self) -> str:
-        return f"secret-of-{self.tenant}-{self.owner}"
+        return f"secret-of-{self.tenant}-{self.owner}".replace("@", "-at-")
 
     @property
     def bearer(self) -> dict[str, str]:

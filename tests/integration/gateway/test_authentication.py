@@ -170,6 +170,7 @@ async def test_an_agent_that_wants_to_know_who_asks_refuses_nobodies_where_other
     assert refusal.reason == "UNAUTHENTICATED"
     card = (await http.get("/v1/agents/choosy/.well-known/agent-card.json")).json()
     schemes = card["securitySchemes"]
+    assert set(schemes) == {"token", "key"}
     assert schemes["token"]["httpAuthSecurityScheme"] == {"scheme": "Bearer"}
     key = {"location": "header", "name": "X-API-Key"}
     assert schemes["key"]["apiKeySecurityScheme"] == key
