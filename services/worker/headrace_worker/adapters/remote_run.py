@@ -18,7 +18,7 @@ from headrace_worker.adapters.remote_client import Remote
 from headrace_worker.adapters.remote_telling import Relay, Told
 from headrace_worker.context import RunContext
 from headrace_worker.emission import Reject
-from headrace_worker.errors import Retryable
+from headrace_worker.errors import MalformedOutput, Retryable
 from headrace_worker.relayed import Said
 
 with needs("a2a"):
@@ -78,6 +78,13 @@ class RemoteRun:
         except (A2AError, CredentialsRefused) as error:
             raise_if_passing(error)
             await self._ctx.emit(Reject(f"The outside agent refused: {error}"))
+        except TimeoutError:
+            await self._cancel()
+            await self._ctx.emit(Reject("Nobody brought what the outside agent asked for."))
+        except MalformedOutput:
+            # Nobody will hear what it says from now on.
+            await self._cancel()
+            raise
         finally:
             await self._asking.stop()
             if self._ctx.is_stopped and self._relay.task and not self._relay.is_over:
@@ -191,6 +198,8 @@ class RemoteRun:
         await self._ctx.checkpoint({**named, "cursor": self._cursor.last})
 
     async def _cancel(self) -> None:
+        if not self._relay.task:
+            return
         try:
             async with asyncio.timeout(_CANCEL_PATIENCE):
                 await self._remote.cancel(self._relay.task)

@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any, override
 
+import httpx
 import pytest
 from a2a.helpers import new_task_from_user_message, new_text_message
 from a2a.server.agent_execution import AgentExecutor, RequestContext
@@ -12,15 +13,18 @@ from a2a.types import Part, Role
 from a2a.utils.errors import InvalidParamsError
 
 from headrace.messages import Control
+from headrace_gateway.settings import GatewaySettings
 from headrace_worker import Agent
 from headrace_worker.adapters import ApiKey, Bearer, ClientCredentials, remote_agent
 from headrace_worker.errors import Misdeclared
-from tests.integration.worker.conftest import Working
+from tests.integration.gateway.running import running
+from tests.integration.worker.conftest import Spawn, Working
 from tests.integration.worker.doors.examples import example
 from tests.integration.worker.doors.reading import answer, folded, said, state, words
 from tests.support.cutting_proxy import CuttingProxy
 from tests.support.desk import Desk, Task, eventually, user_message
 from tests.support.sdk_server import SdkServer, sdk_server
+from tests.support.servers import ports
 
 
 class Crier(AgentExecutor):
@@ -151,6 +155,41 @@ async def test_credentials_it_asks_for_come_from_our_user(desk: Desk, working: W
     assert (state(done), answer(done)) == ("COMPLETED", "Oyez, badge 7")
 
 
+async def test_credentials_that_nobody_brings_end_both_tasks(desk: Desk, working: Working) -> None:
+    executor = Crier()
+    async with (
+        sdk_server(executor) as server,
+        working(await crier(server.url, auth_patience=0.1)),
+    ):
+        done = await folded(await desk.start("crier", "auth"))
+    assert (state(done), executor.canceled) == ("REJECTED", [done["metadata"]["remote_task"]])
+
+
+async def test_it_is_an_agent_of_the_fleet_at_the_gateway(
+    desk: Desk, working: Working, names: dict[str, str]
+) -> None:
+    settings = GatewaySettings.model_validate(
+        {
+            "nats_url": desk.bus.settings.nats_url,
+            "http_port": ports.pick(),
+            "grpc_port": ports.pick(),
+            "startup_timeout": 20,
+            **names,
+        }
+    )
+    async with (
+        sdk_server(Crier()) as server,
+        working(await crier(server.url)),
+        running(settings) as gateway,
+        httpx.AsyncClient(base_url=f"{gateway}/v1/agents/crier", timeout=20) as http,
+    ):
+        card = (await http.get("/.well-known/agent-card.json")).json()
+        answered = await http.post("/message:stream", json={"message": user_message("fire")})
+    assert [skill["id"] for skill in card["skills"]] == ["cry"]
+    assert "Oyez, " in answered.text
+    assert "TASK_STATE_COMPLETED" in answered.text
+
+
 @pytest.mark.parametrize("binding", BINDINGS)
 async def test_a_cancel_reaches_its_task(desk: Desk, working: Working, binding: str) -> None:
     executor = Crier()
@@ -212,6 +251,23 @@ async def test_a_new_attempt_follows_the_same_task_and_tells_it_whole(
             await task.held()
             executor.go_on.set()
             done = await folded(task)
+    assert (executor.heard, executor.canceled) == (["slowly"], [])
+    assert (state(done), done["artifacts"][0]["parts"][0]["text"]) == ("COMPLETED", "Oyez, slowly")
+    assert [part["text"] for part in said(done)] == ["clearing my throat"]
+
+
+async def test_a_killed_workers_successor_follows_the_same_task(desk: Desk, spawn: Spawn) -> None:
+    executor = Crier()
+    async with sdk_server(executor, bindings=["JSONRPC"]) as server:
+        target = "tests.support.remote_crier:crier"
+        first = await asyncio.to_thread(spawn, target, crier_url=server.url)
+        task = await desk.start("crier", "slowly")
+        await _began(executor, task)
+        await asyncio.to_thread(spawn, target, crier_url=server.url)
+        await asyncio.to_thread(first.kill)
+        await eventually(lambda: _is_at_attempt(task, 2))
+        executor.go_on.set()
+        done = await folded(task)
     assert (executor.heard, executor.canceled) == (["slowly"], [])
     assert (state(done), done["artifacts"][0]["parts"][0]["text"]) == ("COMPLETED", "Oyez, slowly")
     assert [part["text"] for part in said(done)] == ["clearing my throat"]
@@ -355,3 +411,7 @@ async def _waits(task: Task) -> bool:
 
 async def _has_asked(server: SdkServer, requests: int) -> bool:
     return server.requests >= requests
+
+
+async def _is_at_attempt(task: Task, attempt: int) -> bool:
+    return (await task.last()).stamp.attempt >= attempt
