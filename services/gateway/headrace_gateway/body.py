@@ -1,5 +1,8 @@
 """Reading a request's body, never more of it than the limit."""
 
+import re
+from dataclasses import dataclass
+
 from starlette.requests import Request
 
 from headrace.errors import HeadraceError
@@ -10,20 +13,48 @@ class BodyTooLarge(HeadraceError):
 
     code = "body_too_large"
 
-    def __init__(self, limit: int) -> None:
-        """Keep the limit, in bytes."""
-        super().__init__(f"the body exceeds the limit of {limit} bytes")
+    def __init__(self, limit: int, of: str = "") -> None:
+        """Keep the limit, in bytes; `of` says of which part, if it is not of all."""
+        super().__init__(f"the body exceeds the limit of {limit} bytes{of}")
         self.limit = limit
 
 
-async def read_body(request: Request, limit: int) -> bytes:
+_LONG_STRING = re.compile(rb'"[^"]{4096,}')
+"""A file or a text, which costs little to read, however long it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class BodyLimits:
+    """How large a body may be, in bytes."""
+
+    whole: int
+    beside_files: int
+    """All but its long strings. Reading that takes time in which the gateway does nothing else, and
+    no log would take it."""
+
+    def check(self, body: bytes) -> bytes:
+        """Return `body`, which is JSON or is to be.
+
+        Raises:
+            BodyTooLarge: it is larger than it may be.
+        """
+        if len(body) > self.whole:
+            raise BodyTooLarge(self.whole)
+        if len(body) > self.beside_files:
+            long = sum(found.end() - found.start() for found in _LONG_STRING.finditer(body))
+            if len(body) - long > self.beside_files:
+                raise BodyTooLarge(self.beside_files, " beside its files")
+        return body
+
+
+async def read_body(request: Request, limits: BodyLimits) -> bytes:
     """Return the request's body.
 
     Raises:
-        BodyTooLarge: it says so, or turns out to be, larger than `limit` bytes.
+        BodyTooLarge: it says so, or turns out to be, larger than it may be.
         starlette.requests.ClientDisconnect: the client went away meanwhile.
     """
-    declared = request.headers.get("content-length", "0")
+    limit, declared = limits.whole, request.headers.get("content-length", "0")
     if declared.isdecimal() and int(declared) > limit:
         raise BodyTooLarge(limit)
     pieces, size = list[bytes](), 0
@@ -32,4 +63,4 @@ async def read_body(request: Request, limit: int) -> bytes:
         if size > limit:
             raise BodyTooLarge(limit)
         pieces.append(piece)
-    return b"".join(pieces)
+    return limits.check(b"".join(pieces))

@@ -8,6 +8,7 @@ from headrace.pulse import Pulse
 from headrace.signing import SigningKeys
 from headrace.state_client import StateClient
 from headrace.webhooks import Webhooks
+from headrace_gateway.body import BodyLimits
 from headrace_gateway.cancelling import Cancelling
 from headrace_gateway.credentials.callers import Callers
 from headrace_gateway.event_stream import EventStreams
@@ -44,6 +45,11 @@ class Services:
     intake: Intake
     resending: Resending
     cancelling: Cancelling
+
+    @property
+    def body_limits(self) -> BodyLimits:
+        """How large bodies may be: JSON may escape what a log stores in fewer bytes."""
+        return BodyLimits(self.settings.max_body_bytes, 2 * self.bus.max_payload)
 
     @property
     def default_agent(self) -> str:

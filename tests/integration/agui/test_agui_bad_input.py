@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from contextlib import suppress
 from typing import Any
 from uuid import uuid4
 
@@ -11,6 +12,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 from headrace.events import Json
+from headrace_gateway.settings import GatewaySettings
 from tests.integration.agui.asking import path, run, run_input
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.unit.agui.test_run_input import WRONG
@@ -59,10 +61,11 @@ async def test_over_a_websocket_it_is_a_failed_run_and_the_socket_goes_on(
 
 
 async def test_an_oversized_frame_closes_the_socket_and_says_why(
-    gateway: str, fleet: ScriptedFleet
+    gateway: str, settings: GatewaySettings, fleet: ScriptedFleet
 ) -> None:
     async with connect(f"ws{gateway.removeprefix('http')}{path('assistant')}/ws") as socket:
-        await socket.send(json.dumps(run_input("x" * 1_000_001)))
+        with suppress(ConnectionClosed):  # The gateway does not wait for all of it.
+            await socket.send(json.dumps(run_input("x" * settings.max_body_bytes)))
         with pytest.raises(ConnectionClosed):
             await asyncio.wait_for(socket.recv(), 10)
         assert socket.close_code == 1009
@@ -97,9 +100,23 @@ async def test_a_body_that_is_not_sent_as_json_is_refused(http: httpx.AsyncClien
     complaint(answer, 415, "unsupported_media_type")
 
 
-async def test_a_body_over_the_limit_is_refused(http: httpx.AsyncClient) -> None:
-    answer = await http.post(path("assistant"), json=run_input("x" * 1_000_001))
+async def test_a_body_over_the_limit_is_refused(
+    http: httpx.AsyncClient, settings: GatewaySettings
+) -> None:
+    answer = await http.post(path("assistant"), json=run_input("x" * settings.max_body_bytes))
     complaint(answer, 413, "body_too_large")
+
+
+async def test_small_values_beyond_what_a_log_holds_are_refused_unread(
+    http: httpx.AsyncClient, gateway: str
+) -> None:
+    body = run_input(state={"many": [{"a": 1}] * 300_000})
+    answer = await http.post(path("assistant"), json=body)
+    assert "beside its files" in complaint(answer, 413, "body_too_large")
+    async with connect(f"ws{gateway.removeprefix('http')}{path('assistant')}/ws") as socket:
+        await socket.send(json.dumps(body))
+        told = json.loads(await asyncio.wait_for(socket.recv(), 10))
+    assert (told["type"], told["code"]) == ("RUN_ERROR", "body_too_large")
 
 
 async def test_an_input_that_no_log_entry_holds_is_refused(http: httpx.AsyncClient) -> None:

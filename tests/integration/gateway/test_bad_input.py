@@ -1,15 +1,17 @@
 """Bad input: each a clear error in the shape of its binding."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 
 import httpx
 import pytest
+from websockets.asyncio.client import connect
 
 from headrace.task import mint_task_id
 from headrace_gateway.settings import GatewaySettings
 from tests.integration.gateway.running import running
-from tests.integration.gateway.talking import Json, Refusal, Rpc, Talk, message
+from tests.integration.gateway.talking import Json, Refusal, Rest, Rpc, Talk, message
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import ports
 
@@ -327,6 +329,21 @@ async def test_a_body_over_the_limit(
         error = response.json()["error"]
         assert error["code"] == (-32600 if path == "/" else 413)
         assert str(settings.max_body_bytes) in error["message"]
+
+
+async def test_small_values_beyond_what_a_log_holds_are_refused_unread(
+    http: httpx.AsyncClient, gateway: str
+) -> None:
+    params = message()
+    params["message"]["parts"] = [{"text": "a"}] * 250_000
+    for talk in (Rest(http), Rpc(http)):
+        refusal = await talk.refused("SendMessage", params)
+        assert (refusal.status, refusal.reason) == (413, "REQUEST_TOO_LARGE")
+        assert "beside its files" in refusal.text
+    async with connect(f"{gateway.replace('http', 'ws', 1)}/stream") as socket:
+        await socket.send(json.dumps({"id": 1, "send": params}))
+        told = json.loads(await asyncio.wait_for(socket.recv(), 10))
+    assert told["error"]["details"][0]["reason"] == "REQUEST_TOO_LARGE"
 
 
 async def test_a_message_that_no_bus_message_holds(

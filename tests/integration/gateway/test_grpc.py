@@ -20,7 +20,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from headrace_gateway.settings import GatewaySettings
 from tests.integration.gateway.running import running, until
-from tests.integration.gateway.talking import message
+from tests.integration.gateway.talking import Rest, message
 from tests.integration.gateway.talking_grpc import Grpc
 from tests.integration.gateway.test_process import NOWHERE, bus_of, started
 from tests.support.scripted_fleet import ScriptedFleet
@@ -321,3 +321,23 @@ async def test_many_readers_of_one_task_see_the_same_events(
     first, *others = await asyncio.gather(*map(seen, calls))
     assert len(first) == 4
     assert all(one == first for one in others)
+
+
+@pytest.mark.parametrize("bound", ["max_waiting_per_agent", "max_waiting_per_tenant"])
+async def test_more_runs_than_may_wait_are_refused_before_a_task_exists(
+    settings: GatewaySettings, fleet: ScriptedFleet, bound: str
+) -> None:
+    assert fleet.working
+    async with other(settings, **{bound: 0}) as (http, channel):
+        stub = stub_of(channel)
+        tasks = (await Rest(http).call("ListTasks", {}))["totalSize"]
+        for asked in (stub.SendMessage(asking()), stub.SendStreamingMessage(asking()).read()):
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await asked
+            assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+            assert reason(refused.value) == "TOO_MANY_WAITING"
+            told = error_details_pb2.RetryInfo()
+            assert details(refused.value).details[-1].Unpack(told)
+            seconds = dict(refused.value.trailing_metadata() or ())["retry-after"]
+            assert 1 <= told.retry_delay.seconds == int(seconds) <= 30
+        assert (await Rest(http).call("ListTasks", {}))["totalSize"] == tasks

@@ -34,7 +34,7 @@ class StreamRoute:
     async def _open(self, request: Request) -> ASGIApp:
         # Nothing is read from whom nobody knows.
         self._services.callers.of(request.headers)
-        body = parse_object(await read_body(request, self._services.settings.max_body_bytes))
+        body = parse_object(await read_body(request, self._services.body_limits))
         if "jsonrpc" in body:
             return await self._rpc(_with_body(request, _modern(request, body)))
         return await self._rest(_with_body(request, completed(body)))

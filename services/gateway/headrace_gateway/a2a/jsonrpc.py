@@ -54,7 +54,7 @@ class JsonRpcBinding:
             # Nothing is read from whom nobody knows.
             caller = self._services.callers.of(request.headers)
             check_content_type(request)
-            body = await read_body(request, self._services.settings.max_body_bytes)
+            body = await read_body(request, self._services.body_limits)
             parsed = parse(body)
             request_id = _id_of(parsed, body)
             method, params = _check_envelope(parsed, request_id)

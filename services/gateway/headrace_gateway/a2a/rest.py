@@ -119,7 +119,7 @@ class RestBinding:
         given = request.path_params
         in_path = {name: value for name, value in given.items() if name not in _ROUTING}
         if request.method == "POST":
-            body = await read_body(request, self._services.settings.max_body_bytes)
+            body = await read_body(request, self._services.body_limits)
             if body:
                 check_content_type(request, form=True)
             return (parse_object(body) if body else {}) | in_path

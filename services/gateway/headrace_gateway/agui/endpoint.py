@@ -75,7 +75,7 @@ class RunEndpoint:
         encoding = encoding_for(request)
         check_body_type(request)
         extras = in_query(request.query_params)
-        body = await read_body(request, self._services.settings.max_body_bytes)
+        body = await read_body(request, self._services.body_limits)
         asked = RunInput.read(body, extras)
 
         async def opening() -> ASGIApp:
@@ -92,7 +92,7 @@ class RunEndpoint:
             RunRefused, HeadraceError: as `run`.
         """
         self._services.callers.of(request.headers)  # nothing is read from whom nobody knows
-        named = await named_run(request, self._services.settings.max_body_bytes)
+        named = await named_run(request, self._services.body_limits)
         return await self.attached(request, named)
 
     async def attached(self, request: Request, named: NamedRun) -> ASGIApp:
@@ -127,7 +127,7 @@ class RunEndpoint:
             RunRefused, HeadraceError: as `stop`.
         """
         call = call_of(self._services, request)
-        named = await named_run(request, self._services.settings.max_body_bytes)
+        named = await named_run(request, self._services.body_limits)
         stopped = await stop(self._services, call, named)
         content = {"threadId": named.thread, "runId": stopped.run, "stopped": stopped.was_going_on}
         return json_response(content, headers=_NO_STORE)

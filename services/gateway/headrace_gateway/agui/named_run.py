@@ -7,7 +7,7 @@ from starlette.requests import Request
 
 from headrace_gateway.agui.media_types import check_body_type
 from headrace_gateway.agui.refusal import InputInvalid
-from headrace_gateway.body import read_body
+from headrace_gateway.body import BodyLimits, read_body
 
 
 class NamedRun(NamedTuple):
@@ -18,15 +18,15 @@ class NamedRun(NamedTuple):
     """None: the newest."""
 
 
-async def named_run(request: Request, limit: int) -> NamedRun:
-    """Return which run the request means; a body (of at most `limit` bytes) beats the query.
+async def named_run(request: Request, limits: BodyLimits) -> NamedRun:
+    """Return which run the request means; a body within `limits` beats the query.
 
     Raises:
         InputInvalid: it names no thread, or not as it should.
         BodyNotJson, BodyTooLarge: the body can't be read.
     """
     said: dict[str, object] = dict(request.query_params)
-    if request.method == "POST" and (body := await read_body(request, limit)):
+    if request.method == "POST" and (body := await read_body(request, limits)):
         check_body_type(request)
         said |= _object(body)
     return _named(said)

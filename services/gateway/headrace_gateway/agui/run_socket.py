@@ -109,7 +109,8 @@ class RunSocket:
             await self._refuse(error)
             return
         try:
-            self._opened = await self._open(text.encode())
+            body = self._services.body_limits.check(text.encode())
+            self._opened = await self._open(body)
             await self._stream(self._opened)
         except WebSocketDisconnect:
             self._gone = True

@@ -107,7 +107,7 @@ class CopilotRuntime:
             RunRefused, HeadraceError: as `RunEndpoint.attached`.
         """
         request = self._named(request)
-        asked = await named_run(request, self._services.settings.max_body_bytes)
+        asked = await named_run(request, self._services.body_limits)
         try:
             return await self._runs.attached(request, NamedRun(asked.thread, None))
         except RunUnknown:
@@ -139,7 +139,7 @@ class CopilotRuntime:
             RunRefused, A2AError, HeadraceError: as what it asks for.
         """
         check_body_type(request)
-        envelope = Envelope.read(await read_body(request, self._services.settings.max_body_bytes))
+        envelope = Envelope.read(await read_body(request, self._services.body_limits))
         asked = unwrapped(request, envelope)
         match envelope.method:
             case "info":
@@ -154,7 +154,7 @@ class CopilotRuntime:
                 raise InputInvalid(f"method: there is no {other}")
 
     async def _run_to_stop(self, request: Request) -> str | None:
-        body = await read_body(request, self._services.settings.max_body_bytes)
+        body = await read_body(request, self._services.body_limits)
         return Envelope.run_of(body) if body.strip() else None
 
     def _named(self, request: Request) -> Request:

@@ -130,7 +130,7 @@ class Connection:
         """Begin what a frame asks for, or say why not."""
         envelope = Envelope(b"null")
         try:
-            frame = parse_object(text.encode())
+            frame = parse_object(self._services.body_limits.check(text.encode()))
             envelope = envelope_of(frame)
             asked = read_frame(frame)
             if isinstance(asked, Unsubscribe):
