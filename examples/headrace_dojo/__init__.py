@@ -15,6 +15,7 @@ from headrace_dojo.multimodal import multimodal
 from headrace_dojo.predictive_state_updates import predictive_state_updates
 from headrace_dojo.reasoning import reasoning
 from headrace_dojo.shared_state import shared_state
+from headrace_dojo.subagents import subagents
 from headrace_dojo.tool_based_generative_ui import tool_based_generative_ui
 from headrace_worker import Agents
 from headrace_worker.demo import agents as plain
@@ -33,6 +34,7 @@ agents = Agents(
         predictive_state_updates,
         reasoning,
         shared_state,
+        subagents,
         tool_based_generative_ui,
     ]
 )

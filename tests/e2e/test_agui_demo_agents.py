@@ -57,6 +57,7 @@ SCENES: dict[str, list[Json]] = {
     "predictive_state_updates": [{"text": "a dragon"}, {"answer": '{"accepted":true}'}],
     "reasoning": [{"text": "why is it so"}],
     "shared_state": [{"text": "basil"}],
+    "subagents": [{"text": "Oslo"}],
     "tool_based_generative_ui": [
         {"text": "rain", "tools": [tool("generate_haiku")]},
         {"answer": "drawn"},
@@ -174,4 +175,6 @@ async def test_each_shows_its_building_block(fleet: Fleet, driven_over: Driven) 
     assert {"REASONING_START", "REASONING_ENCRYPTED_VALUE"} <= seen["reasoning"]
     [basil] = told["shared_state"]["state"]["recipe"]["ingredients"]
     assert basil["name"] == "basil"
+    assert {"SUBAGENT_STARTED", "SUBAGENT_FINISHED"} <= seen["subagents"]
+    assert texts(told["subagents"])[-1].endswith("Have a good trip.")
     assert texts(told["tool_based_generative_ui"]) == ["I hope you like it."]

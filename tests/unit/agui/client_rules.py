@@ -87,10 +87,11 @@ class Client:
     def _find(self, message: str) -> Json | None:
         return next((held for held in self.messages if held["id"] == message), None)
 
-    def _begin(self, message: str, role: str) -> None:
+    def _begin(self, event: Json, role: str) -> None:
+        message = event["messageId"]
         held = self._find(message)
         if held is None:
-            self.messages.append({"id": message, "role": role, "content": ""})
+            self.messages.append({"id": message, "role": role, "content": "", **_by(event)})
         else:
             assert held["role"] == role, f"{message} is a {held['role']} message, not {role}"
 
@@ -100,10 +101,10 @@ class Client:
         held["content"] += event["delta"]
 
     def _text_message_start(self, event: Json) -> None:
-        self._begin(event["messageId"], event["role"])
+        self._begin(event, event["role"])
 
     def _reasoning_message_start(self, event: Json) -> None:
-        self._begin(event["messageId"], "reasoning")
+        self._begin(event, "reasoning")
 
     _text_message_content = _reasoning_message_content = _grow
 
@@ -135,7 +136,7 @@ class Client:
     def _tool_call_result(self, event: Json) -> None:
         assert self._find(event["messageId"]) is None, "a result's id used twice"
         result = {"id": event["messageId"], "role": "tool", "toolCallId": event["toolCallId"]}
-        result["content"] = event["content"]
+        result |= {"content": event["content"], **_by(event)}
         if "metadata" in event:
             result["metadata"] = event["metadata"]
         found = self._call(event["toolCallId"])
@@ -160,7 +161,7 @@ class Client:
         self.state = json_patch.apply(self.state, event["delta"])
 
     def _activity_snapshot(self, event: Json) -> None:
-        shown = {"id": event["messageId"], "role": "activity"}
+        shown = {"id": event["messageId"], "role": "activity", **_by(event)}
         shown |= {"activityType": event["activityType"], "content": event["content"]}
         held = self._find(event["messageId"])
         if held is None:
@@ -184,3 +185,8 @@ class Client:
         kept = [m for m in self.messages if m["id"] in new or m["role"] in keeps]
         self.messages = [new.pop(message["id"], message) for message in kept]
         self.messages += new.values()
+
+
+def _by(event: Json) -> Json:
+    """Return what a message says of the subagent run that its event is of."""
+    return {key: event[key] for key in ("subagentRunId",) if key in event}

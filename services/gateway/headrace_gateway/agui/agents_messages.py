@@ -28,6 +28,9 @@ class AgentsMessages:
         Raises:
             ValueError: it does not, or two of them have one id.
         """
+        if self._output.subagent:
+            # A subagent's conversation is its own, and the event has no place for whose it is.
+            return
         told = _validated(part["data"])
         for key in reversed([*self._output.open]):
             if key[0] in _HELD_BY_MESSAGES:

@@ -1,0 +1,26 @@
+"""Subagents: parts of the work are other agents', and each is shown as what it is."""
+
+from collections.abc import AsyncIterator
+
+from headrace_dojo.pacing import paced
+from headrace_worker import Emission, RunContext, agent
+
+
+@agent(
+    name="subagents",
+    description="Plans a trip with the help of other agents.",
+    capabilities={
+        "multiAgent": {
+            "supported": True,
+            "delegation": True,
+            "subagents": [{"name": "backend_tool_rendering"}, {"name": "reasoning"}],
+        }
+    },
+)
+async def subagents(ctx: RunContext) -> AsyncIterator[Emission]:
+    """Ask one agent for the weather, another one for a thought, and sum up."""
+    place = ctx.prompt.strip() or "Nowhere"
+    weather = await ctx.delegate("backend_tool_rendering", f"the weather in {place}?")
+    thought = await ctx.delegate("reasoning", f"what to pack for {place}")
+    async for word in paced(f"{weather.text} {thought.text} Have a good trip."):
+        yield word
