@@ -3,11 +3,12 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
 
 from headrace.events import Json
+from headrace.task import LEG_ENDED
 from headrace_worker.adapters.a2a_json import json_of, parsed
 from headrace_worker.adapters.busy import is_busy
 from headrace_worker.adapters.credentials import CredentialsRefused
@@ -125,6 +126,7 @@ class RemoteRun:
             raise Retryable("the outside agent said nothing")
         if await self._remote.streams():
             headers: Mapping[str, str] = {LAST_EVENT_ID: last} if last else {}
+            self._relay.joined = self._relay.joined or not last
             came = False
             try:
                 async with aclosing(self._remote.subscribe(task, headers)) as stream:  # type: ignore[type-var]  # it is a generator
@@ -179,8 +181,14 @@ class RemoteRun:
             raise Retryable("the outside agent is busy or out of reach") from error
 
     async def _take(self, event: StreamResponse) -> bool:
-        relay = self._relay
-        await relay.take(json_of(event))
+        relay, told = self._relay, json_of(event)
+        if (
+            relay.joined
+            and told.get("statusUpdate", {}).get("status", {}).get("state") in LEG_ENDED
+        ):
+            with suppress(A2AError, httpx.HTTPError):
+                await relay.mend(json_of(await self._remote.get(relay.task)))
+        await relay.take(told)
         if relay.task and not self._known and not relay.is_over:
             await self._remember()
         if relay.asks is not None:

@@ -43,6 +43,14 @@ class Relay:
         self.asks: Json | None = None
         """What the other agent asks its user for credentials with; None: it does not."""
         self.is_over = False
+        self.joined = False
+        """Whether a stream was opened anew without a cursor: what its first snapshot told may then
+        come again as events, which only the task as a whole sets right."""
+
+    async def mend(self, task: Json) -> None:
+        """Tell the artifacts of the other task, ours being over, where ours are unlike them."""
+        for artifact in task.get("artifacts", []):
+            await self._whole(artifact)
 
     async def take(self, event: Json) -> None:
         """Tell an event, a StreamResponse."""
@@ -118,6 +126,8 @@ class Relay:
     async def _message(self, message: Json, metadata: Json, *, whole: bool) -> None:
         name, said = message.get("messageId", ""), message.get("parts", [])
         content, known = _content(said), self._told.messages.get(name)
+        if self.joined and known == content:
+            return
         if whole and known is not None:
             if not _is_text(said) or not content.startswith(known) or content == known:
                 return
