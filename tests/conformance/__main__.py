@@ -22,6 +22,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="tck", description=__doc__)
     parser.add_argument("path", type=Path, help="a copy of a2aproject/a2a-tck")
     parser.add_argument("--card", choices=VARIANTS, help="which agent's card; else the full one")
+    parser.add_argument("--skipped", action="store_true", help="tell what was skipped, too")
     asked = parser.parse_args()
     kit = Kit(asked.path)
     kit.prepare()
@@ -29,6 +30,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="headrace-tck-") as folder:
         items = _run(kit, Path(folder), card)
     sys.stdout.write(outcome.table(items))
+    for item in items:
+        if asked.skipped and item.outcome == "skipped":
+            sys.stdout.write(f"skipped: {item.name} ({item.transport}): {item.message}\n")
     return _verdict(items, LISTED_03 if kit.is_old else LISTED)
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import grpc.aio
 import httpx
@@ -127,3 +128,35 @@ async def test_a_running_task_is_cancelled(fleet: Fleet, binding: TransportProto
             *_, last = [event async for event in stream]
     assert cancelled.status.state == a2a_pb2.TASK_STATE_CANCELED
     assert last.status_update.status.state == a2a_pb2.TASK_STATE_CANCELED
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_a_list_is_filtered_ordered_paged_and_counted(
+    fleet: Fleet, binding: TransportProtocol
+) -> None:
+    async with connected(
+        f"{fleet.gateways[0]}/v1/agents/counter", binding, streaming=False
+    ) as client:
+        context = (await sent(client, "1"))[0].task.context_id
+        for order in ("2", "not a number", "3"):
+            request = asking(order)
+            request.message.context_id = context
+            [_] = [event async for event in client.send_message(request)]
+
+        async def listed(**query: Any) -> a2a_pb2.ListTasksResponse:  # noqa: ANN401 - any field
+            return await client.list_tasks(a2a_pb2.ListTasksRequest(context_id=context, **query))
+
+        everything = await listed(include_artifacts=True)
+        first = await listed(page_size=3)
+        second = await listed(page_size=3, page_token=first.next_page_token)
+        rejected = await listed(status=a2a_pb2.TASK_STATE_REJECTED, history_length=0)
+        since = await listed(status_timestamp_after=everything.tasks[1].status.timestamp)
+    assert [text_of(task) for task in everything.tasks] == ["1 2 3 ", "", "1 2 ", "1 "]
+    assert (everything.total_size, everything.page_size, everything.next_page_token) == (4, 50, "")
+    ids = [task.id for task in everything.tasks]
+    assert [task.id for task in (*first.tasks, *second.tasks)] == ids
+    assert (first.total_size, len(first.tasks), second.next_page_token) == (4, 3, "")
+    assert not any(task.artifacts for task in first.tasks)
+    assert all(task.history for task in first.tasks)
+    assert [(task.id, len(task.history)) for task in rejected.tasks] == [(ids[1], 0)]
+    assert [task.id for task in since.tasks] == ids[:2]
