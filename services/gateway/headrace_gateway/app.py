@@ -45,11 +45,13 @@ def build_app(services: Services) -> Starlette:
 
 def _routes(services: Services) -> list[BaseRoute]:
     rpc, rest = JsonRpcBinding(services), RestBinding(services)
-    stream = StreamRoute(services, rpc.endpoint, rest.endpoint("SendStreamingMessage"))
+    stream = StreamRoute(services, rpc.older, rest.endpoint("SendStreamingMessage"))
     return [
         *rpc.routes(AGENT),
         *rest.routes(AGENT),
         *rpc.routes(""),
+        *rpc.older_routes(AGENT),
+        *rpc.older_routes(""),
         *rest.routes(""),
         *stream.routes(AGENT),
         *stream.routes(""),

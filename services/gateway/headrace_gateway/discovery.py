@@ -14,6 +14,8 @@ from headrace.signing import MAX_AGE
 from headrace_gateway.a2a.cards import agent_card, agent_path
 from headrace_gateway.a2a.rest_errors import Endpoint, answering_errors
 from headrace_gateway.a2a.v03.card import readable_by_old
+from headrace_gateway.hector import shapes
+from headrace_gateway.hector.asking import asks_for_shapes
 from headrace_gateway.json_response import cacheable, json_response, revalidated
 from headrace_gateway.public_url import public_grpc, public_url
 from headrace_gateway.refusals import AgentUnknown
@@ -90,6 +92,8 @@ class Discovery:
 
     async def _agent(self, request: Request) -> Response:
         signed = self._signed(request)
+        if asks_for_shapes(request):
+            return json_response(shapes.card(signed.card))
         return self._kept(request, signed, {"agent": readable_by_old(signed.card)})
 
     async def _card(self, request: Request) -> Response:

@@ -28,7 +28,7 @@ class EventStreams:
         """Serve streams of `feeds`, registered in `streams`."""
         self.feeds, self.streams, self.settings = feeds, streams, settings
 
-    def of(
+    def of(  # noqa: PLR0913 - by keyword
         self,
         feed: Feed,
         after: int,
@@ -37,13 +37,18 @@ class EventStreams:
         splice: bytes = b"",
         first: bytes = b"",
         headers: Mapping[str, str] | None = None,
+        ending: bytes = b"",
     ) -> "EventStream":
         """Return a response that streams `feed` from behind generation `after` on.
 
         It takes over the caller's use of the feed. `first` are ready frames that lead; `splice`
-        goes where the dialect leaves room for the client's envelope; `headers` come on top.
+        goes where the dialect leaves room for the client's envelope; `headers` come on top, and
+        `ending` comes last where the stream is over.
         """
-        return EventStream(self, feed, after, dialect, splice, first, HEADERS | dict(headers or {}))
+        headers = HEADERS | dict(headers or {})
+        if ending:
+            return _EndingStream(self, feed, after, dialect, splice, first, headers).with_(ending)
+        return EventStream(self, feed, after, dialect, splice, first, headers)
 
 
 class EventStream:
@@ -192,6 +197,23 @@ class EventStream:
         self._writing = False
         self._stall.wrote(len(message.get("body", b"")))
         self._quiet_since = asyncio.get_running_loop().time()
+
+
+class _EndingStream(EventStream):
+    """A stream that says that it is over, to clients that wait for that."""
+
+    __slots__ = ("_ending",)
+
+    _ending: bytes
+
+    def with_(self, ending: bytes) -> "_EndingStream":
+        """Return itself, to end with `ending`."""
+        self._ending = ending
+        return self
+
+    async def _pump(self, send: Send) -> bytes:
+        last = await super()._pump(send)
+        return last if self._gone or self._closing else last + self._ending
 
 
 def _body(data: bytes, *, more: bool) -> Message:

@@ -19,14 +19,18 @@ class AgentUnknown(HeadraceError):
     """No agent of that name has ever been announced."""
 
     code = "agent_unknown"
+    name = ""
 
     @classmethod
     def called(cls, name: str, *, at_root: bool) -> "AgentUnknown":
         """Return what to say of the agent of that name, which the root stands for if `at_root`."""
-        if not at_root:
-            return cls(f"there is no agent {name!r}")
         hint = "GET /v1/agents lists those that there are, and HEADRACE_DEFAULT_AGENT names"
-        return cls(f"no agent answers here: there is none called {name!r}; {hint} the one for here")
+        at_root_too = (
+            f"no agent answers here: there is none called {name!r}; {hint} the one for here"
+        )
+        unknown = cls(at_root_too if at_root else f"there is no agent {name!r}")
+        unknown.name = name
+        return unknown
 
 
 class TaskEnded(HeadraceError):

@@ -3,7 +3,10 @@
 ``id`` is the cursor ``<log>:<generation>``; a client that reconnects sends it back.
 """
 
+from dataclasses import dataclass
+
 from headrace.entry import Entry
+from headrace_gateway.feeds import Dialect
 
 HEADERS = {
     "content-type": "text/event-stream; charset=utf-8",
@@ -16,12 +19,14 @@ HEADERS = {
 KEEPALIVE = b": keep-alive\n\n"
 
 _RETRY_MS = 500
+_ID = b"id: "
 _RPC_TAIL = b',"result":%b}\n\n'
 
 
-def frame(cursor: str, data: bytes) -> bytes:
-    """Return one event with its cursor."""
-    return b"id: %b\ndata: %b\n\n" % (cursor.encode(), data)
+def frame(cursor: str, data: bytes, name: str = "") -> bytes:
+    """Return one event with its cursor, and its name if it has one."""
+    named = b"event: %b\n" % name.encode() if name else b""
+    return b"id: %b\n%bdata: %b\n\n" % (cursor.encode(), named, data)
 
 
 def farewell(reason: str) -> bytes:
@@ -59,6 +64,22 @@ class JsonRpcDialect:
         ]
         pieces.append(_RPC_TAIL % lines[-1])
         return tuple(pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class OfTask:
+    """Another dialect's frames; whose task they are of is spliced in before each cursor."""
+
+    inner: Dialect
+
+    def render(self, entry: Entry, skip: int) -> tuple[bytes, ...]:
+        """Cut every frame where the task goes."""
+        frames = b"".join(self.inner.render(entry, skip))
+        if not frames:
+            return (b"",)
+        # In JSON no line can end: this is where frames begin and nothing else.
+        *ended, last = frames.removeprefix(_ID).split(b"\n\n" + _ID)
+        return (_ID, *(one + b"\n\n" + _ID for one in ended), last)
 
 
 def _rpc_head(log: bytes, generation: int) -> bytes:

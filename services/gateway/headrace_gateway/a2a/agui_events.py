@@ -5,10 +5,13 @@ from dataclasses import dataclass, replace
 from headrace.events import Json
 from headrace_gateway.a2a.call import Call
 from headrace_gateway.a2a.operations import STREAMING
-from headrace_gateway.a2a.stream_responses import RECOVERED
+from headrace_gateway.a2a.stream_responses import PLAIN, RECOVERED, Manner
 from headrace_gateway.a2a.streaming import Streaming
+from headrace_gateway.a2a.subscribing import NothingLeft
 from headrace_gateway.hector.asking import Place
+from headrace_gateway.hector.fold import HectorFold
 from headrace_gateway.hector.stream import HectorStream, behind
+from headrace_gateway.hector.told import DONE
 from headrace_gateway.services import Services
 
 _SEND = "SendStreamingMessage"
@@ -46,7 +49,9 @@ async def agui_opened(services: Services, call: Call, operation: str, params: ob
     )
 
 
-async def agui_stream(services: Services, call: Call, operation: str, params: Json) -> HectorStream:
+async def agui_stream(
+    services: Services, call: Call, operation: str, params: Json, manner: Manner = PLAIN
+) -> HectorStream:
     """Carry out the operation and return its stream of server-sent events.
 
     Raises:
@@ -54,11 +59,28 @@ async def agui_stream(services: Services, call: Call, operation: str, params: Js
     """
     opened = await agui_opened(services, call, operation, params)
     streaming = opened.streaming
+    if manner.reconnects and await _nothing_left(opened):
+        await services.feeds.release(streaming.feed)
+        raise NothingLeft
+    log = f"{streaming.key.task}/{streaming.log}" if manner.of_task else streaming.log
     return HectorStream(
         services.event_streams,
         streaming.feed,
-        streaming.log,
+        log,
         opened.start,
         opened.place,
         call.headers | ({} if streaming.recovered else {RECOVERED: "false"}),
+        manner.ending or DONE,
     )
+
+
+async def _nothing_left(opened: AguiOpened) -> bool:
+    """Tell whether the client's place is the last of a log that has ended, by folding it."""
+    feed, place = opened.streaming.feed, opened.place
+    if place is None or not feed.ended or place[0] < feed.head:
+        return False
+    fold, reader, last = HectorFold(), feed.reader(opened.start), (0, 0)
+    while blocks := await reader.read():
+        for block in blocks:
+            last = max([last, *(one.place for one in fold.read(block.entry, opened.start))])
+    return place >= last

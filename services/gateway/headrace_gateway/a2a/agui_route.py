@@ -12,12 +12,9 @@ from starlette.types import ASGIApp, Message
 from headrace.events import Json
 from headrace_gateway.a2a.json_body import parse_object
 from headrace_gateway.a2a.rest_errors import Endpoint, answering_errors
-from headrace_gateway.a2a.versions import requested_version, shape_of_message
 from headrace_gateway.body import read_body
 from headrace_gateway.hector.messages import completed
 from headrace_gateway.services import Services
-
-_OLDER = {"message/stream": "SendStreamingMessage", "tasks/resubscribe": "SubscribeToTask"}
 
 
 class StreamRoute:
@@ -36,18 +33,8 @@ class StreamRoute:
         self._services.callers.of(request.headers)
         body = parse_object(await read_body(request, self._services.body_limits))
         if "jsonrpc" in body:
-            return await self._rpc(_with_body(request, _modern(request, body)))
+            return await self._rpc(_with_body(request, body))
         return await self._rest(_with_body(request, completed(body)))
-
-
-def _modern(request: Request, call: Json) -> Json:
-    """Return the call with 1.0's method, if only its method's name is older."""
-    params, method = call.get("params"), call.get("method")
-    if not isinstance(params, dict) or requested_version(request):
-        return call
-    if not isinstance(method, str) or shape_of_message(params) != shape_of_message({}):
-        return call
-    return {**call, "method": _OLDER.get(method, method), "params": completed(params)}
 
 
 def _with_body(request: Request, body: Json) -> Request:

@@ -12,13 +12,21 @@ from starlette.types import ASGIApp
 from headrace.events import Json
 from headrace_gateway.a2a.agui_events import agui_stream
 from headrace_gateway.a2a.call import Call, call_of
+from headrace_gateway.a2a.card_get import card_get
 from headrace_gateway.a2a.content_types import check_content_type
-from headrace_gateway.a2a.error_shapes import headers, rpc_body
+from headrace_gateway.a2a.error_shapes import headers, rpc_body, rpc_error
+from headrace_gateway.a2a.hector_shapes import (
+    RPC_HECTOR,
+    ending_for,
+    hector_error,
+    wording_for,
+)
 from headrace_gateway.a2a.json_body import parse
+from headrace_gateway.a2a.older_calls import CARD_GET, modern
 from headrace_gateway.a2a.operations import STREAMING, UNARY
 from headrace_gateway.a2a.problems import problem_of
 from headrace_gateway.a2a.protojson import Malformed, Violation
-from headrace_gateway.a2a.stream_responses import as_event, empty_stream, rpc_stream
+from headrace_gateway.a2a.stream_responses import Manner, as_event, empty_stream, rpc_stream
 from headrace_gateway.a2a.subscribing import NothingLeft
 from headrace_gateway.a2a.v03.reading import METHODS
 from headrace_gateway.a2a.v03.wordings import INTERNAL, RPC_03, UNKNOWN_CODES
@@ -46,22 +54,38 @@ class JsonRpcBinding:
         paths = [prefix, f"{prefix}/"] if prefix else ["/"]
         return [Route(path, self.endpoint, methods=["POST"]) for path in paths]
 
+    def older_routes(self, prefix: str) -> list[Route]:
+        """Return the route where Hector's clients call."""
+        return [Route(f"{prefix}/rpc", self.older, methods=["POST"])]
+
     async def endpoint(self, request: Request) -> ASGIApp:
         """Answer a call."""
+        return await self._serve(request, older=False)
+
+    async def older(self, request: Request) -> ASGIApp:
+        """Answer a call that may be as Hector's clients send it."""
+        return await self._serve(request, older=True)
+
+    async def _serve(self, request: Request, *, older: bool) -> ASGIApp:
         request_id: _Id = None
-        wording, is_old_stream = RPC, False
+        wording, is_old_stream = wording_for(request, RPC), False
         try:
             # Nothing is read from whom nobody knows.
             caller = self._services.callers.of(request.headers)
-            check_content_type(request)
+            check_content_type(request, form=older)
             body = await read_body(request, self._services.body_limits)
             parsed = parse(body)
             request_id = _id_of(parsed, body)
             method, params = _check_envelope(parsed, request_id)
+            if older:
+                request, method, params = modern(request, method, params)
             is_old_stream = METHODS.get(method) in STREAMING
             looks_like = shape_of_call(method)
-            wording = _WORDINGS[check_version(request, looks_like=looks_like, served=BOTH)]
+            version = check_version(request, looks_like=looks_like, served=BOTH)
+            wording = wording_for(request, _WORDINGS[version])
             call = call_of(self._services, request, caller, params.get("tenant"))
+            if older and method == CARD_GET:
+                return _told(request_id, call, wording, CARD_GET, card_get(self._services, call))
             return await self._dispatch(_Asked(request, call, wording, request_id, method, params))
         except ClientDisconnect:
             return Response(status_code=499)
@@ -77,21 +101,21 @@ class JsonRpcBinding:
         if operation in STREAMING:
             return await self._stream(asked, operation, params)
         result = await UNARY[operation](self._services, asked.call, params)
-        result = asked.wording.answer(operation, result)
-        content = {"jsonrpc": "2.0", "id": asked.id, "result": result}
-        return json_response(content, headers=asked.call.headers)
+        return _told(asked.id, asked.call, asked.wording, operation, result)
 
     async def _stream(self, asked: "_Asked", operation: str, params: Json) -> ASGIApp:
-        services, call = self._services, asked.call
+        services, call, ending = self._services, asked.call, ending_for(asked.request)
 
         async def opening() -> ASGIApp:
             try:
                 if asks_for_it(asked.request):
-                    return await agui_stream(services, call, operation, params)
+                    return await agui_stream(services, call, operation, params, Manner(ending))
                 streaming = await STREAMING[operation](services, call, params)
             except NothingLeft:
                 return empty_stream(call)
-            return rpc_stream(services.event_streams, call, streaming, asked.wording, asked.id)
+            return rpc_stream(
+                services.event_streams, call, streaming, asked.wording, asked.id, ending
+            )
 
         return await services.seats.seated(call.caller, opening)
 
@@ -137,9 +161,24 @@ def _check_envelope(parsed: object, request_id: _Id) -> tuple[str, Json]:
     return method, params or {}
 
 
+def _told(request_id: _Id, call: Call, wording: Wording, operation: str, result: Json) -> Response:
+    content = {"jsonrpc": "2.0", "id": request_id, "result": wording.answer(operation, result)}
+    return json_response(content, headers=call.headers)
+
+
 def _error(request_id: _Id, error: Exception, wording: Wording) -> Response:
     problem = problem_of(error)
     if wording is RPC_03 and problem.rpc_code in UNKNOWN_CODES:
         problem = replace(problem, rpc_code=INTERNAL)
+    if wording is RPC_HECTOR:
+        return json_response(
+            {
+                "jsonrpc": "2.0",
+                "id": request_id,
+                "error": rpc_error(problem) | {"data": hector_error(problem)[1]["error"]},
+            },
+            problem.rpc_http_status,
+            headers(problem),
+        )
     body = rpc_body(request_id, problem)
     return Response(body, problem.rpc_http_status, headers(problem), JSON)

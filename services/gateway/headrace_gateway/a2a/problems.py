@@ -181,6 +181,8 @@ def _violations(error: Exception) -> tuple[Violation, ...]:
 def _metadata(error: Exception) -> Mapping[str, str]:
     if isinstance(error, GenerationMismatch):
         return {"generation": str(error.generation)}
+    if isinstance(error, AgentUnknown):
+        return {"name": error.name}
     if isinstance(error, Stopping):
         return {"taskId": error.task, "contextId": error.context}
     if isinstance(error, a2a.A2AError) and error.data:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import orjson
 from a2a.types import a2a_pb2
+from a2a.utils.constants import PROTOCOL_VERSION_1_0
 from a2a.utils.errors import MethodNotFoundError
 from google.protobuf.message import Message
 from starlette.requests import Request
@@ -14,17 +15,25 @@ from starlette.types import ASGIApp
 
 from headrace.events import Json
 from headrace_gateway.a2a.agui_events import agui_stream
+from headrace_gateway.a2a.asking_by_get import asked_by_get
 from headrace_gateway.a2a.call import Call, call_of
 from headrace_gateway.a2a.content_types import check_content_type
+from headrace_gateway.a2a.hector_shapes import SENDS, ending_for, wording_for
 from headrace_gateway.a2a.json_body import parse_object
 from headrace_gateway.a2a.operations import STREAMING, UNARY
 from headrace_gateway.a2a.query import from_query
 from headrace_gateway.a2a.rest_errors import Endpoint, answering_errors, media_type
-from headrace_gateway.a2a.stream_responses import empty_stream, rest_stream
+from headrace_gateway.a2a.stream_responses import Manner, empty_stream, rest_stream
 from headrace_gateway.a2a.subscribing import NothingLeft
 from headrace_gateway.a2a.v03.wordings import rest_wording
-from headrace_gateway.a2a.versions import BOTH, OLD, check_version, shape_of_message
-from headrace_gateway.a2a.wording import Wording
+from headrace_gateway.a2a.versions import (
+    BOTH,
+    OLD,
+    check_version,
+    reads_older,
+    shape_of_message,
+)
+from headrace_gateway.a2a.wording import HTTP, Wording
 from headrace_gateway.body import read_body
 from headrace_gateway.hector.asking import asks_for_it
 from headrace_gateway.hector.messages import completed
@@ -48,7 +57,8 @@ _ROUTES = (
 )
 """Method, path and operation, the most used first."""
 
-_SEND = "SendStreamingMessage"
+_FROM_QUERY = "/message:stream"
+"""Where a message is sent by GET too."""
 
 _ROUTES_03 = (
     *((method, f"/v1{path}", operation) for method, path, operation in _ROUTES[:6]),
@@ -75,9 +85,13 @@ class RestBinding:
 
     def routes(self, prefix: str) -> list[Route]:
         """Return the routes under `prefix`, the path of an agent or nothing."""
+        asked_by_get = answering_errors(self._asked_by_get)
         return [
-            Route(prefix + path, answering_errors(self.endpoint(operation)), methods=[method])
-            for method, path, operation in _ROUTES
+            *(
+                Route(prefix + path, answering_errors(self.endpoint(operation)), methods=[method])
+                for method, path, operation in _ROUTES
+            ),
+            Route(prefix + _FROM_QUERY, asked_by_get, methods=["GET"]),
         ]
 
     def other_routes(self, prefix: str) -> list[Route]:
@@ -102,17 +116,25 @@ class RestBinding:
         async def endpoint(request: Request) -> ASGIApp:
             call = call_of(self._services, request, tenant=_tenant(request))
             params = await self._params(request, operation)
-            if operation == _SEND and asks_for_it(request):
+            if operation in SENDS and served is BOTH and reads_older(request, params):
                 params = completed(params)
             looks_like = served[0] if len(served) == 1 else shape_of_message(params)
             version = check_version(request, looks_like=looks_like, served=served)
-            wording = rest_wording(version, operation, params)
+            wording = wording_for(request, rest_wording(version, operation, params))
             if operation not in wording.operations:
                 raise MethodNotFoundError(f"A2A {version} has no {operation}")
             params = wording.params(operation, params)
             return await answer(request, _Asked(call, wording, operation, params))
 
         return endpoint
+
+    async def _asked_by_get(self, request: Request) -> ASGIApp:
+        """Send the message in the query, or go on with the task in the client's cursor."""
+        call = call_of(self._services, request, tenant=_tenant(request))
+        check_version(request, looks_like=PROTOCOL_VERSION_1_0)
+        call, operation, params = asked_by_get(call, request.query_params)
+        wording = wording_for(request, HTTP)
+        return await self._stream(request, _Asked(call, wording, operation, params, of_task=True))
 
     async def _params(self, request: Request, operation: str) -> Json:
         """Return the operation's parameters: those in the path beat body and query."""
@@ -133,16 +155,17 @@ class RestBinding:
 
     async def _stream(self, request: Request, asked: "_Asked") -> ASGIApp:
         call, operation = asked.call, asked.operation
+        manner = Manner(ending_for(request), asked.of_task, request.method == "GET")
 
         async def opening() -> ASGIApp:
             try:
                 if asks_for_it(request):
-                    return await agui_stream(self._services, call, operation, asked.params)
+                    return await agui_stream(self._services, call, operation, asked.params, manner)
                 streaming = await STREAMING[operation](self._services, call, asked.params)
             except NothingLeft:
                 # EventSource reconnects after anything else.
                 return Response(status_code=204) if request.method == "GET" else empty_stream(call)
-            return rest_stream(self._services.event_streams, call, streaming, asked.wording)
+            return rest_stream(self._services.event_streams, call, streaming, asked.wording, manner)
 
         return await self._services.seats.seated(call.caller, opening)
 
@@ -155,6 +178,8 @@ class _Asked:
     wording: Wording
     operation: str
     params: Json
+    of_task: bool = False
+    """Whether its stream's cursors are to say whose task it is."""
 
 
 def _tenant(request: Request) -> str:

@@ -10,8 +10,10 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from headrace_gateway.a2a.error_shapes import headers, rest_body
+from headrace_gateway.a2a.hector_shapes import hector_error
 from headrace_gateway.a2a.problems import Problem, problem_of
-from headrace_gateway.json_response import JSON
+from headrace_gateway.hector.asking import asks_for_shapes
+from headrace_gateway.json_response import JSON, json_response
 
 A2A_JSON = "application/a2a+json"
 
@@ -55,5 +57,8 @@ async def no_such_route(request: Request, error: Exception) -> Response:
 
 
 def _response(request: Request, problem: Problem, *, named: bool = False) -> Response:
+    if asks_for_shapes(request):
+        status, content = hector_error(problem)
+        return json_response(content, status, headers(problem))
     body = rest_body(problem, named=named)
     return Response(body, problem.http_status, headers(problem), media_type(request))

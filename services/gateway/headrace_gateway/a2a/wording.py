@@ -30,6 +30,8 @@ class Wording:
     """Returns a 1.0 StreamResponse as this version has it."""
     dialect: Dialect
     """Its events, framed."""
+    event_name: str = ""
+    """What server-sent events of its own are called; empty: they have no name."""
 
 
 @dataclass(frozen=True, slots=True)

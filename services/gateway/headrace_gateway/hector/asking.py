@@ -1,4 +1,4 @@
-"""How a client asks for the dialect, and how it says where it was."""
+"""How a client asks for a form of Hector's, and how it says where it was."""
 
 import re
 from typing import NamedTuple, Self
@@ -17,6 +17,16 @@ def asks_for_it(request: HTTPConnection) -> bool:
         return True
     accept = ",".join(request.headers.getlist("accept")).lower()
     return any(media_type in accept for media_type in MEDIA_TYPES)
+
+
+def asks_for_shapes(request: HTTPConnection) -> bool:
+    """Tell whether the client wants answers in the shapes of Hector's A2A."""
+    return request.query_params.get("format") == "hector"
+
+
+def asks_for_done(request: HTTPConnection) -> bool:
+    """Tell whether the client wants its streams to end with ``data: [DONE]``."""
+    return request.query_params.get("done") == "1"
 
 
 class Place(NamedTuple):

@@ -1,23 +1,50 @@
-"""Requests as the dialect's documents have them: shorter than A2A's own."""
+"""Requests as Hector's documents have them: shorter than A2A's own, and with older names."""
 
 from uuid import uuid4
 
 from headrace.events import Json
 
-_ROLES = {"user": "ROLE_USER", "agent": "ROLE_AGENT"}
+_USER = "ROLE_USER"
+_ROLES = {
+    "user": _USER,
+    # Whoever sends a message is the asked agent's user, an assistant too.
+    "assistant": _USER,
+    "ROLE_ASSISTANT": _USER,
+    "agent": "ROLE_AGENT",
+}
+
+_NAMES = {
+    "content": "parts",
+    "message_id": "messageId",
+    "context_id": "contextId",
+    "task_id": "taskId",
+}
+"""What the older name of a field stands for, unless that is there itself."""
 
 
 def completed(params: Json) -> Json:
-    """Return SendMessage's parameters with what the dialect's clients leave out.
+    """Return SendMessage's parameters with what Hector's clients leave out, or name otherwise.
 
-    The message may stand under ``request``; without an id it gets one, without a role it is the
-    user's. Whatever else is wrong with it stays, for A2A's own rules to refuse.
+    The message may stand under ``request`` and its parts under ``content``; without an id it gets
+    one, without a role it is the user's. Whatever else is wrong with it stays, for A2A's own rules
+    to refuse.
     """
     message = params.get("message", params.get("request"))
     if not isinstance(message, dict):
         return params
-    role = message.get("role", "user")
-    named = _ROLES.get(role, role) if isinstance(role, str) else role
-    whole = {"messageId": f"msg-{uuid4()}", **message, "role": named}
+    named = {_NAMES.get(name, name): value for name, value in message.items()} | message
+    given = {name: value for name, value in named.items() if name not in _NAMES}
+    whole = {"messageId": mint_message_id(), **given, "role": _role(message.get("role"))}
     rest = {key: value for key, value in params.items() if key != "request"}
     return {**rest, "message": whole}
+
+
+def mint_message_id() -> str:
+    """Return an id for a message that came without one."""
+    return f"msg-{uuid4()}"
+
+
+def _role(stated: object) -> object:
+    if stated is None:
+        return _USER
+    return _ROLES.get(stated, stated) if isinstance(stated, str) else stated

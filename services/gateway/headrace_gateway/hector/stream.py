@@ -15,7 +15,7 @@ from headrace_gateway.sse import HEADERS, REST
 class HectorStream(EventStream):
     """An ASGI application: one task, one client; ends with ``event: done``, or ``event: error``."""
 
-    def __init__(  # noqa: PLR0917 - made in one place
+    def __init__(  # noqa: PLR0913, PLR0917 - made in one place
         self,
         owner: EventStreams,
         feed: Feed,
@@ -23,21 +23,22 @@ class HectorStream(EventStream):
         start: int,
         place: tuple[int, int] | None,
         headers: Mapping[str, str],
+        ending: bytes = DONE,
     ) -> None:
-        """Fold from behind generation `start` on; tell what stands behind `place`.
+        """Fold from behind generation `start` on; tell what stands behind `place`; then `ending`.
 
         This takes over the caller's use of the feed.
         """
         super().__init__(owner, feed, start, REST, b"", b"", HEADERS | dict(headers))
         self._log, self._start, self._place = log, start, place or (0, 0)
-        self._fold = HectorFold()
+        self._fold, self._ending = HectorFold(), ending
 
     async def _pump(self, send: Send) -> bytes:
         last = await super()._pump(send)
         if self._gone:
             return last
         if not self._closing:
-            return last + DONE
+            return last + self._ending
         code = "disconnected" if self._feed.loss is None else "log_lost"
         return sse(self._log, self._fold.broken(code, self._closing)) + last
 

@@ -9,6 +9,9 @@ from headrace.events import Json
 DONE = b"event: done\ndata: {}\n\n"
 """What ends every stream."""
 
+DONE_MARK = b"data: [DONE]\n\n"
+"""What ends it for clients that ask for this."""
+
 
 class Told(NamedTuple):
     """One event of the dialect."""
