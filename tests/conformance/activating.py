@@ -15,33 +15,43 @@ _HEADER = "A2A-Extensions"
 _WITHOUT = "TestCapabilityExtensionRequired"
 
 
-@pytest.fixture(autouse=True)
-def activating(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have everything that the test sends name the extension."""
-    if request.cls is not None and request.cls.__name__ == _WITHOUT:
-        return
+class _Activating:
+    """Whether what is sent now activates the extension."""
+
+    on = True
+
+
+def pytest_configure() -> None:
+    """Have everything that is sent name the extension, fixtures' requests too."""
+    _activate_over_http()
+    channel = import_module("grpc._channel")
+    for kind in ("_UnaryUnaryMultiCallable", "_UnaryStreamMultiCallable"):
+        _activate_over_grpc(getattr(channel, kind))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Leave out the test that wants its clients not to."""
+    owner = getattr(item, "cls", None)
+    _Activating.on = owner is None or owner.__name__ != _WITHOUT
+
+
+def _activate_over_http() -> None:
     send = httpx.Client.send
 
     def activated(client: httpx.Client, sent: httpx.Request, **kwargs: Any) -> httpx.Response:  # noqa: ANN401 - as httpx
-        stated = sent.headers.get(_HEADER)
-        sent.headers[_HEADER] = f"{stated}, {EXTENSION}" if stated else EXTENSION
+        if _Activating.on:
+            stated = sent.headers.get(_HEADER)
+            sent.headers[_HEADER] = f"{stated}, {EXTENSION}" if stated else EXTENSION
         return send(client, sent, **kwargs)
 
-    monkeypatch.setattr(httpx.Client, "send", activated)
-    _activate_over_grpc(monkeypatch)
+    httpx.Client.send = activated  # type: ignore[method-assign, assignment]
 
 
-def _activate_over_grpc(monkeypatch: pytest.MonkeyPatch) -> None:
-    channel = import_module("grpc._channel")
-    for kind in ("_UnaryUnaryMultiCallable", "_UnaryStreamMultiCallable"):
-        _activate_calls(monkeypatch, getattr(channel, kind))
-
-
-def _activate_calls(monkeypatch: pytest.MonkeyPatch, kind: Any) -> None:  # noqa: ANN401 - gRPC's own
+def _activate_over_grpc(kind: Any) -> None:  # noqa: ANN401 - gRPC's own
     call = kind.__call__
 
     def activated(self: Any, request: Any, *, metadata: Any = None, **kwargs: Any) -> Any:  # noqa: ANN401 - as gRPC
-        named = (*(metadata or ()), (_HEADER.lower(), EXTENSION))
-        return call(self, request, metadata=named, **kwargs)
+        named = ((_HEADER.lower(), EXTENSION),) if _Activating.on else ()
+        return call(self, request, metadata=(*(metadata or ()), *named), **kwargs)
 
-    monkeypatch.setattr(kind, "__call__", activated)
+    kind.__call__ = activated
