@@ -58,6 +58,7 @@ format: $(DEVELOPMENT) ## Rewrite the code as check wants it
 bench: $(DEVELOPMENT) ## Measure against the official SDK's in-process server: table and JSON
 	@$(BIN)/python -m tests.benchmarks $(ARGS)
 	@$(if $(ARGS),,$(BIN)/python -m tests.benchmarks.fleet)
+	@$(if $(ARGS),,$(BIN)/python -m tests.benchmarks.delegation_hops)
 
 .PHONY: chaos
 chaos: $(DEVELOPMENT) ## 10,000 tasks while processes die, stop and leave (ARGS="--seed 7 --tasks 500")

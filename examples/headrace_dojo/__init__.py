@@ -14,6 +14,7 @@ from headrace_dojo.interrupt import interrupt
 from headrace_dojo.multimodal import multimodal
 from headrace_dojo.predictive_state_updates import predictive_state_updates
 from headrace_dojo.reasoning import reasoning
+from headrace_dojo.research import planner, research, researcher, writer
 from headrace_dojo.shared_state import shared_state
 from headrace_dojo.subagents import subagents
 from headrace_dojo.tool_based_generative_ui import tool_based_generative_ui
@@ -31,10 +32,14 @@ agents = Agents(
         human_in_the_loop,
         interrupt,
         multimodal,
+        planner,
         predictive_state_updates,
         reasoning,
+        research,
+        researcher,
         shared_state,
         subagents,
         tool_based_generative_ui,
+        writer,
     ]
 )

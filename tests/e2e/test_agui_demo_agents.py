@@ -55,6 +55,10 @@ SCENES: dict[str, list[Json]] = {
         }
     ],
     "predictive_state_updates": [{"text": "a dragon"}, {"answer": '{"accepted":true}'}],
+    "planner": [{"text": "watermills"}],
+    "research": [{"text": "watermills"}],
+    "researcher": [{"text": "watermills: history"}],
+    "writer": [{"text": "watermills\nThey turn."}],
     "reasoning": [{"text": "why is it so"}],
     "shared_state": [{"text": "basil"}],
     "subagents": [{"text": "Oslo"}],

@@ -18,7 +18,7 @@ def _note(ctx: RunContext) -> None:
         runs.write(f"{ctx.task} {ctx.prompt} {ctx.attempt}\n")
 
 
-@agent()
+@agent(max_attempts=50)
 async def helper(ctx: RunContext) -> None:
     """Says `name seconds`: its name, and again after so many seconds."""
     _note(ctx)
@@ -28,7 +28,7 @@ async def helper(ctx: RunContext) -> None:
     await ctx.text(f"{name} ends.")
 
 
-@agent()
+@agent(max_attempts=50)
 async def head(ctx: RunContext) -> None:
     """Asks a helper for each line of its message, all at once; the second attempt backwards."""
     lines = ctx.prompt.splitlines()
@@ -38,7 +38,7 @@ async def head(ctx: RunContext) -> None:
     await ctx.text(" ".join(sorted(result.text for result in results)))
 
 
-@agent()
+@agent(max_attempts=50)
 async def forgetful(ctx: RunContext) -> None:
     """Asks for the first line of its message; its second attempt for the last one instead."""
     lines = ctx.prompt.splitlines()
@@ -46,7 +46,7 @@ async def forgetful(ctx: RunContext) -> None:
     await ctx.text(result.text)
 
 
-@agent()
+@agent(max_attempts=50)
 async def manager(ctx: RunContext) -> None:
     """Asks a head for each paragraph of its message."""
     results = await asyncio.gather(

@@ -17,6 +17,7 @@ _OPENS = {
     "REASONING_START": ("span", "messageId"),
     "REASONING_MESSAGE_START": ("reasoning", "messageId"),
     "STEP_STARTED": ("step", "stepName"),
+    "SUBAGENT_STARTED": ("subagent", "subagentRunId"),
 }
 _NEEDS = {
     "TEXT_MESSAGE_CONTENT": ("text", "messageId"),
@@ -29,6 +30,8 @@ _CLOSES = {
     "REASONING_END": ("span", "messageId"),
     "REASONING_MESSAGE_END": ("reasoning", "messageId"),
     "STEP_FINISHED": ("step", "stepName"),
+    "SUBAGENT_FINISHED": ("subagent", "subagentRunId"),
+    "SUBAGENT_ERROR": ("subagent", "subagentRunId"),
 }
 
 
@@ -43,6 +46,8 @@ class Client:
         self.seen: list[str] = []
         self.made: set[str] = set()
         """Tool calls begun in this stream."""
+        self.subagents: set[str] = set()
+        """All that were ever begun."""
 
     def take_all(self, events: list[Json]) -> "Client":
         for event in events:
@@ -71,18 +76,32 @@ class Client:
     def _check_order(self, event: Json) -> None:
         kind = event["type"]
         if kind in _OPENS:
-            key = (_OPENS[kind][0], event[_OPENS[kind][1]])
+            key = _key(_OPENS[kind], event)
             assert key not in self.open, f"{key} opened twice"
             self.open.add(key)
         if kind in _NEEDS or kind in _CLOSES:
-            name, field = (_NEEDS | _CLOSES)[kind]
-            assert (name, event[field]) in self.open, f"{kind} of {event[field]} that is not open"
+            key = _key((_NEEDS | _CLOSES)[kind], event)
+            assert key in self.open, f"{kind} of {key} that is not open"
         if kind in _CLOSES:
-            self.open.remove((_CLOSES[kind][0], event[_CLOSES[kind][1]]))
+            self.open.remove(_key(_CLOSES[kind], event))
+        self._check_subagent(kind, event.get("subagentRunId", ""), event)
         if kind == "RUN_FINISHED":
             assert not self.open, f"still open: {self.open}"
         if "delta" in event:
             assert event["delta"], "0.x clients refuse an empty delta"
+
+    def _check_subagent(self, kind: str, run: str, event: Json) -> None:
+        if kind == "SUBAGENT_STARTED":
+            assert run not in self.subagents, "a subagent run begun twice"
+            parent = event.get("parentSubagentRunId")
+            assert parent is None or parent in self.subagents, "nested in nothing"
+            self.subagents.add(run)
+        elif run and not kind.startswith("SUBAGENT"):
+            assert ("subagent", run) in self.open, f"{kind} of a subagent run that is not open"
+        message = event.get("messageId")
+        if kind.endswith(("_CONTENT", "_END", "_DELTA", "_VALUE")) and message:
+            held = self._find(message)
+            assert held is None or held.get("subagentRunId", "") == run, "somebody else's message"
 
     def _find(self, message: str) -> Json | None:
         return next((held for held in self.messages if held["id"] == message), None)
@@ -190,3 +209,10 @@ class Client:
 def _by(event: Json) -> Json:
     """Return what a message says of the subagent run that its event is of."""
     return {key: event[key] for key in ("subagentRunId",) if key in event}
+
+
+def _key(named: tuple[str, str], event: Json) -> tuple[str, str]:
+    """Return what is open; two subagents may have steps of one name."""
+    kind, field = named
+    whose = f"{event.get('subagentRunId', '')}/" if kind == "step" else ""
+    return kind, f"{whose}{event[field]}"

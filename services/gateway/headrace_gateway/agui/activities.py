@@ -67,10 +67,10 @@ class Activities:
         return self._show(activity.id, activity.type, artifact)
 
     def _id(self, name: str) -> str:
-        return self._view.claim(_USE, name)
+        return self._view.claim(self._output.use(_USE), name)
 
     def _held(self, name: str) -> Activity | None:
-        held = self._view.messages.get(self._view.find(_USE, name))
+        held = self._view.messages.get(self._view.find(self._output.use(_USE), name))
         return held if isinstance(held, Activity) else None
 
     def _show(self, message: str, kind: str, content: Json) -> Activity:

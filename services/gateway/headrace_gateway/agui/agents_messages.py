@@ -36,14 +36,20 @@ class AgentsMessages:
             if key[0] in _HELD_BY_MESSAGES:
                 # What is said of it from here on begins anew.
                 self._output.end(key)
-        self._view.messages = self._merged({message["id"]: _held(message) for message in told})
-        self._output.emit("MESSAGES_SNAPSHOT", **snapshot_of(told))
+        new = {message["id"]: _held(message) for message in told}
+        held = self._view.messages
+        # What children said is no part of their parent's conversation, and stays.
+        childrens = {k: m for k, m in held.items() if m.subagent and k not in new}
+        self._view.messages = self._merged(new, childrens)
+        shown = [message.shown() for message in childrens.values()]
+        self._output.emit("MESSAGES_SNAPSHOT", **snapshot_of([*told, *shown]))
 
-    def _merged(self, new: dict[str, Held]) -> dict[str, Held]:
+    def _merged(self, own: dict[str, Held], childrens: dict[str, Held]) -> dict[str, Held]:
         """Return the messages as the official client merges them: in its own order, new ones last.
 
         It keeps activities, and reasoning if the snapshot has none.
         """
+        new = own | childrens
         has_reasoning = any(held.shown()["role"] == "reasoning" for held in new.values())
         kept = {"activity"} if has_reasoning else {"activity", "reasoning"}
         merged: dict[str, Held] = {}
@@ -52,7 +58,7 @@ class AgentsMessages:
                 merged[key] = new[key]
             elif held.shown()["role"] in kept:
                 merged[key] = held
-        for key, held in new.items():
+        for key, held in own.items():
             self._view.ids[key] = "activity" if isinstance(held, Activity) else "given"
         return merged | new
 

@@ -46,7 +46,8 @@ class Attempts:
         snapshot has none at all.
         """
         kept: dict[str, Held] = {}
-        has_reasoning = any(m["role"] == "reasoning" for m in self._view.shown())
+        of_children = [held for held in before.values() if held.subagent]
+        has_reasoning = any(map(_is_reasoning, [*self._view.messages.values(), *of_children]))
         for key, held in before.items():
             if held.subagent:
                 # What children said holds, whoever relays it.
@@ -55,7 +56,11 @@ class Attempts:
                 kept[key] = after[key]
             elif isinstance(held, Activity):
                 kept[key] = Activities(self._output, self._view).blank(held)
-            elif isinstance(held, Spoken) and held.role == "reasoning" and not has_reasoning:
-                kept[key] = Spoken(held.id, held.role)
+            elif _is_reasoning(held) and not has_reasoning:
+                kept[key] = Spoken(key, "reasoning")
                 has_reasoning = True
         return kept | after
+
+
+def _is_reasoning(held: Held) -> bool:
+    return bool(held.shown()["role"] == "reasoning")

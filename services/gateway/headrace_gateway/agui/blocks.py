@@ -81,7 +81,7 @@ class Blocks:
     def begin(self, block: str, title: str = "") -> OpenItem:
         """Begin the block's message, or go on with one that has ended."""
         voice, view = self._voice, self._view
-        message = view.claim(voice.use, block)
+        message = view.claim(self._output.use(voice.use), block)
         held = view.messages.get(message)
         if not isinstance(held, Spoken):
             held = view.messages[message] = Spoken(message, voice.role)
@@ -96,7 +96,7 @@ class Blocks:
 
     def retract(self, block: str) -> bool:
         """Take back what the block said; return whether it had said anything."""
-        message = self._view.find(self._voice.use, block)
+        message = self._view.find(self._output.use(self._voice.use), block)
         held = self._view.messages.get(message)
         if not isinstance(held, Spoken) or not any(held.chunks):
             return False
@@ -107,7 +107,7 @@ class Blocks:
         return True
 
     def _seal(self, block: str, value: str) -> None:
-        message = self._view.find(self._voice.use, block)
+        message = self._view.find(self._output.use(self._voice.use), block)
         self._view.spoken(message).encrypted = value
         self._output.emit(
             "REASONING_ENCRYPTED_VALUE", subtype="message", entityId=message, encryptedValue=value

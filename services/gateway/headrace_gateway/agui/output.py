@@ -55,6 +55,10 @@ class Output:
         self._branches.append(branch)
         return branch
 
+    def use(self, name: str) -> str:
+        """Return what ids are claimed for: a subagent's are its own, whatever they are."""
+        return f"{name}@{self.subagent}" if self.subagent else name
+
     def at(self, time: int | None) -> None:
         """Give what follows the time `time`, milliseconds since 1970; None: it has none."""
         self._sink.time = {} if time is None else {"timestamp": time}

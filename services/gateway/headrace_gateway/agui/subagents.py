@@ -1,7 +1,8 @@
 """Delegated work: each child of the task is a subagent run, its own children nested in it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from headrace import parts
 from headrace.events import Json
 from headrace.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, REJECTED
 from headrace_gateway.agui.output import OpenItem, Output
@@ -10,6 +11,8 @@ from headrace_gateway.agui.run import Run
 from headrace_gateway.agui.utterances import utter
 from headrace_gateway.agui.view import View
 
+_ITS_OWN = frozenset({parts.STATE_SNAPSHOT, parts.STATE_DELTA, parts.MESSAGES_SNAPSHOT})
+"""What a child shares with nobody's user interface."""
 _USE = "subagent"
 _ERRORS = {
     FAILED: ("failed", "the agent failed"),
@@ -30,6 +33,8 @@ class _Subagent:
     """Its name for clients that know no subagents."""
     output: Output
     parts: PartEvents
+    item: OpenItem = field(default_factory=lambda: OpenItem((), ()))
+    """What is open as long as it is."""
     is_over: bool = False
 
 
@@ -52,7 +57,10 @@ class Subagents:
         """
         parent, innermost = "", told
         while isinstance(inner := innermost.get("child"), dict):
+            self._begun(innermost, parent)
             parent, innermost = innermost["task"], inner
+        if parent and self._known[parent].is_over:
+            return
         child = self._begun(innermost, parent)
         message, state = status.get("message"), innermost.get("state")
         if innermost.get("givenUp"):
@@ -61,37 +69,39 @@ class Subagents:
             return
         if message is not None and state not in _ERRORS and self._run.modern:
             name = message.get("messageId") or f"{child.id}.{generation}"
-            utter(child.parts, message, name, final=state is not None)
+            said = [p for p in message.get("parts", []) if parts.event_type(p) not in _ITS_OWN]
+            utter(child.parts, {"parts": said}, name, final=state is not None)
         if state in _ERRORS or state in _OUTCOMES:
             self._end(child, state, _text(message or {}))
 
     def _begun(self, told: Json, parent: str) -> _Subagent:
-        task = told["task"]
+        task, name = told["task"], told.get("agent") or "agent"
+        if not isinstance(task, str) or not isinstance(name, str):
+            raise TypeError("a child's task and agent are strings")
         if (known := self._known.get(task)) is None:
-            name = told.get("agent") or "agent"
             known = self._known[task] = self._begin(task, name, parent)
         return known
 
     def _begin(self, task: str, name: str, parent: str) -> _Subagent:
         output = self._output.branch(task) if self._run.modern else self._output
-        parts = PartEvents(output, self._view, modern=self._run.modern)
-        child = _Subagent(task, parent, self._step(name), output, parts)
+        said = PartEvents(output, self._view, modern=self._run.modern, thinking=self._run.thinking)
+        child = _Subagent(task, parent, self._step(name), output, said)
         if self._run.modern:
             nested = {"parentSubagentRunId": parent} if parent in self._known else {}
             opening = ("SUBAGENT_STARTED", {"subagentRunId": task, "name": name, **nested})
             # Should the run end first, nothing more is known of it.
-            item = OpenItem((opening,), (_error(task, *_ERRORS[CANCELED]),))
-            output.begin((_USE, task), item)
+            child.item = OpenItem((opening,), (_error(task, *_ERRORS[CANCELED]),))
+            output.begin((_USE, task), child.item)
         else:
             fields = {"stepName": child.step}
-            item = OpenItem((("STEP_STARTED", fields),), (("STEP_FINISHED", fields),))
-            output.begin((_STEP, child.step), item)
+            child.item = OpenItem((("STEP_STARTED", fields),), (("STEP_FINISHED", fields),))
+            output.begin((_STEP, child.step), child.item)
         return child
 
     def _step(self, name: str) -> str:
         taken = {child.step for child in self._known.values()}
         number, step = 1, name
-        while step in taken:
+        while step in taken or (_STEP, step) in self._output.open:
             number += 1
             step = f"{name} {number}"
         return step
@@ -102,15 +112,15 @@ class Subagents:
                 self._end(other, CANCELED, "")
         child.is_over = True
         if not self._run.modern:
-            child.output.end((_STEP, child.step))
+            if self._output.open.get((_STEP, child.step)) is child.item:
+                self._output.end((_STEP, child.step))
             return
-        item = child.output.open[_USE, child.id]
         if state in _ERRORS:
             code, default = _ERRORS[state]
-            item.closing = (_error(child.id, code, text or default),)
+            child.item.closing = (_error(child.id, code, text or default),)
         else:
             outcome = {"subagentRunId": child.id, "outcome": _OUTCOMES[state]}
-            item.closing = (("SUBAGENT_FINISHED", outcome),)
+            child.item.closing = (("SUBAGENT_FINISHED", outcome),)
         child.output.end_all()
 
 

@@ -104,7 +104,7 @@ class ToolCalls:
 
     def _result(self, result: parts.ToolResultPart) -> None:
         self._output.end((KIND, result.id))
-        message = self._view.claim("result", f"{result.id}-result")
+        message = self._view.claim(self._output.use("result"), f"{result.id}-result")
         if message in self._view.messages:
             return
         metadata: Json = {}
@@ -123,6 +123,8 @@ class ToolCalls:
 
     def _seal(self, call: str, value: str) -> None:
         caller = self._view.caller_of(call)
+        if caller is not None and caller.subagent != self._output.subagent:
+            return
         made = caller.call(call) if isinstance(caller, Spoken) else None
         if made is not None:
             made.encrypted = value

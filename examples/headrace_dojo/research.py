@@ -1,0 +1,63 @@
+"""Agents that ask agents: a question is planned, looked into by three at a time, and written up.
+
+One stream shows it all: each child is a subagent run in it, and its own task beside it.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from headrace_dojo.pacing import paced
+from headrace_worker import Data, Emission, RunContext, Skill, Status, Step, Thinking, agent
+
+ANGLES = ("history", "practice", "open questions")
+_FINDINGS = {
+    "history": "It was first tried by hand, then by rote, and only then on purpose.",
+    "practice": "Most do it daily, few write it down, and those who do are asked about it.",
+    "open questions": "Nobody has measured what it costs not to do it.",
+}
+
+
+@agent(description="Splits a topic into questions that can be looked into one by one.")
+async def planner(ctx: RunContext) -> AsyncIterator[Emission]:
+    """Think, then name three questions."""
+    yield Thinking(f"What would somebody want to know of {ctx.prompt}? ", title="Planning")
+    yield Thinking("Where it comes from, how it is done, what is left.", end=True)
+    yield Data([f"{ctx.prompt}: {angle}" for angle in ANGLES], "questions")
+
+
+@agent(description="Looks into one question.", concurrency=1)
+async def researcher(ctx: RunContext) -> AsyncIterator[Emission]:
+    """Search, then say what was found."""
+    topic, _, angle = ctx.prompt.rpartition(": ")
+    call = await ctx.tool_call("search", {"query": ctx.prompt})
+    await asyncio.sleep(0.1)
+    await ctx.tool_result(call, {"documents": 3})
+    async for word in paced(f"{angle} of {topic}: {_FINDINGS.get(angle, 'Nothing is known.')}"):
+        yield word
+
+
+@agent(description="Makes one text of several findings.")
+async def writer(ctx: RunContext) -> AsyncIterator[Emission]:
+    """Put the findings under one heading."""
+    topic, *findings = ctx.prompt.splitlines()
+    async for word in paced(f"# {topic}\n\n" + "\n".join(f"* {each}" for each in findings)):
+        yield word
+
+
+@agent(
+    description="Researches a topic with a planner, three researchers at a time and a writer.",
+    skills=[Skill("research", "Research", "Asks other agents.", ["demo"], ["watermills"])],
+)
+async def research(ctx: RunContext) -> AsyncIterator[Emission]:
+    """Ask the planner, three researchers in parallel, and the writer."""
+    yield Step("plan")
+    plan = await ctx.delegate("planner", ctx.prompt)
+    questions = next(part["data"] for part in plan.parts if "data" in part)
+    yield Step("plan", finished=True)
+    yield Status(f"looking into {len(questions)} questions")
+    found = await asyncio.gather(*(ctx.delegate("researcher", each) for each in questions))
+    report = "\n".join([ctx.prompt, *(result.text for result in found)])
+    async with ctx.delegate_stream("writer", report, relay=False) as writing:
+        async for event in writing:
+            for part in event.get("artifactUpdate", {}).get("artifact", {}).get("parts", ()):
+                yield part["text"]

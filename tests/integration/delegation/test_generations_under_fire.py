@@ -1,0 +1,89 @@
+"""Managers ask heads, heads ask helpers, and their workers are killed one after the other."""
+
+import asyncio
+import random
+from collections import Counter
+from pathlib import Path
+
+from headrace.entry import Entry
+from headrace.task import CANCELED, COMPLETED, TERMINAL, TaskKey
+from tests.integration.worker.conftest import Spawn
+from tests.integration.worker.test_cancelling import cancel
+from tests.support.desk import Desk, eventually
+from tests.support.family import answer, attempts, children, ends, log_of, relayed, state_of
+from tests.support.worker_process import WorkerProcess
+
+_EVERYBODY = "tests.support.family_agents:everybody"
+SEED = 7
+MANAGERS = 5
+KILLS = 4
+PROMPT = "a 3\nb 6\n\nc 4\na 3"
+"""Two heads, who ask two helpers each."""
+
+EXPECTED = {"a begins, a ends. b begins, b ends.", "a begins, a ends. c begins, c ends."}
+
+
+async def torment(workers: list[WorkerProcess]) -> None:
+    """Kill one worker after the other; each comes back."""
+    chance = random.Random(SEED)
+    for _ in range(KILLS):
+        await asyncio.sleep(chance.uniform(0.5, 1.5))
+        victim = chance.choice(workers)
+        victim.kill()
+        await asyncio.to_thread(victim.start)
+
+
+async def everybody(desk: Desk) -> list[TaskKey]:
+    """Return every task that there is."""
+    found = await desk.bus.js.stream_info(desk.bus.streams.events(0), subjects_filter=">")
+    return [desk.bus.subjects.key_of_event(subject) for subject in found.state.subjects or {}]
+
+
+async def test_no_child_runs_twice_for_one_question_and_none_outlives_its_parents(
+    desk: Desk, spawn: Spawn, tmp_path: Path
+) -> None:
+    file = tmp_path / "runs"
+    file.touch()
+    workers = [
+        await asyncio.to_thread(spawn, _EVERYBODY, family_runs=file, concurrency=8)
+        for _ in range(3)
+    ]
+    tasks = [await desk.start("manager", PROMPT) for _ in range(MANAGERS)]
+    stopped, *followed = tasks
+
+    async def has_children() -> bool:
+        return len(children(await stopped.entries())) == 2
+
+    await eventually(has_children, 60)
+    tormenting = asyncio.create_task(torment(workers))
+    assert await cancel(stopped) == CANCELED
+    await tormenting
+    logs = [await task.ended(90) for task in followed]
+    assert [log[-1].stamp.state for log in logs] == [COMPLETED] * (MANAGERS - 1)
+    for log in logs:
+        assert set(answer(log).splitlines()) == EXPECTED
+        await _judge(desk, log, {"head": 2, "helper": 4})
+    again = 0
+    for key in await everybody(desk):
+        # Task state's sweep finds also those that only a dead attempt knew of.
+        assert await ends(desk, key, 60) in TERMINAL, key
+        again += max(attempts(await log_of(desk, key)), default=1) - 1
+    assert again, "nobody was hit"
+    below = list(children(await stopped.entries()).values())
+    assert {await state_of(desk, key) for key in below} <= {CANCELED, COMPLETED}
+    runs = Counter(tuple(line.split()) for line in file.read_text().splitlines())
+    assert max(runs.values()) == 1, "an attempt at a child was begun twice"
+
+
+async def _judge(desk: Desk, log: list[Entry], expected: dict[str, int]) -> None:
+    """See that each question was one child, relayed in order and without a gap at its end."""
+    asked: Counter[str] = Counter()
+    for key in children(log).values():
+        asked[key.agent] += 1
+        own = await log_of(desk, key)
+        generations = relayed(log, key.task)
+        assert generations == sorted(set(generations))
+        assert generations[-1] == own[-1].last_generation
+        for grandchild in children(own).values():
+            asked[grandchild.agent] += 1
+    assert asked == expected
