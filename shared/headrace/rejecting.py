@@ -1,17 +1,15 @@
 """Ending what no worker has begun: REJECTED in the log, never a task that just vanishes."""
 
 import secrets
-from contextlib import suppress
-
-import orjson
 
 from headrace import events, parts
 from headrace.bus import Bus
 from headrace.entry import Entry, Stamp
-from headrace.errors import BusUnavailable, Fenced
+from headrace.errors import Fenced
 from headrace.log import LogWriter, last_entry
 from headrace.subjects import NORMAL
 from headrace.task import REJECTED, SUBMITTED, TaskKey
+from headrace.withdrawing import withdraw
 
 QUEUE_FULL = "Rejected: no more runs can wait now; try again later"
 TOO_LATE = "Rejected: no worker began it in time"
@@ -53,12 +51,5 @@ async def reject_unbegun(
     except Fenced:
         # A worker has begun it in the moment.
         return False
-    await _withdraw(bus, bus.subjects.run(key, leg, priority))
+    await withdraw(bus, bus.subjects.run(key, leg, priority), _PATIENCE)
     return True
-
-
-async def _withdraw(bus: Bus, run: str) -> None:
-    """Take a run off the queue that workers would but drop: there may be none to do so."""
-    with suppress(BusUnavailable):
-        body = orjson.dumps({"filter": run})
-        await bus.request(f"$JS.API.STREAM.PURGE.{bus.streams.runs}", body, _PATIENCE)

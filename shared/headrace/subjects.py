@@ -26,6 +26,10 @@ class Subjects:
         usual = f"{self.prefix}.run.{key.tenant}.{key.agent}.{key.task}.{leg}"
         return usual if priority == NORMAL else f"{usual}.{priority}"
 
+    def runs_of_task(self, key: TaskKey) -> str:
+        """All runs of one task, whatever their priority."""
+        return f"{self.prefix}.run.{key.tenant}.{key.agent}.{key.task}.>"
+
     def runs_of_agent(self, agent: str, tenant: str = "*", priority: str = NORMAL) -> str:
         """All runs of one agent (and tenant) in one class of priority, for a consumer's filter."""
         usual = f"{self.prefix}.run.{tenant}.{agent}.*.*"

@@ -12,6 +12,7 @@ from headrace.log import LogWriter, last_entry
 from headrace.messages import Control, GetTask, TaskFound
 from headrace.state_client import StateClient
 from headrace.task import CANCELED, TERMINAL, TaskKey
+from headrace.withdrawing import withdraw
 from headrace_gateway.caller import Caller
 from headrace_gateway.feeds import Feed, Feeds
 from headrace_gateway.refusals import TaskEnded
@@ -23,6 +24,10 @@ HOLDER_TIMEOUT = 0.5
 
 CLEANUP = 8.0
 """Seconds that a holder has to end the leg (its agent cleans up) before it is fenced."""
+
+
+_WITHDRAWAL = 1.0
+"""Seconds that a client waits for the queue to be cleared of what it has cancelled."""
 
 
 class Cancelling:
@@ -55,6 +60,8 @@ class Cancelling:
         while not feed.ended:
             if not (await self._holder_takes(feed.key) and await self._leg_ends(feed)):
                 await self._cancel_in_log(feed.key, context)
+                # Nobody does what waits for it any more, so it counts as waiting no longer.
+                await withdraw(self._bus, self._bus.subjects.runs_of_task(feed.key), _WITHDRAWAL)
                 return
 
     async def _holder_takes(self, key: TaskKey) -> bool:

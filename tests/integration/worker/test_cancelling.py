@@ -12,10 +12,12 @@ from headrace.lanes import Lane, ensure_lane
 from headrace.log import TailRule
 from headrace.messages import GetTask, TaskFound
 from headrace.state_client import StateClient
+from headrace.subjects import NORMAL
 from headrace.task import CANCELED, COMPLETED, TERMINAL
 from headrace_gateway.caller import Caller
 from headrace_gateway.cancelling import Cancelling
 from headrace_gateway.feeds import Feeds
+from headrace_gateway.queue_figures import Scope, read_figures
 from headrace_gateway.refusals import TaskEnded
 from headrace_worker import Emission, InputRequired, Retryable, RunContext, agent
 from tests.integration.worker.conftest import Spawn, Working
@@ -113,6 +115,19 @@ async def test_a_queued_task_is_canceled_and_never_begun(desk: Desk, working: Wo
     async with working(patient):
         await eventually(lambda: _is_off_the_queue(task))
     assert len(await task.entries()) == 2
+
+
+@pytest.mark.parametrize("priority", [NORMAL, "low"])
+async def test_what_is_canceled_while_it_waits_waits_no_more_though_no_worker_lives(
+    desk: Desk, priority: str
+) -> None:
+    lane = Lane("patient", priority=priority)
+    await ensure_lane(desk.bus, lane)
+    others = [await desk.start_in(lane, "") for _ in range(2)]
+    task = await desk.start_in(lane, "")
+    assert await cancel(task) == CANCELED
+    figures = await read_figures(desk.bus, 5.0)
+    assert figures.waiting[Scope("patient")] == len(others)
 
 
 async def test_a_task_between_two_attempts_is_canceled(desk: Desk, working: Working) -> None:

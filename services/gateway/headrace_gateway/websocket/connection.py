@@ -213,7 +213,7 @@ class Connection:
                 self._writing = True
                 try:
                     await self._socket.send({"type": "websocket.send", "text": message.decode()})
-                except WebSocketDisconnect:
+                except (WebSocketDisconnect, RuntimeError):  # the latter, where it is known
                     self._end(None)
                 finally:
                     self._writing = False
