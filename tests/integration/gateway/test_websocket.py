@@ -369,3 +369,34 @@ async def test_a_client_that_reads_again_learns_that_it_took_nothing_for_too_lon
         await until(lambda: _is("takes nothing" in caplog.text), "the gateway gives it up")
         socket.connection.transport.resume_reading()
         assert await socket.closed() == (1013, "the client takes nothing")
+
+
+async def test_a_client_that_goes_amid_many_streams_is_no_incident(
+    settings: GatewaySettings, fleet: ScriptedFleet, caplog: pytest.LogCaptureFixture
+) -> None:
+    limits = {"max_streams": 41}
+    changed = settings.model_copy(update={"http_port": ports.pick(), "grpc_port": 0, **limits})
+    async with running(changed) as url, httpx.AsyncClient(base_url=url, timeout=15) as http:
+        gone = await connect(url.replace("http", "ws", 1) + PATIENT, max_size=None)
+        await gone.send(json.dumps({"id": 0, "send": message()}))
+        await legs(fleet, 1)
+        leg = fleet.legs[0]
+        await until(lambda: _is(leg.writer.generation == 3), "the leg waits")
+        for _ in range(20):
+            await leg.chunk("x" * 100_000)
+        subscribed = {"task": leg.key.task, "after": f"{leg.log}:1"}
+        for number in range(1, 40):
+            await gone.send(json.dumps({"id": number, "subscribe": subscribed}))
+        for _ in range(100):
+            await gone.recv()
+        await gone.close()
+
+        async def has_a_place() -> bool:
+            cursor = {"Last-Event-ID": subscribed["after"]}
+            path = f"/v1/agents/patient/tasks/{leg.key.task}:subscribe"
+            async with http.stream("GET", path, headers=cursor) as response:
+                return response.is_success
+
+        await until(has_a_place, "its places are given back")
+        leg.go_on.set()
+    assert "incident" not in caplog.text

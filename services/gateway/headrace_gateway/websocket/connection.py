@@ -213,7 +213,7 @@ class Connection:
                 self._writing = True
                 try:
                     await self._socket.send({"type": "websocket.send", "text": message.decode()})
-                except (WebSocketDisconnect, RuntimeError):  # the latter, where it is known
+                except (WebSocketDisconnect, RuntimeError):  # The latter from the second write on.
                     self._end(None)
                 finally:
                     self._writing = False
