@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from headrace_gateway.hector.refusals import refused
 from headrace_gateway.json_response import json_response
 from headrace_gateway.settings import GatewaySettings
 
@@ -81,6 +82,10 @@ def _refusal_by_site(headers: Headers) -> str:
 async def _refuse(reason: str, scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": 1008, "reason": reason[:120]})
+        return
+    if b"format=hector" in scope["query_string"].split(b"&"):
+        status, content = refused("PERMISSION_DENIED", reason, {})
+        await json_response(content, status)(scope, receive, send)
         return
     error = {"code": 403, "status": "PERMISSION_DENIED", "message": reason}
     await json_response({"error": error}, 403)(scope, receive, send)

@@ -1,15 +1,22 @@
 """Hector's surface: its requests on A2A's routes, its answers for those who ask for them."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
 
+import grpc.aio
 import httpx
 import pytest
 import pytest_asyncio
+from a2a.compat.v0_3 import a2a_v0_3_pb2, a2a_v0_3_pb2_grpc
+from google.protobuf.json_format import Parse
 
+from headrace_gateway.settings import GatewaySettings
+from tests.integration.gateway.socket_client import socket_to
 from tests.integration.gateway.talking import Json
 from tests.support.event_stream import Frame, all_frames, frames
+from tests.support.javascript import program
 from tests.support.scripted_fleet import ScriptedFleet
 
 HELLO: Json = {"role": "ROLE_USER", "content": [{"text": "Hello"}]}
@@ -95,7 +102,8 @@ async def test_a_form_is_taken_as_json_from_programs_but_from_no_page(
         own = await plain.post(path, content=content, headers=form | {"Origin": gateway})
         assert "application/json" in own.json()["error"]["message"]
         foreign = form | {"Origin": "https://evil.example"}
-        assert (await plain.post(path, content=content, headers=foreign)).status_code == 403
+        refused = await plain.post(f"{path}?format=hector", content=content, headers=foreign)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (403, "PERMISSION_DENIED")
 
 
 async def test_a_finished_message_is_answered_with_its_response(plain: httpx.AsyncClient) -> None:
@@ -258,3 +266,64 @@ async def test_errors_come_in_the_envelope_that_is_asked_for(plain: httpx.AsyncC
     assert (no_route.status_code, no_route.json()["error"]["code"]) == (404, "NOT_FOUND")
     no_task = await plain.get(f"{BASE}/tasks/none?format=hector")
     assert (no_task.status_code, no_task.json()["error"]["code"]) == (404, "NOT_FOUND")
+
+
+LINE = """
+const ws = new WebSocket(URL);
+ws.onmessage = (event) => {
+  const data = JSON.parse(event.data);
+  console.log(data.response.content[0].text);
+  if (data.end) ws.close();
+};
+ws.onopen = () => ws.send(JSON.stringify({message: {content: [{text: "Hello"}]}}));
+"""
+"""The document's lines, with a message sent and the socket closed."""
+
+
+async def test_a_websocket_reads_as_its_document_does(gateway: str) -> None:
+    where = "/v1/agents/assistant/stream?format=hector"
+    async with socket_to(gateway, where) as socket:
+        await socket.send({"id": 1, "message": HELLO})
+        told = await socket.rest(1)
+        said = "".join(one["response"]["content"][0]["text"] for one in told)
+        assert (said, told[-1]["end"]) == ("Hello", True)
+        assert told[-2]["task"]["status"] == "completed"
+        await socket.send({"id": 2, "subscribe": {"task": "nobody"}})
+        refused = await socket.next(2)
+        assert (refused["error"]["code"], "response" in refused) == ("NOT_FOUND", True)
+        again = {"task": told[0]["task_id"], "after": told[0]["cursor"]}
+        await socket.send({"id": 3, "subscribe": again})
+        assert [one["cursor"] for one in (await socket.rest(3))[:-1]] == [
+            one["cursor"] for one in told[1:-1]
+        ]
+
+
+async def test_node_runs_the_documents_websocket_lines(gateway: str) -> None:
+    where = gateway.replace("http", "ws") + "/v1/agents/assistant/stream?format=hector"
+    script = LINE.replace("URL", json.dumps(where))
+    node = await asyncio.create_subprocess_exec(
+        program("node"), "--experimental-websocket", "-e", script,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    out, err = await asyncio.wait_for(node.communicate(), 30)
+    assert node.returncode == 0, err
+    assert "".join(out.decode().split()) == "Hello"
+
+
+async def test_grpc_takes_the_documents_request(gateway: str, settings: GatewaySettings) -> None:
+    assert gateway
+    said = '{"request":{"role":"ROLE_USER","content":[{"text":"Hello"}]}}'
+    metadata = (("agent-name", "assistant"),)
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{settings.grpc_port}") as channel:
+        request = Parse(said, a2a_v0_3_pb2.SendMessageRequest())
+        stub = a2a_v0_3_pb2_grpc.A2AServiceStub(channel)  # type: ignore[no-untyped-call] # generated
+        task = (await stub.SendMessage(request, metadata=metadata)).task
+        assert task.status.state == a2a_v0_3_pb2.TASK_STATE_COMPLETED
+        assert task.artifacts[0].parts[0].text == "Hello"
+        request.request.ClearField("role")
+        told = [one async for one in stub.SendStreamingMessage(request, metadata=metadata)]
+        assert told[-1].status_update.final
+        nobody = (("agent-name", "nobody"),)
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await stub.SendMessage(request, metadata=nobody)
+        assert refused.value.code() == grpc.StatusCode.NOT_FOUND

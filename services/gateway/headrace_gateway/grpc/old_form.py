@@ -12,9 +12,10 @@ from pydantic import BaseModel, ValidationError
 from headrace.events import Json
 from headrace_gateway.a2a.protojson import Malformed, Violation
 from headrace_gateway.a2a.v03.answering import proto_answer, told
-from headrace_gateway.a2a.v03.reading import rpc_params
+from headrace_gateway.a2a.v03.reading import SENDS, rpc_params
 from headrace_gateway.feeds import Dialect
 from headrace_gateway.grpc.forms import EventDialect, parsed, with_cursor
+from headrace_gateway.hector.messages import mint_message_id
 
 _OPERATIONS: Mapping[str, str] = {
     "SendMessage": "SendMessage",
@@ -60,7 +61,9 @@ class OldForm:
         Raises:
             Malformed: a name is no resource's, or the parameters are not the operation's.
         """
-        message = parsed(self._inputs[method], request)
+        message: Any = parsed(self._inputs[method], request)
+        if self.operations[method] in SENDS:
+            _complete(message.request)
         try:
             params = self._params(method, message)
         except ValidationError as invalid:
@@ -87,6 +90,12 @@ class OldForm:
             return {}
         task, config = _matched(proto_utils.TASK_PUSH_CONFIG_NAME_MATCH, message.name)
         return {"id": task, "pushNotificationConfigId": config}
+
+
+def _complete(message: Any) -> None:  # noqa: ANN401 - as generated
+    """Add what Hector's clients leave out: an id, and the role, whose 0 is the user's to them."""
+    message.message_id = message.message_id or mint_message_id()
+    message.role = message.role or a2a_v0_3_pb2.ROLE_USER
 
 
 def _matched(pattern: Any, name: str) -> tuple[str, ...]:  # noqa: ANN401 - a compiled pattern

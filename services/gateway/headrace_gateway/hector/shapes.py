@@ -20,6 +20,9 @@ _OVER = frozenset({"completed", "failed", "cancelled"})
 _WAITS = "TASK_STATE_INPUT_REQUIRED"
 _USER = "ROLE_USER"
 
+NOTHING: Json = {"response": {"role": "ROLE_ASSISTANT", "content": [{"text": ""}]}}
+"""A response without words."""
+
 
 def state(task: Json) -> str:
     """Return one of Hector's five states; a task that waits for its user is ``running``."""

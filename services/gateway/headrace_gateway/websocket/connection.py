@@ -19,7 +19,8 @@ from headrace_gateway.a2a.subscribing import NothingLeft
 from headrace_gateway.a2a.versions import check_version, shape_of_call
 from headrace_gateway.backlog import backlog_of
 from headrace_gateway.feeds import Feed
-from headrace_gateway.hector.asking import asks_for_it
+from headrace_gateway.hector import shapes
+from headrace_gateway.hector.asking import asks_for_it, asks_for_shapes
 from headrace_gateway.hector.messages import completed
 from headrace_gateway.refusals import CredentialsRefused, TooManyAtOnce
 from headrace_gateway.services import Services
@@ -131,7 +132,8 @@ class Connection:
         envelope = Envelope(b"null")
         try:
             frame = parse_object(self._services.body_limits.check(text.encode()))
-            envelope = envelope_of(frame)
+            hector = asks_for_shapes(self._socket)
+            envelope = replace(envelope_of(frame), hector=hector)
             asked = read_frame(frame)
             if isinstance(asked, Unsubscribe):
                 await self._unsubscribe(asked)
@@ -178,7 +180,10 @@ class Connection:
             return
         if (unary := UNARY.get(asked.operation)) is None:
             raise MethodNotFoundError(f"there is no method {asked.operation!r}")
-        await self._write([envelope.result(await unary(self._services, call, asked.params))])
+        result = await unary(self._services, call, asked.params)
+        if envelope.hector:
+            result = shapes.NOTHING | shapes.answered(asked.operation, result)
+        await self._write([envelope.result(result)])
 
     async def _stream(self, call: Call, envelope: Envelope, asked: Asked) -> None:
         seat = self._services.seats.take(call.caller)
@@ -200,11 +205,12 @@ class Connection:
         self, call: Call, envelope: Envelope, asked: Asked
     ) -> tuple[Subscription | AguiSubscription, Feed]:
         """Carry out what is asked and return what writes its stream, and the feed to release."""
+        is_short = asks_for_it(self._socket) or envelope.hector
+        params = completed(asked.params) if is_short and asked.operation == _SEND else asked.params
         if asks_for_it(self._socket):
-            params = completed(asked.params) if asked.operation == _SEND else asked.params
             opened = await agui_opened(self._services, call, asked.operation, params)
             return AguiSubscription(opened, envelope, self._write), opened.streaming.feed
-        streaming = await STREAMING[asked.operation](self._services, call, asked.params)
+        streaming = await STREAMING[asked.operation](self._services, call, params)
         return Subscription(call, streaming, envelope, self._write), streaming.feed
 
     async def _write(self, messages: Sequence[bytes]) -> None:

@@ -11,7 +11,10 @@ from headrace.entry import Entry
 from headrace.events import Json
 from headrace_gateway.a2a.cursor import Cursor
 from headrace_gateway.a2a.error_shapes import rest_body, rpc_error
+from headrace_gateway.a2a.hector_shapes import hector_error
 from headrace_gateway.a2a.problems import Problem
+from headrace_gateway.feeds import Dialect
+from headrace_gateway.hector import shapes
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +34,27 @@ class MessageDialect:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class HectorDialect:
+    """Each event in Hector's shape, whose members stand beside the client's id."""
+
+    def render(self, entry: Entry, skip: int) -> tuple[bytes, ...]:
+        """Return one piece per event."""
+        log, first = entry.stamp.log, entry.generation
+        return tuple(
+            _beside(f"{log}:{first + offset}", shapes.event(event))
+            for offset, event in enumerate(entry.parsed())
+            if offset >= skip
+        )
+
+
+def _beside(cursor: str, event: Json) -> bytes:
+    return b"," + orjson.dumps({"cursor": cursor} | event)[1:]
+
+
 EVENTS = MessageDialect(b"event")
 RESULTS = MessageDialect(b"result")
+HECTOR = HectorDialect()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +64,8 @@ class Envelope:
     id: bytes
     """The frame's id, as JSON."""
     rpc: bool = False
+    hector: bool = False
+    """Whether events, results and errors have Hector's shapes; each message has a response."""
 
     @property
     def head(self) -> bytes:
@@ -49,12 +73,17 @@ class Envelope:
         return b'{"jsonrpc":"2.0","id":' + self.id if self.rpc else b'{"id":' + self.id
 
     @property
-    def dialect(self) -> MessageDialect:
+    def dialect(self) -> Dialect:
         """What renders the events."""
+        if self.hector:
+            return HECTOR
         return RESULTS if self.rpc else EVENTS
 
     def event(self, cursor: Cursor, event: Json, *, recovered: bool) -> bytes:
         """Return a message with an event that is none of the log's."""
+        if self.hector:
+            lost = {} if recovered else {"recovered": False}
+            return self.head + _beside(str(cursor), lost | shapes.event(event))
         return self.told(str(cursor), orjson.dumps(event), lost=not recovered)
 
     def told(self, cursor: str, event: bytes, *, lost: bool) -> bytes:
@@ -63,7 +92,7 @@ class Envelope:
             self.head,
             b',"recovered":false' if lost else b"",
             cursor.encode(),
-            self.dialect.member,
+            (RESULTS if self.rpc else EVENTS).member,
             event,
         )
 
@@ -73,10 +102,14 @@ class Envelope:
 
     def end(self) -> bytes:
         """Return what says that nothing more comes."""
+        if self.hector:
+            return self.head + b',"end":true,' + orjson.dumps(shapes.NOTHING)[1:]
         return self.head + b',"end":true}'
 
     def error(self, problem: Problem) -> bytes:
         """Return what says why nothing, or nothing more, comes."""
+        if self.hector:
+            return self.head + b"," + orjson.dumps(hector_error(problem)[1] | shapes.NOTHING)[1:]
         if self.rpc:
             return b'%b,"error":%b}' % (self.head, orjson.dumps(rpc_error(problem)))
         return self.head + b"," + rest_body(problem)[1:]

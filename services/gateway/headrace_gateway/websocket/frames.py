@@ -2,6 +2,7 @@
 
 ``{"id", "send": SendMessageRequest, "idempotencyKey"?, "after"?}``, ``{"id", "subscribe":
 {"task", "after"?}}``, ``{"id", "cancel": {"task"}}``, ``{"unsubscribe": id}``, or
+``{"message": …}`` as Hector's clients have it, or
 ``{"jsonrpc": "2.0", "id", "method", "params", "idempotencyKey"?, "after"?}``.
 """
 
@@ -12,6 +13,7 @@ from a2a.utils.errors import InvalidRequestError
 
 from headrace.events import Json
 from headrace_gateway.a2a.protojson import Malformed, Violation
+from headrace_gateway.hector.messages import completed
 from headrace_gateway.websocket.envelope import Envelope
 
 LONGEST_ID = 256
@@ -61,6 +63,9 @@ def read_frame(frame: Json) -> Asked | Unsubscribe:
     """
     if "jsonrpc" in frame:
         return _rpc(frame)
+    if not frame.keys().isdisjoint(("message", "request")):
+        # As Hector's clients send it; without an id its answers have null.
+        return Asked("SendStreamingMessage", completed(frame), *_beside(frame))
     kinds = [kind for kind in _KINDS if kind in frame]
     if len(kinds) != 1:
         raise InvalidRequestError(f"a frame has one of {', '.join(_KINDS)}, or is JSON-RPC 2.0")
