@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 
-def run(target: str) -> int:
+def run(target: str, _config: str = "") -> int:
     module = target.partition(":")[0]
     if find_spec(module) is None:
         sys.stderr.write(f"there is no module {module}\n")
