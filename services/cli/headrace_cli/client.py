@@ -44,7 +44,7 @@ class Client:
         where = urlsplit(url)
         if where.scheme not in ("http", "https") or not where.hostname:
             raise RequestFailed(f"{url!r} is no http(s) URL")
-        self._url, self._where = url, where
+        self.url, self._where = url, where
         self._headers = {"A2A-Version": "1.0", "Content-Type": "application/json"}
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
@@ -81,9 +81,9 @@ class Client:
             with self._answer(method, path, body, {}) as answer:
                 content: Json = json.loads(answer.read() or b"{}")
         except Dropped as broken:
-            raise RequestFailed(f"no answer from {self._url}: {broken}") from broken
+            raise RequestFailed(f"no answer from {self.url}: {broken}") from broken
         except ValueError as unreadable:
-            raise RequestFailed(f"{self._url}{path} answers no JSON") from unreadable
+            raise RequestFailed(f"{self.url}{path} answers no JSON") from unreadable
         return content
 
     @contextmanager

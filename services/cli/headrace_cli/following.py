@@ -87,5 +87,5 @@ class Following:
     def _pause(self, pauses: Iterator[float], reason: str) -> None:
         pause = next(pauses, None)
         if pause is None or not self._task:
-            raise RequestFailed(f"connection lost: {reason}")
+            raise RequestFailed(f"connection to {self._client.url} lost: {reason}")
         time.sleep(pause)

@@ -13,7 +13,7 @@ from headrace_cli.tailing import show_all
 @click.command()
 @with_gateway
 @with_agent
-@click.option("--task", help="Continue this task.")
+@click.option("--task", help="Continue this task; without --agent its agent is looked up.")
 @click.option("--context", help="The conversation that the message belongs to.")
 @click.argument("text")
 def send(  # noqa: PLR0917 - as click hands the options over
@@ -31,7 +31,9 @@ def send(  # noqa: PLR0917 - as click hands the options over
     message: Json = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": [{"text": text}]}
     message |= {"taskId": task} if task else {}
     message |= {"contextId": context} if context else {}
-    following = Following(Client(url, token), agent_path(agent), task or "")
+    client = Client(url, token)
+    base = base_of_task(client, agent, task) if task else agent_path(agent)
+    following = Following(client, base, task or "")
     show_all(following.sent({"message": message}))
 
 

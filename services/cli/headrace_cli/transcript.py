@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from headrace.delegation import CHILD
+from headrace.events import RECOVERED
+from headrace.task import INPUT_REQUIRED
 from headrace_cli.client import Json
 from headrace_cli.following import state_of, task_of
 
@@ -39,7 +41,7 @@ class Transcript:
             self._say("\n")
 
     def _show_task(self, task: Json) -> None:
-        if task.get("metadata", {}).get("headrace", {}).get("recovered") is False:
+        if task.get("metadata", {}).get(RECOVERED) is False:
             self._remark("what was missed is gone; this is the task as it stands")
         for artifact in task.get("artifacts", []):
             self._seen.add(artifact.get("artifactId", ""))
@@ -62,6 +64,8 @@ class Transcript:
         self._remark(f"task {task_of(event)} {state.removeprefix('TASK_STATE_')}")
         if state not in ("TASK_STATE_WORKING", "TASK_STATE_SUBMITTED"):
             self._say_parts(status.get("message", {}).get("parts", []))
+        if state == INPUT_REQUIRED:
+            self._remark(f"answer with: headrace send --task {task_of(event)} TEXT")
 
     def _show_child(self, child: Json) -> None:
         """Say that another agent is asked, by whichever agent, and what became of it."""

@@ -113,7 +113,25 @@ def test_a_gateway_that_stays_away_is_one_line() -> None:
     with answering(**script) as gateway:
         answer = headrace(gateway, "send", "hi")
     assert answer.exit_code == 1
-    assert answer.stderr.splitlines()[-1] == "Error: connection lost: no bus"
+    assert answer.stderr.splitlines()[-1] == f"Error: connection to {gateway.url} lost: no bus"
+
+
+def test_a_question_is_shown_with_how_to_answer_it_at_the_agent_that_asked() -> None:
+    asked = stream({"task": task("WORKING")}, status("INPUT_REQUIRED", "Well?"))
+    said = stream({"task": task("WORKING")}, chunk("Good.", append=False), status("COMPLETED"))
+    script = {
+        "/v1/agents": AGENTS,
+        "/message:stream": asked,
+        "/v1/agents/echo/tasks/t1?historyLength=0": Answer(404, {"error": {"message": "no task"}}),
+        "/v1/agents/counter/tasks/t1?historyLength=0": Answer(body=task("INPUT_REQUIRED")),
+        "/v1/agents/counter/message:stream": said,
+    }
+    with answering(**script) as gateway:
+        question = headrace(gateway, "send", "hi")
+        answer = headrace(gateway, "send", "--task", "t1", "yes")
+    assert question.stdout == "Well?\n"
+    assert question.stderr.splitlines()[-1] == "answer with: headrace send --task t1 TEXT"
+    assert answer.stdout == "Good.\n"
 
 
 def test_nobody_at_the_url_is_one_line() -> None:
@@ -170,7 +188,7 @@ def test_the_tail_of_an_ended_task_is_its_answer() -> None:
 
 
 def test_a_tail_goes_on_after_a_cursor_and_says_when_the_past_is_gone() -> None:
-    gone = task("WORKING", "all of it") | {"metadata": {"headrace": {"recovered": False}}}
+    gone = task("WORKING", "all of it") | {"metadata": {"headrace.recovered": False}}
     script = {
         "/v1/agents/echo/tasks/t1": Answer(body=task("WORKING")),
         "/v1/agents/echo/tasks/t1:subscribe": stream({"task": gone}, status("COMPLETED")),
