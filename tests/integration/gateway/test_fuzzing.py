@@ -1,0 +1,142 @@
+"""Whatever is drawn: no 5xx but a documented 503, no hang, each error in its protocol's shape."""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, Phase, given, seed
+from hypothesis import settings as drawing
+from hypothesis.strategies import SearchStrategy
+
+from headrace_gateway.settings import GatewaySettings
+from tests.integration.gateway.requests_drawn import TASK, Drawn, rest_requests, rpc_requests
+from tests.support.resuming_sizes import SEED, sized
+from tests.support.servers import NatsProcess, ports
+
+EXAMPLES = sized(700, 20_000)
+SECONDS = float(sized(10, 600))
+"""Each binding's; what is drawn after that is not sent."""
+CODES = {
+    "INVALID_ARGUMENT", "UNAUTHENTICATED", "PERMISSION_DENIED", "NOT_FOUND", "RESOURCE_EXHAUSTED",
+    "UNAVAILABLE",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def settings(nats_server: NatsProcess) -> GatewaySettings:
+    """A gateway's settings; it waits for news of a task but briefly."""
+    name = f"fuzz{secrets.token_hex(4)}"
+    return GatewaySettings(
+        nats_url=nats_server.url,
+        prefix=name,
+        stream_prefix=name,
+        http_port=ports.pick(),
+        grpc_port=0,
+        startup_timeout=20,
+        long_poll=0.1,
+    )
+
+
+def check_rest(response: httpx.Response, *, is_hector: bool) -> None:
+    error = response.json()["error"]
+    assert error["message"]
+    if is_hector:
+        assert error["code"] in CODES
+        assert error["details"]["reason"]
+        return
+    assert error["code"] == response.status_code
+    assert error["status"]
+    assert error["details"][0]["reason"]
+
+
+def check_rpc(response: httpx.Response) -> None:
+    if response.headers["content-type"].startswith("text/event-stream"):
+        return
+    answer = response.json()
+    assert answer["jsonrpc"] == "2.0"
+    assert ("result" in answer) != ("error" in answer)
+    if "error" in answer:
+        assert isinstance(answer["error"]["code"], int)
+        # 0.3 has but this code for some; only what nobody foresaw is an incident.
+        assert not answer["error"]["message"].startswith("internal error"), answer
+        assert answer["error"]["message"]
+        assert answer["error"]["data"]
+
+
+def check(drawn: Drawn, response: httpx.Response) -> None:
+    """Fail if that is no answer to what was drawn."""
+    assert response.status_code < 500 or (
+        response.status_code == 503 and "retry-after" in response.headers
+    )
+    if drawn.is_rpc:
+        check_rpc(response)
+    elif response.status_code >= 400:
+        check_rest(response, is_hector=drawn.query.get("format") == "hector")
+
+
+async def fuzz(gateway: str, requests: SearchStrategy[Drawn]) -> int:
+    """Send what is drawn for as long as there is time; return how much that was."""
+    sent, ends = 0, time.monotonic() + SECONDS
+    with httpx.Client(base_url=gateway, timeout=20) as http:
+        task = await asyncio.to_thread(begun, http)
+
+        @seed(SEED)
+        @drawing(
+            max_examples=EXAMPLES,
+            deadline=None,
+            database=None,
+            phases=[Phase.generate, Phase.shrink],
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(requests)
+        def send(drawn: Drawn) -> None:
+            nonlocal sent
+            if time.monotonic() < ends:
+                sent += 1
+                response = answered(http, drawn, task)
+                try:
+                    check(drawn, response)
+                except Exception as fault:
+                    fault.add_note(f"{drawn} was answered with {response.status_code}")
+                    raise
+
+        run: Callable[[], None] = send
+        await asyncio.to_thread(run)
+    return sent
+
+
+def begun(http: httpx.Client) -> str:
+    """Return the id of a task that waits for an answer."""
+    url = "/v1/agents/ask/message:send"
+    task: str = http.post(url, json={"message": {"content": [{"text": "a"}]}}).json()["task"]["id"]
+    return task
+
+
+def answered(http: httpx.Client, drawn: Drawn, task: str) -> httpx.Response:
+    """Send it, about the task that there is, and return the answer; of a stream only its head.
+
+    A stream about a task that waits for its user is open for as long as it does.
+    """
+    headers = {name: value.replace(TASK, task) for name, value in drawn.headers.items()}
+    with http.stream(
+        drawn.method,
+        drawn.path.replace(TASK, task),
+        params=drawn.query,
+        headers=headers,
+        content=drawn.body.replace(TASK.encode(), task.encode()),
+    ) as response:
+        if not response.headers.get("content-type", "").startswith("text/event-stream"):
+            response.read()
+        return response
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("requests", [rest_requests(), rpc_requests()], ids=["rest", "jsonrpc"])
+async def test_nothing_that_is_drawn_breaks_a_gateway(
+    gateway: str, requests: SearchStrategy[Drawn]
+) -> None:
+    assert await fuzz(gateway, requests) > 20
