@@ -34,6 +34,9 @@ YOUNG = 0.1
 SHARE = 4
 """A gateway looks again before it has used up this part of what was left below a bound."""
 
+_ROUNDS = 3
+"""Looks at the queue for one run, at most, until it is clear whether it may wait."""
+
 _PATIENCE = 1.0
 _SOONEST, _LATEST, _UNKNOWN = 1, 30, 5
 """Seconds that a refused client is told to wait: at least, at most, and if nothing is known."""
@@ -96,7 +99,9 @@ class Admission:
             TooManyWaiting: as many wait as may.
         """
         bounds = self._bounds(key)
-        if any(self._is_doubtful(scope, bound) for scope, bound in bounds):
+        for _ in range(_ROUNDS):
+            if not any(self._is_doubtful(scope, bound) for scope, bound in bounds):
+                break
             await self._look_together()
         for scope, bound in bounds:
             if self._waiting(scope) >= bound:
@@ -125,7 +130,10 @@ class Admission:
     def _is_doubtful(self, scope: Scope, bound: int) -> bool:
         left = bound - self._look.figures.waiting[scope]
         used = self._waiting(scope) - self._look.figures.waiting[scope]
-        if used >= left:
+        if 0 < left <= used:
+            # What came into the queue during the look may count twice; a further look tells.
+            return True
+        if left <= 0:
             return asyncio.get_running_loop().time() - self._look.at > YOUNG
         return used >= max(1, left // SHARE)
 
