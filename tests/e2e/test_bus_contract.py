@@ -61,6 +61,8 @@ class Ear:
         self.heard: defaultdict[str, int] = defaultdict(int)
         self.problems: list[str] = []
         self._inboxes: dict[str, Channel] = {}
+        self._early: dict[str, Msg] = {}
+        """Replies that came before their questions: these come by another subscription."""
 
     async def hear(self, msg: Msg) -> None:
         """Check one message."""
@@ -77,11 +79,16 @@ class Ear:
         self.heard[channel.name] += 1
         if channel.replies and msg.reply:
             self._inboxes[msg.reply] = channel
+            if (reply := self._early.pop(msg.reply, None)) is not None:
+                self._hear_reply(reply)
         check(channel.messages, msg)
 
     def _hear_reply(self, msg: Msg) -> None:
         channel = self._inboxes.pop(msg.subject, None)
-        if channel is None or "Headrace-More" in (msg.headers or {}):
+        if channel is None:
+            self._early[msg.subject] = msg
+            return
+        if "Headrace-More" in (msg.headers or {}):
             return
         if (msg.headers or {}).get("Status") == "503":
             return

@@ -107,6 +107,7 @@ class ScriptedFleet:
         self._keys: dict[str, TaskKey] = {}
         self._owners: dict[str, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._taken: set[tuple[str, int]] = set()
         self._subscriptions: list[Subscription] = []
         self._state: list[Subscription] = []
 
@@ -188,6 +189,10 @@ class ScriptedFleet:
     async def _work(self, key: TaskKey, number: int, run: Run) -> None:
         last = await last_entry(self.bus, key)
         assert last is not None
+        # A run may come in copies; the log decides, as for any worker.
+        if last.stamp.leg != number or last.stamp.attempt or (key.task, number) in self._taken:
+            return
+        self._taken.add((key.task, number))
         writer = LogWriter.behind(self.bus, key, last)
         message, metadata = _input(last)
         leg = Leg(self.bus, key, run.context, run.log, number, message, metadata, writer)
