@@ -210,6 +210,29 @@ async def test_a_request_larger_than_the_limit_is_refused(
     assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
+async def test_a_large_request_of_small_values_is_refused_while_others_are_answered(
+    channel: grpc.aio.Channel, http: httpx.AsyncClient
+) -> None:
+    many = asking()
+    many.message.parts.extend([a2a_pb2.Part(text="x")] * 300_000)
+    sending = asyncio.ensure_future(stub_of(channel).SendMessage(many))
+    answered = 0
+    while not sending.done():
+        assert (await http.get("/healthz")).is_success
+        answered += 1
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await sending
+    assert reason(refused.value) == "REQUEST_TOO_LARGE"
+    assert answered > 10
+
+
+async def test_a_large_file_is_taken(channel: grpc.aio.Channel) -> None:
+    sent = asking()
+    sent.message.parts.append(a2a_pb2.Part(raw=b"x" * 3_000_000, media_type="text/plain"))
+    answer = await stub_of(channel).SendMessage(sent)
+    assert answer.task.history[0].parts[1].url
+
+
 @pytest.mark.parametrize(
     ("limit", "code"),
     [

@@ -7,6 +7,7 @@ from typing import Any
 
 import grpc
 import grpc.aio
+import orjson
 from a2a.utils.constants import PROTOCOL_VERSION_0_3
 
 from headrace.events import Json
@@ -25,6 +26,9 @@ from headrace_gateway.services import Services
 _log = logging.getLogger(__name__)
 
 type _Handler = grpc.RpcMethodHandler[bytes, bytes]
+
+_LARGE = 256 * 1024
+"""Bytes of a request that is read aside."""
 
 _IN_METADATA = {
     "GetTask": ("current-generation", "currentGeneration"),
@@ -58,7 +62,7 @@ class Service:
         async def answer(request: bytes, context: Context) -> bytes:
             asking = Asking(context, self._services.settings)
             try:
-                call, params = self._read(asking, method, request)
+                call, params = await self._read(asking, method, request)
                 work = operation(self._services, call, params)
                 result = await self._carried_out(asking, work)
                 answer = self._form.answer(method, result)
@@ -75,7 +79,7 @@ class Service:
         async def answer(request: bytes, context: Context) -> None:
             asking = Asking(context, self._services.settings)
             try:
-                call, params = self._read(asking, method, request)
+                call, params = await self._read(asking, method, request)
                 await self._serve(asking, context, method, call, params)
             except CutOff as cut:
                 await refuse(context, cut.problem)
@@ -99,7 +103,7 @@ class Service:
         finally:
             seat.release()
 
-    def _read(self, asking: Asking, method: str, request: bytes) -> tuple[Call, Json]:
+    async def _read(self, asking: Asking, method: str, request: bytes) -> tuple[Call, Json]:
         """Return who asks, and the operation's parameters.
 
         Raises:
@@ -107,11 +111,25 @@ class Service:
         """
         # Nothing is read from whom nobody knows.
         caller = self._services.callers.of(asking.request.headers)
-        params = self._form.read(method, request)
+        params = await self._params(method, request)
         call = call_of(self._services, asking.request, caller, params.get("tenant"))
         check_version(asking.request, looks_like=self._form.version, served=(self._form.version,))
         _add_from_metadata(asking, self._form.operations[method], params)
         return call, params
+
+    async def _params(self, method: str, request: bytes) -> Json:
+        """Return the operation's parameters.
+
+        Raises:
+            A2AError: the bytes are no such request.
+            BodyTooLarge: it has more beside its files than may be read.
+        """
+        if len(request) <= _LARGE:
+            return self._form.read(method, request)
+        # Seconds, where it has many small values: streams go on meanwhile.
+        params = await asyncio.to_thread(self._form.read, method, request)
+        self._services.body_limits.check(orjson.dumps(params))
+        return params
 
     async def _carried_out[Result](
         self,
