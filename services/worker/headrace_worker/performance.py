@@ -82,6 +82,7 @@ class Performance:
         self.voice = Voice(
             self.rendering, self.endings, self.outbox, ids, may_answer=agent.card.bare_message
         )
+        trace = taken.past.metadata.get(events.TRACEPARENT) or run.traceparent
         parent = Parent(
             key=key,
             context=run.context,
@@ -98,7 +99,7 @@ class Performance:
             deadline=taken.deadline,
             budget=_budget_of(taken.past),
             priority=station.bus.subjects.priority_of_run(assignment.message.subject),
-            traceparent=run.traceparent,
+            traceparent=trace,
         )
         self.children = Children(parent, taken.past.offspring)
         self.context = RunContext(
@@ -115,7 +116,7 @@ class Performance:
             earlier=partial(earlier_tasks, station.bus, key, run.owner, run.context),
             deadline=taken.deadline,
             checkpoint_data=saved.data,
-            traceparent=taken.past.metadata.get(events.TRACEPARENT) or run.traceparent,
+            traceparent=trace,
             inputs=self.inputs,
             shared_state=state,
             interrupt=interrupt,

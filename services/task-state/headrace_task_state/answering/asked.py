@@ -2,8 +2,9 @@
 
 import secrets
 
-from headrace.events import Json
+from headrace.events import PRIORITY, TRACEPARENT, Json
 from headrace.messages import StartTask
+from headrace.subjects import NORMAL
 
 
 def as_asked(query: StartTask, task: str) -> Json:
@@ -15,6 +16,16 @@ def as_asked(query: StartTask, task: str) -> Json:
         "role": "ROLE_USER",
         "referenceTaskIds": [query.parent, *referred],
     }
+
+
+def terms_of(query: StartTask) -> Json:
+    """Return what the run of a child waits on, for its input: who asks for it again finds it."""
+    terms: Json = {}
+    if query.priority != NORMAL:
+        terms[PRIORITY] = query.priority
+    if query.traceparent:
+        terms[TRACEPARENT] = query.traceparent
+    return terms
 
 
 def writer_id() -> str:

@@ -10,7 +10,7 @@ from headrace.log.read import next_stored
 from headrace.messages import Run, StartTask, TaskStarted
 from headrace.run_requests import RunRequests
 from headrace.task import INPUT_REQUIRED, SUBMITTED, TaskKey
-from headrace_task_state.answering.asked import as_asked, writer_id
+from headrace_task_state.answering.asked import as_asked, terms_of, writer_id
 
 _APPEND_PATIENCE = 3.0
 _ROUNDS = 3
@@ -63,7 +63,7 @@ class Resuming:
     ) -> TaskStarted:
         context, leg = _context_of(last), last.last_generation + 1
         said = as_asked(query, key.task)
-        metadata = {DELEGATION: lineage.to_json()}
+        metadata = {DELEGATION: lineage.to_json(), **terms_of(query)}
         draft = events.status_update(key.task, context, SUBMITTED, said, metadata)
         stamp = Stamp(last.stamp.log, leg, writer_id(), SUBMITTED, leg)
         writer = LogWriter.behind(self._bus, key, last)

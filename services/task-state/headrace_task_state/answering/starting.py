@@ -19,7 +19,7 @@ from headrace.names import is_token
 from headrace.run_requests import RunRequests, with_input
 from headrace.subjects import NORMAL
 from headrace.task import SUBMITTED, TaskKey, check_task_id, mint_log_id
-from headrace_task_state.answering.asked import as_asked, writer_id
+from headrace_task_state.answering.asked import as_asked, terms_of, writer_id
 from headrace_task_state.answering.resuming import Resuming
 from headrace_task_state.settings import TaskStateSettings
 
@@ -96,7 +96,7 @@ class Starting:
     ) -> TaskStarted:
         task = child_task_id(query.parent, query.leg, query.agent, query.name)
         key = TaskKey(query.tenant, query.agent, task)
-        metadata = {DELEGATION: lineage.to_json(), SHOWN: True}
+        metadata = {DELEGATION: lineage.to_json(), SHOWN: True, **terms_of(query)}
         draft = events.task_submitted(task, context, as_asked(query, task), metadata)
         stamp = Stamp(mint_log_id(), 1, writer_id(), SUBMITTED, 1, owner=owner)
         try:
