@@ -13,6 +13,7 @@ from headrace_gateway.agui.run_frames import RunFrames
 from tests.support import javascript
 from tests.unit.agui.agui_logs import GIVEN, RUN_METADATA, AguiLog, agui_logs, unhurried
 from tests.unit.agui.client_rules import Client
+from tests.unit.agui.hard_logs import HARD_LOGS
 
 
 def drawn_logs(number: int) -> list[AguiLog]:
@@ -41,7 +42,7 @@ def read(bodies: list[bytes]) -> list[Json]:
 
 
 def test_it_holds_what_the_fold_says_and_complains_of_nothing() -> None:
-    streams = [folded(log) for log in drawn_logs(150)]
+    streams = [folded(log) for log in [*HARD_LOGS, *drawn_logs(150)]]
     held = read([sse("log00000", frames) for frames, _ in streams])
     for (_, fold), client in zip(streams, held, strict=True):
         assert fold.view is not None

@@ -1,5 +1,6 @@
 """Whatever an agent says, in whatever order, a client can read the stream."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,6 +10,7 @@ from headrace_gateway.agui.frame import Frame, sse
 from tests.support.legal_logs import LegalLog, legal_logs
 from tests.unit.agui.agui_logs import GIVEN, RUN_METADATA, AguiLog, agui_logs, unhurried
 from tests.unit.agui.client_rules import Client
+from tests.unit.agui.hard_logs import HARD_LOGS
 
 
 def folded(fold: Fold, entries: list[Entry]) -> list[Frame]:
@@ -26,14 +28,23 @@ def test_a_client_accepts_the_stream_of_any_log(log: AguiLog) -> None:
     assert client.ended == (log.state != "TASK_STATE_WORKING")
 
 
-@unhurried
-@given(agui_logs())
-def test_the_fold_knows_what_the_client_holds(log: AguiLog) -> None:
+def assert_fold_knows(log: AguiLog) -> None:
     fold = Fold(1)
     client = client_of(folded(fold, log.parsed()))
     assert fold.view is not None
     assert fold.view.shown() == client.messages
     assert fold.view.state == client.state
+
+
+@unhurried
+@given(agui_logs())
+def test_the_fold_knows_what_the_client_holds(log: AguiLog) -> None:
+    assert_fold_knows(log)
+
+
+@pytest.mark.parametrize("log", HARD_LOGS)
+def test_the_fold_knows_what_the_client_holds_where_it_once_did_not(log: AguiLog) -> None:
+    assert_fold_knows(log)
 
 
 @unhurried

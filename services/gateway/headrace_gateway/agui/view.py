@@ -56,8 +56,8 @@ class View:
         return held
 
     def caller_of(self, call: str) -> Given | Spoken | None:
-        """Return the message that made the tool call `call`."""
-        for held in reversed(self.messages.values()):
+        """Return the message that made the tool call `call`: of several, the client's first."""
+        for held in self.messages.values():
             if isinstance(held, Given | Spoken) and held.calls_tool(call):
                 return held
         return None
@@ -79,9 +79,14 @@ class View:
     def saved(self) -> Self:
         """Return a copy that stays as it is."""
         messages = {key: held.copy() for key, held in self.messages.items()}
-        return replace(self, messages=messages, usage=[*self.usage])
+        return replace(self, messages=messages, usage=[*self.usage], ids={**self.ids})
 
     def restore(self, saved: Self) -> None:
-        """Be as `saved` again, except that ids stay used."""
+        """Be as `saved` again, except that ids stay used.
+
+        What is there again goes by its own use: the agent's snapshot of the conversation may have
+        given its id to something else since.
+        """
         again = saved.saved()
         self.state, self.messages, self.usage = again.state, again.messages, again.usage
+        self.ids |= {message: again.ids[message] for message in again.messages}
