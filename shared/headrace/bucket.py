@@ -69,13 +69,16 @@ class Bucket:
 
         For few keys: each costs a request.
         """
-        found: list[tuple[str, Value]] = []
+        found: dict[str, Value] = {}
         query = {"seq": 1, "next_by_subj": self._prefix + pattern}
         while (one := await self._ask(query)) is not None:
-            query["seq"] = one[1].sequence + 1
-            if one[1].data is not None:
-                found.append(one)
-        return found
+            key, value = one
+            query["seq"] = value.sequence + 1
+            # A key that is changed meanwhile comes again: what it has last is what it has.
+            found.pop(key, None)
+            if value.data is not None:
+                found[key] = value
+        return list(found.items())
 
     async def keys(self) -> list[str]:
         """Return every key, as the leader knows them; some may just have been deleted."""
