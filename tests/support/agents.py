@@ -18,7 +18,7 @@ async def sleeper(_: RunContext) -> AsyncIterator[str]:
     yield "after"
 
 
-@agent()
+@agent(extended_card={"description": "Knows who asks."})
 async def asker(run: RunContext) -> AsyncIterator[str | InputRequired]:
     """Asks for a name, and greets who gives it."""
     if run.leg == 1:
