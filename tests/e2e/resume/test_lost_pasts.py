@@ -8,11 +8,12 @@ import pytest
 from tests.support.fleet import Fleet
 from tests.support.resuming import Client, Step
 from tests.support.resuming_bindings import Ask, Binding, NothingLeft, Received
+from tests.support.resuming_grpc import GRPC
 from tests.support.resuming_log import WholeLog, assert_exact, whole_log
 from tests.support.resuming_protocols import A2A
 from tests.support.resuming_wire import Request, answered
 
-every_binding = pytest.mark.parametrize("binding", A2A, ids=repr)
+every_binding = pytest.mark.parametrize("binding", [*A2A, GRPC], ids=repr)
 
 _PATIENCE = 30.0
 _OK = 200

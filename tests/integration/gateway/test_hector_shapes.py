@@ -220,6 +220,9 @@ async def test_one_endpoint_reaches_every_agent_by_name(plain: httpx.AsyncClient
     assert short["status"] == "completed"
     page = (await plain.get("/.well-known/a2a/agents/assistant")).json()
     assert await result("card/get") == page
+    plain.headers["A2A-Version"] = "0.3"
+    assert await result("card/get") == page
+    del plain.headers["A2A-Version"]
     agent = (await result("card/get", "?format=hector"))["agent"]
     assert agent["capabilities"] == ["chat", "streaming"]
     assert agent["supported_content_types"] == ["text"]
