@@ -221,7 +221,7 @@ async def test_one_endpoint_reaches_every_agent_by_name(plain: httpx.AsyncClient
     page = (await plain.get("/.well-known/a2a/agents/assistant")).json()
     assert await result("card/get") == page
     plain.headers["A2A-Version"] = "0.3"
-    assert await result("card/get") == page
+    assert await result("card/get", "?format=agui") == page
     del plain.headers["A2A-Version"]
     agent = (await result("card/get", "?format=hector"))["agent"]
     assert agent["capabilities"] == ["chat", "streaming"]
