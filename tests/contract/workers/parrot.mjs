@@ -24,6 +24,7 @@ async function* act(ctx) {
   for (const step of ctx.checkpointData ? script.resume : script.begin) {
     const [[kind, given]] = Object.entries(step);
     if (kind === "sleep") await pause(given, undefined, { signal: ctx.signal });
+    else if (kind === "dawdle") await pause(ctx.attempt === 1 ? given : 0, undefined, { signal: ctx.signal });
     else if (kind === "checkpoint") await ctx.checkpoint(given);
     else if (kind === "fail") throw new Error(given);
     else if (kind === "retry") throw new Retryable(given);

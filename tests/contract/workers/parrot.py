@@ -43,6 +43,8 @@ async def _performed(ctx: RunContext) -> AsyncIterator[Emission]:
         match kind:
             case "sleep":
                 await asyncio.sleep(given / 1000)
+            case "dawdle":
+                await asyncio.sleep(given / 1000 if ctx.attempt == 1 else 0)
             case "checkpoint":
                 await ctx.checkpoint(given)
             case "fail":
