@@ -52,13 +52,16 @@ class Bucket:
         found = await self._ask({"last_by_subj": self._prefix + key})
         return Value() if found is None else found[1]
 
-    async def put(self, key: str, data: bytes, behind: int) -> int:
+    async def put(self, key: str, data: bytes, behind: int, *, seconds: int | None = None) -> int:
         """Write the key, which is at sequence `behind`; return where it then is.
+
+        It is forgotten after `seconds`; None: never.
 
         Raises:
             Moved: it is not there any more.
         """
-        return await self._write(key, data, {_EXPECTED: str(behind)})
+        ttl = {} if seconds is None else {_TTL: str(seconds)}
+        return await self._write(key, data, {_EXPECTED: str(behind), **ttl})
 
     async def delete(self, key: str) -> None:
         """Delete the key; one that is not there is no trouble."""

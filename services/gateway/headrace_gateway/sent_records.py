@@ -5,19 +5,13 @@ makes it, and all others are shown what it made.
 """
 
 import asyncio
-from base64 import b64decode
 from dataclasses import dataclass
 
-import orjson
-
+from headrace.bucket import Bucket, Moved
 from headrace.bus import Bus
 from headrace.errors import BusUnavailable
 from headrace.messages import BusMessage
 
-_EXPECTED = "Nats-Expected-Last-Subject-Sequence"
-_TTL = "Nats-TTL"
-_NOT_FOUND = 10037
-_ATTEMPT = 2.0
 _PATIENCE = 5.0
 _PAUSE = 0.05
 
@@ -47,8 +41,7 @@ class SentRecords:
 
     def __init__(self, bus: Bus, seconds: int) -> None:
         """Keep records for so long."""
-        self._bus, self._seconds = bus, seconds
-        self._stream = f"KV_{bus.streams.idempotency}"
+        self._bucket, self._seconds = Bucket(bus, bus.streams.idempotency), seconds
 
     async def claim(self, name: str, sent: Sent, *, behind: int = 0) -> Kept:
         """Make the record, or change the one at sequence `behind`; return the one that is there.
@@ -80,40 +73,16 @@ class SentRecords:
         Raises:
             BusUnavailable: no leader answers.
         """
-        query = orjson.dumps({"last_by_subj": self._subject(name)})
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + _PATIENCE
-        while True:
-            try:
-                return await self._ask(query)
-            except BusUnavailable:
-                if loop.time() > deadline:
-                    raise
-            await asyncio.sleep(_PAUSE)
-
-    def _subject(self, name: str) -> str:
-        return f"$KV.{self._bus.streams.idempotency}.{name}"
+        found = await self._bucket.get(name)
+        if found.data is None:
+            return None
+        return Kept(Sent.decode(f"record {name}", found.data), found.sequence)
 
     async def _put(self, name: str, sent: Sent, behind: int) -> int | BusUnavailable:
         """Return the record's sequence, or why it is unknown whether it was made."""
-        subject = self._subject(name)
-        headers = {_EXPECTED: str(behind), _TTL: str(self._seconds)}
         try:
-            msg = await self._bus.request(subject, sent.encode(), _ATTEMPT, headers)
-            ack = orjson.loads(msg.data)
+            return await self._bucket.put(name, sent.encode(), behind, seconds=self._seconds)
         except BusUnavailable as trouble:
             return trouble
-        if "error" in ack:
-            return BusUnavailable(f"{subject}: {ack['error'].get('description')}")
-        return int(ack["seq"])
-
-    async def _ask(self, query: bytes) -> Kept | None:
-        subject = f"$JS.API.STREAM.MSG.GET.{self._stream}"
-        answer = orjson.loads((await self._bus.request(subject, query, _ATTEMPT)).data)
-        if answer.get("error", {}).get("err_code") == _NOT_FOUND:
-            return None
-        if "message" not in answer:
-            raise BusUnavailable(f"{subject}: {answer.get('error')}")
-        message = answer["message"]
-        data = b64decode(message.get("data") or "")
-        return Kept(Sent.decode(message["subject"], data), int(message["seq"]))
+        except Moved as moved:
+            return BusUnavailable(str(moved))

@@ -1,0 +1,100 @@
+"""A bucket that changes while it is read: a list has each key once, with what it has last."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+from nats.aio.msg import Msg
+
+from headrace.bucket import Bucket, Moved, Value
+from headrace.bus import Bus
+from tests.support.waiting import eventually
+
+type Change = Callable[[Bucket], Awaitable[object]]
+
+
+@pytest.fixture
+def bucket(own: Bus) -> Bucket:
+    return Bucket(own, own.streams.push)
+
+
+@pytest.fixture
+def between(own: Bus, monkeypatch: pytest.MonkeyPatch) -> Callable[[Change], None]:
+    """Has a change happen when a list's first key has been read, and before its second."""
+
+    def arrange(change: Change) -> None:
+        request, read = Bus.request, list[bytes]()
+
+        async def interrupted(
+            bus: Bus,
+            subject: str,
+            payload: bytes,
+            timeout: float,
+            headers: dict[str, str] | None = None,
+        ) -> Msg:
+            if b"next_by_subj" in payload:
+                read.append(payload)
+                if len(read) == 2:
+                    await change(Bucket(own, own.streams.push))
+            return await request(bus, subject, payload, timeout, headers)
+
+        monkeypatch.setattr(Bus, "request", interrupted)
+
+    return arrange
+
+
+async def fill(bucket: Bucket) -> dict[str, int]:
+    """Put three keys; return where they are."""
+    return {key: await bucket.put(f"t.{key}", key.encode(), 0) for key in "abc"}
+
+
+def listed(found: list[tuple[str, Value]]) -> list[tuple[str, bytes | None]]:
+    return [(key, value.data) for key, value in found]
+
+
+async def test_a_key_changed_behind_the_reader_comes_once_with_its_new_value(
+    bucket: Bucket, between: Callable[[Change], None]
+) -> None:
+    places = await fill(bucket)
+    between(lambda other: other.put("t.a", b"anew", places["a"]))
+    found = await bucket.under("t.*")
+    assert listed(found) == [("t.b", b"b"), ("t.c", b"c"), ("t.a", b"anew")]
+
+
+async def test_a_key_changed_before_the_reader_comes_once_with_its_new_value(
+    bucket: Bucket, between: Callable[[Change], None]
+) -> None:
+    places = await fill(bucket)
+    between(lambda other: other.put("t.b", b"anew", places["b"]))
+    found = await bucket.under("t.*")
+    assert listed(found) == [("t.a", b"a"), ("t.c", b"c"), ("t.b", b"anew")]
+
+
+@pytest.mark.parametrize("gone", ["t.a", "t.b"])
+async def test_a_key_deleted_meanwhile_is_not_listed(
+    bucket: Bucket, between: Callable[[Change], None], gone: str
+) -> None:
+    await fill(bucket)
+    between(lambda other: other.delete(gone))
+    assert gone not in dict(await bucket.under("t.*"))
+
+
+async def test_where_a_listed_key_is_is_where_it_can_be_changed(
+    bucket: Bucket, between: Callable[[Change], None]
+) -> None:
+    places = await fill(bucket)
+    between(lambda other: other.put("t.a", b"anew", places["a"]))
+    for key, value in await bucket.under("t.*"):
+        assert await bucket.put(key, b"last", value.sequence) > value.sequence
+        with pytest.raises(Moved):
+            await bucket.put(key, b"too late", value.sequence)
+
+
+async def test_what_was_put_for_some_seconds_is_forgotten_then(bucket: Bucket) -> None:
+    place = await bucket.put("t.a", b"a", 0, seconds=1)
+
+    async def is_gone() -> bool:
+        return (await bucket.get("t.a")).data is None
+
+    await eventually(is_gone, "the key is forgotten")
+    now = await bucket.get("t.a")
+    assert await bucket.put("t.a", b"again", now.sequence) > place
