@@ -9,7 +9,7 @@ SHELL := /bin/bash
 BIN := .venv/bin
 RUNTIME := .venv/.runtime
 DEVELOPMENT := .venv/.development
-CODE := shared services examples/headrace_dojo tests
+CODE := shared services examples tests
 
 # The first Python that runs (a version manager's shim may exist and fail) and is new enough.
 FIND_PYTHON = for candidate in $(PYTHON) python3.13 python3.12 python3.14 python3; do \

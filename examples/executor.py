@@ -24,7 +24,7 @@ class Translator(AgentExecutor):
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         """Answer one message."""
-        updater = TaskUpdater(event_queue, context.task_id, context.context_id)
+        updater = _updater(context, event_queue)
         await updater.start_work()
         asked = context.get_user_input().strip().lower()
         if asked == "slowly":
@@ -48,8 +48,13 @@ class Translator(AgentExecutor):
 
     async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
         """Take note of it."""
-        self.canceled.append(context.task_id)
-        await TaskUpdater(event_queue, context.task_id, context.context_id).cancel()
+        self.canceled.append(context.task_id or "")
+        await _updater(context, event_queue).cancel()
+
+
+def _updater(context: RequestContext, event_queue: EventQueue) -> TaskUpdater:
+    # The SDK's types allow for a request that is about no task yet; here there always is one.
+    return TaskUpdater(event_queue, context.task_id or "", context.context_id or "")
 
 
 executor = Translator()

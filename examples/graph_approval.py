@@ -18,7 +18,7 @@ def check(state: MessagesState) -> MessagesState:
     return {"messages": [AIMessage("The order is fine. ")]}
 
 
-def decide(_: MessagesState) -> MessagesState:
+def decide(state: MessagesState) -> MessagesState:  # noqa: ARG001  # the name is the graph's
     """Have a person decide."""
     said = interrupt({"question": "Refund it?"})
     return {"messages": [AIMessage("Refunded." if said == "yes" else "Not refunded.")]}
