@@ -1,7 +1,8 @@
-"""A TCP proxy that passes on everything, until it is told to cut or to refuse."""
+"""A TCP proxy that passes on everything, until it is told to cut, to refuse or to withhold."""
 
 import asyncio
 from contextlib import suppress
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
@@ -13,6 +14,8 @@ class CuttingProxy:
         """Pass on to `port`."""
         self.refuses = False
         """Whether new connections end at once."""
+        self.withholds = b""
+        """Whoever has said this hears nothing more on its connection; what it says is passed on."""
         self.taken = 0
         """Connections so far."""
         self._target = port
@@ -60,16 +63,33 @@ class CuttingProxy:
         there, back = await asyncio.open_connection("127.0.0.1", self._target)
         try:
             async with asyncio.TaskGroup() as both:
-                both.create_task(_pump(reader, back))
-                both.create_task(_pump(there, writer))
+                may_answer = _Leave()
+                both.create_task(self._pump(reader, back, may_answer, asked=True))
+                both.create_task(self._pump(there, writer, may_answer))
         finally:
             back.transport.abort()
 
+    async def _pump(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        leave: "_Leave",
+        *,
+        asked: bool = False,
+    ) -> None:
+        with suppress(OSError):
+            while chunk := await reader.read(65536):
+                if asked and self.withholds and self.withholds in chunk:
+                    leave.to_answer = False
+                if asked or leave.to_answer:
+                    writer.write(chunk)
+                    await writer.drain()
+            if writer.can_write_eof():
+                writer.write_eof()
 
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with suppress(OSError):
-        while chunk := await reader.read(65536):
-            writer.write(chunk)
-            await writer.drain()
-        if writer.can_write_eof():
-            writer.write_eof()
+
+@dataclass
+class _Leave:
+    """Of one connection."""
+
+    to_answer: bool = True

@@ -4,4 +4,8 @@ import os
 
 from headrace_worker.adapters import remote_agent
 
-crier = remote_agent(os.environ["HEADRACE_CRIER_URL"], name="crier", binding="JSONRPC")
+crier = remote_agent(
+    os.environ["HEADRACE_CRIER_URL"],
+    name="crier",
+    binding=os.environ.get("HEADRACE_CRIER_BINDING", "JSONRPC"),
+)

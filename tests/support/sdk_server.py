@@ -23,6 +23,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from tests.support.cutting_proxy import CuttingProxy
 from tests.support.servers import ports
 
 
@@ -31,7 +32,10 @@ class SdkServer:
     """What a test knows of it."""
 
     url: str
-    port: int
+    proxy: CuttingProxy
+    """All of HTTP comes through it."""
+    by_grpc: CuttingProxy
+    """All of gRPC comes through it."""
     headers: dict[str, str] = field(default_factory=dict)
     """What each request must carry; the card is public."""
     requests: int = 0
@@ -50,13 +54,20 @@ async def sdk_server(
 ) -> AsyncIterator[SdkServer]:
     """Serve `executor` for the length of a block."""
     port, grpc_port = ports.pick(), ports.pick()
-    served = SdkServer(f"http://127.0.0.1:{port}", port)
+    async with CuttingProxy(port) as proxy, CuttingProxy(grpc_port) as by_grpc:
+        served = SdkServer(proxy.url, proxy, by_grpc)
+        card = _card(served, bindings, streaming=streaming)
+        async with _serving(executor, card, served, port, grpc_port):
+            yield served
+
+
+def _card(served: SdkServer, bindings: Sequence[str], *, streaming: bool) -> AgentCard:
     urls = {
         "JSONRPC": f"{served.url}/rpc",
         "HTTP+JSON": served.url,
-        "GRPC": f"127.0.0.1:{grpc_port}",
+        "GRPC": served.by_grpc.url.removeprefix("http://"),
     }
-    card = AgentCard(
+    return AgentCard(
         name="Town Crier",
         description="Cries.",
         version="7",
@@ -69,6 +80,12 @@ async def sdk_server(
             for each in bindings
         ],
     )
+
+
+@asynccontextmanager
+async def _serving(
+    executor: AgentExecutor, card: AgentCard, served: SdkServer, port: int, grpc_port: int
+) -> AsyncIterator[None]:
     handler = DefaultRequestHandler(executor, InMemoryTaskStore(), card)
     routes = [
         *create_agent_card_routes(card),
@@ -88,7 +105,7 @@ async def sdk_server(
     try:
         while not server.started:  # noqa: ASYNC110  # uvicorn tells nobody
             await asyncio.sleep(0.01)
-        yield served
+        yield
     finally:
         server.should_exit = server.force_exit = True
         await serving

@@ -7,7 +7,7 @@ from headrace.events import Json
 from headrace_worker.delegation.children import Children
 from headrace_worker.delegation.errors import DelegationRefused
 from headrace_worker.delegation.parent import Parent
-from headrace_worker.delegation.question import Question, message_of
+from headrace_worker.delegation.question import Named, Question, message_of, name_of
 from headrace_worker.delegation.result import Result
 from headrace_worker.delegation.stream import Delegation
 
@@ -25,7 +25,7 @@ class Asking:
 
     async def delegate(  # by keyword
         self,
-        agent: str,
+        agent: str | Named,
         message: str | Json,
         key: str | None = None,
         *,
@@ -33,7 +33,7 @@ class Asking:
         timeout: float | None = None,
         budget: int | None = None,
     ) -> Result:
-        """Ask another agent and return its answer.
+        """Ask another agent, by its name or as an `Agent`, and return its answer.
 
         Another attempt of this leg that asks the same, or under the same `key`, meets the same
         child instead of starting a second one; the order does not matter. While the agent waits,
@@ -46,13 +46,14 @@ class Asking:
             DelegationRefused: a limit forbids it, or there is no such agent.
             LegOver: this leg has ended.
         """
-        asked = Question(agent, message_of(agent, message), relay=relay, budget=budget)
-        parent, children = self._able(agent)
+        name = name_of(agent)
+        asked = Question(name, message_of(name, message), relay=relay, budget=budget)
+        parent, children = self._able(name)
         return await children.result(children.ask(asked.within(parent, timeout), key))
 
     def delegate_stream(  # by keyword
         self,
-        agent: str,
+        agent: str | Named,
         message: str | Json,
         key: str | None = None,
         *,
@@ -67,8 +68,9 @@ class Asking:
         Raises:
             DelegationRefused, LegOver: as `delegate`.
         """
-        asked = Question(agent, message_of(agent, message), relay=relay, budget=budget)
-        parent, children = self._able(agent)
+        name = name_of(agent)
+        asked = Question(name, message_of(name, message), relay=relay, budget=budget)
+        parent, children = self._able(name)
         return Delegation(children, children.ask(asked.within(parent, timeout), key))
 
     async def answer(

@@ -7,11 +7,10 @@ from collections.abc import Awaitable
 from datetime import UTC, datetime
 
 from headrace.canceling import cancel_task
-from headrace.errors import BusUnavailable, InvalidName
-from headrace.names import check_agent_name
+from headrace.errors import BusUnavailable
 from headrace.task import INPUT_REQUIRED, TaskKey
 from headrace_worker.delegation.child import Child
-from headrace_worker.delegation.errors import DelegationFailed, DelegationRefused
+from headrace_worker.delegation.errors import DelegationFailed
 from headrace_worker.delegation.naming import Names
 from headrace_worker.delegation.offspring import Offspring
 from headrace_worker.delegation.parent import Parent
@@ -47,10 +46,9 @@ class Children:
         """Return the child that answers: a new one, or the one that was asked so before.
 
         Raises:
-            DelegationRefused: the agent or the key can't be one.
+            DelegationRefused: the key can't be one.
             LegOver: the leg has ended.
         """
-        _check_agent(question.agent)
         name, task = self._names.of(question.agent, question.message, key)
         return self._claim(task, question, name)
 
@@ -175,10 +173,3 @@ async def in_time[T](child: Child, answer: Awaitable[T]) -> T:
             return await answer
     except TimeoutError:
         raise DelegationFailed(child.key.agent, "did not end in time", child.key.task) from None
-
-
-def _check_agent(agent: str) -> None:
-    try:
-        check_agent_name(agent)
-    except InvalidName as error:
-        raise DelegationRefused(agent, "agent_unknown", str(error)) from None

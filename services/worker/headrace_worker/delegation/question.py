@@ -1,16 +1,27 @@
 """What an agent asks another one."""
 
+import re
 import secrets
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 
 from headrace.delegation import earliest
+from headrace.errors import InvalidName
 from headrace.events import Json
+from headrace.names import check_agent_name
 from headrace_worker.delegation.errors import DelegationRefused
 from headrace_worker.delegation.parent import Parent
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_BY_URL = (
+    "agents elsewhere are asked by name too: serve this one with remote_agent(…), or as type a2a"
+    " in headrace.yaml"
+)
+_SHOWN = 200
+"""Characters of what is no agent's name that an error shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +51,32 @@ class Question:
         wanted = [tokens for tokens in (left, self.budget) if tokens is not None]
         deadline = earliest(parent.deadline, own)
         return replace(self, deadline=deadline, budget=min(wanted, default=None))
+
+
+class Named(Protocol):
+    """What has the name of an agent: an `Agent`, wherever it is served."""
+
+    @property
+    def name(self) -> str:
+        """The agent's name."""
+
+
+def name_of(asked: Any) -> str:  # noqa: ANN401  # whatever an agent writes there
+    """Return the name of the agent that is asked.
+
+    Raises:
+        DelegationRefused: it is neither a name nor has one, or is a URL.
+    """
+    name = asked if isinstance(asked, str) else getattr(asked, "name", None)
+    if not isinstance(name, str):
+        reason = "an agent is asked by its name, or as an Agent"
+        raise DelegationRefused(repr(asked)[:_SHOWN], "bad_request", reason)
+    if _URL.match(name):
+        raise DelegationRefused(name[:_SHOWN], "agent_unknown", _BY_URL)
+    try:
+        return check_agent_name(name)
+    except InvalidName as error:
+        raise DelegationRefused(name[:_SHOWN], "agent_unknown", str(error)) from None
 
 
 def message_of(agent: str, asked: Any) -> Json:  # noqa: ANN401  # whatever an agent writes there

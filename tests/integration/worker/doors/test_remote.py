@@ -1,89 +1,23 @@
 """Agents of the official SDK's server, by URL, as agents of the fleet."""
 
 import asyncio
-from typing import Any, override
+from typing import Any
 
 import httpx
 import pytest
-from a2a.helpers import new_task_from_user_message, new_text_message
-from a2a.server.agent_execution import AgentExecutor, RequestContext
-from a2a.server.events import EventQueue
-from a2a.server.tasks import TaskUpdater
-from a2a.types import Part, Role
-from a2a.utils.errors import InvalidParamsError
 
 from headrace.messages import Control
 from headrace_gateway.settings import GatewaySettings
-from headrace_worker import Agent
 from headrace_worker.adapters import ApiKey, Bearer, ClientCredentials, remote_agent
 from headrace_worker.errors import Misdeclared
 from tests.integration.gateway.running import running
 from tests.integration.worker.conftest import Spawn, Working
 from tests.integration.worker.doors.examples import example
 from tests.integration.worker.doors.reading import answer, folded, said, state, words
-from tests.support.cutting_proxy import CuttingProxy
 from tests.support.desk import Desk, Task, eventually, user_message
 from tests.support.sdk_server import SdkServer, sdk_server
 from tests.support.servers import ports
-
-
-class Crier(AgentExecutor):
-    """Does what the message says; the test lets it go on."""
-
-    def __init__(self) -> None:
-        self.go_on = asyncio.Event()
-        self.began = asyncio.Event()
-        self.heard: list[str] = []
-        self.canceled: list[str] = []
-
-    @override
-    async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
-        said = context.get_user_input()
-        self.heard.append(said)
-        if said == "bare":
-            message = new_text_message("hear, hear", role=Role.ROLE_AGENT)
-            await event_queue.enqueue_event(message)
-            return
-        if said == "refuse":
-            raise InvalidParamsError("not so loud")
-        assert context.message is not None
-        task = context.current_task or new_task_from_user_message(context.message)
-        if context.current_task is None:
-            await event_queue.enqueue_event(task)
-        await self._cry(said, TaskUpdater(event_queue, task.id, task.context_id))
-
-    async def _cry(self, said: str, to: TaskUpdater) -> None:
-        await to.start_work(to.new_agent_message([Part(text="clearing my throat")]))
-        if said == "ask":
-            await to.add_artifact([Part(text="hm ")], artifact_id="cry")
-            await to.requires_input(to.new_agent_message([Part(text="What shall I cry?")]))
-            return
-        if said == "auth":
-            await to.requires_auth(to.new_agent_message([Part(text="Your badge?")]))
-            return
-        await to.add_artifact([Part(text="Oyez, ")], artifact_id="cry", append=False)
-        self.began.set()
-        if said == "slowly":
-            await self.go_on.wait()
-        await to.add_artifact([Part(text=said)], artifact_id="cry", append=True, last_chunk=True)
-        await to.add_artifact([Part(data={"number_value": 3})], artifact_id="n", name="count")
-        await to.complete(to.new_agent_message([Part(text="Cried.")]))
-
-    @override
-    async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
-        assert context.task_id
-        assert context.context_id
-        self.canceled.append(context.task_id)
-        await TaskUpdater(event_queue, context.task_id, context.context_id).cancel()
-
-
-BINDINGS = ("JSONRPC", "HTTP+JSON", "GRPC")
-
-
-async def crier(url: str, **more: Any) -> Agent:  # noqa: ANN401  # remote_agent's
-    given: dict[str, Any] = {"name": "crier", "backoff": 0.0, "reconnecting": 10.0, "poll": 0.05}
-    # It reads the card, and the server is in this loop.
-    return await asyncio.to_thread(remote_agent, url, **{**given, **more})
+from tests.support.town_crier import BINDINGS, Crier, crier
 
 
 @pytest.mark.parametrize("binding", BINDINGS)
@@ -202,18 +136,18 @@ async def test_a_cancel_reaches_its_task(desk: Desk, working: Working, binding: 
     assert executor.canceled == [done["metadata"]["remote_task"]]
 
 
+@pytest.mark.parametrize("binding", BINDINGS)
 async def test_a_broken_stream_is_opened_anew_and_nothing_is_told_twice(
-    desk: Desk, working: Working
+    desk: Desk, working: Working, binding: str
 ) -> None:
     executor = Crier()
     async with (
-        sdk_server(executor, bindings=["JSONRPC"]) as server,
-        through(server) as (proxy, agent),
-        working(agent),
+        sdk_server(executor, bindings=[binding]) as server,
+        working(await crier(server.url)),
     ):
         task = await desk.start("crier", "slowly")
         await _began(executor, task)
-        await proxy.cut()
+        await (server.by_grpc if binding == "GRPC" else server.proxy).cut()
         executor.go_on.set()
         done = await folded(task)
     assert executor.heard == ["slowly"]
@@ -309,9 +243,9 @@ async def test_an_agent_out_of_reach_is_tried_again_and_then_given_up(
     executor = Crier()
     async with (
         sdk_server(executor, bindings=["JSONRPC"]) as server,
-        through(server, max_attempts=3) as (proxy, agent),
-        working(agent),
+        working(await crier(server.url, max_attempts=3)),
     ):
+        proxy = server.proxy
         proxy.refuses = True
         given_up = await folded(await desk.start("crier", "x"))
         taken = proxy.taken
@@ -375,21 +309,6 @@ async def test_the_example_speaks_to_its_agent(desk: Desk, working: Working) -> 
         async with working(agent):
             done = await folded(await desk.start("crier", "x"))
     assert answer(done) == "Oyez, x"
-
-
-class through:  # noqa: N801  # reads as a word
-    """A proxy before the server, and an agent that speaks through it."""
-
-    def __init__(self, server: SdkServer, **more: Any) -> None:  # noqa: ANN401  # remote_agent's
-        self._proxy, self._more = CuttingProxy(server.port), more
-        self._server = server
-
-    async def __aenter__(self) -> tuple[CuttingProxy, Agent]:
-        proxy = await self._proxy.__aenter__()
-        return proxy, await crier(proxy.url, **self._more)
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._proxy.__aexit__(None, None, None)
 
 
 async def _began(executor: Crier, task: Task) -> None:

@@ -1,104 +1,24 @@
 """Agents of another Headrace, by URL: asked once, followed by cursor."""
 
-import asyncio
-import secrets
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 import pytest
 
 from headrace import events, parts
-from headrace.bus import Bus
-from headrace.directory import AgentCard
 from headrace.interrupts import INTERRUPTS
 from headrace.log import last_entry
-from headrace.settings import BusSettings
-from headrace.task import CANCELED, COMPLETED, INPUT_REQUIRED, WORKING
-from headrace_gateway.settings import GatewaySettings
-from headrace_worker import Agent
-from headrace_worker.adapters import remote_agent
-from tests.integration.gateway.running import running
+from headrace.task import CANCELED
 from tests.integration.worker.conftest import Working
+from tests.integration.worker.doors.other_headrace import Other, another_headrace
 from tests.integration.worker.doors.reading import answer, folded, said, state, thoughts, words
-from tests.support.cutting_proxy import CuttingProxy
 from tests.support.desk import Desk, Task, eventually
-from tests.support.scripted_fleet import Leg, ScriptedFleet
-from tests.support.servers import NatsProcess, ports
-
-
-async def patient(leg: Leg) -> None:
-    """Think and begin, wait for the test, go on and end."""
-    think = parts.thinking_part("Hm. ", "think-1", end=True)
-    content = {"messageId": "think-1", "role": "ROLE_AGENT", "parts": [think]}
-    await leg.append([events.status_update(leg.key.task, leg.context, WORKING, content)])
-    await leg.chunk("a", append=False)
-    await leg.chunk("b")
-    await leg.go_on.wait()
-    await leg.chunk("c")
-    await leg.status(COMPLETED)
-
-
-async def ask(leg: Leg) -> None:
-    """Ask once, then say what was answered."""
-    if leg.leg == 1:
-        asked = {INTERRUPTS: [{"id": "int-1", "reason": "name"}]}
-        draft = leg.status_draft(INPUT_REQUIRED, "Your name?", metadata=asked)
-        await leg.append([draft], INPUT_REQUIRED)
-    else:
-        await leg.chunk(parts.text_of(leg.message["parts"]), append=False)
-        await leg.status(COMPLETED)
-
-
-@dataclass
-class Other:
-    """Another Headrace, behind a proxy."""
-
-    fleet: ScriptedFleet
-    proxy: CuttingProxy
-    grpc: int
-
-    async def agent(self, name: str, binding: str) -> Agent:
-        url = f"{self.proxy.url}/v1/agents/{name}"
-        return await asyncio.to_thread(
-            remote_agent, url, binding=binding, backoff=0.0, reconnecting=10.0
-        )
+from tests.support.servers import NatsProcess
 
 
 @pytest.fixture
 async def other(nats_server: NatsProcess) -> AsyncIterator[Other]:
-    """A fleet of scripts with a gateway of its own, which shares nothing with ours."""
-    name = f"other{secrets.token_hex(4)}"
-    settings = GatewaySettings(
-        nats_url=nats_server.url,
-        prefix=name,
-        stream_prefix=name,
-        http_port=ports.pick(),
-        grpc_port=ports.pick(),
-        startup_timeout=20,
-    )
-    agents = {
-        "patient": (AgentCard(name="patient", description="Waits."), patient),
-        "ask": (AgentCard(name="ask"), ask),
-    }
-    async with (
-        _fleet(settings, agents) as fleet,
-        running(settings),
-        CuttingProxy(settings.http_port) as proxy,
-    ):
-        yield Other(fleet, proxy, settings.grpc_port)
-
-
-@asynccontextmanager
-async def _fleet(settings: GatewaySettings, agents: object) -> AsyncIterator[ScriptedFleet]:
-    bus = Bus(BusSettings.model_validate(settings.model_dump()))
-    await bus.connect("other")
-    fleet = await ScriptedFleet(bus, agents).start()  # type: ignore[arg-type]  # its scripts
-    try:
-        yield fleet
-    finally:
-        await fleet.stop()
-        await bus.close()
+    async with another_headrace(nats_server.url) as it:
+        yield it
 
 
 async def _has(task: Task, text: str) -> bool:

@@ -1,0 +1,101 @@
+"""Another Headrace, as an outside agent of ours."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from headrace import events, parts
+from headrace.bus import Bus
+from headrace.directory import AgentCard
+from headrace.interrupts import INTERRUPTS
+from headrace.settings import BusSettings
+from headrace.task import COMPLETED, INPUT_REQUIRED, WORKING
+from headrace_gateway.settings import GatewaySettings
+from headrace_worker import Agent
+from headrace_worker.adapters import remote_agent
+from tests.integration.gateway.running import running
+from tests.support.cutting_proxy import CuttingProxy
+from tests.support.scripted_fleet import Leg, ScriptedFleet
+from tests.support.servers import ports
+
+
+async def patient(leg: Leg) -> None:
+    """Think and begin, wait for the test, go on and end."""
+    think = parts.thinking_part("Hm. ", "think-1", end=True)
+    content = {"messageId": "think-1", "role": "ROLE_AGENT", "parts": [think]}
+    await leg.append([events.status_update(leg.key.task, leg.context, WORKING, content)])
+    await leg.chunk("a", append=False)
+    await leg.chunk("b")
+    await leg.go_on.wait()
+    await leg.chunk("c")
+    await leg.status(COMPLETED)
+
+
+async def ask(leg: Leg) -> None:
+    """Ask once, then say what was answered."""
+    if leg.leg == 1:
+        asked = {INTERRUPTS: [{"id": "int-1", "reason": "name"}]}
+        draft = leg.status_draft(INPUT_REQUIRED, "Your name?", metadata=asked)
+        await leg.append([draft], INPUT_REQUIRED)
+    else:
+        await leg.chunk(parts.text_of(leg.message["parts"]), append=False)
+        await leg.status(COMPLETED)
+
+
+@dataclass
+class Other:
+    """Another Headrace, behind a proxy."""
+
+    fleet: ScriptedFleet
+    proxy: CuttingProxy
+    grpc: CuttingProxy
+    """Before its gRPC port."""
+
+    def url(self, name: str) -> str:
+        """Return where its agent of that name is."""
+        return f"{self.proxy.url}/v1/agents/{name}"
+
+    async def agent(self, name: str, binding: str) -> Agent:
+        return await asyncio.to_thread(
+            remote_agent, self.url(name), binding=binding, backoff=0.0, reconnecting=10.0
+        )
+
+
+@asynccontextmanager
+async def another_headrace(nats_url: str) -> AsyncIterator[Other]:
+    """Serve a fleet of scripts with a gateway of its own, which shares nothing with ours."""
+    name, grpc_port = f"other{secrets.token_hex(4)}", ports.pick()
+    async with CuttingProxy(grpc_port) as by_grpc:
+        settings = GatewaySettings(
+            nats_url=nats_url,
+            prefix=name,
+            stream_prefix=name,
+            http_port=ports.pick(),
+            grpc_port=grpc_port,
+            public_grpc=by_grpc.url.removeprefix("http://"),
+            startup_timeout=20,
+        )
+        agents = {
+            "patient": (AgentCard(name="patient", description="Waits."), patient),
+            "ask": (AgentCard(name="ask"), ask),
+        }
+        async with (
+            _fleet(settings, agents) as fleet,
+            running(settings),
+            CuttingProxy(settings.http_port) as proxy,
+        ):
+            yield Other(fleet, proxy, by_grpc)
+
+
+@asynccontextmanager
+async def _fleet(settings: GatewaySettings, agents: object) -> AsyncIterator[ScriptedFleet]:
+    bus = Bus(BusSettings.model_validate(settings.model_dump()))
+    await bus.connect("other")
+    fleet = await ScriptedFleet(bus, agents).start()  # type: ignore[arg-type]  # its scripts
+    try:
+        yield fleet
+    finally:
+        await fleet.stop()
+        await bus.close()

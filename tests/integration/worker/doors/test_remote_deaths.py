@@ -1,0 +1,92 @@
+"""A worker dies when an outside agent was asked, and nobody here knows its task yet."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from headrace.task import COMPLETED
+from tests.integration.worker.conftest import Spawn
+from tests.integration.worker.doors.other_headrace import Other, another_headrace
+from tests.integration.worker.doors.reading import answer, folded
+from tests.support.cutting_proxy import CuttingProxy
+from tests.support.desk import Desk, Task, eventually
+from tests.support.sdk_server import sdk_server
+from tests.support.servers import NatsProcess
+from tests.support.town_crier import BINDINGS, Crier
+
+_TARGET = "tests.support.remote_crier:crier"
+_CRY = "cry it but once"
+
+
+@pytest.fixture
+async def other(nats_server: NatsProcess) -> AsyncIterator[Other]:
+    async with another_headrace(nats_server.url) as it:
+        yield it
+
+
+async def killed_once_it_has_asked(
+    desk: Desk,
+    spawn: Spawn,
+    proxies: tuple[CuttingProxy, ...],
+    was_asked: Callable[[], Awaitable[bool]],
+    **settings: str,
+) -> Task:
+    """Let the question arrive but not the answer, kill who asked, and start it again."""
+    worker = await asyncio.to_thread(spawn, _TARGET, **settings)
+    for proxy in proxies:
+        proxy.withholds = _CRY.encode()
+    task = await desk.start("crier", _CRY)
+    await eventually(was_asked)
+    await asyncio.to_thread(worker.kill)
+    assert "remote_task" not in (await task.found()).task.get("metadata", {})
+    for proxy in proxies:
+        proxy.withholds = b""
+    await asyncio.to_thread(worker.start)
+    return task
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_another_headrace_is_asked_once(
+    desk: Desk, spawn: Spawn, other: Other, binding: str
+) -> None:
+    async def was_asked() -> bool:
+        return bool(other.fleet.legs)
+
+    task = await killed_once_it_has_asked(
+        desk,
+        spawn,
+        (other.proxy, other.grpc),
+        was_asked,
+        crier_url=other.url("patient"),
+        crier_binding=binding,
+    )
+    [leg] = other.fleet.legs
+    leg.go_on.set()
+    done = await folded(task)
+    assert (done["status"]["state"], answer(done)) == (COMPLETED, "abc")
+    assert done["metadata"]["remote_task"] == leg.key.task
+    assert len(other.fleet.legs) == 1
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_an_agent_that_does_not_know_questions_again_is_asked_at_least_once(
+    desk: Desk, spawn: Spawn, binding: str
+) -> None:
+    executor = Crier()
+
+    async def was_asked() -> bool:
+        return bool(executor.heard)
+
+    async with sdk_server(executor) as server:
+        task = await killed_once_it_has_asked(
+            desk,
+            spawn,
+            (server.proxy, server.by_grpc),
+            was_asked,
+            crier_url=server.url,
+            crier_binding=binding,
+        )
+        done = await folded(task)
+    assert (done["status"]["state"], answer(done)) == (COMPLETED, f"Oyez, {_CRY}")
+    assert executor.heard == [_CRY, _CRY]

@@ -1,0 +1,72 @@
+"""An outside agent of the official SDK's, and how it becomes one of the fleet's."""
+
+import asyncio
+from typing import Any, override
+
+from a2a.helpers import new_task_from_user_message, new_text_message
+from a2a.server.agent_execution import AgentExecutor, RequestContext
+from a2a.server.events import EventQueue
+from a2a.server.tasks import TaskUpdater
+from a2a.types import Part, Role
+from a2a.utils.errors import InvalidParamsError
+
+from headrace_worker import Agent
+from headrace_worker.adapters import remote_agent
+
+BINDINGS = ("JSONRPC", "HTTP+JSON", "GRPC")
+
+
+class Crier(AgentExecutor):
+    """Does what the message says; the test lets it go on."""
+
+    def __init__(self) -> None:
+        self.go_on = asyncio.Event()
+        self.began = asyncio.Event()
+        self.heard: list[str] = []
+        self.canceled: list[str] = []
+
+    @override
+    async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
+        said = context.get_user_input()
+        self.heard.append(said)
+        if said == "bare":
+            message = new_text_message("hear, hear", role=Role.ROLE_AGENT)
+            await event_queue.enqueue_event(message)
+            return
+        if said == "refuse":
+            raise InvalidParamsError("not so loud")
+        assert context.message is not None
+        task = context.current_task or new_task_from_user_message(context.message)
+        if context.current_task is None:
+            await event_queue.enqueue_event(task)
+        await self._cry(said, TaskUpdater(event_queue, task.id, task.context_id))
+
+    async def _cry(self, said: str, to: TaskUpdater) -> None:
+        await to.start_work(to.new_agent_message([Part(text="clearing my throat")]))
+        if said == "ask":
+            await to.add_artifact([Part(text="hm ")], artifact_id="cry")
+            await to.requires_input(to.new_agent_message([Part(text="What shall I cry?")]))
+            return
+        if said == "auth":
+            await to.requires_auth(to.new_agent_message([Part(text="Your badge?")]))
+            return
+        await to.add_artifact([Part(text="Oyez, ")], artifact_id="cry", append=False)
+        self.began.set()
+        if said == "slowly":
+            await self.go_on.wait()
+        await to.add_artifact([Part(text=said)], artifact_id="cry", append=True, last_chunk=True)
+        await to.add_artifact([Part(data={"number_value": 3})], artifact_id="n", name="count")
+        await to.complete(to.new_agent_message([Part(text="Cried.")]))
+
+    @override
+    async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
+        assert context.task_id
+        assert context.context_id
+        self.canceled.append(context.task_id)
+        await TaskUpdater(event_queue, context.task_id, context.context_id).cancel()
+
+
+async def crier(url: str, **more: Any) -> Agent:  # noqa: ANN401  # remote_agent's
+    given: dict[str, Any] = {"name": "crier", "backoff": 0.0, "reconnecting": 10.0, "poll": 0.05}
+    # It reads the card, and the server is in this loop.
+    return await asyncio.to_thread(remote_agent, url, **{**given, **more})
