@@ -11,7 +11,7 @@ import pytest
 from headrace import events
 from headrace.bus import Bus
 from headrace.entry import Stamp
-from headrace.errors import LogLost, TaskUnknown
+from headrace.errors import BusUnavailable, LogLost, TaskUnknown
 from headrace.log import LogWriter, TailRule
 from headrace.settings import BusSettings
 from headrace.task import (
@@ -137,6 +137,27 @@ async def test_a_feed_of_no_task_is_refused_for_all_who_wait(feeds: Feeds) -> No
     waiting = [asyncio.create_task(feeds.acquire(key)) for _ in range(3)]
     results = await asyncio.gather(*waiting, return_exceptions=True)
     assert all(isinstance(result, TaskUnknown) for result in results)
+    assert len(feeds) == 0
+
+
+async def test_who_comes_just_as_a_feed_fails_to_open_is_not_left_with_it(feeds: Feeds) -> None:
+    key, late = TaskKey("default", "a", mint_task_id(0)), list[asyncio.Task[Feed]]()
+    loop = asyncio.get_running_loop()
+    first, waiting = (loop.create_task(feeds.acquire(key)) for _ in range(2))
+    # Called before the one that waits hears that there is no such feed.
+    first.add_done_callback(
+        lambda _: late.append(asyncio.Task(feeds.acquire(key), loop=loop, eager_start=True))
+    )
+    await asyncio.wait([first, waiting])
+    results = await asyncio.gather(first, waiting, *late, return_exceptions=True)
+    assert [type(result) for result in results] == [TaskUnknown] * 3
+    assert len(feeds) == 0
+
+
+async def test_a_feed_that_cannot_begin_is_not_kept(bus: Bus, feeds: Feeds) -> None:
+    await bus.close()
+    with pytest.raises(BusUnavailable):
+        await feeds.begin(TaskKey("default", "a", mint_task_id(0)))
     assert len(feeds) == 0
 
 

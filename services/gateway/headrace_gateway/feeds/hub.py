@@ -36,9 +36,17 @@ class Feeds:
         return len(self._feeds)
 
     async def begin(self, key: TaskKey) -> Feed:
-        """Return a feed that waits for generation 1 of a new log, which the caller appends."""
+        """Return a feed that waits for generation 1 of a new log, which the caller appends.
+
+        Raises:
+            BusUnavailable: there is no connection.
+        """
         feed = self._new(key)
-        await feed.open_fresh()
+        try:
+            await feed.open_fresh()
+        except BaseException:
+            await self.release(feed)
+            raise
         return feed
 
     async def acquire(self, key: TaskKey) -> Feed:
@@ -62,6 +70,8 @@ class Feeds:
         try:
             await feed.open()
         except BaseException as error:
+            # Or who comes before the last one that waits has gone would be given it.
+            self._forget(feed)
             opening.set_exception(error)
             opening.exception()  # asked for, so that nobody waiting is no complaint
             await self.release(feed)
@@ -88,9 +98,12 @@ class Feeds:
         """Use `feed` no more; the last one to say so closes it."""
         feed.users -= 1
         if feed.users == 0:
-            if self._feeds.get(feed.key) is feed:
-                del self._feeds[feed.key]
+            self._forget(feed)
             await feed.close()
+
+    def _forget(self, feed: Feed) -> None:
+        if self._feeds.get(feed.key) is feed:
+            del self._feeds[feed.key]
 
     @asynccontextmanager
     async def using(self, key: TaskKey) -> AsyncIterator[Feed]:
