@@ -14,6 +14,7 @@ import hashlib
 import re
 import secrets
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 import orjson
@@ -36,6 +37,7 @@ _TIMEOUT = 5.0
 _BATCH = 8
 _TRIES = 10
 _FULL = frozenset({10077, 10047, 10023})
+_NOT_FOUND = 10037
 _NAME = re.compile(r"[0-9a-f]{16}")
 _LINK = re.compile(r"headrace-file:([\w-]+)/tasks/([\w-]+)/files/([0-9a-f]+)")
 
@@ -74,22 +76,32 @@ class FileStore:
             BusUnavailable: it is not stored, or not for certain; it may be put again.
         """
         name = secrets.token_hex(8)
-        parts = [content[at : at + CHUNK] for at in range(0, len(content), CHUNK)]
-        for part in parts:
-            await self._publish(self._chunks(key, name), part)
+        headers = {"filename": [filename], "media-type": [media_type]}
+        try:
+            await self._put(key, name, content, headers)
+        except LogFull:
+            # Or the halves of what a full store refuses would keep it full.
+            with suppress(BusUnavailable):
+                await self.drop(key, name)
+            raise
+        return f"{SCHEME}{key.agent}/tasks/{key.task}/files/{name}"
+
+    async def _put(self, key: TaskKey, name: str, content: bytes, headers: Json) -> None:
+        chunks = [content[at : at + CHUNK] for at in range(0, len(content), CHUNK)]
+        for chunk in chunks:
+            await self._publish(self._chunks(key, name), chunk)
         meta = {
             "name": self._object(key, name),
-            "headers": {"filename": [filename], "media-type": [media_type]},
+            "headers": headers,
             "options": {"max_chunk_size": CHUNK},
             "bucket": self._bucket,
             "nuid": f"{key.tenant}.{key.agent}.{key.task}.{name}",
             "size": len(content),
             "mtime": now(),
-            "chunks": len(parts),
+            "chunks": len(chunks),
             "digest": f"SHA-256={_digest(content)}",
         }
         await self._publish(self._meta(key, name), orjson.dumps(meta), {"Nats-Rollup": "sub"})
-        return f"{SCHEME}{key.agent}/tasks/{key.task}/files/{name}"
 
     async def info(self, key: TaskKey, name: str) -> FileInfo:
         """Return what is known of the file `name` of the task at `key`.
@@ -100,9 +112,7 @@ class FileStore:
         """
         if not _NAME.fullmatch(name):
             raise FileUnknown(f"task {key.task} has no file {name}")
-        subject = f"$JS.API.STREAM.MSG.GET.OBJ_{self._bucket}"
-        query = orjson.dumps({"last_by_subj": self._meta(key, name)})
-        answer = orjson.loads((await self._bus.request(subject, query, _TIMEOUT)).data)
+        answer = await self._ask("STREAM.MSG.GET", {"last_by_subj": self._meta(key, name)})
         if "message" not in answer:
             raise FileUnknown(f"task {key.task} has no file {name}")
         meta: Json = orjson.loads(base64.b64decode(answer["message"]["data"]))
@@ -150,20 +160,17 @@ class FileStore:
         info = await self.info(key, found[3])
         return b"".join([chunk async for chunk in self.chunks(key, info)])
 
-    async def drop(self, key: TaskKey) -> None:
-        """Forget every file of the task at `key`.
+    async def drop(self, key: TaskKey, name: str = "*") -> None:
+        """Forget every file of the task at `key`, or the one called `name`.
 
         Raises:
             BusUnavailable: the store does not answer; it may be asked again.
         """
-        mine = f"$O.{self._bucket}.C.{key.tenant}.{key.agent}.{key.task}.*"
-        query = orjson.dumps({"subjects_filter": mine})
-        subject = f"$JS.API.STREAM.INFO.OBJ_{self._bucket}"
-        answer = orjson.loads((await self._bus.request(subject, query, _TIMEOUT)).data)
-        for chunks in answer.get("state", {}).get("subjects") or {}:
+        found = await self._ask("STREAM.INFO", {"subjects_filter": self._chunks(key, name)})
+        for chunks in found["state"].get("subjects") or {}:
             name = chunks.rpartition(".")[2]
-            await self._purge(self._meta(key, name))
-            await self._purge(chunks)
+            await self._ask("STREAM.PURGE", {"filter": self._meta(key, name)})
+            await self._ask("STREAM.PURGE", {"filter": chunks})
 
     async def _next_chunks(self, key: TaskKey, name: str, start: int, most: int) -> list[Msg]:
         query = {"batch": most, "seq": start, "next_by_subj": self._chunks(key, name)}
@@ -177,11 +184,16 @@ class FileStore:
             refused = f"{subject}: {error.get('description')}"
             raise (LogFull if error.get("err_code") in _FULL else BusUnavailable)(refused)
 
-    async def _purge(self, subject: str) -> None:
-        api, query = f"$JS.API.STREAM.PURGE.OBJ_{self._bucket}", orjson.dumps({"filter": subject})
-        answer = orjson.loads((await self._bus.request(api, query, _TIMEOUT)).data)
-        if (error := answer.get("error")) is not None:
+    async def _ask(self, operation: str, query: Json) -> Json:
+        """Return the answer of JetStream's API, also where it is that there is no such message."""
+        api = f"$JS.API.{operation}.OBJ_{self._bucket}"
+        answer: Json = orjson.loads(
+            (await self._bus.request(api, orjson.dumps(query), _TIMEOUT)).data
+        )
+        error = answer.get("error")
+        if error is not None and error.get("err_code") != _NOT_FOUND:
             raise BusUnavailable(f"{api}: {error.get('description')}")
+        return answer
 
     def _chunks(self, key: TaskKey, name: str) -> str:
         return f"$O.{self._bucket}.C.{key.tenant}.{key.agent}.{key.task}.{name}"
@@ -209,20 +221,6 @@ async def stowed_part(files: FileStore, key: TaskKey, part: Json, inline: int) -
     name, media_type = part.get("filename", ""), part.get("mediaType", "")
     link = await files.put(key, base64.b64decode(raw), name, media_type)
     return {"url": link, **{name: value for name, value in part.items() if name != "raw"}}
-
-
-async def stowed_message(files: FileStore, key: TaskKey, message: Json, inline: int) -> Json:
-    """Return a Message whose parts are as `stowed_part` leaves them.
-
-    Raises:
-        LogFull, BusUnavailable: as `stowed_part`.
-    """
-    found = message.get("parts", [])
-    stowed = [await stowed_part(files, key, part, inline) for part in found]
-    # Most messages hold no file, and none of their parts was replaced.
-    if all(before is after for before, after in zip(found, stowed, strict=True)):
-        return message
-    return {**message, "parts": stowed}
 
 
 def _digest(content: bytes) -> str:

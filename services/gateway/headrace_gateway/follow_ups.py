@@ -1,5 +1,7 @@
 """Messages to tasks that exist: behind what waits for them, or handed in to what is at work."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
 from headrace import events
@@ -7,8 +9,6 @@ from headrace.bus import Bus
 from headrace.directory import Directory
 from headrace.entry import Stamp
 from headrace.errors import Fenced
-from headrace.events import Draft, Json
-from headrace.files import FileStore, stowed_message
 from headrace.log import LogWriter
 from headrace.messages import GetTask, Run, TaskFound
 from headrace.state_client import StateClient
@@ -19,6 +19,7 @@ from headrace_gateway.caller import Caller
 from headrace_gateway.feeds import Feed, Feeds
 from headrace_gateway.handing_in import HandingIn, busy, new_name
 from headrace_gateway.refusals import ContextMismatch, GenerationMismatch, TaskBusy, TaskEnded
+from headrace_gateway.stowage import Stowage
 from headrace_gateway.wanted_runs import WantedRuns
 
 _TERMS = frozenset({events.START_BY, events.PRIORITY, events.TRACEPARENT})
@@ -37,7 +38,7 @@ class FollowUps:
         """Work over these."""
         self._bus, self._feeds, self._state, self._directory = bus, feeds, state, directory
         self._runs = runs
-        self._handing_in, self._files = HandingIn(bus), FileStore(bus)
+        self._handing_in, self._stowage = HandingIn(bus), Stowage(bus)
 
     async def take_in(self, caller: Caller, agent: str, asked: FollowUp) -> Accepted:
         """Append the message to a task, and ask workers to go on if it waits for input.
@@ -56,12 +57,9 @@ class FollowUps:
         name = new_name()
         for _ in range(ROUNDS):
             found = await self.look(caller, agent, asked)
-            try:
-                if (accepted := await self.put(caller, found, asked, name)) is not None:
-                    return accepted
-            except Fenced:
-                # Another input came first, through another gateway perhaps: look again.
-                continue
+            with suppress(Fenced):
+                return await self.put(caller, found, asked, name)
+            # Another input came first, through another gateway perhaps, or the leg ended.
         raise TaskBusy(f"task {asked.task} takes other messages now")
 
     async def look(self, caller: Caller, agent: str, asked: FollowUp) -> TaskFound:
@@ -83,13 +81,11 @@ class FollowUps:
             raise TaskEnded(f"task {asked.task} is over and takes no message")
         return found
 
-    async def put(
-        self, caller: Caller, found: TaskFound, asked: FollowUp, name: str
-    ) -> Accepted | None:
-        """Put the message, known by `name`, behind what was `found`; None: look again.
+    async def put(self, caller: Caller, found: TaskFound, asked: FollowUp, name: str) -> Accepted:
+        """Put the message, known by `name`, behind what was `found`.
 
         Raises:
-            Fenced: something else came behind it.
+            Fenced: something else came behind it, or ended the leg: look again.
             TaskBusy, TooManyWaiting, EventTooLarge, BusUnavailable: as `take_in`.
         """
         if found.state == INPUT_REQUIRED:
@@ -98,23 +94,19 @@ class FollowUps:
 
     async def _hand_in(
         self, caller: Caller, found: TaskFound, asked: FollowUp, name: str
-    ) -> Accepted | None:
+    ) -> Accepted:
         task, context = found.task["id"], found.task["contextId"]
         card = self._directory.card(found.agent)
         if card is not None and card.follow_ups == "reject" and found.state != AUTH_REQUIRED:
             raise busy(task)
         key = TaskKey(caller.tenant, found.agent, task)
         # It waits for a leg that has begun, and then goes on as that one did.
-        asked = replace(asked.without(_TERMS), message=await self._stowed(key, asked.message))
-        feed = await self._feeds.acquire(key)
-        generation = None
-        try:
-            generation = await self._handing_in.hand_in(key, found, asked, name)
-        finally:
+        asked = asked.without(_TERMS)
+        async with self._stowage.stowed(key, asked.message) as stowed, self._kept(key) as feed:
+            message = replace(asked, message=stowed)
+            generation = await self._handing_in.hand_in(key, found, message, name)
             if generation is None:
-                await self._feeds.release(feed)
-        if generation is None:
-            return None
+                raise Fenced(f"leg of {task} ended before the message was in")
         return Accepted(key, context, found.log, generation, feed, found)
 
     async def _go_on(
@@ -122,28 +114,25 @@ class FollowUps:
     ) -> Accepted:
         task, context, leg = found.task["id"], found.task["contextId"], found.generation + 1
         key = TaskKey(caller.tenant, found.agent, task)
-        message = await self._stowed(key, asked.message)
-        draft = events.status_update(task, context, SUBMITTED, message, asked.metadata)
         stamp = Stamp(found.log, leg, name, SUBMITTED, leg)
-        admitted = await self._runs.admit(key)
-        try:
-            feed = await self._append(key, found, draft, stamp)
-        except BaseException:
-            admitted.settle()
-            raise
+        writer = LogWriter(self._bus, key, sequence=found.sequence, generation=found.generation)
+        async with (
+            self._runs.admitted(key) as admitted,
+            self._stowage.stowed(key, asked.message) as stowed,
+            self._kept(key) as feed,
+        ):
+            draft = events.status_update(task, context, SUBMITTED, stowed, asked.metadata)
+            await writer.append([draft], stamp, APPEND_PATIENCE)
         run = Run(log=found.log, context=context, owner=caller.owner, traceparent=found.traceparent)
         self._runs.ask_for(key, leg, run, asked.metadata, admitted)
         return Accepted(key, context, found.log, leg, feed, found)
 
-    async def _stowed(self, key: TaskKey, message: Json) -> Json:
-        return await stowed_message(self._files, key, message, self._bus.settings.inline_bytes)
-
-    async def _append(self, key: TaskKey, found: TaskFound, draft: Draft, stamp: Stamp) -> Feed:
-        writer = LogWriter(self._bus, key, sequence=found.sequence, generation=found.generation)
+    @asynccontextmanager
+    async def _kept(self, key: TaskKey) -> AsyncIterator[Feed]:
+        """Yield the task's feed, to be released by whoever has it when the block has succeeded."""
         feed = await self._feeds.acquire(key)
         try:
-            await writer.append([draft], stamp, APPEND_PATIENCE)
+            yield feed
         except BaseException:
             await self._feeds.release(feed)
             raise
-        return feed

@@ -11,8 +11,7 @@ from headrace import events
 from headrace.bus import Bus
 from headrace.directory import Directory
 from headrace.entry import Stamp
-from headrace.events import Json
-from headrace.files import FileStore, stowed_message
+from headrace.events import Draft, Json
 from headrace.log import LogWriter
 from headrace.messages import Run, WhoseContext
 from headrace.run_requests import with_input
@@ -21,9 +20,10 @@ from headrace.task import SHARDS_PER_STREAM, SUBMITTED, TaskKey, mint_log_id, mi
 from headrace_gateway.accepted import APPEND_PATIENCE, Accepted, new_writer
 from headrace_gateway.asked import FollowUp
 from headrace_gateway.caller import Caller
-from headrace_gateway.feeds import Feeds
+from headrace_gateway.feeds import Feed, Feeds
 from headrace_gateway.follow_ups import FollowUps
 from headrace_gateway.refusals import AgentUnknown, ContextRefused
+from headrace_gateway.stowage import Stowage
 from headrace_gateway.wanted_runs import WantedRuns
 
 type Prepare = Callable[[TaskKey], Awaitable[None]]
@@ -39,7 +39,7 @@ class Intake:
         """Work over these."""
         self._bus, self._feeds, self._state, self._directory = bus, feeds, state, directory
         self._shards = bus.settings.event_streams * SHARDS_PER_STREAM
-        self._runs, self._files = runs, FileStore(bus)
+        self._runs, self._stowage = runs, Stowage(bus)
         self.follow_ups = FollowUps(bus, feeds, state, directory, runs)
 
     async def start(
@@ -90,25 +90,27 @@ class Intake:
             Fenced: it has begun.
             TooManyWaiting, EventTooLarge, BusUnavailable: as `start`.
         """
-        message = await self._stowed(key, message)
-        draft = events.task_submitted(key.task, context, message, metadata)
         stamp = Stamp(mint_log_id(), 1, new_writer(), SUBMITTED, 1, owner=caller.owner)
-        admitted = await self._runs.admit(key)
+        # What is refused for the runs that wait stores no file.
+        async with (
+            self._runs.admitted(key) as admitted,
+            self._stowage.stowed(key, message) as stowed,
+        ):
+            draft = events.task_submitted(key.task, context, stowed, metadata)
+            feed, sequence = await self._append(key, draft, stamp)
+        run = Run(log=stamp.log, context=context, owner=caller.owner)
+        self._runs.ask_for(key, 1, with_input(run, draft.line(1), sequence), metadata, admitted)
+        return Accepted(key, context, stamp.log, 1, feed)
+
+    async def _append(self, key: TaskKey, draft: Draft, stamp: Stamp) -> tuple[Feed, int]:
+        """Begin the log; return its feed, and the stream sequence of the first entry."""
         feed = await self._feeds.begin(key)
         try:
             first = await LogWriter(self._bus, key).append([draft], stamp, APPEND_PATIENCE)
         except BaseException:
-            admitted.settle()
             await self._feeds.release(feed)
             raise
-        run = with_input(
-            Run(log=stamp.log, context=context, owner=caller.owner), draft.line(1), first.sequence
-        )
-        self._runs.ask_for(key, 1, run, metadata, admitted)
-        return Accepted(key, context, stamp.log, 1, feed)
-
-    async def _stowed(self, key: TaskKey, message: Json) -> Json:
-        return await stowed_message(self._files, key, message, self._bus.settings.inline_bytes)
+        return feed, first.sequence
 
     async def _check_context(self, caller: Caller, context: str) -> None:
         owner = await self._state.context_owner(WhoseContext(tenant=caller.tenant, context=context))

@@ -8,7 +8,7 @@ waits for anybody, and exactly one task comes of it.
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
@@ -100,18 +100,15 @@ class Resending:
         """
         async with self._one_at_a_time(request):
             for _ in range(ROUNDS):
-                try:
-                    if (accepted := await self._once(request, asked)) is not None:
-                        return accepted
-                except Fenced:
-                    continue
+                with suppress(Fenced):
+                    return await self._once(request, asked)
             raise TaskBusy(f"task {asked.task} takes other messages now")
 
-    async def _once(self, request: Keyed, asked: FollowUp) -> Accepted | None:
-        """Look whether the message is there already, and put it there if not; None: look again.
+    async def _once(self, request: Keyed, asked: FollowUp) -> Accepted:
+        """Look whether the message is there already, and put it there if not.
 
         Raises:
-            Fenced: something else came first, this message perhaps.
+            Fenced: something else came first, this message perhaps: look again.
         """
         kept = await self._records.find(request.name)
         if kept is not None:

@@ -1,5 +1,8 @@
 """Runs that may wait: admitted before their input is in a log, and asked for when it is."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 from headrace.bus import Bus
 from headrace.events import PRIORITY, TRACEPARENT, Json
 from headrace.messages import Run
@@ -16,13 +19,19 @@ class WantedRuns:
         """Ask on `bus` for what `admission` admits."""
         self._requests, self._admission = RunRequests(bus), admission
 
-    async def admit(self, key: TaskKey) -> Admitted:
-        """Return leave to put one more run into the queue; before its input is in a log.
+    @asynccontextmanager
+    async def admitted(self, key: TaskKey) -> AsyncIterator[Admitted]:
+        """Yield leave to put one more run into the queue, for a block that appends its input.
 
         Raises:
             TooManyWaiting: as many wait as may.
         """
-        return await self._admission.admit(key)
+        admitted = await self._admission.admit(key)
+        try:
+            yield admitted
+        except BaseException:
+            admitted.settle()
+            raise
 
     def ask_for(
         self, key: TaskKey, leg: int, run: Run, metadata: Json | None, admitted: Admitted

@@ -1,6 +1,7 @@
 """A bound on waiting runs, checked before a task exists, and told in each protocol's shape."""
 
 import asyncio
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -78,6 +79,29 @@ async def test_more_than_may_wait_are_refused_before_a_task_exists(
         assert (await Rest(http).call("ListTasks", {}))["totalSize"] == tasks
         # Other agents have room.
         await Rest(http, "ask").call("SendMessage", message() | NOW)
+
+
+@pytest.mark.usefixtures("idle")
+async def test_the_files_of_what_is_refused_are_not_stored(
+    settings: GatewaySettings, bus: Bus
+) -> None:
+    async def stored() -> int:
+        info = await bus.js.stream_info(f"OBJ_{bus.streams.files}")
+        return info.state.messages
+
+    await ensure_lane(bus, Lane("patient"))
+    file, before = {"raw": b64encode(b"x" * 300_000).decode()}, await stored()
+    async with bounded(settings, max_waiting_per_agent=1) as http:
+        agent = Rest(http, "patient")
+        too_large = message()
+        too_large["message"]["parts"] = [file, *({"text": one * 700_000} for one in "yz")]
+        assert (await agent.refused("SendMessage", too_large | NOW)).status == 413
+        assert await stored() == before
+        await agent.call("SendMessage", message() | NOW)
+        sent = message()
+        sent["message"]["parts"] = [file]
+        assert (await agent.refused("SendMessage", sent | NOW)).status == 429
+        assert await stored() == before
 
 
 @pytest.mark.usefixtures("idle")

@@ -1,0 +1,53 @@
+"""Large files of the messages that are taken in: stored before their message, and gone with it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from headrace.bus import Bus
+from headrace.errors import BusUnavailable, LogFull
+from headrace.events import Json
+from headrace.files import FileStore, stowed_part
+from headrace.task import TaskKey
+
+
+class Stowage:
+    """Keeps the files that are too large for a log."""
+
+    def __init__(self, bus: Bus) -> None:
+        """Keep them in the fleet's store."""
+        self._files, self._inline = FileStore(bus), bus.settings.inline_bytes
+
+    @asynccontextmanager
+    async def stowed(self, key: TaskKey, message: Json) -> AsyncIterator[Json]:
+        """Yield the Message with links in place of its large files, for a block that appends it.
+
+        Where the block says that it is in no log, the files are dropped: nothing else would, for
+        retention knows only those of tasks that there are.
+
+        Raises:
+            LogFull: the store is at its limit.
+            BusUnavailable: it does not take a file now.
+        """
+        parts, links = list[Json](), list[str]()
+        try:
+            for part in message.get("parts", []):
+                stowed = await stowed_part(self._files, key, part, self._inline)
+                if stowed is not part:
+                    links.append(stowed["url"])
+                parts.append(stowed)
+            yield {**message, "parts": parts} if links else message
+        except BaseException as error:
+            if not _may_be_in_a_log(error):
+                await self._drop(key, links)
+            raise
+
+    async def _drop(self, key: TaskKey, links: list[str]) -> None:
+        for link in links:
+            with suppress(BusUnavailable):
+                await self._files.drop(key, link.rpartition("/")[2])
+
+
+def _may_be_in_a_log(error: BaseException) -> bool:
+    is_unknown = isinstance(error, BusUnavailable) and not isinstance(error, LogFull)
+    return is_unknown or isinstance(error, asyncio.CancelledError)

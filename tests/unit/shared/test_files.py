@@ -1,0 +1,55 @@
+"""The store of large files when JetStream refuses."""
+
+from typing import Any
+
+import pytest
+
+from headrace.errors import BusUnavailable, FileUnknown, LogFull
+from headrace.files import CHUNK, FileStore
+from headrace.task import TaskKey
+from tests.unit.shared.fake_bus import FakeBus
+
+KEY = TaskKey("default", "a", f"0-{'0' * 32}")
+NAME = "0123456789abcdef"
+NO_LEADER = {"error": {"code": 503, "err_code": 10008, "description": "no leader"}}
+NO_MESSAGE = {"error": {"code": 404, "err_code": 10037, "description": "no message found"}}
+FULL = {"error": {"code": 503, "err_code": 10077, "description": "maximum bytes exceeded"}}
+
+
+def store(answer: dict[str, Any]) -> FileStore:
+    return FileStore(FakeBus(lambda _subject, _payload: answer))
+
+
+async def test_a_file_that_is_not_there_is_unknown() -> None:
+    with pytest.raises(FileUnknown):
+        await store(NO_MESSAGE).info(KEY, NAME)
+
+
+async def test_a_store_without_a_leader_does_not_say_that_a_file_is_unknown() -> None:
+    with pytest.raises(BusUnavailable, match="no leader"):
+        await store(NO_LEADER).info(KEY, NAME)
+
+
+async def test_files_do_not_count_as_dropped_by_a_store_without_a_leader() -> None:
+    with pytest.raises(BusUnavailable, match="no leader"):
+        await store(NO_LEADER).drop(KEY)
+
+
+async def test_what_a_full_store_took_of_a_file_is_dropped() -> None:
+    held, subject_of_meta = set[str](), "$O.FILES.M."
+
+    def answer(subject: str, payload: bytes) -> dict[str, Any]:
+        if subject.startswith("$JS.API.STREAM.INFO"):
+            return {"state": {"subjects": dict.fromkeys(held, 1)}}
+        if subject.startswith("$JS.API.STREAM.PURGE"):
+            held.difference_update([one for one in held if one.encode() in payload])
+            return {"success": True}
+        assert not subject.startswith(subject_of_meta)
+        if held:
+            return FULL
+        held.add(subject)
+        return {"seq": 1}
+
+    with pytest.raises(LogFull):
+        await FileStore(FakeBus(answer)).put(KEY, b"x" * (CHUNK + 1))
+    assert not held
