@@ -15,6 +15,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from headrace.agent_card import AgentCard
+from headrace.background import keep_running
 from headrace.bus import Bus
 from headrace.entry import SEQUENCE
 from headrace.errors import BusUnavailable, UndecodableMessage
@@ -146,7 +147,7 @@ class Directory:
         self._hints = await self._bus.subscribe(f"{self._prefix}>", self._on_hint)
         # A copy of the bucket that is frozen answers not at all; another one will.
         await patiently("the agents' bucket", self.read, self._bus.settings.startup_timeout)
-        self._task = asyncio.create_task(self._keep_reading(), name="directory")
+        self._task = keep_running(self._keep_reading, "directory")
 
     async def stop(self) -> None:
         """Stop reading."""

@@ -3,9 +3,11 @@
 import asyncio
 import logging
 from contextlib import suppress
+from functools import partial
 
 from nats.aio.msg import Msg
 
+from headrace.background import keep_running
 from headrace.bus import Bus
 from headrace.errors import BusUnavailable
 
@@ -42,7 +44,7 @@ class Pulse:
         """
         inbox = self._bus.connection.new_inbox()
         await self._bus.listen(inbox, self._take)
-        self._task = asyncio.create_task(self._run(inbox), name="pulse")
+        self._task = keep_running(partial(self._run, inbox), "pulse")
 
     async def stop(self) -> None:
         """Send no more. The subscription ends with the connection."""

@@ -15,6 +15,7 @@ from typing import Any, Self
 
 from pydantic import Field
 
+from headrace.background import keep_running
 from headrace.bucket import Bucket, Moved, Value
 from headrace.bus import Bus
 from headrace.errors import HeadraceError
@@ -89,7 +90,7 @@ class SigningKeys:
         """
         if not self._fixed:
             await patiently(_SUBJECT, self._look, self._bus.settings.startup_timeout)
-            self._watching = asyncio.create_task(self._watch(), name="signing keys")
+            self._watching = keep_running(self._watch, "signing keys")
 
     async def stop(self) -> None:
         """Look no more."""

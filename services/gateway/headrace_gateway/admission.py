@@ -13,6 +13,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass, field
 
+from headrace.background import keep_running
 from headrace.bus import Bus
 from headrace.errors import BusUnavailable
 from headrace.task import TaskKey
@@ -83,7 +84,7 @@ class Admission:
     def start(self) -> None:
         """Begin to look at the queue."""
         if self._per_agent >= 0 or self._per_tenant >= 0:
-            self._task = asyncio.create_task(self._keep_looking(), name="admission")
+            self._task = keep_running(self._keep_looking, "admission")
 
     async def stop(self) -> None:
         """Look no more."""

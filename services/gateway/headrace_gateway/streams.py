@@ -4,6 +4,8 @@ import asyncio
 from contextlib import suppress
 from typing import Protocol
 
+from headrace.background import keep_running
+
 _TICK = 1.0
 _FAREWELL = 1.0
 """Seconds that streams have to say why they end, before connections are closed under them."""
@@ -35,7 +37,7 @@ class Streams:
 
     def start(self) -> None:
         """Begin to tell the time."""
-        self._task = asyncio.create_task(self._run(), name="streams")
+        self._task = keep_running(self._run, "streams")
 
     async def stop(self, reason: str = "the gateway is restarting; reconnect") -> None:
         """Close every stream, and those that are still to open; let them say so."""

@@ -14,6 +14,7 @@ import uvloop
 from pydantic import ValidationError
 
 from headrace import metrics
+from headrace.background import keep_running
 from headrace.bus import Bus
 from headrace.directory import Directory
 from headrace.errors import HeadraceError
@@ -90,7 +91,7 @@ class TaskState:
         self._push_means = await self._stack.enter_async_context(means(self._bus, self._settings))
         leases = Leases(self._redis, self._keys, self._name, self._ranges)
         replica = Replica(self._name, leases, self._ranges, self._duties)
-        tending = asyncio.create_task(replica.run(), name="leases")
+        tending = keep_running(replica.run, "leases")
         self._stack.push_async_callback(replica.stop)
         self._stack.callback(tending.cancel)
 

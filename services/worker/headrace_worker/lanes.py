@@ -10,6 +10,7 @@ import orjson
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
+from headrace.background import keep_running
 from headrace.bus import Bus
 from headrace.errors import BusUnavailable
 from headrace.events import Json
@@ -58,7 +59,7 @@ class LaneWatch:
         # Not all workers at a time.
         self._tidy_at = asyncio.get_running_loop().time() + random.uniform(0, TIDY_EVERY)  # noqa: S311
         self._hinted.set()
-        self._task = asyncio.create_task(self._watch(), name="lanes")
+        self._task = keep_running(self._watch, "lanes")
 
     async def serve_others(self, agents: list[str]) -> None:
         """Look for lanes of `agents` from now on: pull from new ones, and no more from others.

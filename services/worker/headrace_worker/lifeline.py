@@ -7,6 +7,7 @@ inside C, still does.
 
 import asyncio
 import concurrent.futures
+import logging
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -15,6 +16,8 @@ import uvloop
 
 from headrace.bus import Bus
 from headrace.settings import BusSettings
+
+_log = logging.getLogger(__name__)
 
 _JOIN = 2.0
 
@@ -48,11 +51,11 @@ class Lifeline:
 
     async def call[T](self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` on the thread's loop and return its result."""
-        return await asyncio.wrap_future(self.spawn(work))
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
-    def spawn[T](self, work: Coroutine[Any, Any, T]) -> "concurrent.futures.Future[T]":
-        """Run `work` on the thread's loop until it ends, or the thread does."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run `work` on the thread's loop, as long as that goes on; nobody waits for it."""
+        asyncio.run_coroutine_threadsafe(work, self._loop).add_done_callback(_complain)
 
     def call_soon(self, callback: Callable[[], object]) -> None:
         """Call `callback` on the thread's loop."""
@@ -70,3 +73,8 @@ class Lifeline:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
         await self.bus.close()
+
+
+def _complain(done: "concurrent.futures.Future[None]") -> None:
+    if not done.cancelled() and (error := done.exception()) is not None:
+        _log.error("something on the lifeline broke", exc_info=error)

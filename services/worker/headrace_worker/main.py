@@ -5,12 +5,14 @@ import logging
 import os
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 
 import uvloop
 from pydantic import ValidationError
 
 from headrace import metrics
+from headrace.background import keep_running
 from headrace.errors import BusUnavailable
 from headrace_worker.agent import Agents
 from headrace_worker.configuration import Unusable, build, read
@@ -64,13 +66,17 @@ async def serve(settings: WorkerSettings, agents: Agents, file: Path | None = No
         sys.stderr.write(f"{error}\n")
         return 1
     _log.info("%s serves %s", worker.id, ", ".join(agent.name for agent in agents))
-    following = asyncio.create_task(follow(worker, file, os.environ)) if file else None
+    following = _following(worker, file) if file else None
     await leaving
     if following is not None:
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
     await worker.stop()
     return 0
+
+
+def _following(worker: Worker, file: Path) -> asyncio.Task[None]:
+    return keep_running(partial(follow, worker, file, os.environ), str(file))
 
 
 def _one_line(error: ValidationError | Misdeclared | Unusable) -> str:

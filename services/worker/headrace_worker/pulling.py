@@ -17,6 +17,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 
+from headrace.background import keep_running
 from headrace.bus import Bus
 from headrace.errors import BusUnavailable
 from headrace.lanes import weight_of
@@ -109,7 +110,7 @@ class Puller:
             f"{self._inbox}.*", cb=self._on_message
         )
         self._unregister = self._bus.on_disturbance(lambda: self._end_request(_DISTURBED))
-        self._task = asyncio.create_task(self._pull(), name=f"pull {self._consumer}")
+        self._task = keep_running(self._pull, f"pull {self._consumer}")
 
     async def drain(self) -> None:
         """Pull no more; runs that still arrive go back to the queue."""

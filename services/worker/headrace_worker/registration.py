@@ -3,6 +3,7 @@
 import asyncio
 import logging
 
+from headrace.background import until_done
 from headrace.directory import ANNOUNCE_EVERY, RENEW_EVERY, Announcer
 from headrace.errors import BusUnavailable
 from headrace_worker.agent import Agents
@@ -27,7 +28,7 @@ class Registration:
             BusUnavailable: JetStream did not acknowledge.
         """
         await self._lifeline.call(self._announce())
-        self._lifeline.spawn(self._renew())
+        self._lifeline.spawn(until_done(self._renew, "registration"))
 
     async def withdraw(self) -> None:
         """Give the places up at once; one that can't be given up expires by itself."""

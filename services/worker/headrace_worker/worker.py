@@ -9,6 +9,7 @@ from functools import partial
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
+from headrace.background import keep_running
 from headrace.bus import Bus
 from headrace.errors import BusUnavailable, UndecodableMessage
 from headrace.lanes import Lane, ensure_lane
@@ -70,8 +71,8 @@ class Worker:
         self._leases.start()
         await self._rule.start()
         self._background = [
-            asyncio.create_task(self._watch.run(), name="watch"),
-            asyncio.create_task(self._beat(), name="pulse"),
+            keep_running(self._watch.run, "watch"),
+            keep_running(self._beat, "pulse"),
         ]
         for agent in self._agents:
             await self._ensure_lane(agent)

@@ -18,6 +18,7 @@ from typing import Protocol
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
+from headrace.background import keep_running
 from headrace.bus import Bus
 from headrace.errors import BusUnavailable
 from headrace.log.lasts import last_sequences
@@ -85,7 +86,7 @@ class TailRule:
             BusUnavailable: the connection is closed.
         """
         self._pokes = await self._bus.subscribe(self._bus.subjects.poke("*"), self._on_poke)
-        self._task = asyncio.create_task(self._run(), name="tail rule")
+        self._task = keep_running(self._run, "tail rule")
 
     async def stop(self) -> None:
         """End all checks."""

@@ -6,8 +6,10 @@ import hmac
 import logging
 import secrets
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
+from headrace.background import keep_running
 from headrace.names import encode_token
 from headrace_gateway.caller import Caller
 from headrace_gateway.credentials.file import Credential, CredentialsUnreadable, Known, read_file
@@ -59,7 +61,7 @@ class Callers:
     def start(self) -> None:
         """Begin to look whether the file has changed."""
         if self._path is not None:
-            self._watching = asyncio.create_task(self._watch(self._path), name="credentials")
+            self._watching = keep_running(partial(self._watch, self._path), "credentials")
 
     async def stop(self) -> None:
         """Look no more."""

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import grpc
@@ -10,6 +11,7 @@ import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from headrace.background import keep_running
 from headrace.errors import BusUnavailable
 from headrace.pulse import Pulse
 from headrace_gateway.a2a.problems import problem_of
@@ -76,7 +78,7 @@ class GrpcServer:
         self._door.handlers = {
             path: handler for form in FORMS for path, handler in Service(services, form).handlers()
         }
-        self._watching = asyncio.create_task(self._watch(services.pulse))
+        self._watching = keep_running(partial(self._watch, services.pulse), "gRPC health")
 
     async def stop(self) -> None:
         """Take no more; end what is under way."""

@@ -10,6 +10,7 @@ from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 from nats.js import api
 
+from headrace.background import keep_running
 from headrace.bus import Bus
 from headrace.errors import BusUnavailable, HeadraceError
 from headrace.patience import reason
@@ -64,7 +65,7 @@ class Queue:
         self._pulls = self._new_pulls()
         subscription = await self._bus.listen(self._inbox, self._take)
         unregister = self._bus.on_disturbance(lambda: self._give_up("the connection was lost"))
-        signing = asyncio.create_task(self._show_signs(), name=self._name)
+        signing = keep_running(self._show_signs, self._name)
         try:
             await self._keep_pulling()
         finally:

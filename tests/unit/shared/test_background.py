@@ -1,0 +1,51 @@
+"""What runs in the background of a service."""
+
+import asyncio
+import logging
+
+import pytest
+
+from headrace import background
+from headrace.background import keep_running
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "_PAUSE", 0.0)
+
+
+async def test_what_breaks_begins_anew_and_is_told_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    begun = 0
+
+    async def twice_in_vain() -> None:
+        nonlocal begun
+        begun += 1
+        if begun < 3:
+            raise KeyError(begun)
+
+    with caplog.at_level(logging.ERROR):
+        await asyncio.wait_for(keep_running(twice_in_vain, "the work"), 5)
+    assert begun == 3
+    assert [record.getMessage() for record in caplog.records] == [
+        "the work broke; it begins anew"
+    ] * 2
+    assert "KeyError: 1" in caplog.text
+
+
+async def test_what_is_cancelled_does_not_begin_anew() -> None:
+    at_work, begun = asyncio.Event(), 0
+
+    async def for_ever() -> None:
+        nonlocal begun
+        begun += 1
+        at_work.set()
+        await asyncio.Event().wait()
+
+    task = keep_running(for_ever, "the work")
+    await asyncio.wait_for(at_work.wait(), 5)
+    task.cancel()
+    await asyncio.wait([task], timeout=5)
+    assert task.cancelled()
+    assert begun == 1
