@@ -49,7 +49,15 @@ class GrpcStream:
 def _received(message: a2a_pb2.StreamResponse) -> Received:
     event: Json = whole(MessageToDict(message))
     [body] = event.values()
+    status = body.get("status", {})
+    if "timestamp" in status:
+        status["timestamp"] = _to_the_millisecond(status["timestamp"])
     return Received(body["metadata"].pop(CURSOR), event)
+
+
+def _to_the_millisecond(timestamp: str) -> str:
+    """Return it as the log has it; protobuf's JSON leaves out a fraction of nothing."""
+    return timestamp if "." in timestamp else timestamp.replace("Z", ".000Z")
 
 
 def _reason(error: grpc.aio.AioRpcError) -> str:

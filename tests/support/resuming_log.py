@@ -39,7 +39,7 @@ def assert_exact(received: list[Received], expected: list[Received]) -> None:
     """Return if a client got just what it should: no gap, no duplicate, no other order."""
     for place, (got, wanted) in enumerate(zip(received, expected, strict=False)):
         assert got.cursor == wanted.cursor, f"{_around(received, place)}, not {wanted.cursor}"
-        assert got.event == wanted.event, f"another event at {got.cursor}"
+        assert got.event == wanted.event, f"at {got.cursor} {got.event}, not {wanted.event}"
     assert len(received) == len(expected), (
         f"{len(received)} events instead of {len(expected)}; {_around(received, -1)}"
     )

@@ -1,6 +1,7 @@
 """Every protocol that a task can be followed in. A new one is added here."""
 
 from tests.support.resuming_bindings import JSON_RPC, REST_GET, REST_POST, REST_QUERY, Binding
+from tests.support.resuming_grpc import GRPC
 from tests.support.resuming_websocket import WEBSOCKET, WEBSOCKET_RPC
 
 A2A: tuple[Binding, ...] = (
@@ -10,5 +11,6 @@ A2A: tuple[Binding, ...] = (
     JSON_RPC,
     WEBSOCKET,
     WEBSOCKET_RPC,
+    GRPC,
 )
 """Those whose events are the log's own: they take each other's cursors."""
