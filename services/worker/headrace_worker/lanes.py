@@ -15,6 +15,7 @@ from headrace.bus import Bus
 from headrace.errors import BusUnavailable
 from headrace.events import Json
 from headrace.lanes import UNUSED, Lane, agent_of
+from headrace_worker.disuse import Disuse
 from headrace_worker.pulling import Puller
 
 _log = logging.getLogger(__name__)
@@ -41,11 +42,10 @@ class LaneWatch:
         self._stream = bus.streams.runs
         self._first = {Lane(agent).consumer for agent in agents}
         self._pullers: dict[str, Puller] = {}
-        self._hints: list[Subscription] = []
+        self._hints: dict[str, Subscription] = {}
         self._hinted = asyncio.Event()
         self._tidy_at = 0.0
-        self._unused: dict[str, tuple[int | None, float]] = {}
-        """By lane, how much it had handed out when last seen to be used, and when that was."""
+        self._disuse = Disuse()
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -71,13 +71,15 @@ class LaneWatch:
             if agent not in self._agents:
                 await self._welcome(agent)
         kept = set(agents)
+        for agent in self._hints.keys() - kept:
+            await self._bus.unsubscribe(self._hints.pop(agent))
         for name in [name for name in self._pullers if agent_of(name) not in kept]:
             await self._pullers.pop(name).drain()
         self._agents, self._first = agents, {Lane(agent).consumer for agent in agents}
 
     async def _welcome(self, agent: str) -> None:
         hints = self._bus.subjects.lane(agent)
-        self._hints.append(await self._bus.subscribe(hints, self._on_hint))
+        self._hints[agent] = await self._bus.subscribe(hints, self._on_hint)
         await self._begin(Lane(agent).consumer)
 
     async def drain(self) -> None:
@@ -85,7 +87,7 @@ class LaneWatch:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        for hints in self._hints:
+        for hints in self._hints.values():
             await self._bus.unsubscribe(hints)
         await asyncio.gather(*(puller.drain() for puller in self._pullers.values()))
 
@@ -144,19 +146,12 @@ class LaneWatch:
         if now < self._tidy_at:
             return
         self._tidy_at = now + TIDY_EVERY
+        self._disuse.keep(self._pullers)
         for name in self._others():
-            if self._is_unused(name, await self._ask(f"INFO.{self._stream}.{name}"), now):
+            info = await self._ask(f"INFO.{self._stream}.{name}")
+            if self._disuse.seconds(name, info, now) >= UNUSED:
                 _log.info("the lane %s is used no more", name)
                 await self._ask(f"DELETE.{self._stream}.{name}")
-
-    def _is_unused(self, name: str, info: Json, now: float) -> bool:
-        is_empty = info.get("num_pending") == 0 == info.get("num_ack_pending")
-        delivered = info.get("delivered", {}).get("consumer_seq")
-        last, since = self._unused.get(name, (None, now))
-        if not is_empty or delivered != last:
-            self._unused[name] = (delivered, now)
-            return False
-        return now - since >= UNUSED
 
     def _others(self) -> set[str]:
         return self._pullers.keys() - self._first
