@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import grpc
 import httpx
 import nats
 import pytest
@@ -98,29 +99,59 @@ def test_the_servers_are_out_of_reach_from_outside(services: dict[str, ComposeSe
     assert "bus" not in services["proxy"].networks
 
 
-def test_the_proxy_leads_to_the_gateways(services: dict[str, ComposeService]) -> None:
-    upstream = re.search(r"server (\S+):(\d+) resolve", PROXY)
-    assert upstream is not None
-    name, port = upstream.groups()
-    assert services[name].environment["HEADRACE_HTTP_PORT"] == port
+@pytest.mark.parametrize(
+    ("upstream", "variable"),
+    [("gateways", "HEADRACE_HTTP_PORT"), ("grpc_gateways", "HEADRACE_GRPC_PORT")],
+)
+def test_the_proxy_leads_to_the_gateways(
+    services: dict[str, ComposeService], upstream: str, variable: str
+) -> None:
+    block = re.search(rf"upstream {upstream} \{{(.*?)\}}", PROXY, re.DOTALL)
+    assert block is not None
+    server = re.search(r"server (\S+):(\d+) resolve", block[1])
+    assert server is not None
+    name, port = server.groups()
+    assert services[name].environment[variable] == port
     assert set(services[name].networks) >= set(services["proxy"].networks)
-    listening = re.search(r"listen (\d+);", PROXY)
-    assert listening is not None
-    assert services["proxy"].ports[0].endswith(f":{listening[1]}")
+    assert re.search(rf"(proxy|grpc)_pass \w+://{upstream};", PROXY)
+
+
+def test_the_proxy_is_reached_at_every_port_that_it_listens_on(
+    services: dict[str, ComposeService],
+) -> None:
+    listening = re.findall(r"listen (\d+);", PROXY)
+    assert len(listening) == 2
+    assert [port.rpartition(":")[2] for port in services["proxy"].ports] == listening
 
 
 def test_the_proxy_takes_what_the_gateways_take_and_holds_nothing_back() -> None:
     limit = re.search(r"client_max_body_size (\d+);", PROXY)
+    said = re.search(r"exceeds the limit of (\d+) bytes", PROXY)
     assert limit is not None
-    assert int(limit[1]) == GatewaySettings.model_fields["max_body_bytes"].default
+    assert said is not None
+    most = GatewaySettings.model_fields["max_body_bytes"].default
+    assert int(limit[1]) == int(said[1]) == most
     assert "proxy_buffering off;" in PROXY
 
 
+def test_the_proxys_own_errors_have_the_shape_of_the_gateways() -> None:
+    bodies = [json.loads(body) for body in re.findall(r"return \d+ '(.*)';", PROXY)]
+    assert [sorted(body["error"]) for body in bodies] == [["code", "message", "status"]] * 2
+    assert f"grpc-status {grpc.StatusCode.UNAVAILABLE.value[0]};" in PROXY
+
+
 def test_variables_choose_agents_and_address() -> None:
-    chosen = load({"HEADRACE_AGENTS": "mine:agents", "HEADRACE_HTTP_PORT": "9000"})
+    chosen = load(
+        {
+            "HEADRACE_AGENTS": "mine:agents",
+            "HEADRACE_HTTP_PORT": "9000",
+            "HEADRACE_GRPC_PORT": "9001",
+        }
+    )
     assert chosen["worker"].command == ["worker", "mine:agents"]
-    assert chosen["proxy"].ports == ("127.0.0.1:9000:8080",)
+    assert chosen["proxy"].ports == ("127.0.0.1:9000:8080", "127.0.0.1:9001:50051")
     assert chosen["gateway"].environment["HEADRACE_PUBLIC_URL"] == "http://localhost:9000"
+    assert chosen["gateway"].environment["HEADRACE_PUBLIC_GRPC"] == "localhost:9001"
 
 
 def test_every_gateway_becomes_ready(deployment: Deployment) -> None:
@@ -134,7 +165,10 @@ async def test_cards_name_the_address_of_the_proxy(
     public = services["gateway"].environment["HEADRACE_PUBLIC_URL"]
     assert services["proxy"].ports[0].split(":")[1] == public.rpartition(":")[2]
     card = (await http.get(f"{deployment.gateway_urls[0]}/.well-known/agent-card.json")).json()
-    assert all(i["url"].startswith(f"{public}/") for i in card["supportedInterfaces"])
+    urls = {i["protocolBinding"]: i["url"] for i in card["supportedInterfaces"]}
+    assert urls.pop("GRPC") == services["gateway"].environment["HEADRACE_PUBLIC_GRPC"]
+    assert urls
+    assert all(url.startswith(f"{public}/") for url in urls.values())
 
 
 def test_a_gateway_goes_by_no_name_but_its_own(
