@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncIterator
 
 from headrace_worker import Agents, File, InputRequired, Retryable, RunContext, agent
+from tests.support.gates import opened
 
 LONG_NAP = 9.0
 """Seconds: far beyond what a lost lease takes to show."""
@@ -51,7 +52,15 @@ async def moody(run: RunContext) -> str:
     return f"Well then: {run.prompt}"
 
 
-agents = Agents([sleeper, asker, filer, moody])
+@agent()
+async def gated(run: RunContext) -> AsyncIterator[str]:
+    """Says a word, and another one when the file that its message names is there."""
+    yield "before "
+    await opened(run.prompt)
+    yield "after"
+
+
+agents = Agents([sleeper, asker, filer, moody, gated])
 """What the extra workers of the shared stack serve."""
 
 typists = Agents([typist])

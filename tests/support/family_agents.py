@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 
 from headrace_worker import Agents, RunContext, agent
+from tests.support.gates import opened
 
 RUNS = "HEADRACE_FAMILY_RUNS"
 
@@ -20,11 +21,14 @@ def _note(ctx: RunContext) -> None:
 
 @agent(max_attempts=50)
 async def helper(ctx: RunContext) -> None:
-    """Says `name seconds`: its name, and again after so many seconds."""
+    """Says `name until`: its name, and again after so many seconds, or once that file is there."""
     _note(ctx)
-    name, seconds = ctx.prompt.split()
+    name, until = ctx.prompt.split()
     await ctx.text(f"{name} begins, ")
-    await asyncio.sleep(float(seconds))
+    if until.isdecimal():
+        await asyncio.sleep(int(until))
+    else:
+        await opened(until)
     await ctx.text(f"{name} ends.")
 
 

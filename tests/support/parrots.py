@@ -8,8 +8,9 @@ from headrace_worker import Agents, RunContext, agent
 
 @agent(name="slow_parrot")
 async def slow_parrot(ctx: RunContext) -> AsyncIterator[str]:
-    """Says the message again after a while."""
-    await asyncio.sleep(1 if ctx.leg == 1 else 0.05)
+    """Says the message again after a while; its first attempt at the first lasts for ever."""
+    if ctx.leg == 1:
+        await asyncio.sleep(600 if ctx.attempt == 1 else 2)
     yield ctx.prompt
 
 

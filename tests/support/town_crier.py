@@ -67,6 +67,6 @@ class Crier(AgentExecutor):
 
 
 async def crier(url: str, **more: Any) -> Agent:  # noqa: ANN401  # remote_agent's
-    given: dict[str, Any] = {"name": "crier", "backoff": 0.0, "reconnecting": 10.0, "poll": 0.05}
+    given: dict[str, Any] = {"name": "crier", "backoff": 0.0, "reconnecting": 30.0, "poll": 0.05}
     # It reads the card, and the server is in this loop.
     return await asyncio.to_thread(remote_agent, url, **{**given, **more})

@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator
 
+import pytest
+
 from headrace.delegation import DELEGATION
 from headrace.events import Json
 from headrace.task import COMPLETED, FAILED
@@ -15,6 +17,7 @@ from headrace_worker import (
     Status,
     agent,
 )
+from headrace_worker.delegation import children as delegation
 from tests.integration.worker.conftest import Working
 from tests.support.desk import Desk
 from tests.support.family import answer, children, log_of, relayed, state_of, told
@@ -122,7 +125,7 @@ async def test_children_are_asked_in_parallel(desk: Desk, working: Working) -> N
         meeting.add(ctx.prompt)
         if len(meeting) == 3:
             met.set()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await met.wait()
         return ctx.prompt
 
@@ -209,7 +212,11 @@ async def test_an_agent_that_nobody_knows_is_refused(desk: Desk, working: Workin
     assert answer(entries) == "agent_unknown agent_unknown "
 
 
-async def test_a_child_ends_by_its_deadline(desk: Desk, working: Working) -> None:
+async def test_a_child_ends_by_its_deadline(
+    desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delegation, "_LATE", 60.0)
+
     @agent()
     async def slow(_: RunContext) -> None:
         await asyncio.sleep(60)

@@ -65,17 +65,24 @@ async def killed_while_asking(
     return task
 
 
+async def _in_attempt(task: Task, attempt: int) -> bool:
+    return (await task.last()).stamp.attempt == attempt
+
+
 @pytest.mark.usefixtures("helpers")
 async def test_children_of_a_killed_parent_run_once_though_it_asks_in_another_order(
-    desk: Desk, spawn: Spawn, runs: Runs
+    desk: Desk, spawn: Spawn, runs: Runs, tmp_path: Path
 ) -> None:
-    task = await killed_while_asking(desk, spawn, "head", "a 6\nb 6\na 6", 3)
-    entries = await task.ended(40)
+    gate = tmp_path / "gate"
+    task = await killed_while_asking(desk, spawn, "head", f"a {gate}\nb {gate}\na {gate}", 3)
+    await eventually(lambda: _in_attempt(task, 2))
+    gate.touch()
+    entries = await task.ended()
     assert attempts(entries) == [1, 2]
     assert entries[-1].stamp.state == COMPLETED
     whole = "{0} begins, {0} ends."
     assert answer(entries) == " ".join([whole.format("a"), whole.format("a"), whole.format("b")])
-    assert sorted(runs()) == ["a 6 1", "a 6 1", "b 6 1"]
+    assert sorted(runs()) == [f"a {gate} 1", f"a {gate} 1", f"b {gate} 1"]
     for key in children(entries).values():
         generations = relayed(entries, key.task)
         assert generations == sorted(set(generations)), "relayed twice, or in another order"
@@ -87,7 +94,7 @@ async def test_a_child_that_the_last_attempt_did_not_ask_for_is_canceled(
     desk: Desk, spawn: Spawn, runs: Runs
 ) -> None:
     task = await killed_while_asking(desk, spawn, "forgetful", "a 60\nb 0", 1)
-    entries = await task.ended(40)
+    entries = await task.ended()
     first, second = children(entries).values()
     assert answer(entries) == "b begins, b ends."
     assert [await ends(desk, key) for key in (first, second)] == [CANCELED, COMPLETED]
@@ -97,17 +104,19 @@ async def test_a_child_that_the_last_attempt_did_not_ask_for_is_canceled(
 async def test_a_child_whose_own_worker_is_killed_is_begun_again_and_its_parent_gets_it_whole(
     desk: Desk, spawn: Spawn, helpers: WorkerProcess, file: Path, runs: Runs
 ) -> None:
+    gate = file.with_name("gate")
     await asyncio.to_thread(spawn, f"{_AGENTS}:heads")
     other = await asyncio.to_thread(spawn, f"{_AGENTS}:helpers", family_runs=file)
-    task = await desk.start("head", "a 4")
+    task = await desk.start("head", f"a {gate}")
     key = await child_of(task)
     child = Task(desk.bus, key, "", "")
     await child.reaches(3)
     held = await child.held()
     next(w for w in (helpers, other) if held.worker.startswith(w.id)).kill()
-    entries = await task.ended(40)
+    gate.touch()
+    entries = await task.ended()
     assert answer(entries) == "a begins, a ends."
-    assert runs() == ["a 4 1", "a 4 2"]
+    assert runs() == [f"a {gate} 1", f"a {gate} 2"]
     assert [one["attempt"] for one in told(entries) if "attempt" in one] == [2]
 
 

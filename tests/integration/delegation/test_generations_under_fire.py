@@ -54,11 +54,11 @@ async def test_no_child_runs_twice_for_one_question_and_none_outlives_its_parent
     async def has_children() -> bool:
         return len(children(await stopped.entries())) == 2
 
-    await eventually(has_children, 60)
+    await eventually(has_children)
     tormenting = asyncio.create_task(torment(workers))
     assert await cancel(stopped) == CANCELED
     await tormenting
-    logs = [await task.ended(90) for task in followed]
+    logs = [await task.ended(200) for task in followed]
     assert [log[-1].stamp.state for log in logs] == [COMPLETED] * (MANAGERS - 1)
     for log in logs:
         assert set(answer(log).splitlines()) == EXPECTED
@@ -66,7 +66,7 @@ async def test_no_child_runs_twice_for_one_question_and_none_outlives_its_parent
     again = 0
     for key in await everybody(desk):
         # Task state's sweep finds also those that only a dead attempt knew of.
-        assert await ends(desk, key, 60) in TERMINAL, key
+        assert await ends(desk, key, 120) in TERMINAL, key
         again += max(attempts(await log_of(desk, key)), default=1) - 1
     assert again, "nobody was hit"
     below = list(children(await stopped.entries()).values())

@@ -36,7 +36,7 @@ async def test_a_chain_of_five_ends_on_workers_with_one_place_each(
         working(four, concurrency=1),
         working(five, concurrency=1),
     ):
-        entries = await (await desk.start("link-1")).ended(40)
+        entries = await (await desk.start("link-1")).ended()
     assert answer(entries) == "1 2 3 4 5"
 
 
@@ -44,7 +44,7 @@ async def test_a_chain_of_five_ends_on_one_worker_with_one_place(
     desk: Desk, working: Working
 ) -> None:
     async with working(*chain(5), concurrency=1):
-        entries = await (await desk.start("link-1")).ended(60)
+        entries = await (await desk.start("link-1")).ended()
     assert answer(entries) == "1 2 3 4 5"
 
 
@@ -74,7 +74,7 @@ async def test_several_chains_on_one_place_all_end_and_no_two_work_at_a_time(
 
     async with working(leaf, branch, concurrency=1):
         tasks = [await desk.start("branch") for _ in range(3)]
-        logs = [await task.ended(60) for task in tasks]
+        logs = [await task.ended() for task in tasks]
     assert [answer(log) for log in logs] == ["xxx"] * 3
     assert most == 1
 
@@ -92,6 +92,6 @@ async def test_a_stream_gives_its_place_away_until_it_ends(desk: Desk, working: 
         await ctx.text("heard" if count > 3 else "nothing")
 
     async with working(leaf, streaming, concurrency=1):
-        entries = await (await desk.start("streaming")).ended(40)
+        entries = await (await desk.start("streaming")).ended()
     assert entries[-1].stamp.state == COMPLETED
     assert answer(entries) == "heard"

@@ -27,6 +27,7 @@ from headrace_worker import (
     ToolArguments,
     ToolCall,
     agent,
+    conclusion,
 )
 from headrace_worker.agent import AgentFunction
 from tests.integration.worker.conftest import Working
@@ -270,7 +271,10 @@ async def terse(ctx: RunContext) -> Message:
     return Message("hi")
 
 
-async def test_a_bare_message_ends_the_log(desk: Desk, working: Working) -> None:
+async def test_a_bare_message_ends_the_log(
+    desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conclusion, "BARE_WITHIN", 60.0)
     async with working(terse):
         task = await desk.start("terse", "0")
         *_, last = await task.ended()
@@ -296,7 +300,7 @@ async def test_a_cancelled_agent_cleans_up_and_the_log_confirms(
     async def tidy(ctx: RunContext) -> AsyncIterator[Emission]:
         try:
             yield "begun "
-            await asyncio.sleep(60)
+            await asyncio.sleep(600)
         except asyncio.CancelledError:
             await asyncio.sleep(0.05)
             await ctx.text("cleaned up")
@@ -338,7 +342,7 @@ async def test_an_agent_that_raises_when_it_is_cancelled_is_canceled_all_the_sam
     async def clumsy(ctx: RunContext) -> None:
         await ctx.text("begun ")
         try:
-            await asyncio.sleep(60)
+            await asyncio.sleep(600)
         finally:
             raise ValueError("dropped a plate")
 

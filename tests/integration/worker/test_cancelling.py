@@ -14,6 +14,7 @@ from headrace.messages import GetTask, TaskFound
 from headrace.state_client import StateClient
 from headrace.subjects import NORMAL
 from headrace.task import CANCELED, COMPLETED, TERMINAL
+from headrace_gateway import cancelling
 from headrace_gateway.caller import Caller
 from headrace_gateway.cancelling import Cancelling
 from headrace_gateway.feeds import Feeds
@@ -23,6 +24,13 @@ from headrace_worker import Emission, InputRequired, Retryable, RunContext, agen
 from tests.integration.worker.conftest import Spawn, Working
 from tests.integration.worker.test_follow_ups import PARROTS, by_id, hand_in
 from tests.support.desk import Desk, Task, eventually
+
+
+@pytest.fixture(autouse=True)
+def _given_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A holder that lives is waited for, however slow the machine is."""
+    monkeypatch.setattr(cancelling, "HOLDER_TIMEOUT", 30.0)
+    monkeypatch.setattr(cancelling, "CLEANUP", 60.0)
 
 
 class State:
@@ -61,7 +69,7 @@ def ends(entries: list[Entry]) -> list[str]:
 async def patient(_: RunContext) -> AsyncIterator[Emission]:
     """Says one thing and waits to be stopped."""
     yield "begun"
-    await asyncio.sleep(60)
+    await asyncio.sleep(600)
 
 
 async def test_a_running_task_is_canceled_by_its_holder_after_clean_up(
@@ -73,7 +81,7 @@ async def test_a_running_task_is_canceled_by_its_holder_after_clean_up(
     async def tidy(_: RunContext) -> AsyncIterator[Emission]:
         try:
             yield "begun"
-            await asyncio.sleep(60)
+            await asyncio.sleep(600)
         finally:
             await asyncio.sleep(0.2)
             cleaned.append(True)
@@ -94,7 +102,7 @@ async def test_an_agent_that_raises_in_its_clean_up_is_canceled_and_the_worker_g
     async def clumsy(ctx: RunContext) -> AsyncIterator[Emission]:
         try:
             yield "begun"
-            await asyncio.sleep(60 if ctx.prompt else 0)
+            await asyncio.sleep(600 if ctx.prompt else 0)
         finally:
             if ctx.prompt:
                 raise RuntimeError("dropped it")
@@ -131,7 +139,7 @@ async def test_what_is_canceled_while_it_waits_waits_no_more_though_no_worker_li
 
 
 async def test_a_task_between_two_attempts_is_canceled(desk: Desk, working: Working) -> None:
-    @agent(backoff=1.0)
+    @agent(backoff=30.0)
     async def moody(_: RunContext) -> None:
         raise Retryable
 
@@ -167,8 +175,9 @@ async def test_a_task_that_waits_for_credentials_is_canceled(desk: Desk, working
 
 
 async def test_a_task_of_a_stopped_worker_is_canceled_over_its_head(
-    desk: Desk, spawn: Spawn
+    desk: Desk, spawn: Spawn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(cancelling, "HOLDER_TIMEOUT", 0.5)
     worker = await asyncio.to_thread(spawn, PARROTS)
     task = await desk.start("guarded", "x")
     held = await task.held()
@@ -229,7 +238,7 @@ async def test_a_cancel_reaches_the_leg_that_has_just_followed(
     async def busy(ctx: RunContext) -> AsyncIterator[Emission]:
         yield ctx.prompt
         try:
-            await asyncio.sleep(60)
+            await asyncio.sleep(600)
         finally:
             # The cancel comes while the first leg gives way to the second.
             await asyncio.sleep(0.3 if ctx.leg == 1 else 0)

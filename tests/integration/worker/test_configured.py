@@ -15,6 +15,7 @@ from tests.support.worker_process import WorkerProcess
 
 ECHO = "{type: python, target: 'headrace_worker.demo:echo'}"
 COUNTER = "{type: python, target: 'headrace_worker.demo:counter', concurrency: 2}"
+GATED = "{type: python, target: 'tests.support.agents:gated', concurrency: 2}"
 
 
 class File:
@@ -64,20 +65,22 @@ async def test_agents_come_and_go_with_the_file(desk: Desk, spawn: Spawn, file: 
 
 
 async def test_a_leg_at_work_goes_on_when_its_agent_changes_or_goes(
-    desk: Desk, spawn: Spawn, file: File
+    desk: Desk, spawn: Spawn, file: File, tmp_path: Path
 ) -> None:
-    file.says(tally=COUNTER, rest=COUNTER)
+    gate = tmp_path / "gate"
+    file.says(tally=GATED, rest=GATED)
     worker = await started(spawn, file)
-    tasks = [await desk.start(name, "30 100") for name in ("tally", "rest")]
+    tasks = [await desk.start(name, str(gate)) for name in ("tally", "rest")]
     for task in tasks:
         await task.held()
-    file.says(tally=COUNTER.replace("2", "7"))
+    file.says(tally=GATED.replace("2", "7"))
     await eventually(lambda: has_written(worker, f"{worker.id} serves tally\n"))
+    gate.touch()
     for task in tasks:
         found = await folded(task)
         assert found["status"]["state"] == COMPLETED
         text = "".join(part["text"] for part in found["artifacts"][0]["parts"])
-        assert text == "".join(f"{n} " for n in range(1, 31))
+        assert text == "before after"
         assert max(entry.stamp.attempt for entry in await task.entries()) == 1
 
 

@@ -46,11 +46,11 @@ async def test_runs_that_are_healthy_when_the_consumers_leader_dies_end_in_attem
                     return False
                 return now.delivered is not None and now.delivered.consumer_seq > before
 
-            await eventually(were_handed_out_again, 60)
+            await eventually(were_handed_out_again, 120)
             # Whoever got a copy has had the time to do the wrong thing.
             await asyncio.sleep(3)
             may_end.set()
-            logs = [await task.ended(40) for task in tasks]
+            logs = [await task.ended() for task in tasks]
         finally:
             await asyncio.gather(*(worker.stop() for worker in workers))
             await asyncio.to_thread(nats_cluster.heal)

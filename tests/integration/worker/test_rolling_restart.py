@@ -56,7 +56,7 @@ async def test_a_rolling_restart_under_load_loses_nothing_and_repeats_only_unfin
         await started(spawn)
         await asyncio.to_thread(old.stop)
     over.set()
-    logs = [await task.ended(40) for task in await loading]
+    logs = [await task.ended() for task in await loading]
     for entries in logs:
         assert entries[-1].stamp.state == COMPLETED
         last = 8 if len(said(entries)) < 20 else 30

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import threading
 import time
 from collections.abc import AsyncIterator
 from datetime import datetime
@@ -13,7 +14,7 @@ from nats.js.errors import NotFoundError
 from headrace.directory import Directory
 from headrace.entry import Entry
 from headrace.lanes import ACK_WAIT
-from headrace.messages import DeadLetter
+from headrace.messages import DeadLetter, Holding
 from headrace.settings import BusSettings
 from headrace.task import COMPLETED
 from headrace_worker import Agent, Agents, Emission, RunContext, agent
@@ -26,6 +27,7 @@ from tests.integration.worker.test_holding import attempts, holder_of, started, 
 from tests.support.desk import Desk, Task, eventually, fresh_names, open_desk
 from tests.support.servers import NatsProcess
 from tests.support.service_process import ServiceProcess
+from tests.support.worker_process import WorkerProcess
 
 
 class Turnstile:
@@ -85,7 +87,7 @@ async def test_agents_take_turns_where_there_is_room_for_one(desk: Desk, working
 async def test_a_burst_goes_through_one_worker_whole(desk: Desk, working: Working) -> None:
     async with working(echo):
         tasks = await asyncio.gather(*(desk.start("echo", f"{n}") for n in range(200)))
-        logs = await asyncio.gather(*(task.ended(40) for task in tasks))
+        logs = await asyncio.gather(*(task.ended() for task in tasks))
     assert [texts(log, 1) for log in logs] == [[f"{n}"] for n in range(200)]
     assert all(attempts(log) == [1] for log in logs)
 
@@ -97,24 +99,32 @@ async def test_an_agent_that_blocks_its_loop_for_9_s_keeps_its_leg(
         *(asyncio.to_thread(spawn, "tests.support.agents:agents") for _ in range(2))
     )
     task = await desk.start("sleeper")
-    entries = await task.ended(40)
+    entries = await task.ended()
     assert attempts(entries) == [1]
     assert texts(entries, 1) == ["before ", "after"]
     assert "has blocked the worker's loop" in sleeper.output() + other.output()
 
 
 async def test_a_blocked_worker_answers_who_asks(desk: Desk, working: Working) -> None:
+    answered = threading.Event()
+
     @agent()
-    async def blocking(_: RunContext) -> None:
-        await asyncio.sleep(0.2)
-        await asyncio.get_running_loop().run_in_executor(None, time.sleep, 0.01)
-        _block(1.0)
+    async def blocking(_: RunContext) -> str:
+        return "answered" if answered.wait(60) else "nobody answered"
+
+    async def ask_from_elsewhere() -> Holding:
+        async with open_desk(desk.bus.settings) as other:
+            held = await Task(other.bus, task.key, task.log, task.context).held()
+            answered.set()
+            return held
 
     async with working(blocking) as worker:
-        task = await desk.start("blocking")
-        held = await task.held()
-        assert held.worker == worker.id
-        await task.ended()
+        task = await desk.start("blocking", publish=False)
+        # This loop is the blocked one.
+        asking = asyncio.create_task(asyncio.to_thread(asyncio.run, ask_from_elsewhere()))
+        await task.publish(1)
+        assert (await asking).worker == worker.id
+        assert texts(await task.ended(), 1) == ["answered"]
 
 
 def _block(seconds: float) -> None:
@@ -134,7 +144,7 @@ async def test_what_a_blocking_agent_says_is_sent_while_it_speaks(
         task = await desk.start("blocking")
         entries = await task.ended()
     assert "".join(texts(entries, 1)) == "0 1 2 3 4 5 6 7 8 9 "
-    assert len(entries) > 5
+    assert len(entries) > 3, "it was sent in one piece"
 
 
 async def test_what_is_no_run_becomes_a_dead_letter(desk: Desk, working: Working) -> None:
@@ -156,7 +166,7 @@ async def test_a_run_on_an_impossible_subject_becomes_a_dead_letter(
 ) -> None:
     subject = f"{desk.bus.subjects.prefix}.run.{tokens}"
     async with working(echo):
-        await desk.bus.request(subject, b"{}", 2.0)
+        await desk.bus.request(subject, b"{}", 30.0)
         letter = await eventually(lambda: _dead_letter(desk, "echo"))
     assert letter.subject == subject
 
@@ -201,9 +211,9 @@ async def test_a_drained_worker_hands_the_rest_to_others_at_once(desk: Desk, spa
 
 async def test_a_drained_worker_takes_no_new_runs(desk: Desk, spawn: Spawn) -> None:
     [worker] = await started(spawn, 1)
-    await desk.start("counter", "40 50")
+    await (await desk.start("laggard")).held()
     stopping = asyncio.create_task(asyncio.to_thread(worker.stop))
-    await asyncio.sleep(0.3)
+    await eventually(lambda: _has_said(worker, "1 runs have 2 s to end"))
     late = await desk.start("echo", "late")
     await stopping
     assert len(await late.entries()) == 1
@@ -233,7 +243,7 @@ async def test_output_made_while_nats_is_away_is_kept(tmp_path: Path) -> None:
             await asyncio.to_thread(server.kill)
             await asyncio.sleep(1)
             await asyncio.to_thread(server.start)
-            entries = await task.ended(60)
+            entries = await task.ended()
         await worker.stop()
     assert attempts(entries) == [1]
     assert texts(entries, 1) == [f"{n} " for n in range(1, 61)]
@@ -246,8 +256,8 @@ async def test_runs_flow_again_after_nats_was_away(tmp_path: Path) -> None:
         await worker.start()
         async with open_desk(BusSettings.model_validate(names)) as desk:
             await asyncio.to_thread(server.restart)
-            task = await eventually(lambda: _started(desk, "echo"), 40)
-            entries = await task.ended(40)
+            task = await eventually(lambda: _started(desk, "echo"))
+            entries = await task.ended()
         await worker.stop()
     assert texts(entries, 1) == ["back"]
 
@@ -262,7 +272,7 @@ async def test_a_worker_leaves_also_when_nats_is_away(tmp_path: Path, frozen: bo
             task = await desk.start("counter", "600 50")
             await task.reaches(4)
             await asyncio.to_thread(server.freeze if frozen else server.kill)
-            async with asyncio.timeout(15):
+            async with asyncio.timeout(60):
                 await worker.stop()
             await asyncio.to_thread(server.thaw)
 
@@ -305,9 +315,13 @@ def test_a_target_that_names_no_agents_is_one_clear_line(
 ) -> None:
     process = ServiceProcess("worker", tmp_path, ["worker", target], {}, lambda: True)
     running = process._launched()
-    assert running.wait(30) == os.EX_CONFIG
+    assert running.wait(90) == os.EX_CONFIG
     [line] = process.log.read_text().splitlines()
     assert words in line
+
+
+async def _has_said(worker: WorkerProcess, words: str) -> bool:
+    return words in worker.output()
 
 
 async def _dead_letter(desk: Desk, agent_name: str) -> DeadLetter | None:

@@ -59,7 +59,7 @@ class Other:
 
     async def agent(self, name: str, binding: str) -> Agent:
         return await asyncio.to_thread(
-            remote_agent, self.url(name), binding=binding, backoff=0.0, reconnecting=10.0
+            remote_agent, self.url(name), binding=binding, backoff=0.0, reconnecting=30.0
         )
 
 
@@ -75,7 +75,7 @@ async def another_headrace(nats_url: str) -> AsyncIterator[Other]:
             http_port=ports.pick(),
             grpc_port=grpc_port,
             public_grpc=by_grpc.url.removeprefix("http://"),
-            startup_timeout=20,
+            startup_timeout=60,
         )
         agents = {
             "patient": (AgentCard(name="patient", description="Waits."), patient),

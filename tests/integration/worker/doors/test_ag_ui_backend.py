@@ -214,7 +214,7 @@ async def test_a_cancel_closes_the_stream(desk: Desk, working: Working) -> None:
         await task.held()
         await task.ask("cancel")
         done = await folded(task)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await stub.left.wait()
     assert state(done) == "CANCELED"
 

@@ -23,6 +23,7 @@ from a2a.types import (
 
 from headrace.events import Json
 from headrace.messages import Control
+from headrace_worker import conclusion
 from headrace_worker.adapters import executor_agent
 from headrace_worker.adapters.executor import RUN
 from tests.integration.worker.conftest import Working
@@ -133,8 +134,10 @@ async def test_it_finds_ids_owner_metadata_and_message_as_from_the_sdk(
 
 @pytest.mark.parametrize("bare", [True, False])
 async def test_a_message_is_the_answer_or_the_tasks_last_word(
-    desk: Desk, working: Working, *, bare: bool
+    desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch, *, bare: bool
 ) -> None:
+    monkeypatch.setattr(conclusion, "BARE_WITHIN", 60.0)
+
     async def say(_: RequestContext, queue: EventQueue) -> None:
         await queue.enqueue_event(new_text_message("hi", role=Role.ROLE_AGENT))
 
@@ -279,4 +282,4 @@ async def _waits(task: Task) -> bool:
 async def _hand_in(task: Task, message: Json) -> None:
     await task.held()
     asked = Control(ask="input", input="one", message=message)
-    await task.bus.request(task.bus.subjects.control(task.key), asked.encode(), 5.0)
+    await task.bus.request(task.bus.subjects.control(task.key), asked.encode(), 30.0)

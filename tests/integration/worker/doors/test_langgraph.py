@@ -183,7 +183,7 @@ async def test_a_new_attempt_begins_with_the_graphs_checkpoint_of_the_legs_begin
         task = await desk.start("g", "one")
         await task.ended()
         leg = await task.follow_up("two")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await reached.wait()
     # That worker has left amid the second leg; another takes it up.
     async with working(served):

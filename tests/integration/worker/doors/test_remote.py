@@ -83,7 +83,7 @@ async def test_credentials_it_asks_for_come_from_our_user(desk: Desk, working: W
         await eventually(lambda: _waits(task))
         await task.held()
         asked = Control(ask="input", input="one", message=user_message("badge 7"))
-        await task.bus.request(task.bus.subjects.control(task.key), asked.encode(), 5.0)
+        await task.bus.request(task.bus.subjects.control(task.key), asked.encode(), 30.0)
         done = await folded(task)
     assert executor.heard == ["auth", "badge 7"]
     assert (state(done), answer(done)) == ("COMPLETED", "Oyez, badge 7")
@@ -115,7 +115,7 @@ async def test_it_is_an_agent_of_the_fleet_at_the_gateway(
         sdk_server(Crier()) as server,
         working(await crier(server.url)),
         running(settings) as gateway,
-        httpx.AsyncClient(base_url=f"{gateway}/v1/agents/crier", timeout=20) as http,
+        httpx.AsyncClient(base_url=f"{gateway}/v1/agents/crier", timeout=60) as http,
     ):
         card = (await http.get("/.well-known/agent-card.json")).json()
         answered = await http.post("/message:stream", json={"message": user_message("fire")})
@@ -312,7 +312,7 @@ async def test_the_example_speaks_to_its_agent(desk: Desk, working: Working) -> 
 
 
 async def _began(executor: Crier, task: Task) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await executor.began.wait()
     await eventually(lambda: _shows(task, "Oyez, "))
     await task.held()

@@ -1,0 +1,21 @@
+"""The demo agents, and one whose first attempt lasts until it is stopped."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+
+from headrace_worker import Agents, RunContext, agent, demo
+
+COUNT = 60
+
+
+@agent()
+async def laggard(ctx: RunContext) -> AsyncIterator[str]:
+    """Counts to 60; its first attempt counts on, 20 numbers a second, until somebody stops it."""
+    for number in itertools.count(1) if ctx.attempt == 1 else range(1, COUNT + 1):
+        yield f"{number} "
+        if ctx.attempt == 1:
+            await asyncio.sleep(0.05)
+
+
+agents = Agents([*demo.agents, laggard])
