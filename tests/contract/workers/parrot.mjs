@@ -1,5 +1,6 @@
 // The agents of parrot.py in JavaScript: they do what their message says, step by step.
 
+import { existsSync } from "node:fs";
 import { setTimeout as pause } from "node:timers/promises";
 import { Retryable } from "../../../examples/javascript/headrace/leg.mjs";
 import * as say from "../../../examples/javascript/headrace/speech.mjs";
@@ -25,6 +26,7 @@ async function* act(ctx) {
     const [[kind, given]] = Object.entries(step);
     if (kind === "sleep") await pause(given, undefined, { signal: ctx.signal });
     else if (kind === "dawdle") await pause(ctx.attempt === 1 ? given : 0, undefined, { signal: ctx.signal });
+    else if (kind === "await") while (!existsSync(given)) await pause(20, undefined, { signal: ctx.signal });
     else if (kind === "checkpoint") await ctx.checkpoint(given);
     else if (kind === "fail") throw new Error(given);
     else if (kind === "retry") throw new Retryable(given);

@@ -21,6 +21,7 @@ from headrace_worker import (
     ToolResult,
     agent,
 )
+from tests.support.gates import opened
 
 
 @agent(name="parrot")
@@ -45,6 +46,8 @@ async def _performed(ctx: RunContext) -> AsyncIterator[Emission]:
                 await asyncio.sleep(given / 1000)
             case "dawdle":
                 await asyncio.sleep(given / 1000 if ctx.attempt == 1 else 0)
+            case "await":
+                await opened(given)
             case "checkpoint":
                 await ctx.checkpoint(given)
             case "fail":

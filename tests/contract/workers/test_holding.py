@@ -4,6 +4,7 @@ Where two workers take part, one is of each language: they share one contract.
 """
 
 import asyncio
+from pathlib import Path
 
 import orjson
 import pytest
@@ -26,9 +27,10 @@ from tests.support.desk import Desk, Task, eventually, user_message
 from tests.support.servers import NatsProcess
 
 SLOW: list[Json] = [step for n in range(60) for step in ({"text": f"{n} "}, {"sleep": 50})]
-WHOLE = "".join(f"{n} " for n in range(60))
-DAWDLING: list[Json] = [step for n in range(60) for step in ({"text": f"{n} "}, {"dawdle": 500})]
-"""As `SLOW`, but its first attempt takes 30 s: what a test does to it, it does in time."""
+SPOKEN = "".join(f"{n} " for n in range(60))
+DAWDLING: list[Json] = [step for n in range(600) for step in ({"text": f"{n} "}, {"dawdle": 500})]
+"""Its first attempt takes 5 min: whatever a test does to it, it does in time."""
+WHOLE = "".join(f"{n} " for n in range(600))
 ENDLESS: list[Json] = [{"text": "on "}, {"sleep": 600_000}]
 
 
@@ -46,7 +48,7 @@ async def test_a_killed_workers_leg_is_taken_over_by_one_of_the_other_language(
     holder, successor = await pair(spawn, task, language, other)
     await task.reaches(4)
     holder.kill()
-    entries = await task.ended(40)
+    entries = await task.ended()
     assert attempts(entries) == [1, 2]
     taken = metadata(next(e for e in entries if e.stamp.attempt == 2).events[0])
     assert taken[events.DISCARDED_AFTER] == 1
@@ -65,12 +67,13 @@ async def test_a_frozen_worker_comes_back_fenced_and_mute(
     await asyncio.to_thread(holder.freeze)
     await eventually(lambda: in_attempt(task, 2))
     holder.thaw()
-    entries = await task.ended(40)
+    await task.ended()
+    await eventually(lambda: has_written(holder, "not ours any more"))
+    entries = await task.entries()
     assert attempts(entries) == [1, 2]
     written = [entry.stamp.attempt for entry in entries]
     assert set(written[written.index(2) :]) == {2}
     assert texts((await task.found()).task) == [WHOLE]
-    assert "not ours any more" in holder.output()
 
 
 async def test_a_second_run_of_a_held_leg_starts_no_second_attempt(
@@ -83,7 +86,7 @@ async def test_a_second_run_of_a_held_leg_starts_no_second_attempt(
         await redeliver(task)
         await asyncio.sleep(0.1)
     assert await task.ask("cancel") is not None
-    entries = await task.ended(40)
+    entries = await task.ended()
     assert attempts(entries) == [1]
     assert await eventually(lambda: off_the_queue(task))
 
@@ -129,31 +132,42 @@ async def test_a_leaving_worker_hands_its_leg_back_at_once(
     await task.held()
     successor = await asyncio.to_thread(spawn, other)
     await asyncio.to_thread(holder.stop)
-    entries = await task.ended(40)
+    entries = await task.ended()
     told = [metadata(event) for entry in entries for event in entry.events]
     assert [m[events.HANDED_BACK] for m in told if events.HANDED_BACK in m] == [events.LEAVING]
     assert [m[events.WORKER] for m in told if events.WORKER in m] == [holder.id, successor.id]
     assert texts((await task.found()).task) == [WHOLE]
 
 
-async def test_a_leaving_worker_ends_what_it_can(desk: Desk, spawn: Spawn, language: str) -> None:
-    task = await desk.start("parrot", message=script({"text": "a"}, {"sleep": 700}, {"text": "b"}))
-    holder = await asyncio.to_thread(spawn, language)
+async def test_a_leaving_worker_ends_what_it_can(
+    desk: Desk, spawn: Spawn, language: str, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    steps: list[Json] = [{"text": "a"}, {"await": str(gate)}, {"text": "b"}]
+    task = await desk.start("parrot", message=script(*steps))
+    holder = await asyncio.to_thread(spawn, language, drain_seconds=60)
     await task.held()
-    await asyncio.to_thread(holder.stop)
+    leaving = asyncio.create_task(asyncio.to_thread(holder.stop))
+    await eventually(lambda: nobody_serves(desk, "parrot"))
+    gate.touch()
+    await leaving
     assert attempts(await task.entries()) == [1]
     assert (await task.last()).stamp.state == COMPLETED
     assert texts((await task.found()).task) == ["ab"]
 
 
 @pytest.mark.usefixtures("parrot")
-async def test_a_message_to_a_task_at_work_is_the_next_legs_input(desk: Desk) -> None:
-    task = await desk.start("parrot", message=script({"text": "first"}, {"sleep": 2000}))
+async def test_a_message_to_a_task_at_work_is_the_next_legs_input(
+    desk: Desk, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    task = await desk.start("parrot", message=script({"text": "first"}, {"await": str(gate)}))
     await task.held()
     handed_in = await hand_in(task, "second")
     assert handed_in.accepted
     again = await hand_in(task, "second")
     assert again.generation == handed_in.generation
+    gate.touch()
     entries = await task.ended()
     assert texts((await task.found()).task) == ["first", "second"]
     queued = [e for entry in entries for e in entry.events if events.QUEUED in metadata(e)]
@@ -163,11 +177,15 @@ async def test_a_message_to_a_task_at_work_is_the_next_legs_input(desk: Desk) ->
 
 
 @pytest.mark.usefixtures("parrot")
-async def test_an_agent_that_takes_no_messages_meanwhile_refuses_them(desk: Desk) -> None:
-    task = await desk.start("loner", message=script({"text": "first"}, {"sleep": 2000}))
+async def test_an_agent_that_takes_no_messages_meanwhile_refuses_them(
+    desk: Desk, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    task = await desk.start("loner", message=script({"text": "first"}, {"await": str(gate)}))
     await task.held()
     refused = await hand_in(task, "second")
     assert (refused.accepted, refused.refused) == (False, "policy")
+    gate.touch()
     await task.ended()
     assert texts((await task.found()).task) == ["first"]
 
@@ -180,14 +198,14 @@ async def test_another_attempt_goes_on_behind_the_checkpoint(
         {"text": "kept "},
         {"checkpoint": saved},
         {"text": "lost"},
-        {"sleep": 60_000},
+        {"sleep": 600_000},
     ]
     resume: list[Json] = [{"text": "resumed with "}, {"echo": "checkpoint"}]
     task = await desk.start("parrot", message=script(*begin, resume=resume))
     holder, _ = await pair(spawn, task, language, other)
     await eventually(lambda: has_said(task, "lost"))
     holder.kill()
-    await task.ended(40)
+    await task.ended()
     kept, resumed = texts((await task.found()).task)
     assert kept == "kept "
     assert orjson.loads(resumed.removeprefix("resumed with ")) == saved
@@ -196,7 +214,7 @@ async def test_another_attempt_goes_on_behind_the_checkpoint(
 @pytest.mark.usefixtures("parrot")
 async def test_an_agent_that_wants_another_attempt_gets_three(desk: Desk) -> None:
     task = await desk.start("parrot", message=script({"text": "no "}, {"retry": "flaky"}))
-    entries = await task.ended(40)
+    entries = await task.ended()
     assert attempts(entries) == [1, 2, 3]
     assert entries[-1].stamp.state == FAILED
     assert "flaky" in statuses(entries)[-1]["message"]["parts"][0]["text"]
@@ -213,9 +231,9 @@ async def test_a_restart_of_nats_restarts_no_leg(
     await asyncio.to_thread(spawn, language)
     await task.reaches(10)
     await asyncio.to_thread(nats_server.restart)
-    entries = await task.ended(60)
+    entries = await task.ended()
     assert attempts(entries) == [1]
-    assert texts((await task.found()).task) == [WHOLE]
+    assert texts((await task.found()).task) == [SPOKEN]
 
 
 async def test_lanes_of_other_tenants_and_priorities_get_their_turn(
@@ -228,7 +246,7 @@ async def test_lanes_of_other_tenants_and_priorities_get_their_turn(
     tasks = [await desk.start_in(lane, f"{n}") for n in range(3) for lane in lanes]
     await desk.bus.publish(desk.bus.subjects.lane("parrot"), b"")
     for number, task in enumerate(tasks):
-        await task.ended(40)
+        await task.ended()
         assert texts((await task.found()).task) == [str(number // len(lanes))]
 
 
@@ -236,7 +254,7 @@ async def hand_in(task: Task, text: str) -> Holding:
     """Hand a message to the holder, as a gateway does; the name makes it one."""
     asked = Control(ask="input", input=text, message=user_message(text))
     subject = task.bus.subjects.control(task.key)
-    answer = await task.bus.request(subject, asked.encode(), 5.0)
+    answer = await task.bus.request(subject, asked.encode(), 30.0)
     return Holding.decode(subject, answer.data)
 
 
@@ -248,6 +266,19 @@ async def redeliver(task: Task) -> None:
     delivered = info.delivered.consumer_seq if info.delivered else 1
     subject = f"$JS.ACK.{stream}.{agent}.1.{found.seq}.{delivered}.1.0"
     await task.bus.connection.publish(subject, b"-NAK")
+
+
+async def nobody_serves(desk: Desk, agent: str) -> bool:
+    """Tell whether every worker of `agent` has withdrawn."""
+    bucket = desk.bus.streams.agents
+    live = f"$KV.{bucket}.live.{agent}.*"
+    info = await desk.bus.js.stream_info(f"KV_{bucket}", subjects_filter=live)
+    return not info.state.subjects
+
+
+async def has_written(worker: Worker, words: str) -> bool:
+    """Tell whether the worker has said it."""
+    return words in worker.output()
 
 
 async def in_attempt(task: Task, attempt: int) -> bool:

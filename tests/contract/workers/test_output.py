@@ -77,7 +77,7 @@ async def test_the_first_chunk_of_an_artifact_never_says_append(desk: Desk) -> N
 @pytest.mark.usefixtures("parrot")
 async def test_thousands_of_pieces_arrive_in_order(desk: Desk) -> None:
     task = await desk.start("parrot", message=script(*({"text": f"{n} "} for n in range(3000))))
-    entries = await task.ended(60)
+    entries = await task.ended()
     assert texts((await task.found()).task) == ["".join(f"{n} " for n in range(3000))]
     assert entries[-1].last_generation >= 3002
 
