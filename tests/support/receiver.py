@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.support.waiting import PATIENCE
+
 type Json = dict[str, Any]
 
 STALL = -1
@@ -68,7 +70,9 @@ class Receiver:
         """Return what came to `path` and was answered 200."""
         return [one for one in self.on(path) if one.answered == 200]
 
-    async def until(self, holds: Callable[[], object], what: str, timeout: float = 30.0) -> None:
+    async def until(
+        self, holds: Callable[[], object], what: str, timeout: float = PATIENCE
+    ) -> None:
         """Return as soon as `holds()`, which is looked at whenever something comes."""
         try:
             async with asyncio.timeout(timeout):

@@ -5,10 +5,11 @@ import os
 import secrets
 import subprocess
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 from headrace.bus import Bus
+from headrace.errors import StateUnavailable
 from headrace.events import Json
 from headrace.fold import TaskFold
 from headrace.messages import GetTask, ListTasks, TaskFound, TasksFound
@@ -23,7 +24,7 @@ from headrace_task_state.store.reading import Reader
 from tests.support.legal_logs import LegalLog
 from tests.support.service_process import HEADRACE
 from tests.support.starting import start_process
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 OWNER = "anonymous"
 
@@ -74,7 +75,7 @@ class TaskStates:
         process = start_process(
             [str(HEADRACE), "task-state"], folder / f"{name}.log", environment=environment
         )
-        self._stack.callback(process.wait, 10)
+        self._stack.callback(process.wait, 60)
         self._stack.callback(process.kill)
         await eventually(lambda: _says(folder / f"{name}.log", " answers"), f"{name} answers")
         return process
@@ -83,7 +84,7 @@ class TaskStates:
         """Store a log's entries from the `first` on, as their writers would."""
         for stamp, body in log.entries[first:]:
             await self.bus.js.publish(
-                self.bus.subjects.event(log.key), body, headers=stamp.headers()
+                self.bus.subjects.event(log.key), body, timeout=PATIENCE, headers=stamp.headers()
             )
 
     async def get(self, key: TaskKey, **query: object) -> TaskFound:
@@ -97,7 +98,16 @@ class TaskStates:
         return await self.client.list(ListTasks.model_validate(asked))
 
     async def listed(self, **query: object) -> dict[str, Json]:
-        """Return every task of a list, by id, asking for page after page until one comes."""
+        """Return every task of a list, by id, asking for page after page until one comes.
+
+        While the view is behind what is asked for, which a slow machine may make it, ask again.
+        """
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                with suppress(StateUnavailable):
+                    return await self._listed(query)
+
+    async def _listed(self, query: dict[str, object]) -> dict[str, Json]:
         found: dict[str, Json] = {}
         token = ""
         while True:

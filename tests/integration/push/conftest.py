@@ -17,7 +17,7 @@ SETTINGS = {
     "push_backoff": 0.05,
     "push_backoff_max": 0.4,
     "push_attempts": 4,
-    "push_timeout": 1.0,
+    "push_timeout": 60.0,
 }
 
 type Opening = Callable[..., Awaitable[TaskStates]]

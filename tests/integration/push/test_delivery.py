@@ -77,8 +77,10 @@ async def test_all_that_happens_is_told_in_order_and_signed(
 
 @pytest.mark.parametrize("failing", [500, 404, 302, HANG_UP, STALL], ids=str)
 async def test_what_fails_comes_again_the_same_before_anything_else(
-    fleet: TaskStates, hooked: Hooked, receiver: Receiver, failing: int
+    open_fleet: Opening, receiver: Receiver, failing: int
 ) -> None:
+    fleet = await open_fleet(push_timeout=3.0 if failing == STALL else 60.0)
+    hooked = Hooked(fleet)
     receiver.plan["/hook"] = [200, failing, failing, 200]
     receiver.headers["Location"] = receiver.url("/elsewhere")
     await fleet.start()
@@ -167,7 +169,7 @@ async def test_a_slow_receiver_holds_up_nobody_else(fleet: TaskStates, receiver:
     for one in [*slow, *quick]:
         whole_run(one)
         await one.store()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await asyncio.gather(*(until_told(one) for one in quick))
     assert {(await one.progress()).generation for one in slow} == {0}
 
@@ -215,7 +217,7 @@ async def test_a_deleted_webhook_is_told_nothing_more(
 
 
 async def test_webhooks_go_with_their_task(open_fleet: Opening, receiver: Receiver) -> None:
-    fleet = await open_fleet(retention=1.0)
+    fleet = await open_fleet(retention=4.0)
     hooked = Hooked(fleet)
     await fleet.start()
     await hooked.hook(receiver.url())

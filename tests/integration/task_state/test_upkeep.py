@@ -98,9 +98,9 @@ async def test_an_input_that_was_taken_up_is_left_alone(
     monkeypatch.setattr(sweep, "EVERY", 0.1)
     taken, left = submitted(), submitted()
     taken.begin_attempt()
-    await hasty.start()
     for log in (taken, left):
         await hasty.store(log)
+    await hasty.start()
     await until_runs(hasty, 1)
     await asyncio.sleep(0.5)
     [(subject, _)] = await runs(hasty)
@@ -226,10 +226,11 @@ async def test_an_input_past_its_start_deadline_is_rejected_though_no_worker_liv
     hasty: TaskStates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sweep, "EVERY", 0.1)
-    late, early = LegalLog(new_key()), LegalLog(new_key())
-    late.submit("hello", {events.START_BY: in_(1.0)})
-    early.submit("hello", {events.START_BY: in_(3600)})
     await hasty.start()
+    await hasty.followed()
+    late, early = LegalLog(new_key()), LegalLog(new_key())
+    late.submit("hello", {events.START_BY: in_(5.0)})
+    early.submit("hello", {events.START_BY: in_(3600)})
     for log in (late, early):
         await hasty.store(log)
     await until_runs(hasty, 2)
@@ -253,9 +254,9 @@ async def test_what_nobody_begins_in_the_fleet_s_time_is_rejected(
     ) as fleet:
         begun, log = submitted(), submitted()
         begun.begin_attempt()
-        await fleet.start()
         for each in (begun, log):
             await fleet.store(each)
+        await fleet.start()
         await eventually(lambda: is_rejected(fleet, log), "it is rejected")
         assert not await is_rejected(fleet, begun)
 
