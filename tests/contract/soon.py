@@ -5,7 +5,7 @@ from collections.abc import Callable
 from tests.support.waiting import eventually
 
 
-async def soon(holds: Callable[[], bool], what: str, timeout: float = 40.0) -> None:
+async def soon(holds: Callable[[], bool], what: str, timeout: float = 60.0) -> None:
     """Return when `holds()` does; the bound is well above an election."""
 
     async def held() -> bool:

@@ -29,6 +29,7 @@ from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.sse import REST
 from headrace_gateway.streams import Streams
 from tests.support.servers import NatsProcess
+from tests.support.waiting import eventually
 
 
 @pytest.fixture
@@ -84,7 +85,7 @@ async def drain(feed: Feed, after: int) -> None:
 async def generations(feeds: Feeds, log: Log, after: int) -> list[int]:
     """Read a feed to its end as a client would; return the generations it saw."""
     seen: list[int] = []
-    async with feeds.using(log.key) as feed, asyncio.timeout(20):
+    async with feeds.using(log.key) as feed, asyncio.timeout(60):
         async for entries in feed.entries(after):
             for entry in entries:
                 seen += range(max(entry.generation, after + 1), entry.last_generation + 1)
@@ -96,7 +97,7 @@ async def test_a_fresh_feed_sees_the_log_from_its_first_event(bus: Bus, feeds: F
     feed = await feeds.begin(log.key)
     reading = asyncio.create_task(feed.reader(0).read())
     await log.begin()
-    blocks = await asyncio.wait_for(reading, 5)
+    blocks = await asyncio.wait_for(reading, 60)
     assert [block.entry.generation for block in blocks] == [1]
     await feeds.release(feed)
     assert len(feeds) == 0
@@ -107,8 +108,11 @@ async def test_many_clients_with_different_cursors_share_one_feed(bus: Bus, feed
     await log.begin()
     await log.chunks(20)
     readers = [asyncio.create_task(generations(feeds, log, after)) for after in range(0, 61, 7)]
-    await asyncio.sleep(0.05)
-    assert len(feeds) == 1
+
+    async def all_read() -> bool:
+        return len(feeds) == 1
+
+    await eventually(all_read, "they share a feed")
     await log.chunks(200)
     await log.status(COMPLETED)
     for after, seen in zip(range(0, 61, 7), await asyncio.gather(*readers), strict=True):
@@ -126,7 +130,7 @@ async def test_a_client_that_fell_out_of_the_ring_reads_the_log_and_rejoins(
         seen = [block.entry.generation for block in await reader.read()]
         await log.chunks(400)  # far more than the ring of 20,000 bytes holds
         await log.status(COMPLETED)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while blocks := await reader.read():
                 seen += [block.entry.generation for block in blocks]
     assert seen == [1, *range(2, 1202, 3), 1202]
@@ -168,7 +172,7 @@ async def test_a_log_purged_under_a_reader_is_lost_not_silent(bus: Bus, feeds: F
     async with feeds.using(log.key) as feed:
         await bus.js.purge_stream(bus.streams.events(0), subject=bus.subjects.event(log.key))
         with pytest.raises(LogLost):
-            await asyncio.wait_for(drain(feed, feed.head), 20)
+            await asyncio.wait_for(drain(feed, feed.head), 60)
 
 
 async def test_a_head_trimmed_by_retention_is_lost_not_a_hole(bus: Bus, feeds: Feeds) -> None:
@@ -179,7 +183,7 @@ async def test_a_head_trimmed_by_retention_is_lost_not_a_hole(bus: Bus, feeds: F
     await bus.js.purge_stream(bus.streams.events(0), subject=bus.subjects.event(log.key), keep=1)
     async with feeds.using(log.key) as feed:
         with pytest.raises(LogLost):
-            await asyncio.wait_for(drain(feed, 3), 20)
+            await asyncio.wait_for(drain(feed, 3), 60)
 
 
 class Client:
@@ -246,7 +250,7 @@ async def test_a_stream_ends_with_its_task(bus: Bus, streaming: Streaming) -> No
     serving = asyncio.create_task(streaming.stream(log, client))
     await log.chunks(10)
     await log.status(COMPLETED)
-    await asyncio.wait_for(serving, 10)
+    await asyncio.wait_for(serving, 60)
     assert client.done
     assert client.cursors() == list(range(1, 33))
     assert client.headers[b"x-accel-buffering"] == b"no"
@@ -259,13 +263,13 @@ async def test_a_stream_ends_where_input_is_asked_for_and_another_goes_on(
     await log.begin()
     serving = asyncio.create_task(streaming.stream(log, first))
     await log.status(INPUT_REQUIRED)
-    await asyncio.wait_for(serving, 10)
+    await asyncio.wait_for(serving, 60)
     assert first.cursors() == [1, 2]
     waiting = asyncio.create_task(streaming.stream(log, second, after=2))
     await asyncio.sleep(0.2)
     assert not waiting.done(), "at an interrupted task's end a stream waits"
     await log.status(COMPLETED)
-    await asyncio.wait_for(waiting, 10)
+    await asyncio.wait_for(waiting, 60)
     assert second.cursors() == [3]
 
 
@@ -273,9 +277,9 @@ async def test_a_silent_stream_carries_comments(bus: Bus, streaming: Streaming) 
     log, client = Log(bus), Client()
     await log.begin()
     serving = asyncio.create_task(streaming.stream(log, client))
-    await asyncio.wait_for(client.commented.wait(), 10)
+    await asyncio.wait_for(client.commented.wait(), 60)
     await log.status(COMPLETED)
-    await asyncio.wait_for(serving, 10)
+    await asyncio.wait_for(serving, 60)
     assert client.cursors() == [1, 2]
 
 
@@ -283,7 +287,7 @@ async def test_a_client_that_takes_nothing_is_cut_off(bus: Bus, streaming: Strea
     log, client = Log(bus), Client()
     await log.begin()
     client.reads.clear()
-    await asyncio.wait_for(streaming.stream(log, client), 20)
+    await asyncio.wait_for(streaming.stream(log, client), 60)
     assert not client.done
 
 
@@ -293,9 +297,9 @@ async def test_a_client_that_goes_away_ends_its_stream_only(bus: Bus, streaming:
     serving = [asyncio.create_task(streaming.stream(log, c)) for c in (leaving, staying)]
     await asyncio.sleep(0.1)
     leaving.gone.set()
-    await asyncio.wait_for(serving[0], 5)
+    await asyncio.wait_for(serving[0], 60)
     await log.status(COMPLETED)
-    await asyncio.wait_for(serving[1], 10)
+    await asyncio.wait_for(serving[1], 60)
     assert staying.cursors() == [1, 2]
 
 
@@ -305,8 +309,12 @@ async def test_a_gateway_that_stops_tells_its_streams_to_reconnect(
     log, client = Log(bus), Client()
     await log.begin()
     serving = asyncio.create_task(streaming.stream(log, client))
-    await asyncio.sleep(0.1)
+
+    async def is_open() -> bool:
+        return client.cursors() == [1]
+
+    await eventually(is_open, "the stream is open")
     await streaming.streams.stop("restarting")
-    await asyncio.wait_for(serving, 5)
+    await asyncio.wait_for(serving, 60)
     assert client.done
     assert client.body.endswith(b": restarting\nretry: 500\n\n")

@@ -29,7 +29,7 @@ type Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 async def scraped(url: str) -> Samples:
     """Return the values at a metrics page, by name and labels."""
-    async with httpx.AsyncClient() as http:
+    async with httpx.AsyncClient(timeout=60) as http:
         answer = (await http.get(url)).raise_for_status()
     assert answer.headers["content-type"].startswith("text/plain; version=")
     return {

@@ -15,7 +15,7 @@ async def _instances(nats_url: str, agent: str) -> set[str]:
     client = await nats.connect(nats_url)
     query = json.dumps({"subjects_filter": f"$KV.AGENTS.live.{agent}.*"}).encode()
     try:
-        answer = await client.request("$JS.API.STREAM.INFO.KV_AGENTS", query, timeout=5)
+        answer = await client.request("$JS.API.STREAM.INFO.KV_AGENTS", query, timeout=30)
     finally:
         await client.close()
     state = json.loads(answer.data).get("state", {})

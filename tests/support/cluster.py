@@ -11,8 +11,8 @@ from tests.support.servers import NatsProcess, ports
 from tests.support.waiting import until
 
 _SIZE = 3
-_PATIENCE = 60.0
-_HTTP_PATIENCE = 1.0
+_PATIENCE = 90.0
+_HTTP_PATIENCE = 2.0
 
 
 class NatsCluster:

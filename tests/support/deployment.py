@@ -21,7 +21,7 @@ from tests.support.server_process import ServerProcess
 from tests.support.servers import ports
 from tests.support.service_process import ServiceProcess
 
-_PATIENCE = 2.0
+_PATIENCE = 10.0
 
 
 def adjusted(text: str, changes: dict[str, str]) -> str:
@@ -132,7 +132,7 @@ class Deployment:
         for process in (*self.others, *self.gateways):
             process.start(wait=False)
         for gateway in self.gateways:
-            gateway.until_answers(60)
+            gateway.until_answers(90)
         return self
 
     def __exit__(

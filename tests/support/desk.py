@@ -22,6 +22,12 @@ from headrace.settings import BusSettings
 from headrace.subjects import NORMAL
 from headrace.task import SUBMITTED, TaskKey, mint_log_id, mint_task_id
 
+PATIENCE = 60.0
+"""Bound on hangs, seconds: it costs nothing where nothing hangs."""
+
+_ANSWER = {"who": 2.0, "cancel": 20.0}
+"""Seconds that a holder has to answer; who it is, is asked for again."""
+
 _names = itertools.count()
 
 
@@ -77,7 +83,7 @@ class Task:
         """Publish the run of a leg and return JetStream's answer."""
         run = Run(log=self.log, context=self.context, owner="anonymous").encode()
         subject = self.bus.subjects.run(self.key, leg, priority)
-        msg = await self.bus.request(subject, run if body is None else body, 2.0)
+        msg = await self.bus.request(subject, run if body is None else body, PATIENCE)
         answer: Json = orjson.loads(msg.data)
         return answer
 
@@ -121,12 +127,12 @@ class Task:
         """Ask the holder; None: nobody listens."""
         subject = self.bus.subjects.control(self.key)
         try:
-            msg = await self.bus.request(subject, Control(ask=ask).encode(), 2.0)
+            msg = await self.bus.request(subject, Control(ask=ask).encode(), _ANSWER[ask])
         except BusUnavailable:
             return None
         return Holding.decode(subject, msg.data)
 
-    async def held(self, timeout: float = 20.0) -> Holding:
+    async def held(self, timeout: float = PATIENCE) -> Holding:
         """Return the holder's answer as soon as there is a holder."""
         return await eventually(lambda: self.ask("who"), timeout)
 
@@ -140,13 +146,13 @@ class Task:
         last = await self.last()
         return last if holds(last) else None
 
-    async def reaches(self, generation: int, timeout: float = 20.0) -> Entry:
+    async def reaches(self, generation: int, timeout: float = PATIENCE) -> Entry:
         """Return the last entry once the log goes that far."""
         return await eventually(
             lambda: self._last_if(lambda e: e.last_generation >= generation), timeout
         )
 
-    async def ended(self, timeout: float = 20.0) -> list[Entry]:
+    async def ended(self, timeout: float = PATIENCE) -> list[Entry]:
         """Return the whole log once its leg has ended."""
         last = await eventually(lambda: self._last_if(lambda e: e.ends_leg), timeout)
         return await self.entries(last)
@@ -166,7 +172,7 @@ class Task:
         return (info.num_pending or 0) + (info.num_ack_pending or 0)
 
 
-async def eventually[T](look: Callable[[], Awaitable[T | None]], timeout: float = 20.0) -> T:
+async def eventually[T](look: Callable[[], Awaitable[T | None]], timeout: float = PATIENCE) -> T:
     """Return what `look` finds, as soon as that is something."""
     async with asyncio.timeout(timeout):
         while not (found := await look()):  # noqa: ASYNC110  # what changes is in a server

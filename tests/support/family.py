@@ -6,7 +6,7 @@ from headrace.events import ATTEMPT, Json
 from headrace.fold import TaskFold
 from headrace.log import last_entry, replay
 from headrace.task import TaskKey
-from tests.support.desk import Desk, Task, eventually
+from tests.support.desk import PATIENCE, Desk, Task, eventually
 
 
 def told(entries: list[Entry]) -> list[Json]:
@@ -42,7 +42,7 @@ async def state_of(desk: Desk, key: TaskKey) -> str:
     return "" if last is None else last.stamp.state
 
 
-async def ends(desk: Desk, key: TaskKey, timeout: float = 20.0) -> str:
+async def ends(desk: Desk, key: TaskKey, timeout: float = PATIENCE) -> str:
     """Return the task's state once it is over."""
 
     async def over() -> str | None:
@@ -52,7 +52,7 @@ async def ends(desk: Desk, key: TaskKey, timeout: float = 20.0) -> str:
     return await eventually(over, timeout)
 
 
-async def child_of(task: Task, timeout: float = 20.0) -> TaskKey:
+async def child_of(task: Task, timeout: float = PATIENCE) -> TaskKey:
     """Return the one child of a task as soon as it has one."""
 
     async def asked() -> TaskKey | None:

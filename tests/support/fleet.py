@@ -37,7 +37,7 @@ class Fleet:
         """Where task state has its view."""
         return self.stack.dev()["redis_url"]
 
-    async def until_whole(self, timeout: float = 30.0) -> None:
+    async def until_whole(self, timeout: float = 90.0) -> None:
         """Return when every gateway serves, agents are there and task state follows."""
         await until_ready(self.gateways, with_agents=True, timeout=timeout)
 

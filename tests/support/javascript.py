@@ -14,7 +14,7 @@ FOLDER = Path(__file__).resolve().parents[1] / "e2e" / "javascript"
 
 _OLDEST = 20
 _INSTALL_TIMEOUT = 300
-_RUN_TIMEOUT = 90
+_RUN_TIMEOUT = 240
 
 
 def run(script: str, order: Any) -> Any:  # noqa: ANN401  # JSON in, JSON out

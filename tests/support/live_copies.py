@@ -4,7 +4,7 @@ import asyncio
 
 from nats.aio.msg import Msg
 
-_PATIENCE = 20.0
+_PATIENCE = 60.0
 
 
 class LiveCopies:

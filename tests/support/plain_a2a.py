@@ -8,7 +8,7 @@ import httpx
 
 from tests.support.event_stream import Json
 
-_PATIENCE = httpx.Timeout(30.0)
+_PATIENCE = httpx.Timeout(90.0)
 
 
 def message(text: str, **fields: Any) -> Json:  # noqa: ANN401  # any JSON

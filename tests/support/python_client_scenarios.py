@@ -60,7 +60,7 @@ class _Driver:
         self.order, self._stack = order, stack
 
     async def client(self, gateway: str, agent: str, *, streaming: bool = False) -> Client:
-        http = await self._stack.enter_async_context(httpx.AsyncClient(timeout=30))
+        http = await self._stack.enter_async_context(httpx.AsyncClient(timeout=90))
         config = ClientConfig(
             streaming=streaming,
             httpx_client=http,
@@ -149,7 +149,7 @@ async def _stream(driver: _Driver) -> list[Any]:
 
 async def _resubscribe(driver: _Driver) -> list[Any]:
     client, other = await driver.counter(streaming=True), await driver.elsewhere()
-    left = await _follow(client.send_message(_asking("1000 20")), _left)
+    left = await _follow(client.send_message(_asking("10000 20")), _left)
     stream = other.subscribe(pb.SubscribeToTaskRequest(id=left.id))
     again = await _follow(stream, _cancel_at_third(other))
     numbers = [int(number) for number in again.text.split()]
@@ -159,7 +159,7 @@ async def _resubscribe(driver: _Driver) -> list[Any]:
 
 async def _cancel(driver: _Driver) -> list[Any]:
     client, other = await driver.counter(streaming=True), await driver.elsewhere()
-    seen = await _follow(client.send_message(_asking("1000 20")), _cancel_at_third(other))
+    seen = await _follow(client.send_message(_asking("10000 20")), _cancel_at_third(other))
     found = await client.get_task(pb.GetTaskRequest(id=seen.id))
     return [seen.states[-1], _state(found)]
 
@@ -174,7 +174,7 @@ async def _follow_up(driver: _Driver) -> list[Any]:
 
 async def _push(driver: _Driver) -> list[Any]:
     client, other, hook = await driver.counter(), await driver.elsewhere(), driver.order.hook
-    request = _asking("1000 20")
+    request = _asking("10000 20")
     request.configuration.return_immediately = True
     task = (await _sent(client, request)).id
     for name in ("kept", "dropped"):

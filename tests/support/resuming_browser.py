@@ -30,7 +30,7 @@ _FLAGS = (
     "--disable-sync",
     "--disable-dev-shm-usage",
 )
-_END_PATIENCE = 10.0
+_END_PATIENCE = 60.0
 
 _PAGE = b"""<!doctype html><meta charset="utf-8"><title>task</title><script>
 const seen = [];

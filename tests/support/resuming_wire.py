@@ -14,7 +14,7 @@ import httptools
 
 _MOST = 64 * 1024
 _RESET = struct.pack("ii", 1, 0)
-_HANDSHAKE = 10.0
+_HANDSHAKE = 30.0
 
 
 class Torn(Exception):

@@ -107,6 +107,8 @@ class ScriptedFleet:
         self._keys: dict[str, TaskKey] = {}
         self._owners: dict[str, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._coming = 0
+        """Runs that are looked at: they become legs, or not."""
         self._taken: set[tuple[str, int]] = set()
         self._subscriptions: list[Subscription] = []
         self._state: list[Subscription] = []
@@ -129,12 +131,20 @@ class ScriptedFleet:
             await subscription.unsubscribe()
         await self.stop_working()
 
+    async def settle(self) -> None:
+        """Return when every run that was asked for until now is a leg, or is none."""
+        await self.bus.connection.flush()
+        await asyncio.sleep(0.01)
+        while self._coming:  # noqa: ASYNC110  # nobody tells of it
+            await asyncio.sleep(0.01)
+
     async def stop_working(self) -> None:
         """Be a worker that was killed: legs stop where they are, and nobody answers for them."""
         self.working = False
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._coming = 0  # Some may not have been looked at even.
         await self.bus.connection.flush()
 
     async def start_state(self) -> None:
@@ -182,27 +192,39 @@ class ScriptedFleet:
         if not self.working:
             return
         key, leg = self.bus.subjects.key_of_run(msg.subject)
+        self._coming += 1
         task = asyncio.create_task(self._work(key, leg, Run.decode(msg.subject, msg.data)))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _work(self, key: TaskKey, number: int, run: Run) -> None:
+        try:
+            leg = await self._leg(key, number, run)
+        finally:
+            self._coming -= 1
+        if leg is not None:
+            await self._hold(leg)
+
+    async def _leg(self, key: TaskKey, number: int, run: Run) -> Leg | None:
         last = await last_entry(self.bus, key)
         assert last is not None
         # A run may come in copies; the log decides, as for any worker.
         if last.stamp.leg != number or last.stamp.attempt or (key.task, number) in self._taken:
-            return
+            return None
         self._taken.add((key.task, number))
         writer = LogWriter.behind(self.bus, key, last)
         message, metadata = _input(last)
         leg = Leg(self.bus, key, run.context, run.log, number, message, metadata, writer)
         self.legs.append(leg)
-        working = asyncio.current_task()
+        return leg
+
+    async def _hold(self, leg: Leg) -> None:
+        key, working = leg.key, asyncio.current_task()
 
         async def control(msg: Msg) -> None:
             asked = Control.decode(msg.subject, msg.data)
             await msg.respond(
-                Holding(writer="scripted", worker="w", leg=number, attempt=1).encode()
+                Holding(writer="scripted", worker="w", leg=leg.leg, attempt=1).encode()
             )
             if asked.ask == "cancel" and working is not None:
                 working.cancel()

@@ -16,7 +16,7 @@ from tests.support.containers import ContainerProcess
 from tests.support.starting import start_process
 from tests.support.waiting import until
 
-_PATIENCE = 30.0
+_PATIENCE = 90.0
 
 
 class ServerProcess(ABC):

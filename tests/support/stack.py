@@ -17,7 +17,7 @@ from tests.support.starting import start_process
 from tests.support.waiting import until
 
 _READY = "ready "
-_STOP_PATIENCE = 10.0
+_STOP_PATIENCE = 60.0
 
 
 class Stack:
@@ -54,7 +54,7 @@ class Stack:
         self._lines: queue.Queue[str] = queue.Queue()
         self._listener: threading.Thread | None = None
 
-    def start(self, timeout: float = 90.0) -> Self:
+    def start(self, timeout: float = 150.0) -> Self:
         """Start it and return when it says that it is ready.
 
         Raises:
@@ -117,7 +117,7 @@ class Stack:
         os.kill(pid, number)
         return pid
 
-    def until_restarted(self, role: Role, index: int, old_pid: int, timeout: float = 30.0) -> int:
+    def until_restarted(self, role: Role, index: int, old_pid: int, timeout: float = 90.0) -> int:
         """Return the new pid of the process that was `old_pid` once `dev.json` names it."""
         what = f"{role}-{index} runs again"
         until(lambda: self.pids(role)[index] != old_pid, what, timeout)
@@ -131,7 +131,7 @@ class Stack:
         """Return how it ended; None if it runs."""
         return self._running().poll()
 
-    def wait(self, timeout: float = 30.0) -> int:
+    def wait(self, timeout: float = 90.0) -> int:
         """Return how it ended once it has."""
         until(lambda: self.exit_code() is not None, "the stack has ended", timeout)
         return self._running().returncode

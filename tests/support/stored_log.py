@@ -62,6 +62,6 @@ async def _read(client: Client, agent: str, task: str) -> list[StoredMessage]:
 
 async def _next(client: Client, subject: str, sequence: int) -> Json | None:
     query = json.dumps({"seq": sequence, "next_by_subj": subject}).encode()
-    answer = await client.request("$JS.API.STREAM.MSG.GET.EVENTS", query, timeout=5)
+    answer = await client.request("$JS.API.STREAM.MSG.GET.EVENTS", query, timeout=30)
     found: Json | None = json.loads(answer.data).get("message")
     return found

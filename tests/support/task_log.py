@@ -13,7 +13,7 @@ from headrace.log import Follower, LogWriter, TailRule, last_entry, replay
 from headrace.log.append import Appended
 from headrace.task import SUBMITTED, WORKING, TaskKey, mint_log_id, mint_task_id
 
-PATIENCE = 40.0
+PATIENCE = 60.0
 """Bound on hangs, seconds; well above an election."""
 
 

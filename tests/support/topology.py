@@ -40,7 +40,7 @@ class Topology:
         """Return the node that leads `stream`; alone, the one node."""
         if self.cluster is None:
             return self.nodes[0]
-        answer = await bus.request(f"$JS.API.STREAM.INFO.{stream}", b"", 5.0)
+        answer = await bus.request(f"$JS.API.STREAM.INFO.{stream}", b"", 30.0)
         return self.cluster.node(orjson.loads(answer.data)["cluster"]["leader"])
 
     async def followers(self, bus: Bus, stream: str) -> list[NatsProcess]:

@@ -4,10 +4,13 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
+PATIENCE = 60.0
+"""Bound on hangs, seconds: it costs nothing where nothing hangs."""
+
 _PAUSE = 0.02
 
 
-def until(holds: Callable[[], object], what: str, timeout: float = 30.0) -> None:
+def until(holds: Callable[[], object], what: str, timeout: float = PATIENCE) -> None:
     """Return as soon as `holds()` does.
 
     Raises:
@@ -21,7 +24,7 @@ def until(holds: Callable[[], object], what: str, timeout: float = 30.0) -> None
 
 
 async def eventually(
-    holds: Callable[[], Awaitable[object]], what: str, timeout: float = 30.0
+    holds: Callable[[], Awaitable[object]], what: str, timeout: float = PATIENCE
 ) -> None:
     """Return as soon as `await holds()` does.
 

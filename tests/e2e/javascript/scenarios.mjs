@@ -98,7 +98,7 @@ const scenarios = {
   },
   async resubscribe() {
     const left = await follow(
-      counter.sendMessageStream(asking("1000 20")),
+      counter.sendMessageStream(asking("10000 20")),
       async ({ updates }) => updates === 2,
     );
     const again = await follow(
@@ -109,7 +109,7 @@ const scenarios = {
   },
   async cancel() {
     const { id, states } = await follow(
-      counter.sendMessageStream(asking("1000 20")),
+      counter.sendMessageStream(asking("10000 20")),
       cancelAtThird(elsewhere),
     );
     return [states.at(-1), state(await counter.getTask({ tenant, id }))];
@@ -122,7 +122,7 @@ const scenarios = {
   },
   async push() {
     const { id: taskId } = await counter.sendMessage(
-      asking("1000 20", {}, { acceptedOutputModes: [], returnImmediately: true }),
+      asking("10000 20", {}, { acceptedOutputModes: [], returnImmediately: true }),
     );
     const config = { tenant, taskId, url: order.hook, token: "s3cret", authentication: undefined };
     await counter.createTaskPushNotificationConfig({ ...config, id: "kept" });

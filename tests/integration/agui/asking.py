@@ -58,5 +58,5 @@ async def leg_of(fleet: ScriptedFleet) -> Leg:
     async def there_is_one() -> bool:
         return bool(fleet.legs)
 
-    await eventually(there_is_one, "the fleet works on a leg", timeout=10)
+    await eventually(there_is_one, "the fleet works on a leg")
     return fleet.legs[-1]

@@ -27,7 +27,7 @@ def settings(nats_server: NatsProcess) -> GatewaySettings:
         stream_prefix=name,
         http_port=ports.pick(),
         grpc_port=0,
-        startup_timeout=20,
+        startup_timeout=60,
         keepalive=1,
         feed_bytes=200_000,
     )
@@ -61,6 +61,7 @@ async def gateway(settings: GatewaySettings, one_fleet: ScriptedFleet) -> AsyncI
 @pytest_asyncio.fixture(loop_scope="module")
 async def fleet(one_fleet: ScriptedFleet) -> ScriptedFleet:
     """The fleet, without legs of earlier tests."""
+    await one_fleet.settle()
     one_fleet.legs.clear()
     return one_fleet
 
@@ -68,5 +69,5 @@ async def fleet(one_fleet: ScriptedFleet) -> ScriptedFleet:
 @pytest_asyncio.fixture(loop_scope="module")
 async def http(gateway: str) -> AsyncIterator[httpx.AsyncClient]:
     """A client of that gateway."""
-    async with httpx.AsyncClient(base_url=gateway, timeout=15) as http:
+    async with httpx.AsyncClient(base_url=gateway, timeout=60) as http:
         yield http

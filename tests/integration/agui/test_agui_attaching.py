@@ -26,7 +26,7 @@ async def elsewhere(settings: GatewaySettings, gateway: str) -> AsyncIterator[ht
     other = settings.model_copy(update={"http_port": ports.pick(), "grpc_port": 0})
     async with (
         gateway_running(other) as url,
-        httpx.AsyncClient(base_url=url, timeout=15) as http,
+        httpx.AsyncClient(base_url=url, timeout=60) as http,
     ):
         yield http
 

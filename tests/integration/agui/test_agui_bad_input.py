@@ -50,14 +50,14 @@ async def test_over_a_websocket_it_is_a_failed_run_and_the_socket_goes_on(
     async with connect(address) as socket:
         for changes, rule in WRONG:
             await socket.send(json.dumps(run_input(**changes)))
-            told = json.loads(await asyncio.wait_for(socket.recv(), 10))
+            told = json.loads(await asyncio.wait_for(socket.recv(), 60))
             assert (told["type"], told["code"]) == ("RUN_ERROR", "invalid_input")
             assert told["message"].startswith(rule)
         assert fleet.legs == []
         await socket.send(json.dumps(run_input()))
         told = {"type": ""}
         while told["type"] != "RUN_FINISHED":
-            told = json.loads(await asyncio.wait_for(socket.recv(), 10))
+            told = json.loads(await asyncio.wait_for(socket.recv(), 60))
 
 
 async def test_an_oversized_frame_closes_the_socket_and_says_why(
@@ -67,7 +67,7 @@ async def test_an_oversized_frame_closes_the_socket_and_says_why(
         with suppress(ConnectionClosed):  # The gateway does not wait for all of it.
             await socket.send(json.dumps(run_input("x" * settings.max_body_bytes)))
         with pytest.raises(ConnectionClosed):
-            await asyncio.wait_for(socket.recv(), 10)
+            await asyncio.wait_for(socket.recv(), 60)
         assert socket.close_code == 1009
     assert fleet.legs == []
 
@@ -115,7 +115,7 @@ async def test_small_values_beyond_what_a_log_holds_are_refused_unread(
     assert "beside its files" in complaint(answer, 413, "body_too_large")
     async with connect(f"ws{gateway.removeprefix('http')}{path('assistant')}/ws") as socket:
         await socket.send(json.dumps(body))
-        told = json.loads(await asyncio.wait_for(socket.recv(), 10))
+        told = json.loads(await asyncio.wait_for(socket.recv(), 60))
     assert (told["type"], told["code"]) == ("RUN_ERROR", "body_too_large")
 
 

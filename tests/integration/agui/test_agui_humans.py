@@ -55,7 +55,7 @@ async def test_an_answer_may_be_any_json(http: httpx.AsyncClient, fleet: Scripte
     async def there_are_two() -> bool:
         return len(fleet.legs) == 2
 
-    await eventually(there_are_two, "the fleet works on the answer", timeout=10)
+    await eventually(there_are_two, "the fleet works on the answer")
     assert fleet.legs[1].message["parts"][0]["data"] == {"n": 1}
 
 

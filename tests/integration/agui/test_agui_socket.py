@@ -35,7 +35,7 @@ async def socket(gateway: str) -> AsyncIterator[ClientConnection]:
 
 async def event(socket: ClientConnection) -> Json:
     """Return the next event."""
-    told: Json = json.loads(await asyncio.wait_for(socket.recv(), 10))
+    told: Json = json.loads(await asyncio.wait_for(socket.recv(), 60))
     return told
 
 

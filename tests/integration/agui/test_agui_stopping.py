@@ -25,7 +25,7 @@ async def test_a_run_says_that_its_stream_ended_early(settings: GatewaySettings)
 
     async def watch(url: str) -> None:
         async with (
-            httpx.AsyncClient(base_url=url, timeout=15) as http,
+            httpx.AsyncClient(base_url=url, timeout=60) as http,
             streaming(http, "patient", body) as response,
         ):
             async for frame in frames(response):
@@ -36,7 +36,7 @@ async def test_a_run_says_that_its_stream_ended_early(settings: GatewaySettings)
     async with running(settings) as url:
         watching = asyncio.create_task(watch(url))
         await stopping.wait()
-    await asyncio.wait_for(watching, 10)
+    await asyncio.wait_for(watching, 60)
     (await leg_of(fleet)).go_on.set()
     await fleet.stop()
     await bus.close()

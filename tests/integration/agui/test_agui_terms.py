@@ -33,7 +33,7 @@ async def test_a_run_may_wish_for_a_lower_priority_and_an_earlier_start(
         await bus.connection.flush()
         told = await run(http, "assistant", run_input(forwardedProps=props))
         assert told[-1].json["type"] == "RUN_FINISHED"
-        subjects.append((await runs.next_msg(timeout=5)).subject)
+        subjects.append((await runs.next_msg(timeout=60)).subject)
         await runs.unsubscribe()
     assert [subject.endswith(".low") for subject in subjects] == [True, False]
     wished, usual = [await terms_of(bus, leg.key) for leg in fleet.legs[-2:]]

@@ -31,7 +31,7 @@ def settings(nats_server: NatsProcess) -> GatewaySettings:
         stream_prefix=name,
         http_port=ports.pick(),
         grpc_port=ports.pick(),
-        startup_timeout=20,
+        startup_timeout=60,
     )
 
 
@@ -63,6 +63,7 @@ async def gateway(settings: GatewaySettings, one_fleet: ScriptedFleet) -> AsyncI
 @pytest_asyncio.fixture(loop_scope="module")
 async def fleet(one_fleet: ScriptedFleet) -> AsyncIterator[ScriptedFleet]:
     """The fleet, made whole again after the test."""
+    await one_fleet.settle()
     one_fleet.legs.clear()
     yield one_fleet
     await one_fleet.stop_state()
@@ -74,7 +75,7 @@ async def fleet(one_fleet: ScriptedFleet) -> AsyncIterator[ScriptedFleet]:
 async def http(gateway: str) -> AsyncIterator[httpx.AsyncClient]:
     """A client of that gateway."""
     headers = {"A2A-Version": "1.0"}
-    async with httpx.AsyncClient(base_url=gateway, headers=headers, timeout=15) as http:
+    async with httpx.AsyncClient(base_url=gateway, headers=headers, timeout=60) as http:
         yield http
 
 

@@ -16,12 +16,12 @@ async def running(settings: GatewaySettings) -> AsyncIterator[str]:
     url, stop = f"http://127.0.0.1:{settings.http_port}", asyncio.Event()
     serving = asyncio.create_task(serve(settings, stop))
     try:
-        async with httpx.AsyncClient(base_url=url) as http:
+        async with httpx.AsyncClient(base_url=url, timeout=60) as http:
             await until_ready(http)
         yield url
     finally:
         stop.set()
-        await asyncio.wait_for(serving, 10)
+        await asyncio.wait_for(serving, 60)
 
 
 async def until_ready(http: httpx.AsyncClient) -> None:
@@ -36,7 +36,7 @@ async def until_ready(http: httpx.AsyncClient) -> None:
     await until(is_ready, "the gateway is ready")
 
 
-async def until(holds: Callable[[], Awaitable[object]], what: str, timeout: float = 20.0) -> None:
+async def until(holds: Callable[[], Awaitable[object]], what: str, timeout: float = 60.0) -> None:
     """Return as soon as `holds()` does.
 
     Raises:

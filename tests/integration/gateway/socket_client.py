@@ -28,7 +28,7 @@ class Socket:
 
     async def next(self, frame_id: object) -> Json:
         """Return the next message for `frame_id`."""
-        return await asyncio.wait_for(self._came[json.dumps(frame_id)].get(), 15)
+        return await asyncio.wait_for(self._came[json.dumps(frame_id)].get(), 60)
 
     async def rest(self, frame_id: object) -> list[Json]:
         """Return every message for `frame_id` up to the one that ends it."""
@@ -45,7 +45,7 @@ class Socket:
 
     async def closed(self) -> tuple[int, str]:
         """Return close code and reason once the gateway has closed."""
-        await asyncio.wait_for(self._reading, 15)
+        await asyncio.wait_for(self._reading, 60)
         return self.connection.close_code or 0, self.connection.close_reason or ""
 
     async def stop(self) -> None:

@@ -37,7 +37,7 @@ _IN_METADATA = {
     "ifGenerationMatch": "if-generation-match",
 }
 _EMPTY_LIST: Json = {"tasks": [], "nextPageToken": "", "pageSize": 0, "totalSize": 0}
-_GRACE = 0.25
+_GRACE = 2.0
 """Seconds in which a stream that was refused shows it, after its initial metadata."""
 
 
@@ -69,7 +69,7 @@ class Grpc(Talk):
             async with self.open(operation, params, {}) as response:
                 await response.aread()
                 return response
-        call = rpc(request, metadata=metadata, timeout=20)
+        call = rpc(request, metadata=metadata, timeout=90)
         try:
             answer = await call
         except grpc.aio.AioRpcError as error:

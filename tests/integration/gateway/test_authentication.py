@@ -37,7 +37,7 @@ async def guarded(
 @pytest_asyncio.fixture(loop_scope="module")
 async def nobody(guarded: str) -> AsyncIterator[httpx.AsyncClient]:
     headers = {"A2A-Version": "1.0"}
-    async with httpx.AsyncClient(base_url=guarded, headers=headers, timeout=15) as http:
+    async with httpx.AsyncClient(base_url=guarded, headers=headers, timeout=60) as http:
         yield http
 
 
@@ -128,7 +128,7 @@ async def test_a_token_that_is_taken_out_is_refused_at_once_also_on_an_open_sock
         return "credentials stay as they were" in caplog.text
 
     async with (
-        httpx.AsyncClient(base_url=guarded, headers=EVE.bearer) as http,
+        httpx.AsyncClient(base_url=guarded, headers=EVE.bearer, timeout=60) as http,
         socket_to(guarded, "/v1/agents/assistant/stream", additional_headers=EVE.bearer) as socket,
     ):
         assert (await http.get("/v1/agents/assistant/tasks")).is_success
@@ -156,7 +156,7 @@ async def test_private_cards_need_credentials_too(
     update = {"credentials": file, "http_port": ports.pick(), "grpc_port": 0}
     async with (
         running(settings.model_copy(update=update)) as url,
-        httpx.AsyncClient(base_url=url) as http,
+        httpx.AsyncClient(base_url=url, timeout=60) as http,
     ):
         for path in ("/", "/v1/agents", "/.well-known/a2a", "/v1/agents/assistant"):
             assert (await http.get(path)).status_code == 401

@@ -342,7 +342,7 @@ async def test_small_values_beyond_what_a_log_holds_are_refused_unread(
         assert "beside its files" in refusal.text
     async with connect(f"{gateway.replace('http', 'ws', 1)}/stream") as socket:
         await socket.send(json.dumps({"id": 1, "send": params}))
-        told = json.loads(await asyncio.wait_for(socket.recv(), 10))
+        told = json.loads(await asyncio.wait_for(socket.recv(), 60))
     assert told["error"]["details"][0]["reason"] == "REQUEST_TOO_LARGE"
 
 
@@ -353,7 +353,7 @@ async def test_a_message_that_no_bus_message_holds(
     generous = {"max_body_bytes": 2 * most, "http_port": ports.pick(), "grpc_port": 0}
     async with (
         running(settings.model_copy(update=generous)) as url,
-        httpx.AsyncClient(base_url=url, timeout=30) as http,
+        httpx.AsyncClient(base_url=url, timeout=60) as http,
     ):
         refusal = await Rpc(http).refused("SendMessage", message("x" * most))
     assert (refusal.status, refusal.code, refusal.reason) == (413, -32600, "REQUEST_TOO_LARGE")

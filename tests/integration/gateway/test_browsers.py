@@ -24,7 +24,7 @@ async def listing(
     changed = {"cors_origins": [LISTED], "http_port": ports.pick(), "grpc_port": 0}
     async with (
         running(settings.model_copy(update=changed)) as url,
-        httpx.AsyncClient(base_url=url) as http,
+        httpx.AsyncClient(base_url=url, timeout=60) as http,
     ):
         yield http
 
@@ -87,7 +87,7 @@ async def test_named_hosts_are_ours(settings: GatewaySettings) -> None:
     }
     async with (
         running(settings.model_copy(update=changed)) as url,
-        httpx.AsyncClient(base_url=url) as http,
+        httpx.AsyncClient(base_url=url, timeout=60) as http,
     ):
         for host in ("gateway.lan:8080", "agents.example"):
             assert (await http.get("/v1/agents", headers={"Host": host})).is_success

@@ -8,6 +8,7 @@ from a2a.utils.proto_utils import validate_proto_required_fields
 from headrace_gateway.settings import GatewaySettings
 from tests.integration.gateway.running import running, until
 from tests.integration.gateway.scripts import AGENTS
+from tests.integration.gateway.talking import Json
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import ports
 
@@ -17,7 +18,7 @@ CARD = "/.well-known/agent-card.json"
 async def test_a_card_is_valid_and_says_where_the_agent_is(
     gateway: str, settings: GatewaySettings
 ) -> None:
-    async with httpx.AsyncClient() as http:
+    async with httpx.AsyncClient(timeout=60) as http:
         card = await A2ACardResolver(http, gateway).get_agent_card()
     validate_proto_required_fields(card)
     assert card.name == "assistant"
@@ -75,7 +76,7 @@ async def test_cards_go_by_the_public_url_where_there_is_one(
     public |= {"http_port": ports.pick(), "grpc_port": 0}
     async with (
         running(settings.model_copy(update=public)) as url,
-        httpx.AsyncClient(base_url=url) as http,
+        httpx.AsyncClient(base_url=url, timeout=60) as http,
     ):
         card = (await http.get(CARD, headers={"Host": "agents.example"})).json()
     base = "https://agents.example/fleet/v1/agents/assistant"
@@ -98,10 +99,16 @@ async def test_all_agents_are_listed_with_who_is_there(
 ) -> None:
     for name in AGENTS:
         await fleet.announcer.renew(name)
-    agents = {entry["name"]: entry for entry in (await http.get("/v1/agents")).json()["agents"]}
+    agents = dict[str, Json]()
+
+    async def are_there() -> bool:
+        listed = (await http.get("/v1/agents")).json()["agents"]
+        agents.update({entry["name"]: entry for entry in listed})
+        return all(entry["available"] for entry in listed)
+
+    await until(are_there, "all agents are available")
     assert list(agents) == sorted(AGENTS)
     assert [name for name, entry in agents.items() if entry["default"]] == ["assistant"]
-    assert all(entry["available"] for entry in agents.values())
     card = await http.get(agents["ask"]["card"])
     assert card.json()["name"] == "ask"
     await fleet.announcer.withdraw("ask")

@@ -35,7 +35,7 @@ def settings(nats_server: NatsProcess) -> GatewaySettings:
         stream_prefix=name,
         http_port=ports.pick(),
         grpc_port=0,
-        startup_timeout=20,
+        startup_timeout=60,
         long_poll=0.1,
     )
 
@@ -80,7 +80,7 @@ def check(drawn: Drawn, response: httpx.Response) -> None:
 async def fuzz(gateway: str, requests: SearchStrategy[Drawn]) -> int:
     """Send what is drawn for as long as there is time; return how much that was."""
     sent, ends = 0, time.monotonic() + SECONDS
-    with httpx.Client(base_url=gateway, timeout=20) as http:
+    with httpx.Client(base_url=gateway, timeout=60) as http:
         task = await asyncio.to_thread(begun, http)
 
         @seed(SEED)

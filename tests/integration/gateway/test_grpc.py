@@ -22,7 +22,7 @@ from headrace_gateway.settings import GatewaySettings
 from tests.integration.gateway.running import running, until
 from tests.integration.gateway.talking import Rest, message
 from tests.integration.gateway.talking_grpc import Grpc
-from tests.integration.gateway.test_process import NOWHERE, bus_of, started
+from tests.integration.gateway.test_process import NOWHERE, WITHIN, bus_of, started
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import ports
 
@@ -46,7 +46,7 @@ async def other(
     changed |= {"http_port": ports.pick(), "grpc_port": port}
     async with (
         running(settings.model_copy(update=changed)) as url,
-        httpx.AsyncClient(base_url=url) as http,
+        httpx.AsyncClient(base_url=url, timeout=60) as http,
         grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel,
     ):
         yield http, channel
@@ -115,7 +115,7 @@ async def test_while_it_starts_it_is_unavailable_and_says_so(tmp_path: Path) -> 
         assert refused.value.code() == grpc.StatusCode.UNAVAILABLE
         assert "starting" in (refused.value.details() or "")
         gateway.process.terminate()
-        assert await asyncio.to_thread(gateway.ends, 5) == 0
+        assert await asyncio.to_thread(gateway.ends) == 0
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ async def test_a_large_request_of_small_values_is_refused_while_others_are_answe
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await sending
     assert reason(refused.value) == "REQUEST_TOO_LARGE"
-    assert answered > 10
+    assert answered > 1, "they were not held up until it was refused"
 
 
 async def test_a_large_file_is_taken(channel: grpc.aio.Channel) -> None:
@@ -260,7 +260,7 @@ async def test_streams_beyond_the_limit_are_refused_until_one_ends(
 async def test_a_client_that_takes_nothing_is_cut_off_and_its_task_goes_on(
     settings: GatewaySettings, fleet: ScriptedFleet
 ) -> None:
-    async with other(settings, stall_timeout=1.0, max_streams=1) as (_, channel):
+    async with other(settings, stall_timeout=3.0, max_streams=1) as (_, channel):
         stub, patient = stub_of(channel), (("agent-name", "patient"),)
         stalled = stub.SendStreamingMessage(asking(), metadata=patient)
         for _ in range(3):
@@ -321,7 +321,7 @@ async def test_streams_and_waiting_calls_end_with_a_reason_when_it_stops(
                 await blocked
             assert refused.value.code() == grpc.StatusCode.UNAVAILABLE
             assert await asyncio.to_thread(gateway.ends) == 0
-        assert time.monotonic() - asked < 5
+        assert time.monotonic() - asked < WITHIN
     assert "Traceback" not in gateway.log()
 
 

@@ -157,7 +157,7 @@ async def test_a_line_is_answered_as_the_page_says(gateway: str, line: Line) -> 
     curl = await asyncio.create_subprocess_exec(
         program("curl"), "--silent", "--globoff", *asked, stdout=asyncio.subprocess.PIPE
     )
-    said, _ = await asyncio.wait_for(curl.communicate(), 20)
+    said, _ = await asyncio.wait_for(curl.communicate(), 60)
     assert line.expected(said.decode()), said.decode()
 
 

@@ -26,7 +26,7 @@ BASE = "/v1/agents/assistant"
 @pytest_asyncio.fixture(loop_scope="module")
 async def plain(gateway: str) -> AsyncIterator[httpx.AsyncClient]:
     """A client that says nothing of versions, as curl does."""
-    async with httpx.AsyncClient(base_url=gateway, timeout=15) as plain:
+    async with httpx.AsyncClient(base_url=gateway, timeout=60) as plain:
         yield plain
 
 
@@ -308,7 +308,7 @@ async def test_node_runs_the_documents_websocket_lines(gateway: str) -> None:
         program("node"), "--experimental-websocket", "-e", script,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
-    out, err = await asyncio.wait_for(node.communicate(), 30)
+    out, err = await asyncio.wait_for(node.communicate(), 60)
     assert node.returncode == 0, err
     assert "".join(out.decode().split()) == "Hello"
 

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.parametrize(
 async def connected(
     url: str, binding: TransportProtocol, *, streaming: bool = True
 ) -> AsyncIterator[Client]:
-    async with httpx.AsyncClient(timeout=20) as http:
+    async with httpx.AsyncClient(timeout=60) as http:
         bindings = [str(binding.value)]
         config = ClientConfig(
             streaming=streaming,

@@ -88,7 +88,7 @@ async def old(
         supported_interfaces=[interface],
         capabilities=a2a_pb2.AgentCapabilities(streaming=True, push_notifications=True),
     )
-    async with httpx.AsyncClient(timeout=20) as http:
+    async with httpx.AsyncClient(timeout=60) as http:
         config = ClientConfig(
             streaming=streaming,
             httpx_client=http,

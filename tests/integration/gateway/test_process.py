@@ -18,12 +18,15 @@ from headrace_gateway.settings import GatewaySettings
 from tests.integration.gateway.running import until as until_async
 from tests.integration.gateway.running import until_ready
 from tests.integration.gateway.talking import message
+from tests.support.resuming_sizes import sized
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import ports
 from tests.support.starting import start_process
 from tests.support.waiting import until
 
 NOWHERE = "nats://127.0.0.1:1"
+WITHIN = float(sized(20, 5))
+"""Seconds: what is promised to a machine of its own; others are given time."""
 
 
 class Gateway:
@@ -58,7 +61,7 @@ class Gateway:
         except httpx.TransportError:
             return 0
 
-    def ends(self, timeout: float = 10.0) -> int:
+    def ends(self, timeout: float = 60.0) -> int:
         """Return its exit code."""
         return self.process.wait(timeout)
 
@@ -71,7 +74,7 @@ def started(folder: Path, **settings: object) -> Iterator[Gateway]:
     finally:
         if gateway.process.poll() is None:
             gateway.process.kill()
-            gateway.process.wait(10)
+            gateway.process.wait(60)
 
 
 def bus_of(settings: GatewaySettings) -> dict[str, object]:
@@ -87,7 +90,7 @@ async def test_a_signal_ends_it_within_seconds_although_streams_are_open(
     tmp_path: Path, settings: GatewaySettings, fleet: ScriptedFleet, number: int
 ) -> None:
     with started(tmp_path, **bus_of(settings)) as gateway:
-        async with httpx.AsyncClient(base_url=gateway.url, timeout=20) as http:
+        async with httpx.AsyncClient(base_url=gateway.url, timeout=60) as http:
             await until_ready(http)
             async with http.stream(
                 "POST", "/v1/agents/patient/message:stream", json=message()
@@ -115,7 +118,7 @@ async def test_a_signal_ends_it_within_seconds_although_streams_are_open(
                 assert "goes on" in answer.json()["error"]["message"]
                 assert "retry-after" not in answer.headers
         assert await asyncio.to_thread(gateway.ends) == 0
-        assert time.monotonic() - asked < 5
+        assert time.monotonic() - asked < WITHIN
         assert "Traceback" not in gateway.log()
 
 
@@ -140,20 +143,20 @@ def test_a_setting_that_does_not_fit_is_one_clear_line(tmp_path: Path) -> None:
 
 
 def test_it_waits_for_nats_aloud_and_not_for_ever(tmp_path: Path) -> None:
-    with started(tmp_path, nats_url=NOWHERE, startup_timeout=5) as gateway:
-        until(lambda: gateway.status("/healthz") == 200, "it says that it lives", 10)
+    with started(tmp_path, nats_url=NOWHERE, startup_timeout=8) as gateway:
+        until(lambda: gateway.status("/healthz") == 200, "it says that it lives")
         assert gateway.status("/readyz") == 503
         refused = httpx.post(f"{gateway.url}/message:send", json=message())
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
-        assert gateway.ends(20) == 1
+        assert gateway.ends() == 1
     first, *_, last = gateway.log().splitlines()
     assert f"waiting for NATS at {NOWHERE}" in first
-    assert "did not answer within 5 s" in last
+    assert "did not answer within 8 s" in last
     assert "Traceback" not in gateway.log()
 
 
 def test_a_signal_ends_the_waiting_too(tmp_path: Path) -> None:
     with started(tmp_path, nats_url=NOWHERE) as gateway:
-        until(lambda: "waiting for NATS" in gateway.log(), "it waits", 10)
+        until(lambda: "waiting for NATS" in gateway.log(), "it waits")
         gateway.process.send_signal(signal.SIGTERM)
-        assert gateway.ends(5) == 0
+        assert gateway.ends() == 0

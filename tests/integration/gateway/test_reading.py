@@ -59,5 +59,5 @@ async def test_a_task_that_nobody_holds_is_canceled_all_the_same(
 
     await until(works, "the agent works")
     await fleet.stop_working()
-    canceled = await asyncio.wait_for(agent.call("CancelTask", {"id": task}), 15)
+    canceled = await asyncio.wait_for(agent.call("CancelTask", {"id": task}), 60)
     assert canceled["status"]["state"] == "TASK_STATE_CANCELED"

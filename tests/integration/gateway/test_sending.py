@@ -142,7 +142,7 @@ async def test_a_follow_ups_stream_starts_with_the_task(talk: Talk) -> None:
 
 async def test_a_stream_ends_when_the_task_asks_for_input(talk: Talk) -> None:
     async with talk.to("ask").stream("SendStreamingMessage", message()) as stream:
-        frames = await asyncio.wait_for(stream.rest(), 10)
+        frames = await asyncio.wait_for(stream.rest(), 60)
     assert states(frames)[-1] == "INPUT_REQUIRED"
 
 

@@ -82,7 +82,7 @@ async def test_all_gateways_of_a_fleet_sign_with_one_key(
     http: httpx.AsyncClient, settings: GatewaySettings
 ) -> None:
     other = settings.model_copy(update={"http_port": ports.pick(), "grpc_port": ports.pick()})
-    async with running(other) as url, httpx.AsyncClient(base_url=url) as second:
+    async with running(other) as url, httpx.AsyncClient(base_url=url, timeout=60) as second:
         kid = await verify(http, (await http.get(CARD)).json())
         assert await verify(second, (await second.get(CARD)).json()) == kid
 

@@ -71,7 +71,7 @@ async def test_another_gateway_goes_on_where_the_first_one_was_left(
     task, cursor = await begun(Rest(http))
     async with (
         running(settings.model_copy(update={"http_port": ports.pick(), "grpc_port": 0})) as other,
-        httpx.AsyncClient(base_url=other) as there,
+        httpx.AsyncClient(base_url=other, timeout=60) as there,
     ):
         agent = Rest(there, "patient")
         async with agent.stream("SubscribeToTask", {"id": task}, after=cursor) as stream:
@@ -111,7 +111,7 @@ async def test_at_an_interrupted_tasks_end_the_stream_waits_for_the_next_input(t
     task = event["statusUpdate"]["taskId"]
     async with agent.stream("SubscribeToTask", {"id": task}, last) as stream:
         answer = asyncio.create_task(agent.call("SendMessage", message("Ada", taskId=task)))
-        frames = await asyncio.wait_for(stream.rest(), 10)
+        frames = await asyncio.wait_for(stream.rest(), 60)
     await answer
     assert generations(frames) == [4, 5, 6]
     assert frames[-1][1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
@@ -150,7 +150,7 @@ async def test_a_loss_on_a_finished_task_is_its_snapshot_and_the_end(
     fleet.legs[0].go_on.set()
     await until(lambda: is_completed(talk.to("patient"), task), "the task is completed")
     async with talk.to("patient").stream("SubscribeToTask", {"id": task}, "zzzz:1") as stream:
-        ((_, event),) = await asyncio.wait_for(stream.rest(), 10)
+        ((_, event),) = await asyncio.wait_for(stream.rest(), 60)
     assert event["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
     assert event["task"]["metadata"]["headrace.recovered"] is False
 
