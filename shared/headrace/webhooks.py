@@ -19,6 +19,12 @@ from headrace.messages import BusMessage
 from headrace.names import encode_token
 from headrace.task import TaskKey, is_task_id
 
+CURRENT = "1.0"
+"""The version of A2A that logs are written in."""
+
+OLD = "0.3"
+"""The version in which a webhook is told the whole Task each time."""
+
 MOST_PER_TASK = 16
 """Webhooks that one task may have."""
 
@@ -70,6 +76,11 @@ class Webhook(BusMessage):
     """The task's owner, as a token."""
     address: Address
     progress: Progress
+    version: str = CURRENT
+    """Of A2A, in which its client made it, by major and minor number."""
+    base: str = ""
+    """Scheme and host by which its client came, and under which it is shown links of files; empty:
+    as they stand in the log."""
     created: float = Field(default_factory=time.time)
     """Seconds since 1970."""
 

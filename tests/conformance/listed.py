@@ -41,7 +41,6 @@ _BLOCKING = (
 )
 _ALL_MODES = "The agent takes all parts, so that the kit's other items get through."
 _KIT_CLIENT = f"The kit's gRPC client finds no server: it takes the address for a URL. {_ADDRESS}"
-_RAISED = "The kit's client raises at the error that the item waits for in the stream."
 _DEFAULT = (
     "The item asks for the configuration with the id `default`, having made one without an id."
 )
@@ -57,7 +56,6 @@ LISTED_03: Reasons = {
     "test_same_error_handling_task_not_found": _KIT_CLIENT,
     "test_same_error_handling_invalid_params": _KIT_CLIENT,
     "test_get_push_notification_config": _DEFAULT,
-    "test_tasks_resubscribe_nonexistent": _RAISED,
     "test_push_notification_not_supported_error_32003_enhanced": _DECLARED,
     "test_task_state_transitions": _BLOCKING,
     "test_unsupported_part_kind": _ALL_MODES,

@@ -75,3 +75,15 @@ def table(items: list[Item]) -> str:
     for transport, row in counts(items).items():
         lines.append(f"{transport:10}{row['passed']:>8}{row['failed']:>8}{row['skipped']:>9}")
     return "\n".join(lines) + "\n"
+
+
+def differences(ours: list[Item], theirs: list[Item]) -> str:
+    """Return as text, a line each, the items that do not come out alike on two servers.
+
+    Both are of whole runs: names alone do not tell items apart, their order does.
+    """
+    return "".join(
+        f"{item.name} ({item.transport}): {item.outcome} here, {other.outcome} there\n"
+        for item, other in zip(ours, theirs, strict=True)
+        if item.outcome != other.outcome
+    )

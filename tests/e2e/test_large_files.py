@@ -14,6 +14,7 @@ from headrace.settings import BusSettings
 from tests.support.event_stream import all_frames
 from tests.support.fleet import Fleet
 from tests.support.plain_a2a import PlainAgent, message
+from tests.support.receiver import receiving
 from tests.support.service_process import ServiceProcess
 
 LARGE = 5 * CHUNK + 17
@@ -82,6 +83,26 @@ async def test_streams_and_other_dialects_link_it_too(
     )
     assert f'"{gateway}/v1/agents/filer/tasks/' in told.text
     assert "headrace-file:" not in told.text
+
+
+@pytest.mark.usefixtures("extra_workers")
+async def test_webhooks_are_told_where_it_is(fleet: Fleet, http: httpx.AsyncClient) -> None:
+    gateway = fleet.gateways[0]
+    async with receiving() as receiver:
+        sent = {
+            "message": message(f"{LARGE}"),
+            "configuration": {"taskPushNotificationConfig": {"url": receiver.url()}},
+        }
+        await PlainAgent(http, gateway, "filer").post("message:send", sent)
+
+        def is_over() -> bool:
+            return bool(receiver.came) and b"_COMPLETED" in receiver.came[-1].raw
+
+        await receiver.until(is_over, "the end is told")
+    updates = [one.body["artifactUpdate"] for one in receiver.came if "artifactUpdate" in one.body]
+    [part] = [part for update in updates for part in update["artifact"]["parts"]]
+    assert part["url"].startswith(f"{gateway}/v1/agents/filer/tasks/")
+    assert (await http.get(part["url"])).content == b"x" * LARGE
 
 
 @pytest.mark.usefixtures("extra_workers")

@@ -93,7 +93,7 @@ class Cancelling:
         while True:
             last = await last_entry(self._bus, key)
             if last is None:
-                raise TaskUnknown(f"no task {key.task}")
+                raise TaskUnknown(f"task not found: {key.task}")
             if last.ends_task:
                 return
             stamp = Stamp(

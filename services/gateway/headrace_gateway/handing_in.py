@@ -67,7 +67,7 @@ class HandingIn:
         for _ in range(_ROUNDS):
             last = await last_entry(self._bus, key)
             if last is None:
-                raise TaskUnknown(f"no task {key.task}")
+                raise TaskUnknown(f"task not found: {key.task}")
             if (generation := await self._find(key, name, looked, last)) is not None:
                 return generation
             if last.ends_leg:

@@ -13,7 +13,9 @@ def public_url(request: HTTPConnection, settings: GatewaySettings) -> str:
     """
     if settings.public_url:
         return settings.public_url.rstrip("/")
-    host = request.headers.get("host") or f"{settings.http_host}:{settings.http_port}"
+    host = request.headers.get("host")
+    if not host:
+        return own_url(settings)
     scheme = {"ws": "http", "wss": "https"}.get(request.url.scheme, request.url.scheme)
     return f"{scheme}://{host}"
 

@@ -1,14 +1,9 @@
 """Clients of A2A 0.3: the official SDK's, over each transport, and what the shape decides."""
 
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
-import grpc.aio
 import httpx
 import pytest
-from a2a.client import Client, ClientConfig, ClientFactory
-from a2a.client.client import ClientCallContext
 from a2a.compat.v0_3.types import AgentCard as OldCard
 from a2a.types import a2a_pb2
 from a2a.utils.constants import TransportProtocol
@@ -21,45 +16,8 @@ from a2a.utils.errors import (
 from headrace.task import mint_task_id
 from headrace_gateway.settings import GatewaySettings
 from tests.integration.gateway.talking import Json
+from tests.integration.gateway.talking_old import TRANSPORTS, old
 from tests.support.scripted_fleet import ScriptedFleet
-
-TRANSPORTS = [TransportProtocol.JSONRPC, TransportProtocol.HTTP_JSON, TransportProtocol.GRPC]
-
-
-class Old:
-    """A client of one agent that has been given a card with nothing but 0.3 on it."""
-
-    def __init__(self, client: Client, agent: str) -> None:
-        """Talk to `agent`, which gRPC is told in metadata: 0.3's protobuf has no tenant."""
-        self._client = client
-        self._context = ClientCallContext(service_parameters={"agent-name": agent})
-
-    async def send(self, text: str, **fields: str) -> list[a2a_pb2.StreamResponse]:
-        """Return all that comes of a message."""
-        return [event async for event in self.sending(text, **fields)]
-
-    def sending(self, text: str, **fields: str) -> AsyncIterator[a2a_pb2.StreamResponse]:
-        """Send a message and yield what comes of it."""
-        parts = [a2a_pb2.Part(text=text)]
-        said = a2a_pb2.Message(message_id="m", role=a2a_pb2.ROLE_USER, parts=parts)
-        for name, value in fields.items():
-            setattr(said, name, value)
-        request = a2a_pb2.SendMessageRequest(message=said)
-        return self._client.send_message(request, context=self._context)
-
-    async def get(self, task: str) -> a2a_pb2.Task:
-        """Read a task."""
-        return await self._client.get_task(a2a_pb2.GetTaskRequest(id=task), context=self._context)
-
-    async def cancel(self, task: str) -> a2a_pb2.Task:
-        """Cancel a task."""
-        asked = a2a_pb2.CancelTaskRequest(id=task)
-        return await self._client.cancel_task(asked, context=self._context)
-
-    def subscribe(self, task: str) -> AsyncIterator[a2a_pb2.StreamResponse]:
-        """Follow a task."""
-        asked = a2a_pb2.SubscribeToTaskRequest(id=task)
-        return self._client.subscribe(asked, context=self._context)
 
 
 @pytest.fixture(params=TRANSPORTS, ids=lambda transport: transport.value)
@@ -67,36 +25,6 @@ def transport(request: pytest.FixtureRequest) -> TransportProtocol:
     """Each of 0.3's."""
     found: TransportProtocol = request.param
     return found
-
-
-@asynccontextmanager
-async def old(
-    gateway: str,
-    settings: GatewaySettings,
-    transport: TransportProtocol,
-    agent: str,
-    *,
-    streaming: bool = True,
-) -> AsyncIterator[Old]:
-    is_grpc = transport == TransportProtocol.GRPC
-    address = f"127.0.0.1:{settings.grpc_port}" if is_grpc else f"{gateway}/v1/agents/{agent}"
-    interface = a2a_pb2.AgentInterface(
-        url=address, protocol_binding=transport.value, protocol_version="0.3"
-    )
-    card = a2a_pb2.AgentCard(
-        name=agent,
-        supported_interfaces=[interface],
-        capabilities=a2a_pb2.AgentCapabilities(streaming=True, push_notifications=True),
-    )
-    async with httpx.AsyncClient(timeout=60) as http:
-        config = ClientConfig(
-            streaming=streaming,
-            httpx_client=http,
-            grpc_channel_factory=grpc.aio.insecure_channel,
-            supported_protocol_bindings=[transport.value],
-        )
-        async with ClientFactory(config).create(card) as client:
-            yield Old(client, agent)
 
 
 def last_state(events: list[a2a_pb2.StreamResponse]) -> str:
@@ -226,11 +154,12 @@ async def test_without_a_version_parts_of_a_kind_are_old(
     assert (answer["kind"], answer["status"]["state"]) == ("task", "completed")
 
 
+@pytest.mark.parametrize("field", ["request", "message"])
 async def test_the_old_routes_are_under_v1_and_speak_the_old_protobufs_json(
-    unversioned: httpx.AsyncClient,
+    unversioned: httpx.AsyncClient, field: str
 ) -> None:
     said = {"messageId": "m", "role": "ROLE_USER", "content": [{"text": "hi"}]}
-    sent = (await unversioned.post("/v1/message:send", json={"request": said})).json()
+    sent = (await unversioned.post("/v1/message:send", json={field: said})).json()
     assert sent["task"]["history"][0]["content"] == [{"text": "hi"}]
     found = (await unversioned.get(f"/v1/tasks/{sent['task']['id']}")).json()
     assert found == sent["task"]
@@ -285,6 +214,28 @@ async def test_what_is_at_fault_in_an_old_request_is_told_by_field(
     assert error["code"] == -32602
     violations = error["data"][1]["fieldViolations"]
     assert any(violation["field"].startswith(field) for violation in violations)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("message:send", {"message": {"messageId": "m", "role": "ROLE_USER", "content": [{}]}}),
+        ("message:send", {"message": {"messageId": "m", "role": "NARRATOR", "content": []}}),
+        ("message:send", {"message": {"messageId": 5, "content": [{"text": "hi"}]}}),
+        ("message:send", {"request": "hi"}),
+        ("message:stream", {"request": {"content": [{"text": {}}]}}),
+        ("tasks/t/pushNotificationConfigs", {"config": "here"}),
+        ("tasks/t/pushNotificationConfigs", {"config": {"pushNotificationConfig": {"url": 5}}}),
+        ("tasks/t/pushNotificationConfigs", {"config": {}, "parent": "nobody"}),
+        ("tasks/t/pushNotificationConfigs", {"pushNotificationConfig": {"url": "x"}}),
+    ],
+)
+async def test_what_is_at_fault_in_an_old_rest_request_is_refused(
+    unversioned: httpx.AsyncClient, path: str, body: Json
+) -> None:
+    refused = await unversioned.post(f"/v1/{path}", json=body)
+    assert refused.status_code == 400
+    assert refused.json()["error"]["details"][0]["reason"] == "INVALID_PARAMS"
 
 
 async def test_codes_that_old_clients_do_not_know_are_internal_errors(

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from headrace.names import encode_token
-from headrace.webhooks import Address, Progress, Webhook, Webhooks
+from headrace.webhooks import CURRENT, Address, Progress, Webhook, Webhooks
 from tests.support.legal_logs import LegalLog
 from tests.support.receiver import Receiver, receiving
 from tests.support.servers import NatsProcess, ValkeyProcess
@@ -56,13 +56,23 @@ class Hooked:
         self.log = LegalLog(new_key())
         self._stored = 0
 
-    async def hook(self, url: str, name: str = "hook", **address: str) -> None:
+    async def hook(
+        self,
+        url: str,
+        name: str = "hook",
+        *,
+        version: str = CURRENT,
+        base: str = "",
+        **address: str,
+    ) -> None:
         """Have `url` told everything."""
         webhook = Webhook(
             id=name,
             owner="anonymous",
             address=Address(url=url, **address),
             progress=Progress(generation=0),
+            version=version,
+            base=base,
         )
         await self.webhooks.put(self.log.key, webhook)
 

@@ -36,7 +36,7 @@ def invalid() -> Exception:
 @pytest.mark.parametrize(
     ("error", "code", "says"),
     [
-        (TaskUnknown("no such task"), "task_unknown", "no such task"),
+        (TaskUnknown("task not found"), "task_unknown", "task not found"),
         (InvalidName("pageToken", "x", "is none"), "bad_request", "is none"),
         (invalid(), "bad_request", "task: Field required"),
         (StateUnavailable("later"), "state_unavailable", "later"),

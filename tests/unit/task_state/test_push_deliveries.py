@@ -9,13 +9,22 @@ from headrace.events import GENERATION, Json
 from headrace.fold import TaskFold
 from headrace.task import CANCELED, COMPLETED, WORKING
 from headrace.webhooks import Progress
-from headrace_task_state.pushing.deliveries import MOST_BYTES, Delivery, Grouping
+from headrace_task_state.pushing.deliveries import (
+    MOST_BYTES,
+    Delivery,
+    GoesOn,
+    Grouping,
+    says_more,
+    works_on,
+)
 from tests.support.legal_logs import LegalLog, legal_logs
 from tests.support.task_states import folded, new_key
 
 
-def grouped(log: LegalLog, told: Progress | None = None) -> list[Delivery]:
-    grouping = Grouping(told or Progress(generation=0))
+def grouped(
+    log: LegalLog, told: Progress | None = None, goes_on: GoesOn = says_more
+) -> list[Delivery]:
+    grouping = Grouping(told or Progress(generation=0), goes_on)
     entries = [entry for entry in log.parsed() if entry.sequence > (told.sequence if told else 0)]
     found = [delivery for entry in entries for delivery in grouping.take(entry)]
     return [*found, *grouping.rest()]
@@ -49,32 +58,48 @@ def test_what_is_told_folds_into_the_same_task(log: LegalLog) -> None:
 
 
 @settings(max_examples=60)
-@given(legal_logs(), st.data())
-def test_going_on_anywhere_tells_the_rest_as_it_was(log: LegalLog, data: st.DataObject) -> None:
-    whole = grouped(log)
-    done = data.draw(st.integers(0, len(whole) - 1))
-    last = whole[done]
-    told = Progress(generation=last.generation, sequence=last.behind)
-    assert [d.generation for d in grouped(log, told)] == [d.generation for d in whole[done + 1 :]]
+@given(legal_logs())
+def test_of_whole_tasks_one_is_told_for_each_state_and_every_event_is_in_one(
+    log: LegalLog,
+) -> None:
+    deliveries = grouped(log, goes_on=works_on)
+    told = [event for one in deliveries for event in one.events]
+    assert told == [event for entry in log.parsed() for event in entry.parsed()]
+    assert [one.first for one in deliveries[1:]] == [one.generation + 1 for one in deliveries[:-1]]
+    at_work = [works_on(one.events[0], one.events[-1]) for one in deliveries]
+    assert all(len(one.events) == 1 for one, at in zip(deliveries, at_work, strict=True) if not at)
 
 
 @settings(max_examples=60)
-@given(legal_logs(), st.data())
+@given(legal_logs(), st.data(), st.sampled_from([says_more, works_on]))
+def test_going_on_anywhere_tells_the_rest_as_it_was(
+    log: LegalLog, data: st.DataObject, goes_on: GoesOn
+) -> None:
+    whole = grouped(log, goes_on=goes_on)
+    done = data.draw(st.integers(0, len(whole) - 1))
+    last = whole[done]
+    told = Progress(generation=last.generation, sequence=last.behind)
+    rest = grouped(log, told, goes_on)
+    assert [d.generation for d in rest] == [d.generation for d in whole[done + 1 :]]
+
+
+@settings(max_examples=60)
+@given(legal_logs(), st.data(), st.sampled_from([says_more, works_on]))
 def test_a_delivery_under_way_ends_where_it_ended_when_more_has_come(
-    log: LegalLog, data: st.DataObject
+    log: LegalLog, data: st.DataObject, goes_on: GoesOn
 ) -> None:
     head = data.draw(st.integers(1, len(log.messages)))
     early = LegalLog(log.key, messages=log.messages[:head])
-    under_way = grouped(early)[-1]
-    before = grouped(early)[-2] if len(grouped(early)) > 1 else None
+    *_, before, under_way = [None, *grouped(early, goes_on=goes_on)]
+    assert under_way is not None
     told = Progress(
         generation=before.generation if before else 0,
         sequence=before.behind if before else 0,
         until=under_way.generation,
         attempts=1,
     )
-    again = grouped(log, told)[0]
-    assert (again.generation, again.event()) == (under_way.generation, under_way.event())
+    again = grouped(log, told, goes_on)[0]
+    assert (again.generation, again.events) == (under_way.generation, under_way.events)
 
 
 def test_an_answer_in_pieces_is_told_as_one() -> None:

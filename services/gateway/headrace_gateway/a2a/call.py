@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 
 from a2a.extensions.common import HTTP_EXTENSION_HEADER
+from a2a.utils.constants import PROTOCOL_VERSION_1_0
 from starlette.requests import HTTPConnection, Request
 from starlette.types import Receive
 from starlette.websockets import WebSocket
@@ -43,6 +44,8 @@ class Call:
     """Scheme and host by which the client came; empty: not known."""
     grpc: str | None = None
     """Host and port for gRPC where the client came; None: not known."""
+    version: str = PROTOCOL_VERSION_1_0
+    """Of A2A, that the client speaks, by major and minor number."""
 
     @property
     def marks(self) -> Json:
@@ -67,13 +70,14 @@ def call_of(
     request: Request | WebSocket,
     caller: Caller | None = None,
     tenant: object = "",
+    version: str = PROTOCOL_VERSION_1_0,
 ) -> Call:
     """Return who asks which agent.
 
     It is the one in the path (or the metadata), else the one that `tenant` names, else the default
     one. A tenant is what a card told its client to say: it says where to go, never who may.
 
-    `caller` is who asks, where that is known already.
+    `caller` is who asks, where that is known already; `version` the one of A2A that is spoken.
 
     Raises:
         CredentialsMissing, CredentialsRefused: it does not say who.
@@ -100,6 +104,7 @@ def call_of(
         traceparent=_trace(request.headers.get("traceparent", "")),
         base=public_url(request, services.settings),
         grpc=public_grpc(request, services.settings),
+        version=version,
     )
 
 

@@ -83,7 +83,7 @@ class JsonRpcBinding:
             looks_like = shape_of_call(method)
             version = check_version(request, looks_like=looks_like, served=BOTH)
             wording = wording_for(request, _WORDINGS[version])
-            call = call_of(self._services, request, caller, params.get("tenant"))
+            call = call_of(self._services, request, caller, params.get("tenant"), version)
             if older and method == CARD_GET:
                 return _told(request_id, call, wording, CARD_GET, card_get(self._services, call))
             return await self._dispatch(_Asked(request, call, wording, request_id, method, params))

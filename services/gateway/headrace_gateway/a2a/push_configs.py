@@ -9,7 +9,7 @@ from headrace.errors import TaskUnknown
 from headrace.events import Json
 from headrace.names import encode_token
 from headrace.task import INTERRUPTED, TERMINAL, TaskKey
-from headrace.webhooks import Progress, Webhook, new_id
+from headrace.webhooks import OLD, Address, Progress, Webhook, new_id
 from headrace_gateway.a2a.call import Call
 from headrace_gateway.a2a.protojson import Malformed, Violation, read
 from headrace_gateway.a2a.task_ids import task_key
@@ -39,9 +39,7 @@ async def create_config(services: Services, call: Call, params: object) -> Json:
     key, found = await _found(services, call, config.get("taskId", ""))
     back = 1 if found.state in _RESTS else 0
     progress = Progress(generation=found.generation - back, sequence=found.sequence - back)
-    webhook = Webhook(
-        id=config.get("id") or new_id(), owner=call.caller.owner, address=address, progress=progress
-    )
+    webhook = _webhook(call, config, address, progress)
     await services.webhooks.put(key, webhook)
     return shown(key.task, webhook, secrets=True)
 
@@ -58,9 +56,13 @@ async def get_config(services: Services, call: Call, params: object) -> Json:
     asked = read(a2a_pb2.GetTaskPushNotificationConfigRequest, params)
     key, _ = await _found(services, call, asked["taskId"])
     kept = await services.webhooks.get(key, encode_token(asked["id"]))
-    if kept is None:
-        raise TaskUnknown(f"task {key.task} has no push notification config {asked['id']!r}")
-    return shown(key.task, kept.webhook)
+    found = None if kept is None else kept.webhook
+    if found is None and call.version == OLD and asked["id"] == asked["taskId"]:
+        # In 0.3 the id may be left out, which stands for any of them.
+        found = next(iter(await services.webhooks.list(key)), None)
+    if found is None:
+        raise TaskUnknown(f"push config not found: task {key.task} has no {asked['id']!r}")
+    return shown(key.task, found)
 
 
 async def list_configs(services: Services, call: Call, params: object) -> Json:
@@ -102,11 +104,17 @@ def webhook_of(services: Services, call: Call, config: Json) -> Webhook:
     """
     check_push(services, call)
     address = read_address(config, "configuration.taskPushNotificationConfig.")
+    return _webhook(call, config, address, Progress(generation=0))
+
+
+def _webhook(call: Call, config: Json, address: Address, progress: Progress) -> Webhook:
     return Webhook(
         id=config.get("id") or new_id(),
         owner=call.caller.owner,
         address=address,
-        progress=Progress(generation=0),
+        progress=progress,
+        version=call.version,
+        base=call.base,
     )
 
 

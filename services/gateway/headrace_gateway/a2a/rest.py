@@ -1,7 +1,7 @@
 """A2A's REST binding (HTTP+JSON): the routes of one agent, and the default agent's at the root."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import orjson
 from a2a.types import a2a_pb2
@@ -120,6 +120,7 @@ class RestBinding:
                 params = completed(params)
             looks_like = served[0] if len(served) == 1 else shape_of_message(params)
             version = check_version(request, looks_like=looks_like, served=served)
+            call = replace(call, version=version)
             wording = wording_for(request, rest_wording(version, operation, params))
             if operation not in wording.operations:
                 raise MethodNotFoundError(f"A2A {version} has no {operation}")

@@ -86,7 +86,7 @@ class Subscribing:
         while True:
             stored = await next_stored(self._services.bus, self._key, sequence, _PATIENCE)
             if stored is None:
-                raise TaskUnknown(f"no task {self._key.task}")
+                raise TaskUnknown(f"task not found: {self._key.task}")
             if stored.entry is not None:
                 return stored.entry
             sequence = stored.sequence
@@ -95,7 +95,7 @@ class Subscribing:
         if first.stamp.owner is None:
             await self._find()  # raises what it must
         elif first.stamp.owner != self._caller.owner:
-            raise TaskUnknown(f"no task {self._key.task}")
+            raise TaskUnknown(f"task not found: {self._key.task}")
 
     async def _reaches(self, cursor: Cursor) -> bool:
         """Whether the log goes as far as `cursor`: another gateway's feed may have been ahead."""

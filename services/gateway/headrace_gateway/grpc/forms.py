@@ -17,8 +17,8 @@ from google.protobuf.message_factory import GetMessageClass
 
 from headrace.entry import Entry
 from headrace.events import GENERATION, Json
+from headrace.whole_numbers import whole
 from headrace_gateway.a2a.cursor import Cursor
-from headrace_gateway.a2a.whole_numbers import whole
 from headrace_gateway.feeds import Dialect
 
 CURSOR = "headrace.cursor"

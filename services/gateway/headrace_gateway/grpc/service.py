@@ -112,8 +112,9 @@ class Service:
         # Nothing is read from whom nobody knows.
         caller = self._services.callers.of(asking.request.headers)
         params = await self._params(method, request)
-        call = call_of(self._services, asking.request, caller, params.get("tenant"))
-        check_version(asking.request, looks_like=self._form.version, served=(self._form.version,))
+        version = self._form.version
+        call = call_of(self._services, asking.request, caller, params.get("tenant"), version)
+        check_version(asking.request, looks_like=version, served=(version,))
         _add_from_metadata(asking, self._form.operations[method], params)
         return call, params
 

@@ -24,7 +24,7 @@ from headrace_task_state.answering.resuming import Resuming
 from headrace_task_state.settings import TaskStateSettings
 
 _APPEND_PATIENCE = 3.0
-NO_SUCH_TASK = "no such task"
+NO_SUCH_TASK = "task not found"
 
 
 class Starting:

@@ -14,7 +14,7 @@ import httpcore
 from headrace import metrics
 from headrace.names import encode_token
 from headrace.signing import SigningKeys
-from headrace.webhooks import Webhook
+from headrace.webhooks import CURRENT, OLD, Webhook
 from headrace_task_state.pushing.addresses import Allowed
 from headrace_task_state.pushing.network import AddressRefused, GuardedNetwork
 
@@ -23,6 +23,8 @@ MOST_ANSWER_BYTES = 16 * 1024
 
 SIGNATURE_LIFE = 300
 """Seconds for which a signature holds: the receiver's clock may differ, replays end."""
+
+_TYPES = {CURRENT: "application/a2a+json", OLD: "application/json"}
 
 _CONNECTIONS = 1000
 _IDLE_CONNECTIONS = 100
@@ -115,9 +117,9 @@ class Attempts:
         headers = [
             ("Host", urlsplit(address.url).netloc),
             ("User-Agent", f"headrace/{version('headrace')}"),
-            ("Content-Type", "application/a2a+json"),
+            ("Content-Type", _TYPES.get(webhook.version, _TYPES[CURRENT])),
             ("Content-Length", str(len(notice.body))),
-            ("A2A-Version", "1.0"),
+            ("A2A-Version", webhook.version),
             ("X-A2A-Notification-Id", notice.id),
             ("X-A2A-Notification-Attempt", str(notice.attempt)),
             ("X-A2A-Notification-Signature", self._signature(webhook, notice)),

@@ -12,6 +12,7 @@ from headrace_task_state.pushing.attempt import Attempts
 from headrace_task_state.pushing.backoff import Backoff
 from headrace_task_state.pushing.hosts import Hosts
 from headrace_task_state.pushing.letters import UndeliveredLetters
+from headrace_task_state.pushing.snapshots import Snapshots
 from headrace_task_state.pushing.telling import Means
 from headrace_task_state.settings import TaskStateSettings
 
@@ -37,6 +38,7 @@ async def means(bus: Bus, settings: TaskStateSettings) -> AsyncIterator[Means]:
             Backoff(settings.push_attempts, settings.push_backoff, settings.push_backoff_max),
             Hosts(),
             UndeliveredLetters(bus),
+            Snapshots(bus),
         )
     finally:
         await keys.stop()

@@ -4,7 +4,7 @@ An agent's answer comes as hundreds of small updates. Those that only go on with
 them began are told as one, which says the same: the texts joined, with the last one's number.
 """
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 
 import orjson
@@ -16,6 +16,9 @@ from headrace.fold.pieces import Pieces
 from headrace.log import last_entry, replay
 from headrace.task import WORKING, TaskKey
 from headrace.webhooks import Progress
+
+type GoesOn = Callable[[Json, Json], bool]
+"""Tells whether an event is told together with the one before it."""
 
 MOST_BYTES = 256 * 1024
 """Bytes of events that are told as one, about; a single event may be larger."""
@@ -37,14 +40,22 @@ class Delivery:
     size: int
     """Bytes of the events in the log."""
 
+    @property
+    def first(self) -> int:
+        """Generation of its first event."""
+        return self.generation - len(self.events) + 1
+
     def event(self) -> Json:
-        """Return the one StreamResponse that says what all of its events say."""
+        """Return the one StreamResponse that says what all of its events say.
+
+        They are pieces of one thing (`says_more`), or a single one.
+        """
         return _joined(self.events, self.generation)
 
-    def take(self, further: "Delivery", until: int) -> bool:
+    def take(self, further: "Delivery", until: int, goes_on: "GoesOn") -> bool:
         """Tell `further` too, if it goes on with this, and no delivery has ended in between."""
         fits = self.generation != until and self.size + further.size <= MOST_BYTES
-        if not (fits and _goes_on(self.events[-1], further.events[0])):
+        if not (fits and goes_on(self.events[-1], further.events[0])):
             return False
         self.events += further.events
         self.size += further.size
@@ -59,9 +70,9 @@ class Grouping:
     again as it was: it ends where it ended, however much came behind it meanwhile.
     """
 
-    def __init__(self, told: Progress) -> None:
+    def __init__(self, told: Progress, goes_on: GoesOn) -> None:
         """Go on behind `told`."""
-        self._told, self._behind = told, told.sequence
+        self._told, self._behind, self._goes_on = told, told.sequence, goes_on
         self._held: Delivery | None = None
 
     def take(self, entry: Entry) -> Iterator[Delivery]:
@@ -72,7 +83,7 @@ class Grouping:
             behind = entry.sequence if generation == entry.last_generation else self._behind
             event = orjson.loads(line)
             one = Delivery(entry.stamp.log, generation, behind, [event], len(line))
-            if self._held is None or not self._held.take(one, self._told.until):
+            if self._held is None or not self._held.take(one, self._told.until, self._goes_on):
                 yield from self.rest()
                 self._held = one
         self._behind = entry.sequence
@@ -87,7 +98,9 @@ class Grouping:
             self._held = None
 
 
-async def deliveries(bus: Bus, key: TaskKey, told: Progress) -> AsyncIterator[Delivery]:
+async def deliveries(
+    bus: Bus, key: TaskKey, told: Progress, goes_on: GoesOn
+) -> AsyncIterator[Delivery]:
     """Yield what is to be told behind `told`, up to the log's head as it is now.
 
     Raises:
@@ -97,7 +110,7 @@ async def deliveries(bus: Bus, key: TaskKey, told: Progress) -> AsyncIterator[De
     last = await last_entry(bus, key)
     if last is None or last.last_generation <= told.generation:
         return
-    grouping = Grouping(told)
+    grouping = Grouping(told, goes_on)
     async for batch in replay(bus, key, told.sequence, last.sequence, batch_bytes=_BATCH_BYTES):
         for entry in batch:
             for delivery in grouping.take(entry):
@@ -106,12 +119,23 @@ async def deliveries(bus: Bus, key: TaskKey, told: Progress) -> AsyncIterator[De
         yield delivery
 
 
-def _goes_on(event: Json, further: Json) -> bool:
+def says_more(event: Json, further: Json) -> bool:
+    """Tell whether `further` is a piece of what `event` is a piece of: one event can say both."""
     artifact, next_artifact = event.get("artifactUpdate"), further.get("artifactUpdate")
     if artifact is not None and next_artifact is not None:
         return _same_artifact(artifact, next_artifact)
     status, next_status = event.get("statusUpdate"), further.get("statusUpdate")
     return status is not None and next_status is not None and _same_message(status, next_status)
+
+
+def works_on(event: Json, further: Json) -> bool:
+    """Tell whether the task was at work at both: the Task after the latter then says both."""
+    return _is_work(event) and _is_work(further)
+
+
+def _is_work(event: Json) -> bool:
+    update = event.get("statusUpdate")
+    return "artifactUpdate" in event if update is None else _state(update) == WORKING
 
 
 def _same_artifact(update: Json, further: Json) -> bool:

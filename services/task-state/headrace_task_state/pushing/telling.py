@@ -5,7 +5,6 @@ import random
 import time
 from dataclasses import dataclass
 
-import orjson
 from nats.aio.msg import Msg
 
 from headrace.bus import Bus
@@ -15,9 +14,12 @@ from headrace.task import TaskKey
 from headrace.webhooks import Kept, Progress, Webhook, Webhooks
 from headrace_task_state.pushing.attempt import Attempts, Failure, Notice, notice_id
 from headrace_task_state.pushing.backoff import Backoff
-from headrace_task_state.pushing.deliveries import Delivery, deliveries
+from headrace_task_state.pushing.bodies import body_of, event_of, grouping_of
+from headrace_task_state.pushing.deliveries import deliveries
 from headrace_task_state.pushing.hosts import Hosts
 from headrace_task_state.pushing.letters import Undelivered, UndeliveredLetters
+from headrace_task_state.pushing.old_form import Unsayable
+from headrace_task_state.pushing.snapshots import Snapshots
 
 _log = logging.getLogger(__name__)
 
@@ -37,6 +39,7 @@ class Means:
     backoff: Backoff
     hosts: Hosts
     letters: UndeliveredLetters
+    snapshots: Snapshots
 
 
 class Telling:
@@ -76,13 +79,18 @@ class Telling:
 
     async def _tell_all(self, kept: Kept) -> float | None:
         told = kept.webhook.progress
-        async for delivery in deliveries(self._means.bus, self._key, told):
+        goes_on = grouping_of(kept.webhook)
+        async for delivery in deliveries(self._means.bus, self._key, told, goes_on):
             attempt = told.attempts + 1
             under_way = told.model_copy(
                 update={"until": delivery.generation, "attempts": attempt, "due": 0.0}
             )
             kept = await self._means.webhooks.tell(self._key, self._token, kept, under_way)
-            failure = await self._attempt(kept.webhook, delivery, attempt)
+            event = await event_of(
+                kept.webhook, self._key, self._token, delivery, self._means.snapshots
+            )
+            undelivered = Undelivered(log=delivery.log, generation=delivery.generation, event=event)
+            failure = await self._attempt(kept.webhook, undelivered, attempt)
             if failure is not None and not self._is_over(failure, under_way):
                 wait = self._means.backoff.wait(attempt, failure.wait)
                 later = under_way.model_copy(update={"due": time.time() + wait})
@@ -90,7 +98,7 @@ class Telling:
                 _log.info("webhook of %s, attempt %d: %s", self._key.task, attempt, failure.reason)
                 return wait
             if failure is not None:
-                await self._give_up(kept.webhook, delivery, failure)
+                await self._give_up(kept.webhook, undelivered, failure)
                 if failure.is_gone:
                     await self._means.webhooks.delete(self._key, self._token)
                     return None
@@ -108,16 +116,16 @@ class Telling:
             progress.attempts, is_given_up=progress.is_given_up
         )
 
-    async def _attempt(self, webhook: Webhook, delivery: Delivery, number: int) -> Failure | None:
-        name = notice_id(delivery.log, delivery.generation, webhook.id)
-        notice = Notice(self._key.task, name, orjson.dumps(delivery.event()), number)
-        return await self._means.attempts.make(webhook, notice)
+    async def _attempt(self, webhook: Webhook, told: Undelivered, number: int) -> Failure | None:
+        name = notice_id(told.log, told.generation, webhook.id)
+        try:
+            body = body_of(webhook, told.event)
+        except Unsayable as trouble:
+            return Failure(str(trouble), is_final=True)
+        return await self._means.attempts.make(webhook, Notice(self._key.task, name, body, number))
 
-    async def _give_up(self, webhook: Webhook, delivery: Delivery, failure: Failure) -> None:
+    async def _give_up(self, webhook: Webhook, undelivered: Undelivered, failure: Failure) -> None:
         _log.warning("webhook of %s is given up: %s", self._key.task, failure.reason)
-        undelivered = Undelivered(
-            log=delivery.log, generation=delivery.generation, event=delivery.event()
-        )
         await self._means.letters.send(self._key, webhook, self._token, undelivered, failure.reason)
 
     async def tell_again(self, kept: Kept, msg: Msg) -> float | None:
@@ -132,9 +140,7 @@ class Telling:
             _log.error("%s", error)
             return None
         attempt = msg.metadata.num_delivered
-        name = notice_id(again.log, again.generation, kept.webhook.id)
-        notice = Notice(self._key.task, name, orjson.dumps(again.event), attempt)
-        failure = await self._means.attempts.make(kept.webhook, notice)
+        failure = await self._attempt(kept.webhook, again, attempt)
         if failure is None:
             return None
         if failure.is_final or self._means.backoff.is_over(attempt, is_given_up=False):

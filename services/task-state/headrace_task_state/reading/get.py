@@ -16,7 +16,7 @@ from headrace_task_state.leader import find_message
 from headrace_task_state.reading.found import Found, read_found
 from headrace_task_state.store.reading import Reader
 
-NO_SUCH_TASK = "no such task"
+NO_SUCH_TASK = "task not found"
 """Said also of a task that is somebody else's."""
 
 

@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 from pydantic import BaseModel
 
 from headrace.events import Json
-from headrace_gateway.a2a.whole_numbers import whole
+from headrace.whole_numbers import whole
 
 type Said = types.Task | types.Message | types.TaskStatusUpdateEvent | types.TaskArtifactUpdateEvent
 """An event of 0.3."""

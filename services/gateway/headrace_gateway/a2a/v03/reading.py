@@ -4,14 +4,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from a2a.compat.v0_3 import a2a_v0_3_pb2, conversions, proto_utils, types
-from a2a.utils.errors import A2AError, InvalidParamsError
+from a2a.utils.errors import A2AError
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 from google.protobuf.message import Message
 from pydantic import BaseModel, ValidationError
 
 from headrace.events import Json
+from headrace.whole_numbers import whole
 from headrace_gateway.a2a.protojson import Malformed, Violation
-from headrace_gateway.a2a.whole_numbers import whole
 
 METHODS: Mapping[str, str] = {
     "message/send": "SendMessage",
@@ -91,24 +91,45 @@ def _with_config_id(operation: str, params: Json) -> Json:
 def rest_params(operation: str, params: Json) -> Json:
     """Return the 1.0 parameters of a REST request: its body with what the path says.
 
-    0.3's REST body is its protobuf's JSON (a ``request`` with ``content``). Clients also send what
-    JSON-RPC has as params; both are read.
+    0.3's REST body is its protobuf's JSON. Clients also send what JSON-RPC has as params; both are
+    read.
 
     Raises:
         Malformed: they are not the operation's in 0.3 either.
     """
     if operation in SENDS:
-        if "request" not in params:
+        if not is_protobufs(params):
             return rpc_params(operation, params)
-        sent = _parsed(a2a_v0_3_pb2.SendMessageRequest, params)
-        said = proto_utils.FromProto.message_send_params(sent)
-        return rpc_params(operation, said.model_dump(by_alias=True, exclude_none=True))
+        sent = _from_protobuf(
+            a2a_v0_3_pb2.SendMessageRequest, params, proto_utils.FromProto.message_send_params
+        )
+        return rpc_params(operation, sent)
     if operation == _SETS and "config" in params:
-        config = _parsed(a2a_v0_3_pb2.CreateTaskPushNotificationConfigRequest, params)
-        told = proto_utils.FromProto.task_push_notification_config_request(config)
-        told.task_id = params["task_id"]
-        return rpc_params(operation, told.model_dump(by_alias=True, exclude_none=True))
+        named = params | {"parent": f"tasks/{params['taskId']}"}
+        return rpc_params(
+            operation,
+            _from_protobuf(
+                a2a_v0_3_pb2.CreateTaskPushNotificationConfigRequest, named, _config_to_set
+            ),
+        )
     return params
+
+
+def _config_to_set(asked: Any) -> BaseModel:  # noqa: ANN401 - as generated
+    if not asked.config.push_notification_config.id:
+        asked.config.push_notification_config.id = asked.config_id
+    config: BaseModel = proto_utils.FromProto.task_push_notification_config_request(asked)
+    return config
+
+
+def is_protobufs(params: Json) -> bool:
+    """Tell whether a message is sent in the JSON of 0.3's protobuf: with ``content`` for parts.
+
+    Its field is called ``request``, and ``message`` in JSON; the SDK's clients send the former.
+    """
+    message = params.get("message")
+    is_other = isinstance(message, dict) and "content" in message and "parts" not in message
+    return "request" in params or is_other
 
 
 def as_params(request: Message) -> Json:
@@ -117,11 +138,16 @@ def as_params(request: Message) -> Json:
     return params
 
 
-def _parsed(kind: type[Message], params: Json) -> Any:  # noqa: ANN401 - as generated
+def _from_protobuf(kind: type[Message], params: Json, turn: Callable[[Any], BaseModel]) -> Json:
+    """Return the JSON of 0.3's protobuf as JSON-RPC has it."""
     try:
-        return ParseDict(params, kind(), ignore_unknown_fields=True)
-    except (ParseError, InvalidParamsError) as trouble:
+        model = turn(ParseDict(params, kind(), ignore_unknown_fields=True))
+    except ValidationError as invalid:
+        raise Malformed(_violations(invalid)) from None
+    except (ParseError, A2AError, ValueError, TypeError) as trouble:
         raise Malformed([Violation("", f"is not what 0.3 sends: {trouble}"[:300])]) from None
+    content: Json = model.model_dump(by_alias=True, exclude_none=True)
+    return content
 
 
 def _violations(invalid: ValidationError) -> list[Violation]:
