@@ -17,7 +17,8 @@ CHILD = "headrace.child"
 """Metadata key, in a parent's log, of an event about a child: an object with ``task`` and
 ``generation`` (of the child's event that is relayed; 0: the child is asked for), and as it applies
 ``agent``, ``name``, ``state`` (what the child has come to), ``givenUp`` (nobody waits for it any
-more), ``attempt`` (the child was begun again) and ``child`` (the same, of the child's own one)."""
+more), ``attempt`` (the child was begun again) with ``discardedAfter`` (what it said after that
+generation of its log holds no more), and ``child`` (the same, of the child's own one)."""
 
 ASKS_FOR = "headrace.asksFor"
 """Metadata key of an INPUT_REQUIRED status: ``task`` and ``agent`` of the child whose question it

@@ -13,6 +13,7 @@ from headrace_gateway.agui.fold import Fold
 from headrace_gateway.agui.frame import Frame
 from headrace_gateway.agui.run import METADATA
 from tests.support.legal_logs import LegalLog
+from tests.unit.agui.families import Family
 
 KEY = TaskKey("t", "agent", "0-" + "0" * 32)
 THREAD, RUN = "context-1", "run-1"
@@ -179,19 +180,34 @@ def said_parts(draw: st.DrawFn) -> Json:
 
 @st.composite
 def agui_logs(draw: st.DrawFn, /, **metadata: Any) -> AguiLog:  # noqa: ANN401
-    """Draw a log of one leg: interleaved, retried, aborted, ended in any way or not at all."""
+    """Draw a log of one leg: interleaved, retried, aborted, ended in any way or not at all.
+
+    Children, and children of theirs, speak in it too: they outlive attempts of their parent.
+    """
     version = draw(st.sampled_from([{}, {"protocolVersion": None}]))
     log = AguiLog.started(**version, **metadata)
+    family = Family(log.key.task, log.context)
     for attempt in range(draw(st.integers(1, 3))):
         if attempt:
             log.begin_attempt()
         for _ in range(draw(st.integers(0, 5))):
-            drafts = [_draw_event(draw, log) for _ in range(draw(st.integers(1, 5)))]
-            log.append(drafts, state=WORKING, checkpoint=draw(st.integers(0, 3)) == 0)
+            drawn = [_draw_events(draw, log, family) for _ in range(draw(st.integers(1, 5)))]
+            if drafts := [draft for some in drawn for draft in some]:
+                log.append(drafts, state=WORKING, checkpoint=draw(st.integers(0, 3)) == 0)
     end = draw(st.sampled_from([None, COMPLETED, FAILED, CANCELED, REJECTED, INPUT_REQUIRED]))
     if end is not None:
         log.end(end, draw(st.one_of(st.none(), said_parts())))
     return log
+
+
+def _draw_events(draw: st.DrawFn, log: AguiLog, family: Family) -> list[Draft]:
+    if draw(st.integers(0, 2)) > 0:
+        return [_draw_event(draw, log)]
+    return family.draw(
+        draw,
+        lambda: draw(st.lists(said_parts(), min_size=1, max_size=2)),
+        lambda: draw(NAMES),
+    )
 
 
 def _draw_event(draw: st.DrawFn, log: AguiLog) -> Draft:

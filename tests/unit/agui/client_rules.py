@@ -46,6 +46,8 @@ class Client:
         self.seen: list[str] = []
         self.made: set[str] = set()
         """Tool calls begun in this stream."""
+        self.owners: dict[str, str] = {}
+        """Of every tool call, the subagent run that made it; empty: the agent itself."""
         self.subagents: set[str] = set()
         """All that were ever begun."""
 
@@ -135,6 +137,9 @@ class Client:
         return None
 
     def _tool_call_start(self, event: Json) -> None:
+        whose = event.get("subagentRunId", "")
+        owner = self.owners.setdefault(event["toolCallId"], whose)
+        assert owner == whose, "somebody else's tool call"
         if self._call(event["toolCallId"]) is not None:
             # What a client holds from another stream goes on.
             assert event["toolCallId"] not in self.made, "a tool call made twice"
@@ -196,6 +201,9 @@ class Client:
         held["content"] = json_patch.apply(held["content"], event["patch"])
 
     def _messages_snapshot(self, event: Json) -> None:
+        for message in event["messages"]:
+            for made in message.get("toolCalls") or ():
+                self.owners[made["id"]] = message.get("subagentRunId", "")
         new = {message["id"]: deepcopy(message) for message in event["messages"]}
         roles = {message["role"] for message in event["messages"]}
         keeps = set() if "reasoning" in roles else {"reasoning"}

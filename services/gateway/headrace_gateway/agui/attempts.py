@@ -1,11 +1,10 @@
 """A new attempt: what the one before had not saved is taken back."""
 
 from headrace.events import ATTEMPT, DISCARDED_AFTER, Json
-from headrace_gateway.agui.activities import Activities
-from headrace_gateway.agui.held import Activity, Held, Spoken
 from headrace_gateway.agui.output import Output
 from headrace_gateway.agui.shared_state import SharedState
 from headrace_gateway.agui.snapshot import say_messages
+from headrace_gateway.agui.taking_back import take_back
 from headrace_gateway.agui.view import View
 
 NAME = "headrace.attempt"
@@ -36,31 +35,6 @@ class Attempts:
         self._view.restore(self._saved[max(g for g in self._saved if g <= after)])
         if self._view.state is not state:
             SharedState(self._output, self._view).say()
-        self._view.messages = self._as_client_keeps(before, self._view.messages)
+        rest, self._view.messages = self._view.messages, before
+        take_back(self._output, self._view, rest)
         say_messages(self._output, self._view)
-
-    def _as_client_keeps(self, before: dict[str, Held], after: dict[str, Held]) -> dict[str, Held]:
-        """Return `after` in the client's order, with what a snapshot alone leaves there: emptied.
-
-        The official client keeps each activity that a snapshot omits, and reasoning if the
-        snapshot has none at all.
-        """
-        kept: dict[str, Held] = {}
-        of_children = [held for held in before.values() if held.subagent]
-        has_reasoning = any(map(_is_reasoning, [*self._view.messages.values(), *of_children]))
-        for key, held in before.items():
-            if held.subagent:
-                # What children said holds, whoever relays it.
-                kept[key] = held
-            elif key in after:
-                kept[key] = after[key]
-            elif isinstance(held, Activity):
-                kept[key] = Activities(self._output, self._view).blank(held)
-            elif _is_reasoning(held) and not has_reasoning:
-                kept[key] = Spoken(key, "reasoning")
-                has_reasoning = True
-        return kept | after
-
-
-def _is_reasoning(held: Held) -> bool:
-    return bool(held.shown()["role"] == "reasoning")

@@ -99,11 +99,11 @@ class Output:
             branch.end_all()
         self.end_own()
 
-    def end_own(self) -> None:
-        """End what is open here, the youngest first; subagents go on."""
-        while self.open:
-            _, item = self.open.popitem()
-            self._close(item)
+    def end_own(self, but: Key | None = None) -> None:
+        """End what is open here, the youngest first, except `but`; subagents go on."""
+        for key in reversed([*self.open]):
+            if key != but:
+                self.end(key)
 
     def _close(self, item: OpenItem) -> None:
         item.ended = True

@@ -5,9 +5,12 @@ from dataclasses import dataclass, field
 from headrace import parts
 from headrace.events import Json
 from headrace.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, REJECTED
+from headrace_gateway.agui.attempts import NAME as ATTEMPT_NAME
 from headrace_gateway.agui.output import OpenItem, Output
 from headrace_gateway.agui.part_events import PartEvents
 from headrace_gateway.agui.run import Run
+from headrace_gateway.agui.snapshot import say_messages
+from headrace_gateway.agui.taking_back import take_back
 from headrace_gateway.agui.utterances import utter
 from headrace_gateway.agui.view import View
 
@@ -25,17 +28,28 @@ _STEP = "step"
 
 @dataclass(slots=True)
 class _Subagent:
-    """One child, open or over."""
+    """One child, open or over; one that goes on with an answer is another."""
 
     id: str
+    """The task's, or one made of it."""
     parent: str
+    """The task of the child whose child it is; empty: the run's own."""
+    agent: str
     step: str
     """Its name for clients that know no subagents."""
     output: Output
     parts: PartEvents
     item: OpenItem = field(default_factory=lambda: OpenItem((), ()))
     """What is open as long as it is."""
+    number: int = 1
+    """Counts the runs of the same task."""
     is_over: bool = False
+    waits: bool = False
+    """Whether it is over because it asked something."""
+    is_answered: bool = False
+    """Whether its parent has answered that since."""
+    began: dict[str, int] = field(default_factory=dict)
+    """Its messages, and the generation of its own log in which each began."""
 
 
 class Subagents:
@@ -57,41 +71,79 @@ class Subagents:
         """
         parent, innermost = "", told
         while isinstance(inner := innermost.get("child"), dict):
-            self._begun(innermost, parent)
+            if self._met(innermost, parent).is_over:
+                return
             parent, innermost = innermost["task"], inner
-        if parent and self._known[parent].is_over:
-            return
-        child = self._begun(innermost, parent)
-        message, state = status.get("message"), innermost.get("state")
-        if innermost.get("givenUp"):
-            state = CANCELED
-        if child.is_over:
-            return
-        if message is not None and state not in _ERRORS and self._run.modern:
-            name = message.get("messageId") or f"{child.id}.{generation}"
-            said = [p for p in message.get("parts", []) if parts.event_type(p) not in _ITS_OWN]
-            utter(child.parts, {"parts": said}, name, final=state is not None)
-        if state in _ERRORS or state in _OUTCOMES:
-            self._end(child, state, _text(message or {}))
+        child = self._met(innermost, parent)
+        if not child.is_over:
+            self._tell(child, innermost, status.get("message"), generation)
 
-    def _begun(self, told: Json, parent: str) -> _Subagent:
+    def _met(self, told: Json, parent: str) -> _Subagent:
+        """Return whom `told` is about: another one than before where it goes on with an answer."""
         task, name = told["task"], told.get("agent") or "agent"
         if not isinstance(task, str) or not isinstance(name, str):
             raise TypeError("a child's task and agent are strings")
-        if (known := self._known.get(task)) is None:
+        known = self._known.get(task)
+        if known is None:
             known = self._known[task] = self._begin(task, name, parent)
+        elif known.waits:
+            is_asked_again = told.get("generation") == 0
+            known.is_answered = known.is_answered or is_asked_again
+            if known.is_answered and not is_asked_again and not told.get("givenUp"):
+                known = self._known[task] = self._goes_on(task, known)
         return known
 
-    def _begin(self, task: str, name: str, parent: str) -> _Subagent:
-        output = self._output.branch(task) if self._run.modern else self._output
+    def _goes_on(self, task: str, child: _Subagent) -> _Subagent:
+        """Begin a further run of `child`: the id of a run that has ended is not used again."""
+        number = child.number + 1
+        further = self._begin(f"{task}.{number}", child.agent, child.parent)
+        further.number = number
+        return further
+
+    def _tell(self, child: _Subagent, told: Json, message: Json | None, generation: int) -> None:
+        state = CANCELED if told.get("givenUp") else told.get("state")
+        if self._run.modern and "attempt" in told:
+            self._begins_again(child, told)
+        if self._run.modern and message is not None and state not in _ERRORS:
+            name = message.get("messageId") or f"{child.id}.{generation}"
+            said = [p for p in message.get("parts", []) if parts.event_type(p) not in _ITS_OWN]
+            number = len(self._view.messages)
+            utter(child.parts, {"parts": said}, name, final=state is not None)
+            if len(self._view.messages) != number:
+                self._note(child, told.get("generation", 0))
+        if state in _ERRORS or state in _OUTCOMES:
+            self._end(child, state, _text(message or {}))
+
+    def _note(self, child: _Subagent, generation: int) -> None:
+        """Note which messages the child began in `generation` of its log."""
+        for key, held in self._view.messages.items():
+            if held.subagent == child.id:
+                child.began.setdefault(key, generation)
+
+    def _begins_again(self, child: _Subagent, told: Json) -> None:
+        """Take back what the child said in an attempt that is replaced, but had not saved."""
+        child.output.end_own(but=(_USE, child.id))
+        child.output.emit("CUSTOM", name=ATTEMPT_NAME, value={"attempt": told["attempt"]})
+        after = told.get("discardedAfter")
+        if after is None:
+            return
+        gone = {key for key, began in child.began.items() if began > after}
+        if gone & self._view.messages.keys():
+            rest = {key: held for key, held in self._view.messages.items() if key not in gone}
+            take_back(child.output, self._view, rest)
+            say_messages(self._output, self._view)
+
+    def _begin(self, run: str, name: str, parent: str) -> _Subagent:
+        output = self._output.branch(run) if self._run.modern else self._output
         said = PartEvents(output, self._view, modern=self._run.modern, thinking=self._run.thinking)
-        child = _Subagent(task, parent, self._step(name), output, said)
+        child = _Subagent(run, parent, name, self._step(name), output, said)
         if self._run.modern:
-            nested = {"parentSubagentRunId": parent} if parent in self._known else {}
-            opening = ("SUBAGENT_STARTED", {"subagentRunId": task, "name": name, **nested})
+            host = self._known.get(parent)
+            nested = {"parentSubagentRunId": host.id} if host else {}
+            opening = ("SUBAGENT_STARTED", {"subagentRunId": run, "name": name, **nested})
             # Should the run end first, nothing more is known of it.
-            child.item = OpenItem((opening,), (_error(task, *_ERRORS[CANCELED]),))
-            output.begin((_USE, task), child.item)
+            child.item = OpenItem((opening,), (_error(run, *_ERRORS[CANCELED]),))
+            output.begin((_USE, run), child.item)
         else:
             fields = {"stepName": child.step}
             child.item = OpenItem((("STEP_STARTED", fields),), (("STEP_FINISHED", fields),))
@@ -108,9 +160,9 @@ class Subagents:
 
     def _end(self, child: _Subagent, state: str, text: str) -> None:
         for other in self._known.values():
-            if other.parent == child.id and not other.is_over:
+            if self._known.get(other.parent) is child and not other.is_over:
                 self._end(other, CANCELED, "")
-        child.is_over = True
+        child.is_over, child.waits = True, state == INPUT_REQUIRED
         if not self._run.modern:
             if self._output.open.get((_STEP, child.step)) is child.item:
                 self._output.end((_STEP, child.step))

@@ -29,13 +29,22 @@ class ToolCalls:
             ValueError: it is none of these.
         """
         if (result := parts.tool_result(part)) is not None:
-            self._result(result)
+            self._result(result._replace(id=self._known_as(result.id)))
         elif parts.is_partial_tool_call(part):
-            self._arguments(part, parts.tool_call_id(part) or message)
+            self._arguments(part, self._known_as(parts.tool_call_id(part) or message))
         elif (call := parts.tool_call(part)) is not None:
-            self._whole(call._replace(id=call.id or message), parts.encrypted_value(part))
+            named = call._replace(id=self._known_as(call.id or message))
+            self._whole(named, parts.encrypted_value(part))
         else:
             raise ValueError("neither call nor result")
+
+    def _known_as(self, call: str) -> str:
+        """Return the id by which a client knows the agent's call.
+
+        Some models count their calls, so two subagents may make a call of one id; nobody but they
+        themselves answers these, and the agent's own ids, which clients answer, stay.
+        """
+        return f"{call}@{self._output.subagent}" if self._output.subagent else call
 
     def _whole(self, call: parts.ToolCallPart, encrypted: str) -> None:
         item = self._open(call.id, call.name)

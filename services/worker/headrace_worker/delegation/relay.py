@@ -6,7 +6,16 @@ else is. A child's state and its messages as a whole stay its own.
 
 from headrace import events, parts
 from headrace.delegation import CHILD
-from headrace.events import ATTEMPT, HANDED_BACK, QUEUED, RETRACTED, TAKEN, Draft, Json
+from headrace.events import (
+    ATTEMPT,
+    DISCARDED_AFTER,
+    HANDED_BACK,
+    QUEUED,
+    RETRACTED,
+    TAKEN,
+    Draft,
+    Json,
+)
 from headrace.parts import BLOCK_ID, MESSAGES_SNAPSHOT, STATE_DELTA, STATE_SNAPSHOT, SUBAGENT_RUN_ID
 from headrace.task import COMPLETED, SUBMITTED, WORKING
 
@@ -55,7 +64,8 @@ class Relay:
         marker: Json = {"generation": generation}
         if (attempt := metadata.get(ATTEMPT, 1)) > 1:
             self._attempt = attempt
-            return self._marked({**marker, "attempt": attempt})
+            discarded = metadata.get(DISCARDED_AFTER, generation)
+            return self._marked({**marker, "attempt": attempt, "discardedAfter": discarded})
         if state == SUBMITTED or {QUEUED, TAKEN, HANDED_BACK} & metadata.keys():
             return None
         if state != WORKING:
