@@ -36,9 +36,9 @@ async def test_a_refused_append_is_never_seen_live(bus: Bus, log: TaskLog) -> No
     for _ in range(ROUNDS):
         stale = {**log.stamp().headers(), EXPECTED: str(log.writer.sequence - 1)}
         appending = asyncio.gather(
-            bus.request(log.subject, b'{"stale":1}', 5.0, stale),
+            bus.request(log.subject, b'{"stale":1}', 60.0, stale),
             log.append("accepted"),
-            bus.request(log.subject, b'{"stale":2}', 5.0, stale),
+            bus.request(log.subject, b'{"stale":2}', 60.0, stale),
         )
         refused, appended, refused_too = await appending
         assert b"wrong last sequence" in refused.data

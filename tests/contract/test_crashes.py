@@ -7,11 +7,13 @@ from collections.abc import AsyncIterator
 import pytest
 
 from headrace.bus import Bus
+from headrace.errors import BusUnavailable
 from headrace.log import TailRule
 from tests.contract.conftest import Connect
 from tests.contract.soon import soon
 from tests.support.task_log import TaskLog, following, generations, texts
 from tests.support.topology import Topology
+from tests.support.waiting import eventually
 
 
 @pytest.fixture(autouse=True)
@@ -78,4 +80,12 @@ async def test_leaders_that_step_down_in_mid_stream_lose_no_live_message(
 
 async def step_down(bus: Bus, stream: str) -> None:
     """Have another node lead; alone, this is refused and nothing happens."""
-    await bus.request(f"$JS.API.STREAM.LEADER.STEPDOWN.{stream}", b"", 5.0)
+
+    async def is_asked() -> bool:
+        try:
+            await bus.request(f"$JS.API.STREAM.LEADER.STEPDOWN.{stream}", b"", 2.0)
+        except BusUnavailable:  # There is no leader just now.
+            return False
+        return True
+
+    await eventually(is_asked, "a leader is asked to step down")

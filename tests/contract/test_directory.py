@@ -18,7 +18,7 @@ from tests.support.waiting import eventually
 
 @pytest.fixture(autouse=True)
 def _brisk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "INSTANCE_TTL", 1)
+    monkeypatch.setattr(module, "INSTANCE_TTL", 3600)
     monkeypatch.setattr(module, "RELIST_EVERY", 0.1)
 
 
@@ -35,7 +35,7 @@ def served_by(directory: Directory) -> set[str]:
 
 
 async def put(bus: Bus, key: str, value: bytes) -> None:
-    await bus.js.publish(f"$KV.{bus.streams.agents}.{key}", value)
+    await bus.js.publish(f"$KV.{bus.streams.agents}.{key}", value, timeout=60)
 
 
 async def test_an_announced_agent_is_listed_with_its_card(own: Bus, directory: Directory) -> None:
@@ -65,13 +65,15 @@ async def test_a_card_that_takes_the_place_of_another_one_is_spoken_of(
 async def test_an_agent_that_nobody_serves_is_known_for_a_time_and_then_forgotten(
     own: Bus, directory: Directory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "CARD_TTL", 3)
     announcer = Announcer(own, "worker-1")
     await announcer.announce(AgentCard(name="echo"))
     await soon(lambda: directory.available("echo"), "echo is served")
     await announcer.withdraw("echo")
     await soon(lambda: not directory.available("echo"), "echo is served no more")
     assert directory.card("echo") is not None
+    monkeypatch.setattr(module, "CARD_TTL", 1)
+    await announcer.announce(AgentCard(name="echo"))
+    await announcer.withdraw("echo")
     await soon(lambda: directory.card("echo") is None, "echo is forgotten")
 
 
@@ -86,15 +88,15 @@ async def test_who_starts_later_knows_what_was_announced_before(own: Bus) -> Non
 
 
 async def test_an_instance_that_renews_no_more_is_gone_after_its_time(
-    own: Bus, directory: Directory
+    own: Bus, directory: Directory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(module, "INSTANCE_TTL", 3)
     announcer = Announcer(own, "worker-1")
     await announcer.announce(AgentCard(name="echo"))
-    await soon(lambda: directory.available("echo"), "echo is served")
-    for _ in range(4):
-        await asyncio.sleep(0.35)
+    for _ in range(8):
+        await asyncio.sleep(0.5)
         await announcer.renew("echo")
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(0.2)
     assert directory.available("echo"), "renewing keeps it"
     await soon(lambda: not directory.available("echo"), "nobody serves echo")
     assert directory.card("echo") is not None, "an agent without workers is known"
@@ -103,7 +105,6 @@ async def test_an_instance_that_renews_no_more_is_gone_after_its_time(
 async def test_a_withdrawn_instance_is_gone_at_once_and_another_one_stays(
     own: Bus, directory: Directory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "INSTANCE_TTL", 3600)
     monkeypatch.setattr(module, "RELIST_EVERY", 3600.0)
     first, second = Announcer(own, "worker-1"), Announcer(own, "worker-2")
     for announcer in (first, second):
@@ -115,7 +116,10 @@ async def test_a_withdrawn_instance_is_gone_at_once_and_another_one_stays(
     await soon(lambda: not directory.available("echo"), "nobody serves echo")
 
 
-async def test_nothing_is_left_of_a_withdrawn_instance(own: Bus) -> None:
+async def test_nothing_is_left_of_a_withdrawn_instance(
+    own: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "INSTANCE_TTL", 1)
     announcer = Announcer(own, "worker-1")
     await announcer.announce(AgentCard(name="echo"))
     await announcer.withdraw("echo")

@@ -12,6 +12,7 @@ from headrace.events import Draft
 from headrace.log import TailRule, append, last_entry, read, tailrule
 from headrace.log.append import Appended
 from tests.contract.conftest import Connect
+from tests.contract.soon import soon
 from tests.support.nats_proxy import Frame, NatsProxy
 from tests.support.task_log import TaskLog, following, generations, texts
 from tests.support.topology import Topology
@@ -82,7 +83,7 @@ async def test_a_lost_ack_and_another_writer_in_between_make_no_false_fence(
 ) -> None:
     proxy.lose_next(is_ack)
     appending = asyncio.create_task(log.append("mine"))
-    await asyncio.wait_for(proxy.until_lost(), 10)
+    await asyncio.wait_for(proxy.until_lost(), 60)
     last = await last_entry(bus, log.key)
     assert last is not None
     await log.behind(last, bus=bus, writer="other").append("fences")
@@ -103,7 +104,7 @@ async def test_who_resolved_an_unknown_outcome_has_readers_look(
         await asyncio.sleep(tailrule.FIRST_CHECK + 0.2)  # from here on, only a poke shows a loss
         proxy.loses = lambda f: is_live(f) or (is_ack(f) and not any(map(is_ack, proxy.lost)))
         await log.append("acknowledged by nobody, seen by nobody")
-        assert await reading.until(2, patience=20) == [1, 2]
+        assert await reading.until(2, patience=60) == [1, 2]
     assert [is_live(frame) for frame in proxy.lost].count(True) == 1
     await rule.stop()
 
@@ -164,7 +165,13 @@ async def test_appends_survive_a_connection_that_keeps_breaking(
     async with following(bus, rule, log.key) as reading:
         growing = asyncio.create_task(log.grow(200))
         while not growing.done():
-            await asyncio.sleep(0.2)
+            # However long it takes to connect: something gets through in between.
+            goal = log.writer.generation + 10
+
+            def has_grown(goal: int = goal) -> bool:
+                return growing.done() or log.writer.generation >= goal
+
+            await soon(has_grown, "the log has grown")
             await proxy.cut()
         await growing
         assert await reading.until(200) == list(range(1, 201))

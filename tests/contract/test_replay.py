@@ -30,7 +30,8 @@ async def store_at_once(log: TaskLog, count: int) -> None:
     for generation in range(first, first + count):
         log.writer.generation = generation - 1
         line = log.says(f"event {generation}").line(generation)
-        acks.append(log.bus.js.publish(log.subject, line, headers=log.stamp().headers()))
+        headers = log.stamp().headers()
+        acks.append(log.bus.js.publish(log.subject, line, timeout=60, headers=headers))
     for some in range(0, count, 500):
         log.writer.sequence = (await asyncio.gather(*acks[some : some + 500]))[-1].seq
     log.writer.generation = first + count - 1
@@ -192,7 +193,7 @@ def publish_raw(url: str, subject: str, headers: bytes) -> None:
     sizes = b"%d %d" % (len(headers), len(headers) + 4) if headers else b"4"
     line = b"%b %b %b" % (b"HPUB" if headers else b"PUB", subject.encode(), sizes)
     address = urlsplit(url)
-    with socket.create_connection((address.hostname, address.port), timeout=10) as connection:
+    with socket.create_connection((address.hostname, address.port), timeout=60) as connection:
         connection.sendall(b'CONNECT {"verbose":false,"headers":true}\r\n')
         connection.sendall(line + b"\r\n" + headers + b"junk\r\nPING\r\n")
         received = b""

@@ -51,7 +51,7 @@ async def test_a_second_run_of_a_leg_is_refused_while_the_first_one_waits(
     bus: Bus, log: TaskLog
 ) -> None:
     subject = bus.subjects.run(log.key, 1)
-    first, second = [(await bus.request(subject, b"{}", 5.0)).data for _ in range(2)]
+    first, second = [(await bus.request(subject, b"{}", 30.0)).data for _ in range(2)]
     assert b'"seq"' in first
     assert b"10077" in second
     await bus.js.purge_stream(bus.streams.runs, subject=subject)

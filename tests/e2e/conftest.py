@@ -1,6 +1,8 @@
 """The stack that the end-to-end tests share, found whole at the start of each."""
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
+from pathlib import Path
 
 import httpx
 import pytest
@@ -24,8 +26,21 @@ async def fleet(stack: Stack, stack_servers: tuple[NatsProcess, ValkeyProcess] |
 @pytest.fixture
 async def http() -> AsyncIterator[httpx.AsyncClient]:
     """A plain HTTP client: no header but what HTTP needs."""
-    async with httpx.AsyncClient(timeout=30) as client:
+    async with httpx.AsyncClient(timeout=90) as client:
         yield client
+
+
+@pytest.fixture
+def laggards(stack: Stack, tmp_path: Path) -> Iterator[list[ServiceProcess]]:
+    """Two workers beside the shared stack's own, with `tests.support.laggard`, to be killed."""
+    nats_url = stack.dev()["nats_url"]
+    folders = (tmp_path / f"laggards-{number}" for number in range(2))
+    workers = [extra_services.worker(at, "laggards", nats_url, "laggard") for at in folders]
+    with ExitStack() as running:
+        for worker in workers:
+            running.enter_context(worker)
+        until(lambda: extra_services.is_served(stack.gateways, "laggard"), "laggards are served")
+        yield workers
 
 
 @pytest.fixture(scope="session")

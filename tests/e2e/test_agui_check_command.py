@@ -17,7 +17,7 @@ async def checked(url: str, *options: str) -> tuple[int, str]:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    said, _ = await asyncio.wait_for(process.communicate(), 60)
+    said, _ = await asyncio.wait_for(process.communicate(), 240)
     return process.returncode or 0, said.decode()
 
 

@@ -1,7 +1,6 @@
 """The official AG-UI client, given nothing but an agent's URL."""
 
 import asyncio
-import re
 from typing import Any
 from uuid import uuid4
 
@@ -9,7 +8,9 @@ import httpx
 
 from tests.support import javascript
 from tests.support.fleet import Fleet
+from tests.support.laggard import COUNT
 from tests.support.plain_a2a import PlainAgent
+from tests.support.service_process import ServiceProcess
 from tests.support.stored_log import events_of
 from tests.support.waiting import eventually
 
@@ -87,29 +88,29 @@ async def test_a_client_that_leaves_does_not_end_the_run(
 
 
 async def test_a_killed_workers_run_is_finished_by_another(
-    fleet: Fleet, http: httpx.AsyncClient
+    fleet: Fleet, http: httpx.AsyncClient, laggards: list[ServiceProcess]
 ) -> None:
     thread = str(uuid4())
     driving = asyncio.create_task(
-        asyncio.to_thread(drive, fleet.gateways[0], "counter", {"text": "40 50"}, threadId=thread)
+        asyncio.to_thread(drive, fleet.gateways[0], "laggard", {"text": "go"}, threadId=thread)
     )
-    kill_holder(fleet, await worker_of(fleet, http, thread))
+    kill_holder(laggards, await worker_of(fleet, http, thread))
     driven = await driving
     [run] = driven["runs"]
     attempts = [event for event in run["events"] if event["type"] == "CUSTOM"]
     assert [event["value"] for event in attempts] == [{"attempt": 2}]
     assert kinds(run)[-1] == "RUN_FINISHED"
     said = [message["content"] for message in driven["messages"]]
-    assert said == ["40 50", "".join(f"{number} " for number in range(1, 41))]
+    assert said == ["go", "".join(f"{number} " for number in range(1, COUNT + 1))]
 
 
 async def worker_of(fleet: Fleet, http: httpx.AsyncClient, thread: str) -> str:
     """Return the id of the worker that counts for `thread`, once it has counted a bit."""
-    agent, workers = PlainAgent(http, fleet.gateways[1], "counter"), list[str]()
+    agent, workers = PlainAgent(http, fleet.gateways[1], "laggard"), list[str]()
 
     async def has_counted() -> bool:
         for task in (await agent.list(contextId=thread)).json()["tasks"]:
-            events = await events_of(fleet.nats_url, "counter", task["id"])
+            events = await events_of(fleet.nats_url, "laggard", task["id"])
             metadata = [event.get("statusUpdate", {}).get("metadata", {}) for event in events]
             workers[:] = [said["headrace.worker"] for said in metadata if "headrace.worker" in said]
             return len(events) > 5
@@ -119,11 +120,10 @@ async def worker_of(fleet: Fleet, http: httpx.AsyncClient, thread: str) -> str:
     return workers[0]
 
 
-def kill_holder(fleet: Fleet, worker: str) -> None:
-    """Kill the worker of that id: its own first line tells which process it is."""
-    line = re.search(rf"^worker-(\d+) .* {worker} serves ", fleet.stack.log(), re.MULTILINE)
-    assert line is not None
-    fleet.stack.kill("worker", int(line[1]))
+def kill_holder(workers: list[ServiceProcess], name: str) -> None:
+    """Kill the worker of that name, with which its own first line begins."""
+    [holder] = [worker for worker in workers if f"{name} serves " in worker.log.read_text()]
+    holder.kill()
 
 
 async def test_an_unknown_agent_fails_the_run_with_a_reason(fleet: Fleet) -> None:

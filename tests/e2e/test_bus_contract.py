@@ -1,6 +1,5 @@
 """All that a fleet says on the bus is what the AsyncAPI document says."""
 
-import asyncio
 import re
 from collections import defaultdict
 from collections.abc import AsyncIterator
@@ -16,6 +15,7 @@ from headrace.settings import BusSettings
 from headrace_cli.asyncapi import schema_of
 from headrace_cli.bus_channels import CHANNELS, Carried, Channel
 from tests.support.fleet import Fleet
+from tests.support.waiting import eventually
 
 _PREFIX = "headrace"
 
@@ -120,18 +120,35 @@ async def ask(client: httpx.AsyncClient, agent: str, text: str, **more: str) -> 
     return task
 
 
+def http_at(fleet: Fleet) -> httpx.AsyncClient:
+    """Return a client of a gateway."""
+    return httpx.AsyncClient(base_url=fleet.gateways[0], timeout=90)
+
+
+async def until_at_work(client: httpx.AsyncClient, task: str) -> None:
+    """Return once a worker has begun the task."""
+
+    async def is_at_work() -> bool:
+        found = (await client.get(f"/v1/agents/counter/tasks/{task}")).json()
+        return bool(found["status"]["state"] == "TASK_STATE_WORKING")
+
+    await eventually(is_at_work, "the task is at work")
+
+
 async def test_what_is_said_on_the_bus_is_what_the_document_says(fleet: Fleet) -> None:
-    async with listening(fleet) as ear, httpx.AsyncClient(base_url=fleet.gateways[0]) as client:
+    async with listening(fleet) as ear, http_at(fleet) as client:
         done = await ask(client, "assistant", "how many words?")
-        slow = await ask(client, "counter", "200 50")
-        await asyncio.sleep(0.5)
+        slow = await ask(client, "counter", "100000 50")
+        await until_at_work(client, slow)
         await ask(client, "counter", "2", taskId=slow)
         await client.post(f"/v1/agents/counter/tasks/{slow}:cancel")
         for path in (f"assistant/tasks/{done}", "counter/tasks", f"counter/tasks/{done}"):
             await client.get(f"/v1/agents/{path}")
-        async with asyncio.timeout(30):
-            while not {"instance", "control answered"} <= ear.heard.keys():  # noqa: ASYNC110
-                await asyncio.sleep(0.1)
+        expected = {"run", "event", "live", "control", "control answered", "instance"}
+        expected |= {"state.get", "state.list", "state.get answered"}
+
+        async def has_heard() -> bool:
+            return expected <= ear.heard.keys()
+
+        await eventually(has_heard, "all that there is to hear is heard")
     assert ear.problems == []
-    expected = {"run", "event", "live", "control", "state.get", "state.list", "state.get answered"}
-    assert expected <= ear.heard.keys()

@@ -15,7 +15,7 @@ from tests.support.pids import living
 from tests.support.stack import Stack
 from tests.support.waiting import until
 
-_PATIENCE = 60
+_PATIENCE = 120
 
 
 def command(url: str, *arguments: str) -> list[str]:

@@ -66,7 +66,7 @@ async def test_a_thread_without_runs_is_empty(fleet: Fleet) -> None:
 async def test_stopping_stops_the_task(
     fleet: Fleet, http: httpx.AsyncClient, transport: str
 ) -> None:
-    step = {"text": "200 50", "stopAt": "TEXT_MESSAGE_CONTENT"}
+    step = {"text": "100000 50", "stopAt": "TEXT_MESSAGE_CONTENT"}
     driven = drive(fleet.gateways[0], step, agentId="counter", transport=transport)
     url = f"{fleet.gateways[1]}/v1/agents/counter/tasks"
 

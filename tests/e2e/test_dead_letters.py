@@ -12,7 +12,7 @@ from tests.support.fleet import Fleet
 from tests.support.plain_a2a import PlainAgent
 from tests.support.waiting import eventually
 
-_PATIENCE = 60
+_PATIENCE = 120
 
 
 def headrace(fleet: Fleet, *arguments: str) -> str:

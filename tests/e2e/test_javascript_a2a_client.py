@@ -38,5 +38,5 @@ async def test_a_host_alone_is_the_default_agent(fleet: Fleet) -> None:
 @pytest.mark.parametrize("binding", BINDINGS)
 async def test_a_task_is_canceled_in_mid_stream(fleet: Fleet, binding: str) -> None:
     url = f"{fleet.gateways[0]}/v1/agents/counter/"
-    driven = drive(url, "1000 20", binding=binding, cancelAfter=3)
+    driven = drive(url, "100000 20", binding=binding, cancelAfter=3)
     assert driven["states"][-1] == driven["task"]["state"] == "TASK_STATE_CANCELED"

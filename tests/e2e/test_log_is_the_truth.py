@@ -29,7 +29,7 @@ async def api(
 ) -> dict[str, Any]:
     client = await nats.connect(nats_url)
     payload = b"" if body is None else json.dumps(body).encode()
-    answer = await client.request(f"$JS.API.STREAM.{operation}.{stream}", payload, timeout=5)
+    answer = await client.request(f"$JS.API.STREAM.{operation}.{stream}", payload, timeout=60)
     await client.close()
     content: dict[str, Any] = json.loads(answer.data)
     return content
@@ -54,7 +54,7 @@ async def test_a_stream_reaches_its_end_though_nothing_is_republished(
 ) -> None:
     async with without_republish(fleet.nats_url):
         for gateway in fleet.gateways:
-            async with asyncio.timeout(40):
+            async with asyncio.timeout(120):
                 async with PlainAgent(http, gateway, "counter").stream("5 20") as response:
                     streamed = await all_frames(response)
             assert streamed[-1].state == "COMPLETED"

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import grpc.aio
@@ -23,7 +24,7 @@ BINDINGS = [TransportProtocol.JSONRPC, TransportProtocol.HTTP_JSON, TransportPro
 async def connected(
     url: str, binding: TransportProtocol, *, streaming: bool = True, polling: bool = False
 ) -> AsyncIterator[Client]:
-    async with httpx.AsyncClient(timeout=30) as http:
+    async with httpx.AsyncClient(timeout=90) as http:
         config = ClientConfig(
             streaming=streaming,
             polling=polling,
@@ -100,31 +101,36 @@ async def test_a_task_is_read_and_listed_at_the_other_gateway(
     assert (listed.total_size, listed.next_page_token) == (1, "")
 
 
+@pytest.mark.usefixtures("extra_workers")
 @pytest.mark.parametrize("binding", BINDINGS)
 async def test_a_running_task_is_subscribed_to_at_the_other_gateway(
-    fleet: Fleet, binding: TransportProtocol
+    fleet: Fleet, binding: TransportProtocol, tmp_path: Path
 ) -> None:
-    here, there = (f"{url}/v1/agents/counter" for url in fleet.gateways)
+    gate = tmp_path / "gate"
+    here, there = (f"{url}/v1/agents/gated" for url in fleet.gateways)
     async with connected(here, binding, streaming=False, polling=True) as client:
-        [answer] = await sent(client, "20 50")
+        [answer] = await sent(client, f"{gate}")
     assert answer.task.status.state < a2a_pb2.TASK_STATE_COMPLETED
     async with connected(there, binding) as client:
         request = a2a_pb2.SubscribeToTaskRequest(id=answer.task.id)
-        events = [event async for event in client.subscribe(request)]
+        stream = client.subscribe(request)
+        events = [await anext(stream)]
+        gate.touch()
+        events += [event async for event in stream]
     assert events[0].HasField("task")
     assert events[-1].status_update.status.state == a2a_pb2.TASK_STATE_COMPLETED
-    assert text_of(events[0].task) + said(events) == "".join(f"{n} " for n in range(1, 21))
+    assert text_of(events[0].task) + said(events) == "before after"
 
 
 @pytest.mark.parametrize("binding", BINDINGS)
 async def test_a_running_task_is_cancelled(fleet: Fleet, binding: TransportProtocol) -> None:
     here, there = (f"{url}/v1/agents/counter" for url in fleet.gateways)
     async with connected(here, binding) as client, connected(there, binding) as other:
-        stream = client.send_message(asking("1000 50"))
+        stream = client.send_message(asking("100000 50"))
         task = (await anext(stream)).task
         await anext(stream)
         cancelled = await other.cancel_task(a2a_pb2.CancelTaskRequest(id=task.id))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             *_, last = [event async for event in stream]
     assert cancelled.status.state == a2a_pb2.TASK_STATE_CANCELED
     assert last.status_update.status.state == a2a_pb2.TASK_STATE_CANCELED

@@ -2,8 +2,10 @@
 
 import asyncio
 import socket
+from pathlib import Path
 
 import httpx
+import pytest
 
 from tests.support.event_stream import Json, all_frames, frames
 from tests.support.fleet import Fleet
@@ -15,7 +17,7 @@ async def flush(redis_url: str) -> None:
     host, _, port = redis_url.removeprefix("redis://").partition("/")[0].rpartition(":")
 
     def send() -> bytes:
-        with socket.create_connection((host, int(port)), timeout=5) as connection:
+        with socket.create_connection((host, int(port)), timeout=60) as connection:
             connection.sendall(b"FLUSHALL SYNC\r\n")
             return connection.recv(64)
 
@@ -37,16 +39,19 @@ async def all_tasks(agent: PlainAgent) -> list[Json] | None:
             return tasks
 
 
+@pytest.mark.usefixtures("extra_workers")
 async def test_with_task_state_stopped_a_finished_task_is_never_working(
-    fleet: Fleet, http: httpx.AsyncClient
+    fleet: Fleet, http: httpx.AsyncClient, tmp_path: Path
 ) -> None:
-    here, there = (PlainAgent(http, url, "counter") for url in fleet.gateways)
-    async with here.stream("20 100") as response:
+    gate = tmp_path / "gate"
+    here, there = (PlainAgent(http, url, "gated") for url in fleet.gateways)
+    async with here.stream(f"{gate}") as response:
         stream = frames(response)
         task = (await anext(stream)).event["task"]["id"]
         await anext(stream)
         assert (await there.get(task)).json()["status"]["state"] == "TASK_STATE_WORKING"
         with fleet.frozen("task-state"):
+            gate.touch()
             *_, last = [frame async for frame in stream]
             assert last.state == "COMPLETED"
             refused = await there.get(task)

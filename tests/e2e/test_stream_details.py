@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 
 import httpx
 import pytest
 
-from tests.support.event_stream import A2A_ID, Frame, all_frames
+from tests.support.event_stream import A2A_ID, Frame, all_frames, frames
 from tests.support.fleet import Fleet
 from tests.support.plain_a2a import PlainAgent, message
 from tests.support.stored_log import lines_of
@@ -102,12 +103,18 @@ async def test_every_gateway_streams_the_same_bytes(fleet: Fleet, http: httpx.As
             assert [f.raw for f in await all_frames(response)] == [f.raw for f in streamed[1:]]
 
 
+@pytest.mark.usefixtures("extra_workers")
 async def test_subscribing_without_a_cursor_begins_with_the_task(
-    fleet: Fleet, http: httpx.AsyncClient
+    fleet: Fleet, http: httpx.AsyncClient, tmp_path: Path
 ) -> None:
-    begun = await counter(fleet, http).send("10 100", returnImmediately=True)
-    async with counter(fleet, http, 1).subscribe(begun.json()["task"]["id"]) as response:
-        streamed = await all_frames(response)
+    gate = tmp_path / "gate"
+    here, there = (PlainAgent(http, url, "gated") for url in fleet.gateways)
+    begun = await here.send(f"{gate}", returnImmediately=True)
+    async with there.subscribe(begun.json()["task"]["id"]) as response:
+        stream = frames(response)
+        streamed = [await anext(stream)]
+        gate.touch()
+        streamed += [frame async for frame in stream]
     assert "task" in streamed[0].event
     assert generation_in(streamed[0]) == streamed[0].generation
     first = streamed[0].generation

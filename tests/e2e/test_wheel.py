@@ -13,7 +13,9 @@ from tests.support.compose_file import ROOT
 from tests.support.plain_a2a import PlainAgent
 from tests.support.stack import Stack
 
-_INSTALLING = 110
+_INSTALLING = 400
+pytestmark = pytest.mark.timeout(1000)
+
 PACKAGES = {
     "headrace",
     "headrace_cli",
@@ -79,7 +81,7 @@ def test_everything_comes_from_the_installed_wheel(environment: Path, tmp_path: 
         check=True,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
     )
     assert all(line.startswith(f"{environment}/") for line in ran.stdout.splitlines())
 

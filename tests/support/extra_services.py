@@ -9,10 +9,10 @@ from tests.support.servers import ports
 from tests.support.service_process import ServiceProcess
 
 
-def worker(folder: Path, agents: str, nats_url: str) -> ServiceProcess:
-    """Return a worker for `agents` of `tests.support.agents`; it is ready as soon as it runs."""
+def worker(folder: Path, agents: str, nats_url: str, module: str = "agents") -> ServiceProcess:
+    """Return a worker for `agents` of a module of `tests.support`; it is ready once it runs."""
     environment = {"HEADRACE_NATS_URL": nats_url, "PYTHONPATH": str(ROOT)}
-    arguments = ["worker", f"tests.support.agents:{agents}"]
+    arguments = ["worker", f"tests.support.{module}:{agents}"]
     return ServiceProcess("worker", folder, arguments, environment, lambda: True)
 
 

@@ -19,3 +19,4 @@ async def laggard(ctx: RunContext) -> AsyncIterator[str]:
 
 
 agents = Agents([*demo.agents, laggard])
+laggards = Agents([laggard])

@@ -6,11 +6,13 @@ from types import TracebackType
 from typing import Any, Self
 
 import nats
+from nats.errors import Error as NatsError
 
 from tests.support.cluster import NatsCluster
 from tests.support.resuming_audience import Audience
 from tests.support.servers import NatsProcess
 from tests.support.stack import Stack
+from tests.support.waiting import eventually
 
 _EVENTS = "EVENTS"
 _PATIENCE = 5.0
@@ -42,9 +44,16 @@ class ClusteredStack:
         return Audience(self.stack.gateways, self.cluster.urls, tasks)
 
     async def leader(self) -> NatsProcess:
-        """Return the node that leads the event stream."""
-        answer = await self._ask(f"$JS.API.STREAM.INFO.{_EVENTS}")
-        return self.cluster.node(answer["cluster"]["leader"])
+        """Return the node that leads the event stream, once there is one."""
+        leaders = list[str]()
+
+        async def is_known() -> bool:
+            answer = await self._ask(f"$JS.API.STREAM.INFO.{_EVENTS}")
+            leaders.append(answer.get("cluster", {}).get("leader", ""))
+            return bool(leaders[-1])
+
+        await eventually(is_known, "the event stream has a leader")
+        return self.cluster.node(leaders[-1])
 
     async def followers(self) -> list[NatsProcess]:
         """Return the nodes that do not."""
@@ -52,14 +61,21 @@ class ClusteredStack:
         return [node for node in self.cluster.nodes if node is not leader]
 
     async def step_down(self) -> None:
-        """Have the event stream's leader hand over to another node."""
-        answer = await self._ask(f"$JS.API.STREAM.LEADER.STEPDOWN.{_EVENTS}")
-        assert answer.get("success"), answer
+        """Have the event stream's leader hand over to another node, once there is one."""
+
+        async def has_stepped_down() -> bool:
+            return bool(
+                (await self._ask(f"$JS.API.STREAM.LEADER.STEPDOWN.{_EVENTS}")).get("success")
+            )
+
+        await eventually(has_stepped_down, "the leader hands over")
 
     async def _ask(self, subject: str) -> dict[str, Any]:
         client = await nats.connect(self.cluster.urls)
         try:
             answer = await client.request(subject, b"", timeout=_PATIENCE)
+        except (TimeoutError, NatsError):
+            return {}
         finally:
             await client.close()
         content: dict[str, Any] = json.loads(answer.data)

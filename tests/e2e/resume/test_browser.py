@@ -14,9 +14,9 @@ from tests.support.resuming_log import assert_exact, whole_log
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(400)
 
-_PATIENCE = 60.0
+_PATIENCE = 120.0
 
 
 @pytest.fixture

@@ -12,12 +12,12 @@ from tests.support.resuming_log import whole_log
 from tests.support.resuming_protocols import A2A
 from tests.support.resuming_sizes import sized
 
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 
 _TASKS = sized(4, 66)
 _SHORT = sized(30, 300)
 _HANDOVERS = sized(4, 20)
-_PATIENCE = 90.0
+_PATIENCE = 200.0
 
 
 @pytest.fixture(scope="module")

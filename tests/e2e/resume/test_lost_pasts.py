@@ -14,7 +14,7 @@ from tests.support.resuming_wire import Request, answered
 
 every_binding = pytest.mark.parametrize("binding", A2A, ids=repr)
 
-_PATIENCE = 30.0
+_PATIENCE = 120.0
 _OK = 200
 
 

@@ -23,11 +23,13 @@ BINDINGS = [TransportProtocol.JSONRPC, TransportProtocol.HTTP_JSON]
 each_binding = pytest.mark.parametrize("binding", BINDINGS)
 
 _GENERATION = "headrace.generation"
+_LONG = "1000000 30"
+_SOON = 5
 
 
 @asynccontextmanager
 async def connected(url: str, binding: TransportProtocol) -> AsyncIterator[OfficialClient]:
-    async with httpx.AsyncClient(timeout=30) as http:
+    async with httpx.AsyncClient(timeout=90) as http:
         config = ClientConfig(httpx_client=http, supported_protocol_bindings=[binding])
         factory = ClientFactory(config)
         async with await factory.create_from_url(f"{url}/v1/agents/counter") as client:
@@ -57,12 +59,16 @@ async def begun(fleet: Fleet, binding: TransportProtocol, text: str) -> list[Str
 async def resumed(
     fleet: Fleet, binding: TransportProtocol, task: str, cursor: str = ""
 ) -> list[StreamResponse]:
-    """Subscribe at the second gateway and read to the end."""
+    """Subscribe at the second gateway, cancel the task soon and read to the end."""
     headers = {"Last-Event-ID": cursor} if cursor else {}
     request = a2a_pb2.SubscribeToTaskRequest(id=task)
-    async with connected(fleet.gateways[1], binding) as client, asyncio.timeout(30):
-        context = ClientCallContext(service_parameters=headers)
-        return [event async for event in client.subscribe(request, context=context)]
+    async with connected(fleet.gateways[1], binding) as client, asyncio.timeout(120):
+        context, events = ClientCallContext(service_parameters=headers), list[StreamResponse]()
+        async for event in client.subscribe(request, context=context):
+            events.append(event)
+            if len(events) == _SOON:
+                await client.cancel_task(a2a_pb2.CancelTaskRequest(id=task))
+        return events
 
 
 async def log_of(fleet: Fleet, seen: list[StreamResponse]) -> WholeLog:
@@ -71,7 +77,7 @@ async def log_of(fleet: Fleet, seen: list[StreamResponse]) -> WholeLog:
 
 @each_binding
 async def test_it_goes_on_behind_a_cursor(fleet: Fleet, binding: TransportProtocol) -> None:
-    seen = await begun(fleet, binding, "30 30")
+    seen = await begun(fleet, binding, _LONG)
     log_id = (await log_of(fleet, seen)).id
     rest = await resumed(fleet, binding, seen[0].task.id, f"{log_id}:{generation_of(seen[-1])}")
     log = await log_of(fleet, seen)
@@ -82,7 +88,7 @@ async def test_it_goes_on_behind_a_cursor(fleet: Fleet, binding: TransportProtoc
 async def test_without_one_it_begins_with_the_task_and_misses_nothing(
     fleet: Fleet, binding: TransportProtocol
 ) -> None:
-    seen = await begun(fleet, binding, "30 30")
+    seen = await begun(fleet, binding, _LONG)
     snapshot, *rest = await resumed(fleet, binding, seen[0].task.id)
     log, generation = await log_of(fleet, seen), generation_of(snapshot)
     assert MessageToDict(snapshot) == as_read({"task": log.snapshot(generation)})

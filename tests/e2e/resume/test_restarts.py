@@ -12,10 +12,11 @@ from tests.support.resuming_audience import Audience
 from tests.support.resuming_sizes import sized
 from tests.support.waiting import eventually
 
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 
 _TASKS = sized(4, 66)
-_GONE_WITHIN = 5.0
+_GONE_WITHIN = float(sized(30, 5))
+"""Seconds: what is promised to a machine of its own; others are given time."""
 
 
 def audience(fleet: Fleet) -> Audience:
