@@ -20,6 +20,8 @@ class AgentCard(BusMessage):
     output_modes: list[str] = Field(default_factory=lambda: ["text/plain"])
     bare_message: bool = False
     """May answer with a bare Message instead of a task."""
+    cleans_up: bool = False
+    """Whether it is to hear of tasks that end while no attempt is at work on them."""
     streaming: bool = True
     """Whether clients may stream."""
     push_notifications: bool = True

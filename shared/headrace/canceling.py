@@ -4,6 +4,7 @@ import asyncio
 
 from headrace import events
 from headrace.bus import Bus
+from headrace.cleaning_up import have_cleaned_up
 from headrace.entry import Entry, Stamp
 from headrace.errors import Fenced
 from headrace.holders import ask_holder
@@ -68,4 +69,5 @@ async def _end_in_log(bus: Bus, key: TaskKey, context: str, writer: str) -> str 
         await LogWriter.behind(bus, key, last).append([draft], stamp, _APPEND_PATIENCE)
     except Fenced:
         return None
+    await have_cleaned_up(bus, key, last, context)
     return CANCELED

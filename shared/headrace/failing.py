@@ -4,6 +4,7 @@ import secrets
 
 from headrace import events, parts
 from headrace.bus import Bus
+from headrace.cleaning_up import have_cleaned_up
 from headrace.entry import Entry, Stamp
 from headrace.errors import BusUnavailable, Fenced, HeadraceError, TaskUnknown
 from headrace.log import LogWriter, last_entry
@@ -49,6 +50,7 @@ async def fail_task(bus: Bus, key: TaskKey, reason: str) -> None:
             await LogWriter.behind(bus, key, last).append([draft], stamp, _PATIENCE)
         except Fenced:
             continue
+        await have_cleaned_up(bus, key, last, _context(last))
         return
     raise BusUnavailable(f"the holder of task {key.task} keeps appending; try again")
 

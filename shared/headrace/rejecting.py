@@ -4,6 +4,7 @@ import secrets
 
 from headrace import events, parts
 from headrace.bus import Bus
+from headrace.cleaning_up import have_cleaned_up
 from headrace.entry import Entry, Stamp
 from headrace.errors import Fenced
 from headrace.log import LogWriter, last_entry
@@ -52,4 +53,5 @@ async def reject_unbegun(
         # A worker has begun it in the moment.
         return False
     await withdraw(bus, bus.subjects.run(key, leg, priority), _PATIENCE)
+    await have_cleaned_up(bus, key, last, context)
     return True

@@ -5,7 +5,8 @@ import secrets
 
 from headrace import events
 from headrace.bus import Bus
-from headrace.entry import Stamp
+from headrace.cleaning_up import have_cleaned_up
+from headrace.entry import Entry, Stamp
 from headrace.errors import Fenced, TaskUnknown
 from headrace.holders import ask_holder
 from headrace.log import LogWriter, last_entry
@@ -59,9 +60,11 @@ class Cancelling:
     async def _end(self, feed: Feed, context: str) -> None:
         while not feed.ended:
             if not (await self._holder_takes(feed.key) and await self._leg_ends(feed)):
-                await self._cancel_in_log(feed.key, context)
+                behind = await self._cancel_in_log(feed.key, context)
                 # Nobody does what waits for it any more, so it counts as waiting no longer.
                 await withdraw(self._bus, self._bus.subjects.runs_of_task(feed.key), _WITHDRAWAL)
+                if behind is not None:
+                    await have_cleaned_up(self._bus, feed.key, behind, context)
                 return
 
     async def _holder_takes(self, key: TaskKey) -> bool:
@@ -87,7 +90,8 @@ class Cancelling:
             return False
         return True
 
-    async def _cancel_in_log(self, key: TaskKey, context: str) -> None:
+    async def _cancel_in_log(self, key: TaskKey, context: str) -> Entry | None:
+        """Return the entry behind which it is canceled now; None: it was over."""
         writer_id = f"gateway-{secrets.token_hex(6)}"
         draft = events.status_update(key.task, context, CANCELED)
         while True:
@@ -95,7 +99,7 @@ class Cancelling:
             if last is None:
                 raise TaskUnknown(f"task not found: {key.task}")
             if last.ends_task:
-                return
+                return None
             stamp = Stamp(
                 last.stamp.log, last.last_generation + 1, writer_id, CANCELED, last.stamp.leg
             )
@@ -104,4 +108,4 @@ class Cancelling:
             except Fenced:
                 # The holder was quicker once more; the next read shows what it wrote.
                 continue
-            return
+            return last

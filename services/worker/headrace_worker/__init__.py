@@ -29,6 +29,7 @@ from headrace_worker.emission import (
     ToolCall,
     ToolResult,
 )
+from headrace_worker.ended import EndedTask
 from headrace_worker.errors import MalformedOutput, Retryable
 from headrace_worker.relayed import Artifact, Outcome, Said
 from headrace_worker.signals import (
@@ -57,6 +58,7 @@ __all__ = [
     "DelegationFailed",
     "DelegationRefused",
     "Emission",
+    "EndedTask",
     "File",
     "InputRequired",
     "MalformedOutput",

@@ -20,6 +20,7 @@ from headrace.events import Json
 from headrace.names import check_agent_name
 from headrace_worker.context import RunContext
 from headrace_worker.emission import Emission
+from headrace_worker.ended import CleanUp
 from headrace_worker.errors import Misdeclared
 from headrace_worker.policy import FollowUps, Policy
 
@@ -75,6 +76,8 @@ class Agent:
     policy: Policy = field(default_factory=Policy)
     concurrency: int | None = None
     """Runs of it that one worker works on at a time; None: as many as the worker has room for."""
+    clean_up: CleanUp | None = None
+    """Called with a task that has ended while no attempt was at work on it."""
 
     @property
     def name(self) -> str:
@@ -115,6 +118,7 @@ def agent(  # noqa: PLR0913  # what a card says
     timeout: float | None = None,
     follow_ups: FollowUps = "enqueue",
     start_within: float | None = None,
+    clean_up: CleanUp | None = None,
 ) -> Callable[[AgentFunction], Agent]:
     """Make an agent of an async generator function or a coroutine function.
 
@@ -127,7 +131,10 @@ def agent(  # noqa: PLR0913  # what a card says
     `extended_card` is what callers with credentials are told beside: members of an A2A AgentCard;
     empty: there is one to come. `Policy` says what `max_attempts`, `backoff` and `timeout` are,
     `FollowUps` what `follow_ups` is. A task that no worker has begun `start_within` seconds after
-    its message is REJECTED.
+    its message is REJECTED. `clean_up` is called with each task of the agent that was begun and has
+    ended while no attempt was at work: canceled as it waited for its user, or over a dead worker's
+    head; given up after the last attempt. It has 10 s, and is
+    called again, for a minute and a half, where it fails.
 
     Raises:
         Misdeclared: the function is neither, the name can't be an agent's, or a number is off.
@@ -149,9 +156,10 @@ def agent(  # noqa: PLR0913  # what a card says
             extended=extended_card,
             follow_ups=follow_ups,
             start_within=start_within,
+            cleans_up=clean_up is not None,
         )
         policy = Policy(max_attempts, backoff, timeout)
-        declared = Agent(function, card, policy, concurrency)
+        declared = Agent(function, card, policy, concurrency, clean_up)
         _check(declared)
         return declared
 

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from headrace import events, metrics, parts
 from headrace.bus import Bus
+from headrace.cleaning_up import have_cleaned_up
 from headrace.delegation import Lineage, earliest, read_time
 from headrace.entry import Entry
 from headrace.events import START_BY
@@ -84,3 +85,4 @@ async def give_up(
     writer = LogWriter.behind(bus, key, last)
     await writer.append([draft], by.stamp(writer.generation + 1, FAILED), _PATIENCE)
     metrics.RUNS_ENDED.labels(key.agent, FAILED).inc()
+    await have_cleaned_up(bus, key, last, assignment.run.context)

@@ -49,7 +49,14 @@ class Void:
     """Whether there should have been something, so that the run is kept as a dead letter."""
 
 
-type Verdict = Free | Held | Void
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The task has ended, and the run asks to clean up after it."""
+
+    end: Entry
+
+
+type Verdict = Free | Held | Void | Ended
 
 
 async def judge(bus: Bus, assignment: Assignment) -> Verdict:
@@ -61,8 +68,8 @@ async def judge(bus: Bus, assignment: Assignment) -> Verdict:
     last = await _last(bus, assignment.key)
     if last is None:
         return Void("its log is gone", lost=True)
-    if (void := _why_void(assignment, last)) is not None:
-        return void
+    if (over := _over(assignment, last)) is not None:
+        return over
     if last.stamp.attempt == 0:
         return Free(last, 1)
     if why_handed_back(orjson.loads(last.lines[-1])) is not None:
@@ -73,11 +80,13 @@ async def judge(bus: Bus, assignment: Assignment) -> Verdict:
     return Free(last, last.stamp.attempt + 1)
 
 
-def _why_void(assignment: Assignment, last: Entry) -> Void | None:
+def _over(assignment: Assignment, last: Entry) -> Void | Ended | None:
     if last.stamp.log != assignment.run.log:
         return Void(f"it is for log {assignment.run.log}, which is gone", lost=True)
     if last.stamp.leg > assignment.leg:
         return Void(f"leg {last.stamp.leg} superseded it")
+    if last.ends_task and last.last_generation == assignment.leg:
+        return Ended(last)
     if last.ends_leg:
         return Void("the leg has ended")
     if last.stamp.leg < assignment.leg:

@@ -15,11 +15,12 @@ from headrace.errors import BusUnavailable, Fenced, LogLost
 from headrace.messages import Holding
 from headrace_worker.agent import Agent
 from headrace_worker.assignment import Assignment
+from headrace_worker.cleaning_up import clean_up
 from headrace_worker.conclusion import conclude
 from headrace_worker.driving import drive
 from headrace_worker.errors import Retryable
 from headrace_worker.giving_up import why_overdue
-from headrace_worker.holding import Held, Void
+from headrace_worker.holding import Ended, Held, Void
 from headrace_worker.interrupt import Interrupt
 from headrace_worker.leases import Claim, Hold
 from headrace_worker.performance import Performance
@@ -99,6 +100,8 @@ class Leg:
                     await self._perform(hold, taken)
             case Held():
                 _log.debug("task %s is well with %s", assignment.key.task, taken.by)
+            case Ended():
+                await clean_up(station.bus, self._agent, assignment, taken.end)
             case Void():
                 await self._drop(taken)
 
@@ -214,6 +217,8 @@ class Leg:
         if (reason := self._why_given_up(performance)) is not None:
             await self._assignment.keep_as_dead_letter(bus, reason)
         leg = await conclude(performance, self._interrupt)
+        if self._interrupt is Interrupt.NONE and performance.is_given_up and self._agent.clean_up:
+            leg = performance.outbox.offered
         if leg is not None:
             await self._assignment.ask_for(bus, leg)
         await self._assignment.ack(bus)

@@ -15,7 +15,7 @@ from headrace_worker.assignment import Assignment
 from headrace_worker.authorship import Authorship
 from headrace_worker.carried import carried_input
 from headrace_worker.giving_up import deadline_of, give_up, is_too_late, why_hopeless
-from headrace_worker.holding import Free, Held, Void, judge
+from headrace_worker.holding import Ended, Free, Held, Void, judge
 from headrace_worker.past import Past, read_past
 from headrace_worker.policy import Policy
 
@@ -37,7 +37,7 @@ class Taken:
 
 async def take(
     bus: Bus, worker: str, assignment: Assignment, policy: Policy
-) -> Taken | Held | Void:
+) -> Taken | Held | Void | Ended:
     """Take the leg if it is to be taken; give it up if it was tried often enough.
 
     Raises:

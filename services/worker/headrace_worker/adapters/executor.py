@@ -7,10 +7,11 @@ from headrace.errors import HeadraceError
 from headrace.events import Json
 from headrace_worker.adapters.a2a_json import parsed
 from headrace_worker.adapters.declaring import Declaration
-from headrace_worker.adapters.executor_queue import LogQueue
+from headrace_worker.adapters.executor_queue import LogQueue, Unheard
 from headrace_worker.adapters.extras import needs
 from headrace_worker.agent import Agent, agent
 from headrace_worker.context import AGUI, RunContext
+from headrace_worker.ended import EndedTask
 
 with needs("a2a"):
     from a2a.auth.user import User
@@ -44,7 +45,10 @@ def executor_agent(
     declared.setdefault("description", (executor.__doc__ or "").strip().partition("\n")[0])
     may_answer = declared.get("bare_message", False)
 
-    @agent(name=name, **declared)
+    async def clean_up(ended: EndedTask) -> None:
+        await executor.cancel(_request_after(ended), Unheard())
+
+    @agent(name=name, clean_up=clean_up, **declared)
     async def run(ctx: RunContext) -> None:
         task = await ctx.recall() if ctx.leg > 1 else None
         made = {artifact["artifactId"] for artifact in (task or {}).get("artifacts", [])}
@@ -82,6 +86,16 @@ async def _request(ctx: RunContext, message: Json, task: Json | None) -> Request
         context_id=ctx.context,
         task=None if task is None else parsed(task, Task()),
         related_tasks=await _related(ctx, message),
+    )
+
+
+def _request_after(ended: EndedTask) -> RequestContext:
+    user = _Owner(ended.owner)
+    return RequestContext(
+        call_context=ServerCallContext(user=user, tenant=ended.key.tenant),
+        task_id=ended.key.task,
+        context_id=ended.context,
+        task=parsed(ended.task, Task()),
     )
 
 

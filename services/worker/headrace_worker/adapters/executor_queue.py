@@ -22,6 +22,14 @@ with needs("a2a"):
     from a2a.types import Task, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
 
 
+class Unheard(EventQueue):
+    """For an executor whose task is over: nobody hears what it still says."""
+
+    @override
+    async def enqueue_event(self, event: Event) -> None:
+        """Drop it."""
+
+
 class LogQueue(EventQueue):
     """Takes events as the SDK's queues do, and waits where the agent is too far ahead."""
 

@@ -11,9 +11,11 @@ from headrace_worker.adapters.a2a_json import json_of
 from headrace_worker.adapters.credentials import Credentials
 from headrace_worker.adapters.declaring import Declaration
 from headrace_worker.adapters.remote_client import BINDINGS, Place, Remote, read_card
+from headrace_worker.adapters.remote_left import cancel_left
 from headrace_worker.adapters.remote_run import Patience, RemoteRun
 from headrace_worker.agent import Agent, agent
 from headrace_worker.context import RunContext
+from headrace_worker.ended import EndedTask
 from headrace_worker.errors import Misdeclared
 
 _log = logging.getLogger(__name__)
@@ -68,7 +70,11 @@ def remote_agent(  # noqa: PLR0913  # what such an agent can be told
     told: Any = {**_taken_over(card), **declared}
     remote, patience = Remote(place), Patience(reconnecting, auth_patience, poll)
 
-    @agent(name=name or _name(card), **told)
+    async def clean_up(ended: EndedTask) -> None:
+        async with remote.used():
+            await cancel_left(ended, remote)
+
+    @agent(name=name or _name(card), clean_up=clean_up, **told)
     async def run(ctx: RunContext) -> None:
         async with remote.used():
             await RemoteRun(ctx, remote, patience).run()

@@ -19,7 +19,7 @@ from headrace_worker.adapters.remote_client import Remote
 from headrace_worker.adapters.remote_telling import Relay, Told
 from headrace_worker.context import RunContext
 from headrace_worker.emission import Reject
-from headrace_worker.errors import MalformedOutput, Retryable
+from headrace_worker.errors import Retryable
 from headrace_worker.relayed import Said
 
 with needs("a2a"):
@@ -37,7 +37,7 @@ type Opening = Callable[[], AsyncIterator[StreamResponse]]
 _PAUSES = (0.1, 0.3, 1.0, 2.0)
 """Seconds before a stream is opened anew; the last one again and again."""
 _CANCEL_PATIENCE = 5.0
-_UNAUTHORIZED = 401
+UNAUTHORIZED = 401
 _LATER = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.ABORTED}
 
 
@@ -78,12 +78,15 @@ class RemoteRun:
             await self._ctx.emit(Reject("The outside agent does not know its task any more."))
         except (A2AError, CredentialsRefused) as error:
             raise_if_passing(error)
+            await self._cancel()
             await self._ctx.emit(Reject(f"The outside agent refused: {error}"))
         except TimeoutError:
             await self._cancel()
             await self._ctx.emit(Reject("Nobody brought what the outside agent asked for."))
-        except MalformedOutput:
-            # Nobody will hear what it says from now on.
+        except Retryable:
+            raise
+        except Exception:
+            # Our task fails: nobody will hear what it says from now on.
             await self._cancel()
             raise
         finally:
@@ -171,7 +174,7 @@ class RemoteRun:
             Exception: `error`, or Retryable, where it does not.
         """
         credentials = self._remote.place.credentials
-        if _status(error) == _UNAUTHORIZED and credentials is not None and not self._renewed:
+        if status_of(error) == UNAUTHORIZED and credentials is not None and not self._renewed:
             self._renewed = True
             credentials.forget()
             return
@@ -206,7 +209,7 @@ class RemoteRun:
         await self._ctx.checkpoint({**named, "cursor": self._cursor.last})
 
     async def _cancel(self) -> None:
-        if not self._relay.task:
+        if not self._relay.task or self._relay.is_over:
             return
         try:
             async with asyncio.timeout(_CANCEL_PATIENCE):
@@ -231,12 +234,13 @@ def is_passing(error: BaseException) -> bool:
         return True
     if not isinstance(error, A2AClientError):
         return False
-    status, cause = _status(error), error.__cause__
+    status, cause = status_of(error), error.__cause__
     if isinstance(cause, grpc.aio.AioRpcError):
         return cause.code() in _LATER
     return is_busy(status) if status else isinstance(cause, httpx.RequestError)
 
 
-def _status(error: BaseException) -> int:
+def status_of(error: BaseException) -> int:
+    """Return the HTTP status behind an error; 0: there is none."""
     cause = error.__cause__
     return cause.response.status_code if isinstance(cause, httpx.HTTPStatusError) else 0

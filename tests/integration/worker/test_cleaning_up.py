@@ -1,0 +1,214 @@
+"""A task ends while nobody is at work on it: its agent ends what it has begun elsewhere."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from headrace import events
+from headrace.canceling import cancel_task
+from headrace.events import ATTEMPT
+from headrace.failing import fail_task
+from headrace.log import last_entry
+from headrace.task import CANCELED, FAILED, INPUT_REQUIRED, WORKING
+from headrace_worker import (
+    Agent,
+    Emission,
+    EndedTask,
+    InputRequired,
+    Retryable,
+    RunContext,
+    agent,
+    cleaning_up,
+)
+from headrace_worker.policy import Policy
+from tests.integration.worker.conftest import Working
+from tests.integration.worker.test_cancelling import cancel
+from tests.support.desk import Desk, Task, eventually
+
+
+class Tidy:
+    """An agent that asks its user, and what its clean-up was told."""
+
+    def __init__(self, failures: int = 0) -> None:
+        self.told: list[EndedTask] = []
+        self._failures = failures
+
+    def agent(self) -> Agent:
+        @agent(name="tidy", clean_up=self.clean_up, backoff=0.0)
+        async def tidy(ctx: RunContext) -> AsyncIterator[Emission]:
+            if ctx.prompt == "break":
+                raise Retryable("not now")
+            if ctx.prompt == "wait":
+                yield "begun"
+                await asyncio.Event().wait()
+            yield InputRequired("Which?")
+
+        return tidy
+
+    async def clean_up(self, ended: EndedTask) -> None:
+        self.told.append(ended)
+        if len(self.told) <= self._failures:
+            raise OSError("out of reach")
+
+    async def was_told(self, times: int = 1) -> bool:
+        return len(self.told) >= times
+
+
+async def asks(desk: Desk) -> Task:
+    """Return a task that waits for its user."""
+    task = await desk.start("tidy", "x")
+    await task.ended()
+    return task
+
+
+async def done_with(task: Task) -> bool:
+    return await task.runs_waiting() == 0
+
+
+async def test_a_client_cancels_a_task_that_waits_for_its_user(
+    desk: Desk, working: Working
+) -> None:
+    tidy = Tidy()
+    async with working(tidy.agent()):
+        task = await asks(desk)
+        assert await cancel(task) == CANCELED
+        await eventually(tidy.was_told)
+        await eventually(lambda: done_with(task))
+    [ended] = tidy.told
+    assert (ended.key, ended.context, ended.state) == (task.key, task.context, CANCELED)
+    assert ended.task["history"][-1]["parts"] == [{"text": "Which?"}]
+    assert ended.owner == "anonymous"
+
+
+async def test_an_agent_or_task_state_cancels_it(desk: Desk, working: Working) -> None:
+    tidy = Tidy()
+    async with working(tidy.agent()):
+        task = await asks(desk)
+        assert await cancel_task(desk.bus, task.key, task.context, "somebody") == CANCELED
+        await eventually(tidy.was_told)
+    assert [ended.state for ended in tidy.told] == [CANCELED]
+
+
+async def test_a_worker_that_comes_later_cleans_up(desk: Desk, working: Working) -> None:
+    tidy = Tidy()
+    async with working(tidy.agent()):
+        task = await asks(desk)
+    assert await cancel(task) == CANCELED
+    async with working(tidy.agent()):
+        await eventually(tidy.was_told)
+    assert len(tidy.told) == 1
+
+
+async def test_a_task_whose_worker_is_dead_is_cleaned_up_after(
+    desk: Desk, working: Working
+) -> None:
+    tidy = Tidy()
+    async with working(tidy.agent()):
+        pass
+    task = await begun_by_the_dead(desk)
+    assert await cancel(task) == CANCELED
+    async with working(tidy.agent()):
+        await eventually(tidy.was_told)
+        await eventually(lambda: done_with(task))
+    assert [ended.state for ended in tidy.told] == [CANCELED]
+
+
+async def test_a_task_that_is_given_up_unbegun_is_cleaned_up_after(
+    desk: Desk, working: Working
+) -> None:
+    tidy = Tidy()
+    only_once = replace(tidy.agent(), policy=Policy(max_attempts=1))
+    async with working(only_once):
+        task = await begun_by_the_dead(desk)
+        await task.publish(1)
+        assert (await task.ended())[-1].stamp.state == FAILED
+        await eventually(tidy.was_told)
+    assert [ended.state for ended in tidy.told] == [FAILED]
+
+
+async def test_a_task_that_an_operator_fails_is_cleaned_up_after(
+    desk: Desk, working: Working
+) -> None:
+    tidy = Tidy()
+    async with working(tidy.agent()):
+        task = await asks(desk)
+        await fail_task(desk.bus, task.key, "It hangs")
+        await eventually(tidy.was_told)
+    assert [ended.state for ended in tidy.told] == [FAILED]
+
+
+async def begun_by_the_dead(desk: Desk) -> Task:
+    """Return a task at work whose worker is no more."""
+    task = await desk.start("tidy", "wait", publish=False)
+    begun = events.status_update(task.key.task, task.context, WORKING, metadata={ATTEMPT: 1})
+    await task.append(begun, WORKING, writer="dead", leg=1, attempt=1)
+    return task
+
+
+async def test_a_clean_up_that_fails_is_tried_again_and_then_left(
+    desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cleaning_up, "PAUSES", (0.0, 0.1))
+    tidy = Tidy(failures=9)
+    async with working(tidy.agent()):
+        task = await asks(desk)
+        assert await cancel(task) == CANCELED
+        await eventually(lambda: done_with(task))
+    assert len(tidy.told) == 3
+
+
+async def test_the_last_attempt_that_fails_is_cleaned_up_after(
+    desk: Desk, working: Working
+) -> None:
+    tidy = Tidy()
+    async with working(tidy.agent()):
+        task = await desk.start("tidy", "break")
+        assert (await task.ended())[-1].stamp.state == FAILED
+        await eventually(tidy.was_told)
+        await eventually(lambda: done_with(task))
+    assert [ended.state for ended in tidy.told] == [FAILED]
+
+
+async def test_an_agent_at_work_ends_it_itself(desk: Desk, working: Working) -> None:
+    tidy = Tidy()
+    async with working(tidy.agent()):
+        task = await desk.start("tidy", "wait")
+        await task.held()
+        assert await cancel(task) == CANCELED
+        await eventually(lambda: done_with(task))
+        later = await asks(desk)
+        assert await cancel(later) == CANCELED
+        await eventually(tidy.was_told)
+    assert [ended.key for ended in tidy.told] == [later.key]
+
+
+async def test_nobody_is_told_of_a_task_that_nobody_has_begun(desk: Desk, working: Working) -> None:
+    tidy = Tidy()
+    async with working(tidy.agent()):
+        later = await asks(desk)
+    task = await desk.start("tidy", "x")
+    assert await cancel(task) == CANCELED
+    assert await cancel(later) == CANCELED
+    async with working(tidy.agent()):
+        await eventually(tidy.was_told)
+        await eventually(lambda: done_with(task))
+    assert [ended.key for ended in tidy.told] == [later.key]
+
+
+async def test_no_run_waits_for_an_agent_that_does_not_clean_up(
+    desk: Desk, working: Working
+) -> None:
+    @agent()
+    async def careless(_: RunContext) -> AsyncIterator[Emission]:
+        yield InputRequired("Which?")
+
+    async with working(careless):
+        task = await desk.start("careless", "x")
+        await task.ended()
+    last = await last_entry(desk.bus, task.key)
+    assert last is not None
+    assert last.stamp.state == INPUT_REQUIRED
+    assert await cancel(task) == CANCELED
+    assert await task.runs_waiting() == 0
