@@ -10,6 +10,7 @@ from typing import Any
 import uvloop
 from pydantic import ValidationError
 
+from headrace import garbage
 from headrace.bus import Bus
 from headrace.directory import Directory
 from headrace.errors import HeadraceError
@@ -98,6 +99,7 @@ async def serve(settings: GatewaySettings, stop: asyncio.Event) -> None:
             if services is not None:
                 front.open(build_app(services))
                 rpcs.open(services)
+                garbage.settle()
                 _log.info("serving on http://%s:%d, gRPC on port %d", host, port, rpc_port)
                 await stop.wait()
                 await services.streams.stop()

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import uvloop
 from pydantic import ValidationError
 
-from headrace import metrics
+from headrace import garbage, metrics
 from headrace.background import keep_running
 from headrace.bus import Bus
 from headrace.directory import Directory
@@ -144,6 +144,7 @@ async def serve(settings: TaskStateSettings) -> int:
         await asyncio.wait([starting, waiting], return_when=asyncio.FIRST_COMPLETED)
         if starting.done():
             await starting
+            garbage.settle()
             await waiting
     except HeadraceError as error:
         _log.error("%s", error)

@@ -11,7 +11,7 @@ from pathlib import Path
 import uvloop
 from pydantic import ValidationError
 
-from headrace import metrics
+from headrace import garbage, metrics
 from headrace.background import keep_running
 from headrace.errors import BusUnavailable
 from headrace_worker.agent import Agents
@@ -65,6 +65,7 @@ async def serve(settings: WorkerSettings, agents: Agents, file: Path | None = No
     except BusUnavailable as error:
         sys.stderr.write(f"{error}\n")
         return 1
+    garbage.settle()
     _log.info("%s serves %s", worker.id, ", ".join(agent.name for agent in agents))
     following = _following(worker, file) if file else None
     await leaving
