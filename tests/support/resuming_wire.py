@@ -15,6 +15,7 @@ import httptools
 _MOST = 64 * 1024
 _RESET = struct.pack("ii", 1, 0)
 _HANDSHAKE = 30.0
+_PACING = 0.1
 
 
 class Torn(Exception):
@@ -134,6 +135,8 @@ class Answer:
         """Bytes per second at which the body is read; 0: as it comes."""
         self._wire = wire
         self._parser = httptools.HttpResponseParser(self)
+        self._paced = 0.0
+        """When it was last read at a pace, loop time in seconds; 0: never."""
         self._pieces: list[bytes] = []
         self._complete = False
 
@@ -167,15 +170,18 @@ class Answer:
         return b"".join([piece async for piece in self.body()])
 
     async def _take(self) -> None:
-        if self.pace:
-            most = max(int(self.pace / 10), 1)
-            await asyncio.sleep(most / self.pace)
-            data = await self._wire.read(most)
-        else:
-            data = await self._wire.read()
+        data = await self._wire.read(await self._due() if self.pace else _MOST)
         if not data:
             raise Torn("the gateway ended the connection within its answer")
         self._parser.feed_data(data)
+
+    async def _due(self) -> int:
+        """Return how much is to be read now, bytes: what a busy loop has put off is made up for."""
+        loop = asyncio.get_running_loop()
+        begun = self._paced or loop.time()
+        await asyncio.sleep(max(_PACING, 1 / self.pace))
+        self._paced = loop.time()
+        return max(int(self.pace * (self._paced - begun)), 1)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Be told a header by the parser."""

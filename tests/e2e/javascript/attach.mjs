@@ -1,9 +1,11 @@
 // Drives the official AG-UI client away from a run amid a message, and back to it elsewhere.
 //
-// in:  { url, other, text, after, form }   after: pieces of text that it reads before it leaves
+// in:  { url, other, text, after, form, gate }   after: pieces of text that it reads before it leaves
+//      gate: a file that lets the run go on, made once it is back
 //      form: "cursor" (it kept what it was told) or "join" (it kept nothing)
 // out: { left, messages, state, events, failure, warnings }   left: what it held when it left
 
+import { writeFileSync } from "node:fs";
 import { HttpAgent } from "@ag-ui/client";
 
 const warnings = [];
@@ -59,7 +61,11 @@ const second = new HttpAgent({ ...again, threadId: first.threadId });
 const events = [];
 let failure = null;
 try {
-  await second.runAgent({ runId }, { onEvent: ({ event }) => events.push(event) });
+  const take = ({ event }) => {
+    events.push(event);
+    writeFileSync(order.gate, "");
+  };
+  await second.runAgent({ runId }, { onEvent: take });
 } catch (error) {
   failure = error.message;
 }

@@ -25,10 +25,10 @@ _PACE = float(sized(8_000, 1_000))
 """Bytes per second."""
 _WINDOW = 4_096
 """Bytes: the kernel tells the gateway that some were taken when about half of it is free again."""
-_STALL = float(sized(5, 60))
+_STALL = float(sized(8, 60))
 """Seconds: far more than that takes, also beside other work; a slow client is watched for several
 times as long."""
-_SLOW_FOR = 4
+_SLOW_FOR = 3
 """Multiples of that."""
 _MEGABYTE = 1_000_000
 
