@@ -2,15 +2,15 @@
 
 import asyncio
 
-from headrace import events
 from headrace.bus import Bus
-from headrace.cleaning_up import have_cleaned_up
-from headrace.entry import Entry, Stamp
-from headrace.errors import Fenced
+from headrace.ending import end_task
+from headrace.entry import Entry
 from headrace.holders import ask_holder
-from headrace.log import LogWriter, last_entry
+from headrace.log import last_entry
 from headrace.messages import Control
 from headrace.task import CANCELED, INTERRUPTED, TaskKey
+
+CANCEL = Control(ask="cancel")
 
 HOLDER_TIMEOUT = 0.5
 """Seconds that a holder has to answer; no answer and it counts as gone."""
@@ -18,32 +18,26 @@ HOLDER_TIMEOUT = 0.5
 CLEANUP = 8.0
 """Seconds that a holder has to end the leg (its agent cleans up) before it is fenced."""
 
-_CANCEL = Control(ask="cancel")
 _LOOK_EVERY = 0.1
-_APPEND_PATIENCE = 5.0
 
 
-async def cancel_task(bus: Bus, key: TaskKey, context: str, writer: str) -> str | None:
-    """End the task, through its holder if it lives, as `writer` if not; return its last state.
+async def cancel_task(bus: Bus, key: TaskKey, writer: str) -> None:
+    """End the task, through its holder if it lives, as `writer` if not.
 
-    It may have ended otherwise in the moment. None: there is no such log.
+    It may have ended otherwise in the moment. Where there is no such log there is nothing to end.
 
     Raises:
+        LogLost: the log went away.
         BusUnavailable: NATS does not answer.
     """
-    while True:
-        last = await last_entry(bus, key)
-        if last is None or last.ends_task:
-            return None if last is None else last.stamp.state
-        if await _holder_ends(bus, key, last):
-            continue
-        if (state := await _end_in_log(bus, key, context, writer)) is not None:
-            return state
+    while (last := await last_entry(bus, key)) is not None and not last.ends_task:
+        if not await _holder_ends(bus, key, last):
+            await end_task(bus, key, CANCELED, writer)
 
 
 async def _holder_ends(bus: Bus, key: TaskKey, last: Entry) -> bool:
     """Tell whether the holder has ended the leg, or another leg has begun meanwhile."""
-    holding = await ask_holder(bus, key, _CANCEL, HOLDER_TIMEOUT)
+    holding = await ask_holder(bus, key, CANCEL, HOLDER_TIMEOUT)
     if holding is None or not holding.accepted:
         return False
     loop = asyncio.get_running_loop()
@@ -56,18 +50,3 @@ async def _holder_ends(bus: Bus, key: TaskKey, last: Entry) -> bool:
             return False
         await asyncio.sleep(_LOOK_EVERY)
     return False
-
-
-async def _end_in_log(bus: Bus, key: TaskKey, context: str, writer: str) -> str | None:
-    """Append CANCELED; None: somebody appended first, and it may be the end."""
-    last = await last_entry(bus, key)
-    if last is None or last.ends_task:
-        return None
-    draft = events.status_update(key.task, context, CANCELED)
-    stamp = Stamp(last.stamp.log, last.last_generation + 1, writer, CANCELED, last.stamp.leg)
-    try:
-        await LogWriter.behind(bus, key, last).append([draft], stamp, _APPEND_PATIENCE)
-    except Fenced:
-        return None
-    await have_cleaned_up(bus, key, last, context)
-    return CANCELED

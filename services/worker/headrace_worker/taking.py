@@ -64,8 +64,7 @@ async def _begin(
 ) -> Taken | Void:
     past = await read_past(bus, assignment.key, assignment.leg, free.last)
     if free.attempt == 1 and is_too_late(past):
-        priority = bus.subjects.priority_of_run(assignment.message.subject)
-        if not await reject_unbegun(bus, assignment.key, assignment.leg, TOO_LATE, priority):
+        if not await reject_unbegun(bus, assignment.key, assignment.leg, TOO_LATE):
             raise Fenced(f"{assignment.key.task} has been begun")
         return Void(TOO_LATE)
     writer_id = f"{worker}-{next(_attempts)}"

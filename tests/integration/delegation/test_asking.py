@@ -19,7 +19,7 @@ from headrace_worker import (
 )
 from headrace_worker.delegation import children as delegation
 from tests.integration.worker.conftest import Working
-from tests.support.desk import Desk
+from tests.support.desk import Desk, Task
 from tests.support.family import answer, children, log_of, relayed, state_of, told
 
 
@@ -256,3 +256,4 @@ async def test_a_child_that_nobody_serves_is_canceled_after_its_deadline(
         [key] = children(entries).values()
     assert answer(entries) == "did not end in time"
     assert await state_of(desk, key) == "TASK_STATE_CANCELED"
+    assert await Task(desk.bus, key, "", "").runs_waiting() == 0

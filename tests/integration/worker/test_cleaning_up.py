@@ -86,7 +86,8 @@ async def test_an_agent_or_task_state_cancels_it(desk: Desk, working: Working) -
     tidy = Tidy()
     async with working(tidy.agent()):
         task = await asks(desk)
-        assert await cancel_task(desk.bus, task.key, task.context, "somebody") == CANCELED
+        await cancel_task(desk.bus, task.key, "task-state-1")
+        assert (await task.last()).stamp.state == CANCELED
         await eventually(tidy.was_told)
     assert [ended.state for ended in tidy.told] == [CANCELED]
 

@@ -8,6 +8,7 @@ import pytest
 from headrace import events
 from headrace.errors import HeadraceError
 from headrace.failing import AlreadyOver, fail_task
+from headrace.lanes import Lane, ensure_lane
 from headrace.task import COMPLETED, FAILED, TERMINAL
 from headrace_worker import Emission, RunContext, agent
 from tests.integration.worker.conftest import Spawn, Working
@@ -27,15 +28,17 @@ async def ends(task: Task) -> list[str]:
     return [state for state in states if state in TERMINAL]
 
 
-async def test_a_task_that_nobody_takes_up_is_failed_with_the_reason_given(
+async def test_a_task_that_nobody_takes_up_is_failed_with_the_reason_given_and_waits_no_more(
     desk: Desk, terminal: Terminal
 ) -> None:
+    await ensure_lane(desk.bus, Lane("nobodys"))
     task = await desk.start("nobodys")
     said = await terminal.run("tasks", "fail", task.key.task, "--reason", "Its agent is retired")
     assert (said.code, said.out) == (0, f"task {task.key.task} FAILED\n")
     status = (await task.entries())[-1].events[-1]["statusUpdate"]["status"]
     assert status["state"] == FAILED
     assert status["message"]["parts"][0]["text"] == "Its agent is retired"
+    assert await task.runs_waiting() == 0
 
 
 async def test_the_holder_of_a_failed_task_is_fenced_and_its_agent_stopped(

@@ -6,13 +6,13 @@ over a dead worker's head, or with a child that only a dead attempt knew of.
 
 import asyncio
 import logging
-import secrets
 import time
 
 from headrace.bus import Bus
 from headrace.canceling import cancel_task
+from headrace.ending import writer_of
 from headrace.entry import Entry
-from headrace.errors import BusUnavailable, StateUnavailable
+from headrace.errors import BusUnavailable, LogLost, StateUnavailable
 from headrace.log import last_entry
 from headrace.task import INPUT_REQUIRED, TaskKey
 from headrace_task_state.store.writing import LeaseLost, Writer
@@ -35,7 +35,7 @@ class Orphans:
     def __init__(self, bus: Bus, writer: Writer) -> None:
         """Look through `writer`."""
         self._bus, self._writer = bus, writer
-        self._writer_id = f"task-state-{secrets.token_hex(6)}"
+        self._writer_id = writer_of("task-state")
         self._canceling: dict[str, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
@@ -82,14 +82,14 @@ class Orphans:
         tenant, _, task = name.partition(":")
         key = TaskKey(tenant, child["agent"], task)
         _log.warning("task %s is canceled: %s has no use for it", task, child["parent"])
-        work = asyncio.create_task(self._end(key, child["context"]), name=f"cancel {task}")
+        work = asyncio.create_task(self._end(key), name=f"cancel {task}")
         self._canceling[name] = work
         work.add_done_callback(lambda _: self._canceling.pop(name, None))
 
-    async def _end(self, key: TaskKey, context: str) -> None:
+    async def _end(self, key: TaskKey) -> None:
         try:
-            await cancel_task(self._bus, key, context, self._writer_id)
-        except BusUnavailable as trouble:
+            await cancel_task(self._bus, key, self._writer_id)
+        except (BusUnavailable, LogLost) as trouble:
             _log.info("canceling %s: %s", key.task, trouble)
 
 

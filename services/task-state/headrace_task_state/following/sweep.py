@@ -91,7 +91,7 @@ class Sweep:
             return
         if not is_late:
             await self._publish(key, task, priority)
-        elif await reject_unbegun(self._bus, key, leg, TOO_LATE, priority):
+        elif await reject_unbegun(self._bus, key, leg, TOO_LATE):
             _log.warning("no worker began %s of leg %d in time: it is rejected", key.task, leg)
 
     async def _publish(self, key: TaskKey, task: dict[str, str], priority: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 from datetime import UTC, datetime
 
 from headrace.canceling import cancel_task
-from headrace.errors import BusUnavailable
+from headrace.errors import BusUnavailable, LogLost
 from headrace.task import INPUT_REQUIRED, TaskKey
 from headrace_worker.delegation.child import Child
 from headrace_worker.delegation.errors import DelegationFailed
@@ -155,8 +155,8 @@ class Children:
 
     async def _cancel(self, key: TaskKey) -> None:
         try:
-            await cancel_task(self._parent.bus, key, self._parent.context, self._parent.writer)
-        except BusUnavailable as trouble:
+            await cancel_task(self._parent.bus, key, self._parent.writer)
+        except (BusUnavailable, LogLost) as trouble:
             _log.warning("task %s is left to task state to cancel: %s", key.task, trouble)
 
 
