@@ -7,7 +7,7 @@ from headrace.bus import Bus
 from headrace.events import Json
 from headrace.fold import TaskFold
 from headrace.log import last_entry, replay
-from headrace.task import TaskKey
+from headrace.task import TERMINAL, TaskKey
 from headrace_task_state.pushing.deliveries import Delivery
 
 _MOST = 32
@@ -45,9 +45,10 @@ class Snapshots:
         if kept.fold.generation < delivery.generation:
             for event in delivery.events:
                 kept.fold.apply(event)
-        self._kept[key, token] = kept
-        if len(self._kept) > _MOST:
-            self._kept.popitem(last=False)
+        if kept.fold.state not in TERMINAL:
+            self._kept[key, token] = kept
+            if len(self._kept) > _MOST:
+                self._kept.popitem(last=False)
         return kept.fold.task()
 
     async def _folded(self, key: TaskKey, generation: int) -> TaskFold:
