@@ -13,7 +13,12 @@ from tests.integration.gateway.talking import Json
 _DEEPEST = 4
 _SERVICE = a2a_pb2.DESCRIPTOR.services_by_name["A2AService"]
 _REQUESTS = {method.name: method.input_type for method in _SERVICE.methods}
-_OLD = ["message/send", "message/stream", "tasks/get", "tasks/cancel", "tasks/resubscribe"]
+_OLD = [
+    "message/send", "message/stream", "tasks/get", "tasks/cancel", "tasks/resubscribe",
+    "tasks/pushNotificationConfig/set", "tasks/pushNotificationConfig/get",
+    "tasks/pushNotificationConfig/list", "tasks/pushNotificationConfig/delete",
+    "agent/getAuthenticatedExtendedCard",
+]  # fmt: skip
 _AGENTS = ["assistant", "ask", "bare", "terse", "demanding", "choosy", "nobody", "%00", "é"]
 
 TASK = "0-" + "a" * 32
@@ -39,6 +44,18 @@ class Drawn:
     headers: dict[str, str]
     body: bytes
     is_rpc: bool = False
+    is_agui: bool = False
+
+    @property
+    def wants_dialect(self) -> bool:
+        """Whether its stream is to be in Hector's AG-UI dialect."""
+        return self.query.get("format") == "agui" or "x-agui" in self.headers.get("Accept", "")
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether its stream may go on where a task waits for its user."""
+        named = "subscribe" in self.path or b"ubscribe" in self.body
+        return named or "Last-Event-ID" in self.headers or "after" in self.query
 
 
 def _one(of: FieldDescriptor, depth: int) -> st.SearchStrategy[Any]:  # noqa: PLR0911 - by kind
@@ -86,12 +103,69 @@ _SHORT = st.builds(
 )
 
 
+_HOOK = st.fixed_dictionaries(
+    {"url": st.sampled_from(["https://hooks.example/", "http://127.0.0.1:9", "ftp://x", "x", ""])},
+    optional={"id": _WORDS, "token": _WORDS, "authentication": _ANY},
+)
+_OLD_PARTS = st.lists(
+    st.sampled_from(
+        [
+            {"kind": "text", "text": "Hello"},
+            {"kind": "data", "data": {"a": 0}},
+            {"kind": "file", "file": {"bytes": "YWJj"}},
+            {"kind": "x"},
+        ]
+    ),
+    max_size=2,
+)
+_OLD_SENT = st.builds(
+    lambda said, more: {"message": {"messageId": "m", "role": "user", "parts": said}, **more},
+    _OLD_PARTS,
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "configuration": st.builds(lambda hook: {"pushNotificationConfig": hook}, _HOOK | _ANY),
+            "metadata": _ANY,
+        },
+    ),
+)
+_OLD_CONFIG = st.builds(
+    lambda task, hook: {"taskId": task, "id": task, "pushNotificationConfig": hook},
+    st.sampled_from([TASK, TASK, "x"]) | _WORDS,
+    _HOOK,
+)
+_OLD_CREATED = st.builds(
+    lambda hook, more: {"config": {"name": "tasks/x", "pushNotificationConfig": hook}, **more},
+    _HOOK | _ANY,
+    st.fixed_dictionaries({}, optional={"parent": _WORDS, "config_id": _WORDS, "configId": _ANY}),
+)
+
+
+def bodies(of: Descriptor) -> st.SearchStrategy[Json]:
+    """Return what draws around the message of a protobuf, as its JSON."""
+    return _message(of)
+
+
+def sound(of: Descriptor) -> st.SearchStrategy[Json]:
+    """Return what draws requests of 1.0 and 0.3 that have all they need, and more."""
+    old = st.builds(
+        lambda name: {"request": {"messageId": "m", "content": [{"text": name}]}}, _WORDS
+    )
+    names = st.sampled_from([f"tasks/{TASK}", "tasks/x", f"tasks/{TASK}/pushNotificationConfigs/c"])
+    ids = st.builds(lambda name: {"id": TASK, "taskId": TASK, "name": name, "parent": name}, names)
+    return st.builds(lambda one, more: {**more, **one}, st.one_of(_SOUND, old, ids), _message(of))
+
+
 def _params(operation: str) -> st.SearchStrategy[Any]:
     by_schema = _message(_REQUESTS[operation])
+    if "Push" in operation:
+        ids = st.sampled_from(["x", "c-1", TASK])
+        own = st.builds(lambda hook, name: {"taskId": TASK, "id": name, **hook}, _HOOK, ids)
+        return st.one_of(by_schema, own, _OLD_CONFIG, _OLD_CREATED, _ANY)
     if "Message" not in operation:
         return by_schema | st.builds(lambda more: {"id": TASK, **more}, by_schema) | _ANY
     mixed = st.builds(lambda sound, more: {**more, **sound}, _SOUND, by_schema)
-    return st.one_of(by_schema, _SOUND, mixed, _SHORT, _ANY)
+    return st.one_of(by_schema, _SOUND, mixed, _SHORT, _OLD_SENT, _ANY)
 
 
 _HEADERS: st.SearchStrategy[dict[str, str]] = st.fixed_dictionaries(
@@ -129,11 +203,17 @@ _PATHS = {
     "/v1/message:send": "SendMessage",
     "/tasks": "ListTasks",
     "/tasks/{task}": "GetTask",
+    "/v1/message:stream": "SendStreamingMessage",
     "/v1/tasks/{task}": "GetTask",
+    "/v1/tasks/{task}:subscribe": "SubscribeToTask",
+    "/v1/tasks/{task}/pushNotificationConfigs": "CreateTaskPushNotificationConfig",
+    "/v1/tasks/{task}/pushNotificationConfigs/c-1": "GetTaskPushNotificationConfig",
+    "/v1/card": "GetExtendedAgentCard",
     "/tasks/{task}:cancel": "CancelTask",
     "/tasks/{task}:subscribe": "SubscribeToTask",
     "/tasks/{task}/pushNotificationConfigs": "CreateTaskPushNotificationConfig",
     "/tasks/{task}/pushNotificationConfigs/{task}": "GetTaskPushNotificationConfig",
+    "/tasks/{task}/pushNotificationConfigs/c-1": "DeleteTaskPushNotificationConfig",
     "/extendedAgentCard": "GetExtendedAgentCard",
     "/.well-known/agent-card.json": "GetExtendedAgentCard",
     "/{task}": "GetTask",
@@ -151,6 +231,49 @@ def rest_requests(draw: st.DrawFn) -> Drawn:
     where = draw(st.sampled_from(_BASES)) + path.replace("{task}", draw(_TASKS))
     sent = body if method == "POST" else b""
     return Drawn(method, where, draw(_QUERY), draw(_HEADERS), sent)
+
+
+_SAID = st.fixed_dictionaries(
+    {"id": _WORDS, "role": st.sampled_from(["user", "assistant", "tool", "activity", "x"])},
+    optional={
+        "content": st.just("Hello") | st.just([{"type": "text", "text": "Hello"}]) | _ANY,
+        "toolCallId": _WORDS,
+        "toolCalls": _ANY,
+        "activityType": _WORDS,
+    },
+)
+_RUNS = st.fixed_dictionaries(
+    {
+        "threadId": _WORDS | st.text(min_size=1, max_size=5),
+        "runId": _WORDS | st.text(min_size=1, max_size=5),
+        "messages": st.lists(_SAID, max_size=2)
+        | st.just([{"id": "m", "role": "user", "content": "Hello"}])
+        | _ANY,
+    },
+    optional={
+        "state": _ANY,
+        "tools": st.just([{"name": "t", "description": "", "parameters": {}}]) | _ANY,
+        "context": st.just([{"description": "d", "value": "v"}]) | _ANY,
+        "forwardedProps": st.just({"headrace": {"raw": True, "thinking": True}}) | _ANY,
+        "resume": st.just([{"interruptId": "i", "status": "resolved", "payload": 1}]) | _ANY,
+        "protocolVersion": st.sampled_from(["1.0", "0.0.53", "9", ""]) | _ANY,
+        "parentRunId": _WORDS,
+    },
+)
+
+
+@st.composite
+def agui_requests(draw: st.DrawFn) -> Drawn:
+    """Draw a request to AG-UI's endpoints."""
+    path = draw(st.sampled_from(["", "", "", "/attach", "/stop", "/capabilities", "/threads/x"]))
+    agent = draw(st.sampled_from([*_AGENTS, "assistant", "ask"]))
+    body = draw((_RUNS | _RUNS | _ANY).map(_as_json) | st.binary(max_size=9))
+    method = draw(st.sampled_from(["POST", "POST", "POST", "GET"]))
+    accepted = ["text/event-stream", "*/*", "application/vnd.ag-ui.event+proto", "x"]
+    headers = draw(_HEADERS) | {"Accept": draw(st.sampled_from(accepted))}
+    where = f"/v1/agents/{agent}/ag-ui{path}"
+    sent = body if method == "POST" else b""
+    return Drawn(method, where, draw(_QUERY), headers, sent, is_agui=True)
 
 
 @st.composite

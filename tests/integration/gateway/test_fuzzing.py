@@ -12,13 +12,27 @@ from hypothesis import settings as drawing
 from hypothesis.strategies import SearchStrategy
 
 from headrace_gateway.settings import GatewaySettings
-from tests.integration.gateway.requests_drawn import TASK, Drawn, rest_requests, rpc_requests
+from tests.integration.gateway.frames_checked import (
+    check_a2a,
+    check_agui,
+    check_dialect,
+    frames_of,
+)
+from tests.integration.gateway.requests_drawn import (
+    TASK,
+    Drawn,
+    agui_requests,
+    rest_requests,
+    rpc_requests,
+)
 from tests.support.resuming_sizes import SEED, sized
 from tests.support.servers import NatsProcess, ports
 
 EXAMPLES = sized(700, 20_000)
 SECONDS = float(sized(10, 600))
 """Each binding's; what is drawn after that is not sent."""
+MOMENT = 0.1
+"""Seconds for which a stream that may wait is listened to, after what it says at once."""
 CODES = {
     "INVALID_ARGUMENT", "UNAUTHENTICATED", "PERMISSION_DENIED", "NOT_FOUND", "RESOURCE_EXHAUSTED",
     "UNAVAILABLE",
@@ -52,9 +66,14 @@ def check_rest(response: httpx.Response, *, is_hector: bool) -> None:
     assert error["details"][0]["reason"]
 
 
+def check_agui_error(response: httpx.Response) -> None:
+    error = response.json()["error"]
+    assert error["code"]
+    assert error["message"]
+    assert not error["message"].startswith("internal error"), error
+
+
 def check_rpc(response: httpx.Response) -> None:
-    if response.headers["content-type"].startswith("text/event-stream"):
-        return
     answer = response.json()
     assert answer["jsonrpc"] == "2.0"
     assert ("result" in answer) != ("error" in answer)
@@ -66,15 +85,37 @@ def check_rpc(response: httpx.Response) -> None:
         assert answer["error"]["data"]
 
 
-def check(drawn: Drawn, response: httpx.Response) -> None:
+def is_stream(response: httpx.Response) -> bool:
+    kind: str = response.headers.get("content-type", "")
+    return kind.startswith("text/event-stream")
+
+
+def check(
+    drawn: Drawn, response: httpx.Response, frames: list[dict[str, str]] | None = None
+) -> None:
     """Fail if that is no answer to what was drawn."""
     assert response.status_code < 500 or (
         response.status_code == 503 and "retry-after" in response.headers
     )
-    if drawn.is_rpc:
+    is_hector = drawn.query.get("format") == "hector"
+    if is_stream(response):
+        check_frames(drawn, frames or [], is_hector=is_hector)
+    elif drawn.is_rpc:
         check_rpc(response)
+    elif response.status_code >= 400 and drawn.is_agui:
+        check_agui_error(response)
     elif response.status_code >= 400:
-        check_rest(response, is_hector=drawn.query.get("format") == "hector")
+        check_rest(response, is_hector=is_hector)
+
+
+def check_frames(drawn: Drawn, frames: list[dict[str, str]], *, is_hector: bool) -> None:
+    """Fail if one of the frames is none of its protocol's."""
+    if drawn.is_agui:
+        check_agui(frames, to_its_end=not drawn.may_wait)
+    elif drawn.wants_dialect:
+        check_dialect(frames)
+    else:
+        check_a2a(frames, is_rpc=drawn.is_rpc, is_hector=is_hector)
 
 
 async def fuzz(gateway: str, requests: SearchStrategy[Drawn]) -> int:
@@ -96,11 +137,10 @@ async def fuzz(gateway: str, requests: SearchStrategy[Drawn]) -> int:
             nonlocal sent
             if time.monotonic() < ends:
                 sent += 1
-                response = answered(http, drawn, task)
                 try:
-                    check(drawn, response)
+                    check(drawn, *answered(http, drawn, task))
                 except Exception as fault:
-                    fault.add_note(f"{drawn} was answered with {response.status_code}")
+                    fault.add_note(f"what was sent: {drawn}")
                     raise
 
         run: Callable[[], None] = send
@@ -115,8 +155,10 @@ def begun(http: httpx.Client) -> str:
     return task
 
 
-def answered(http: httpx.Client, drawn: Drawn, task: str) -> httpx.Response:
-    """Send it, about the task that there is, and return the answer; of a stream only its head.
+def answered(
+    http: httpx.Client, drawn: Drawn, task: str
+) -> tuple[httpx.Response, list[dict[str, str]]]:
+    """Send it, about the task that there is; return the answer, and the frames of a stream.
 
     A stream about a task that waits for its user is open for as long as it does.
     """
@@ -128,14 +170,22 @@ def answered(http: httpx.Client, drawn: Drawn, task: str) -> httpx.Response:
         headers=headers,
         content=drawn.body.replace(TASK.encode(), task.encode()),
     ) as response:
-        if not response.headers.get("content-type", "").startswith("text/event-stream"):
-            response.read()
-        return response
+        if is_stream(response):
+            if drawn.may_wait:
+                # From here on: whatever comes first may take its time.
+                response.request.extensions["timeout"]["read"] = MOMENT
+            return response, frames_of(response, may_wait=drawn.may_wait)
+        response.read()
+        return response, []
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(1500)
-@pytest.mark.parametrize("requests", [rest_requests(), rpc_requests()], ids=["rest", "jsonrpc"])
+@pytest.mark.parametrize(
+    "requests",
+    [rest_requests(), rpc_requests(), agui_requests()],
+    ids=["rest", "jsonrpc", "ag-ui"],
+)
 async def test_nothing_that_is_drawn_breaks_a_gateway(
     gateway: str, requests: SearchStrategy[Drawn]
 ) -> None:

@@ -146,6 +146,21 @@ async def test_what_is_no_message_of_its_kind_is_an_invalid_request(
         assert reason(refused.value) == "INVALID_REQUEST"
 
 
+@pytest.mark.parametrize("letter", ["x", "\U0001f600"])
+async def test_what_is_long_is_refused_with_what_fits_into_metadata(
+    channel: grpc.aio.Channel, letter: str
+) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await stub_of(channel).GetTask(a2a_pb2.GetTaskRequest(id=letter * 9000))
+    assert refused.value.code() == grpc.StatusCode.NOT_FOUND
+    assert reason(refused.value) == "TASK_NOT_FOUND"
+    metadata = (("agent-name", "x" * 6000),)
+    with pytest.raises(grpc.aio.AioRpcError) as unknown:
+        await stub_of(channel).GetTask(a2a_pb2.GetTaskRequest(id=letter), metadata=metadata)
+    assert unknown.value.code() == grpc.StatusCode.NOT_FOUND
+    assert reason(unknown.value) == "AGENT_NOT_FOUND"
+
+
 async def test_an_unknown_method_is_unimplemented(channel: grpc.aio.Channel) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await raw(channel, "SendPigeon", b"")

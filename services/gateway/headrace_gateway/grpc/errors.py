@@ -20,6 +20,9 @@ from headrace_gateway.grpc.asking import Context, outgoing
 _LONGEST = 1024
 """Characters of a message: metadata in all is bounded to 8 KB, and it stands there twice."""
 
+_LONGEST_VALUE = 300
+"""Characters of what a client said and is told again."""
+
 
 async def refuse(context: Context, problem: Problem, *, named: bool = False) -> NoReturn:
     """End the RPC with what the problem is; 0.3's clients want it `named` in the message."""
@@ -44,9 +47,8 @@ def gone() -> asyncio.CancelledError:
 
 
 def _details(problem: Problem) -> list[Any]:
-    found: list[Message] = [
-        ErrorInfo(reason=problem.reason, domain=problem.domain, metadata=problem.metadata)
-    ]
+    more = {name: value[:_LONGEST_VALUE] for name, value in problem.metadata.items()}
+    found: list[Message] = [ErrorInfo(reason=problem.reason, domain=problem.domain, metadata=more)]
     if problem.violations:
         found.append(BadRequest(field_violations=_violations(problem)))
     if problem.retry_after is not None:
