@@ -10,6 +10,7 @@ from starlette.types import Message, Receive, Scope, Send
 from headrace.errors import BusUnavailable, LogLost
 from headrace_gateway.backlog import backlog_of
 from headrace_gateway.feeds import MOST, Dialect, Feed, Feeds
+from headrace_gateway.lasting import lasting_of
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.sse import HEADERS, KEEPALIVE, farewell
 from headrace_gateway.stalling import Stall
@@ -59,6 +60,7 @@ class EventStream:
     """
 
     __slots__ = (
+        "_begin",
         "_closing",
         "_dialect",
         "_feed",
@@ -89,6 +91,7 @@ class EventStream:
         self._owner, self._feed, self._reader = owner, feed, feed.reader(after)
         self._dialect, self._splice, self._first = dialect, splice, first
         self._headers = headers
+        self._begin: Send | None = None
         self._gone, self._closing = False, ""
         self._quiet_since = 0.0
         self._writing = False
@@ -97,14 +100,25 @@ class EventStream:
         self._task: asyncio.Task[object] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve the stream."""
-        self._task, self._stall = asyncio.current_task(), Stall(backlog_of(scope))
+        """Serve the stream, where possible when all that led to it is no longer on the stack."""
+        self._stall = Stall(backlog_of(scope))
+        # Middleware has its say in the head.
+        self._begin = send
+        if scope.get("method") == "HEAD":
+            self._gone = True  # for a body
+        if (lasting := lasting_of(scope)) is not None:
+            lasting.leave(self._serve)
+        else:
+            await self._serve(receive, send)
+
+    async def _serve(self, receive: Receive, send: Send) -> None:
+        self._task = asyncio.current_task()
         self._quiet_since = asyncio.get_running_loop().time()
         watch = asyncio.create_task(self._watch(receive))
         self._owner.streams.add(self)
         try:
-            await self._send(send, _start(self._headers))
-            self._headers = {}
+            await self._send(self._begin or send, _start(self._headers))
+            self._headers, self._begin = {}, None
             last = await self._pump(send)
             # With the end of the body: one write, and one wake of the client, fewer.
             await self._send(send, _body(last, more=False))

@@ -9,6 +9,7 @@ from starlette.websockets import WebSocket
 
 from headrace_gateway.health import healthy
 from headrace_gateway.json_response import json_response
+from headrace_gateway.lasting import Lasting
 from headrace_gateway.websocket.closing import try_later
 from headrace_gateway.websocket.endpoint import close_at_once
 
@@ -31,7 +32,7 @@ class FrontDoor:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Hand on."""
-        await self._app(scope, receive, send)
+        await Lasting().serve(self._app, scope, receive, send)
 
 
 async def _starting_socket(socket: WebSocket) -> None:

@@ -6,11 +6,14 @@ from collections.abc import Awaitable, Callable
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headrace_gateway.caller import Caller
+from headrace_gateway.lasting import lasting_of
 from headrace_gateway.refusals import TooManyStreams, TooManyStreamsOfOwner
 
 
 class Seat:
     """One stream's place, to be given back once."""
+
+    __slots__ = ("_caller", "_held", "_seats")
 
     def __init__(self, seats: "Seats", caller: Caller) -> None:
         """Hold a place that `seats` has counted."""
@@ -73,6 +76,11 @@ class Seats:
             raise
 
         async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+            lasting = lasting_of(scope)
+            if lasting is not None:
+                lasting.at_end(seat.release)
+                await response(scope, receive, send)
+                return
             try:
                 await response(scope, receive, send)
             finally:

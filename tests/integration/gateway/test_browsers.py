@@ -113,6 +113,14 @@ async def test_a_listed_page_may_call_and_see_what_it_needs(listing: httpx.Async
     assert (refused.status_code, refused.headers["access-control-allow-origin"]) == (404, LISTED)
 
 
+async def test_a_listed_page_may_read_a_stream(listing: httpx.AsyncClient) -> None:
+    origin = {"Origin": LISTED}
+    async with listing.stream("POST", "/message:stream", json=message(), headers=origin) as answer:
+        assert answer.headers["access-control-allow-origin"] == LISTED
+        assert "Headrace-Recovered" in answer.headers["access-control-expose-headers"]
+        assert "COMPLETED" in (await answer.aread()).decode()
+
+
 async def test_other_pages_may_not_where_some_are_listed(listing: httpx.AsyncClient) -> None:
     foreign = {"Origin": "https://app.example.evil.example"}
     assert (await listing.get("/v1/agents", headers=foreign)).status_code == 403

@@ -65,6 +65,30 @@ async def test_a_cursor_may_stand_in_the_query(
     assert [line.rpartition(":")[2] for line in ids] == ["2", "3", "4", "5"]
 
 
+@pytest.mark.parametrize("over", [False, True], ids=["at work", "over"])
+async def test_who_asks_for_a_streams_head_gets_that_and_holds_nothing(
+    gateway: str, fleet: ScriptedFleet, *, over: bool
+) -> None:
+    limits = httpx.Limits(max_connections=1)
+    async with httpx.AsyncClient(base_url=gateway, limits=limits, timeout=30) as alone:
+        task, first = await begun(Rest(alone))
+        if over:
+            fleet.legs[0].go_on.set()
+        path = f"/v1/agents/patient/tasks/{task}:subscribe"
+        head = await alone.head(path, headers={"Last-Event-ID": first})
+        assert head.status_code == 200
+        assert head.headers["content-type"].startswith("text/event-stream")
+        # On the same connection.
+        assert (await Rest(alone, "patient").call("GetTask", {"id": task}))["id"] == task
+
+
+async def test_a_head_sends_no_message(http: httpx.AsyncClient, fleet: ScriptedFleet) -> None:
+    head = await http.head("/v1/agents/patient/message:stream?message=Hello")
+    assert head.status_code == 200
+    assert head.headers["content-type"].startswith("text/event-stream")
+    assert fleet.legs == []
+
+
 async def test_another_gateway_goes_on_where_the_first_one_was_left(
     http: httpx.AsyncClient, fleet: ScriptedFleet, settings: GatewaySettings
 ) -> None:

@@ -38,6 +38,7 @@ from headrace_gateway.body import read_body
 from headrace_gateway.hector.asking import asks_for_it
 from headrace_gateway.hector.messages import completed
 from headrace_gateway.services import Services
+from headrace_gateway.sse import HEADERS
 
 _CONFIGS = "/tasks/{taskId}/pushNotificationConfigs"
 
@@ -131,6 +132,8 @@ class RestBinding:
 
     async def _asked_by_get(self, request: Request) -> ASGIApp:
         """Send the message in the query, or go on with the task in the client's cursor."""
+        if request.method == "HEAD":
+            return Response(headers=HEADERS)  # Nothing is started for nobody.
         call = call_of(self._services, request, tenant=_tenant(request))
         check_version(request, looks_like=PROTOCOL_VERSION_1_0)
         call, operation, params = asked_by_get(call, request.query_params)

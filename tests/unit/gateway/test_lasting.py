@@ -1,0 +1,87 @@
+"""What a request leaves behind is served when routing and middleware have returned."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from headrace_gateway.lasting import Lasting, lasting_of
+
+
+async def nothing() -> Message:
+    raise AssertionError("nobody asks")
+
+
+async def nowhere(message: Message) -> None:
+    raise AssertionError(f"nobody is told {message}")
+
+
+def leaving(said: list[str], rest: Callable[[], None]) -> ASGIApp:
+    """Return an application in a middleware that leaves `rest`."""
+
+    async def left(receive: Receive, send: Send) -> None:
+        assert (receive, send) == (nothing, nowhere)
+        rest()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001 - ASGI
+        lasting = lasting_of(scope)
+        assert lasting is not None
+        lasting.at_end(lambda: said.append("end"))
+        lasting.leave(left)
+
+    async def middleware(scope: Scope, receive: Receive, send: Send) -> None:
+        scope["grown"] = True
+        await app(scope, receive, send)
+        said.append("returned")
+
+    return middleware
+
+
+async def serve(app: ASGIApp) -> Scope:
+    scope: Scope = {"type": "http"}
+    await Lasting().serve(app, scope, nothing, nowhere)
+    return scope
+
+
+async def test_the_rest_is_served_when_the_stack_has_gone_and_then_it_ends() -> None:
+    said = list[str]()
+    await serve(leaving(said, lambda: said.append("rest")))
+    assert said == ["returned", "rest", "end"]
+
+
+async def test_what_the_stack_adds_to_the_scope_goes_with_it() -> None:
+    assert await serve(leaving([], lambda: None)) == {"type": "http"}
+
+
+async def test_the_end_comes_also_when_the_rest_fails() -> None:
+    said = list[str]()
+
+    def fail() -> None:
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        await serve(leaving(said, fail))
+    assert said == ["returned", "end"]
+
+
+async def test_the_end_comes_also_when_the_stack_is_cancelled() -> None:
+    said, begun = list[str](), asyncio.Event()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001 - ASGI
+        lasting = lasting_of(scope)
+        assert lasting is not None
+        lasting.at_end(lambda: said.append("end"))
+        begun.set()
+        await asyncio.Event().wait()
+
+    serving = asyncio.create_task(serve(app))
+    await begun.wait()
+    serving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await serving
+    assert said == ["end"]
+
+
+def test_without_it_there_is_nowhere_to_leave_anything() -> None:
+    assert lasting_of({"type": "http"}) is None
