@@ -1,10 +1,12 @@
 """The official AG-UI client, given nothing but an agent's URL."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import httpx
+import pytest
 
 from tests.support import javascript
 from tests.support.fleet import Fleet
@@ -71,14 +73,16 @@ async def test_a_thread_takes_one_run_after_the_other(
     assert listed["totalSize"] == 3
 
 
+@pytest.mark.usefixtures("extra_workers")
 async def test_a_client_that_leaves_does_not_end_the_run(
-    fleet: Fleet, http: httpx.AsyncClient
+    fleet: Fleet, http: httpx.AsyncClient, tmp_path: Path
 ) -> None:
-    leaving = {"text": "20 50", "leaveAfter": "TEXT_MESSAGE_CONTENT"}
-    thread = str(uuid4())
-    [run] = drive(fleet.gateways[0], "counter", leaving, threadId=thread)["runs"]
-    assert "RUN_FINISHED" not in kinds(run)
-    agent = PlainAgent(http, fleet.gateways[1], "counter")
+    thread, gate = str(uuid4()), tmp_path / "gate"
+    leaving = {"text": str(gate), "leaveAfter": "TEXT_MESSAGE_CONTENT"}
+    [run] = drive(fleet.gateways[0], "gated", leaving, threadId=thread)["runs"]
+    assert [event["delta"] for event in run["events"] if "delta" in event] == ["before "]
+    agent = PlainAgent(http, fleet.gateways[1], "gated")
+    gate.touch()
 
     async def is_completed() -> bool:
         [task] = (await agent.list(contextId=thread)).json()["tasks"]

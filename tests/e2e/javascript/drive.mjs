@@ -1,12 +1,19 @@
 // Drives the official AG-UI client: runs as told on stdin, what became of them on stdout.
 //
 // in:  one of these, or a list of them, which are driven at the same time:
-//      { url, client?, transport?, threadId?, state?, messages?, runs: [run] }
+//      { url, client?, transport?, threadId?, state?, messages?, stopUrl?, runs: [run] }
 //      client: "1.0.0" (or an older one that is installed); transport: "sse", "binary" or "ws"
-//      run: { text?, answer?, resume?, leaveAfter?, …RunAgentInput's tools, context, forwardedProps }
+//      stopUrl: where runs are stopped; without it, under url
+//      run: { text?, answer?, resume?, leaveAfter?, stopAt?, openAt?, gate?,
+//             …RunAgentInput's runId, tools, context, forwardedProps }
 //      text: what the user says, a string or parts; answer: what the user interface's tools say;
 //      resume: { status, payload? } for every interrupt that is open
-// out: { runs: [{ events, failure }], messages, state, threadId, warnings }
+//      leaveAfter, stopAt, openAt: the type of the event at which the client goes, asks for a stop,
+//      or makes the file `gate`, for which an agent waits
+// out: { runs: [{ events, failure, stopped }], messages, state, threadId, warnings }
+//      stopped: what the stop was answered with
+
+import { writeFile } from "node:fs/promises";
 
 import { Observable } from "rxjs";
 import WebSocket from "ws";
@@ -48,6 +55,12 @@ const socketed = (HttpAgent) =>
     }
   };
 
+const stop = async (url, { threadId, runId }) => {
+  const headers = { "Content-Type": "application/json" };
+  const body = JSON.stringify({ threadId, runId });
+  return (await fetch(`${url}/stop`, { method: "POST", headers, body })).json();
+};
+
 const AGENTS = { sse: (HttpAgent) => HttpAgent, binary, ws: socketed };
 
 const drive = async (order) => {
@@ -71,9 +84,11 @@ const drive = async (order) => {
 
   const runs = [];
   let interrupts = [];
-  for (const [number, { text, answer, resume, leaveAfter, ...parameters }] of order.runs.entries()) {
+  for (const [number, run] of order.runs.entries()) {
+    const { text, answer, resume, leaveAfter, stopAt, openAt, gate, ...parameters } = run;
     const events = [];
     let failure = null;
+    let stopped = null;
     if (text !== undefined) {
       agent.messages.push({ id: `user-${number}`, role: "user", content: text });
     }
@@ -85,17 +100,20 @@ const drive = async (order) => {
     if (resume !== undefined) {
       parameters.resume = interrupts.map(({ id }) => ({ interruptId: id, ...resume }));
     }
-    const onEvent = ({ event }) => {
-      events.push(event);
+    const onEvent = async ({ event, input }) => {
+      // The client goes on with the very messages of a snapshot: what is kept here must not change.
+      events.push(structuredClone(event));
       if (event.type === "RUN_FINISHED") interrupts = event.outcome?.interrupts ?? [];
       if (event.type === leaveAfter) agent.abortRun();
+      if (event.type === openAt) await writeFile(gate, "");
+      if (event.type === stopAt) stopped ??= await stop(order.stopUrl ?? order.url, input);
     };
     try {
       await agent.runAgent(parameters, { onEvent });
     } catch (error) {
       failure = { message: error.message, status: error.status ?? null, body: error.payload ?? null };
     }
-    runs.push({ events, failure });
+    runs.push({ events, failure, stopped });
   }
 
   const { messages, state, threadId } = agent;
