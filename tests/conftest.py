@@ -4,12 +4,23 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support import containers
 from tests.support.cluster import NatsCluster
-from tests.support.resuming_sizes import SEED
+from tests.support.resuming_sizes import IS_SOAK, SEED
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.stack import Stack
+
+settings.register_profile(
+    "headrace",
+    settings(),
+    deadline=None,  # A slow machine is no fault.
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=not IS_SOAK,
+    database=None,
+)
+settings.load_profile("headrace")
 
 
 def pytest_configure() -> None:

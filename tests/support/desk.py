@@ -143,8 +143,8 @@ class Task:
         return last
 
     async def _last_if(self, holds: Callable[[Entry], bool]) -> Entry | None:
-        last = await self.last()
-        return last if holds(last) else None
+        last = await last_entry(self.bus, self.key)  # A child that is asked is not begun yet.
+        return last if last is not None and holds(last) else None
 
     async def reaches(self, generation: int, timeout: float = PATIENCE) -> Entry:
         """Return the last entry once the log goes that far."""

@@ -36,7 +36,7 @@ async def top(ctx: RunContext) -> None:
 
 
 async def at_work(desk: Desk, key: TaskKey) -> bool:
-    return (await log_of(desk, key))[-1].last_generation > 2
+    return any(entry.last_generation > 2 for entry in await log_of(desk, key))
 
 
 async def grandchildren(desk: Desk, task: Task) -> list[TaskKey]:

@@ -20,7 +20,7 @@ async def test_agents_that_still_come_are_waited_for() -> None:
         TASKS: NO_TASKS,
     }
     with answering(**script) as gateway:
-        await until_ready([gateway.url], with_agents=True, timeout=10)
+        await until_ready([gateway.url], with_agents=True, timeout=60)
         assert sum(question.path == "/v1/agents" for question in gateway.asked) == 5
 
 
@@ -32,7 +32,7 @@ async def test_gateways_that_do_not_agree_yet_are_not_ready() -> None:
         answering(**behind) as two,
         pytest.raises(CannotStart, match="the gateways to agree on the agents"),
     ):
-        await until_ready([one.url, two.url], with_agents=True, timeout=1)
+        await until_ready([one.url, two.url], with_agents=True, timeout=3)
 
 
 @pytest.mark.parametrize(
@@ -46,11 +46,11 @@ async def test_gateways_that_do_not_agree_yet_are_not_ready() -> None:
 async def test_what_is_missing_is_told(script: dict[str, Answer], missing: str) -> None:
     with (
         answering(**script) as gateway,
-        pytest.raises(CannotStart, match=rf"not ready after 0 s; .*{missing}"),
+        pytest.raises(CannotStart, match=rf"not ready after 2 s; .*{missing}"),
     ):
-        await until_ready([gateway.url], with_agents=True, timeout=0.4)
+        await until_ready([gateway.url], with_agents=True, timeout=2)
 
 
 async def test_without_workers_no_agent_is_waited_for() -> None:
     with answering(**{"/readyz": READY}) as gateway:
-        await until_ready([gateway.url], with_agents=False, timeout=10)
+        await until_ready([gateway.url], with_agents=False, timeout=60)

@@ -26,7 +26,7 @@ async def arrived(*train: Msg) -> Answer[int]:
     received = _Train(lambda msg: int((msg.headers or {})["Nats-Sequence"]))
     for msg in train:
         received.take(msg)
-    await asyncio.wait_for(received.arrival(), 20)
+    await asyncio.wait_for(received.arrival(), 60)
     return received.answer
 
 

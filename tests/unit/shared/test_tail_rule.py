@@ -29,7 +29,7 @@ class Log:
         self.changed.set()
 
     async def until_told(self, times: int) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(self.told) < times:
                 self.changed.clear()
                 await self.changed.wait()
@@ -147,7 +147,7 @@ async def test_what_is_asked_for_while_a_check_is_on_its_way_is_checked_again(
     log = Log()
     leader.answers.clear()
     rule.watch(log, first=0)
-    await asyncio.wait_for(leader.asked.wait(), 20)
+    await asyncio.wait_for(leader.asked.wait(), 60)
     leader.tail = 8  # appended after the leader had looked
     await bus.deliver(bus.subjects.poke(log.key.task))
     leader.answers.set()
@@ -194,7 +194,7 @@ async def test_a_stopped_rule_checks_nothing_and_listens_no_more(
     log = Log()
     leader.answers.clear()
     rule.watch(log, first=0)
-    await asyncio.wait_for(leader.asked.wait(), 20)
+    await asyncio.wait_for(leader.asked.wait(), 60)
     await rule.stop()
     leader.answers.set()
     bus._disturb()

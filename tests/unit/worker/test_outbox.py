@@ -139,7 +139,7 @@ async def test_who_is_far_ahead_waits_until_the_log_has_caught_up(
     await settle()
     assert not waiting.done()
     writer.free.set()
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, 60)
 
 
 async def test_only_the_last_append_carries_the_final_state() -> None:
@@ -206,7 +206,7 @@ async def test_who_waits_for_room_is_let_go_by_a_loss() -> None:
     outbox.offer(event(2))
     waiting = asyncio.ensure_future(outbox.room())
     writer.free.set()
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, 60)
 
 
 async def test_output_is_kept_while_nats_is_away(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,7 +102,7 @@ async def test_who_stops_waiting_leaves_the_place_to_the_next() -> None:
     with suppress(asyncio.CancelledError):
         await impatient
     slots.give_back(1)
-    await asyncio.wait_for(other, 5)
+    await asyncio.wait_for(other, 60)
 
 
 async def test_a_place_granted_to_who_has_just_gone_is_not_lost() -> None:
