@@ -83,7 +83,7 @@ async def test_pieces_are_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> 
     async def gone() -> bool:
         return pieces.fetch(more) == (b"", {})
 
-    await eventually(gone, "the answer is forgotten", 5)
+    await eventually(gone, "the answer is forgotten")
 
 
 @pytest.mark.parametrize("subject", ["state.more.me.token.1", "state.more.me.token.x", "a.b"])

@@ -90,7 +90,7 @@ async def until_working(duty: Duty, number: int) -> None:
     async def so_many() -> bool:
         return len(duty.working) == number
 
-    await eventually(so_many, f"{number} ranges are worked on", 5)
+    await eventually(so_many, f"{number} ranges are worked on")
 
 
 @pytest.mark.usefixtures("hasty")
@@ -135,7 +135,7 @@ async def test_a_range_whose_work_breaks_is_given_back_and_tried_again(
     async def given_back_twice() -> bool:
         return len(leases.released) >= 2
 
-    await eventually(given_back_twice, "it is given back", 5)
+    await eventually(given_back_twice, "it is given back")
     assert "broke" in caplog.text
     duty.breaks = False
     await until_working(duty, 1)
