@@ -184,7 +184,7 @@ async def test_a_parent_that_is_run_again_meets_the_task_elsewhere(
         await asyncio.to_thread(first.start)
         await eventually(lambda: _is_at_attempt(task, 2))
         executor.go_on.set()
-        entries = await task.ended(40)
+        entries = await task.ended()
     assert answer(entries) == "It was cried: Oyez, slowlyCried."
     assert (executor.heard, executor.canceled) == (["slowly"], [])
 

@@ -110,7 +110,7 @@ def settings(nats_server: NatsProcess) -> GatewaySettings:
         stream_prefix=name,
         http_port=ports.pick(),
         grpc_port=ports.pick(),
-        startup_timeout=20,
+        startup_timeout=60,
         long_poll=0.1,
     )
 

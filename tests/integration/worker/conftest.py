@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace.settings import BusSettings
+from headrace_gateway import cancelling
 from headrace_worker import Agent, Agents
 from headrace_worker.settings import WorkerSettings
 from headrace_worker.worker import Worker
@@ -17,6 +18,13 @@ from tests.support.worker_process import WorkerProcess
 
 type Working = Callable[..., AbstractAsyncContextManager[Worker]]
 type Spawn = Callable[..., WorkerProcess]
+
+
+@pytest.fixture(autouse=True)
+def _given_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a holder that lives waited for by who cancels its task, however slow the machine is."""
+    monkeypatch.setattr(cancelling, "HOLDER_TIMEOUT", 30.0)
+    monkeypatch.setattr(cancelling, "CLEANUP", 60.0)
 
 
 @pytest.fixture

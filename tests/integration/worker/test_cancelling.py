@@ -26,13 +26,6 @@ from tests.integration.worker.test_follow_ups import PARROTS, by_id, hand_in
 from tests.support.desk import Desk, Task, eventually
 
 
-@pytest.fixture(autouse=True)
-def _given_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A holder that lives is waited for, however slow the machine is."""
-    monkeypatch.setattr(cancelling, "HOLDER_TIMEOUT", 30.0)
-    monkeypatch.setattr(cancelling, "CLEANUP", 60.0)
-
-
 class State:
     """Answers as task state does, from one task's log."""
 
