@@ -83,6 +83,7 @@ class Performance:
             self.rendering, self.endings, self.outbox, ids, may_answer=agent.card.bare_message
         )
         trace = taken.past.metadata.get(events.TRACEPARENT) or run.traceparent
+        stowing = Stowing(FileStore(station.bus), key, station.settings.inline_bytes)
         parent = Parent(
             key=key,
             context=run.context,
@@ -95,7 +96,9 @@ class Performance:
             inputs=self.inputs,
             seat=seat,
             expense=self.voice.expense,
+            stowing=stowing,
             interrupt=interrupt,
+            most_children=station.settings.delegation_children,
             deadline=taken.deadline,
             budget=_budget_of(taken.past),
             priority=station.bus.subjects.priority_of_run(assignment.message.subject),
@@ -123,7 +126,7 @@ class Performance:
             parent=parent,
             children=self.children,
             waiting_child=partial(waiting_child, station.bus, key, leg),
-            stowing=Stowing(FileStore(station.bus), key, station.settings.inline_bytes),
+            stowing=stowing,
         )
         self.acting: asyncio.Task[None] | None = None
 

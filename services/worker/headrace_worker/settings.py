@@ -23,6 +23,9 @@ class WorkerSettings(BusSettings):
     cleanup_seconds: float = Field(default=5.0, ge=0)
     """Seconds that a cancelled agent has to clean up; then the worker goes on without it."""
 
+    delegation_children: int = Field(default=1000, ge=0)
+    """Tasks that one run may ask other agents for, over all its attempts."""
+
     emit_buffer_events: int = Field(default=2048, ge=1)
     """Events that an agent may be ahead of the log; then it waits."""
 

@@ -2,7 +2,10 @@
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from headrace.errors import BusUnavailable, LogFull
 from headrace.events import Json
@@ -46,10 +49,36 @@ class Stowing:
                 return replace(said, parts=[await self._part(part) for part in said.parts])
         return said
 
+    async def of(self, key: TaskKey, message: Json) -> tuple[Json, list[str]]:
+        """Return a Message for the task at `key`, and the links of its files that were stored.
+
+        However long NATS is away, as `stowed`.
+
+        Raises:
+            LogFull: the store is at its limit.
+        """
+        parts, links = list[Json](), list[str]()
+        for part in message["parts"]:
+            stowed = await self._patiently(partial(stowed_part, self.files, key, part, self.inline))
+            if stowed is not part:
+                links.append(stowed["url"])
+            parts.append(stowed)
+        return ({**message, "parts": parts} if links else message), links
+
+    async def drop(self, key: TaskKey, links: list[str]) -> None:
+        """Forget files of the task at `key`, as far as the store answers."""
+        for link in links:
+            with suppress(BusUnavailable):
+                await self.files.drop(key, link.rpartition("/")[2])
+
     async def _put(self, said: File, content: bytes) -> str:
+        put = partial(self.files.put, self.key, content, said.name, said.media_type)
+        return await self._patiently(put)
+
+    async def _patiently[T](self, put: Callable[[], Awaitable[T]]) -> T:
         while True:
             try:
-                return await self.files.put(self.key, content, said.name, said.media_type)
+                return await put()
             except LogFull:
                 raise
             except BusUnavailable as trouble:

@@ -5,6 +5,7 @@ import asyncio
 import orjson
 
 from headrace import events
+from headrace.asked_message import why_no_message
 from headrace.bus import Bus
 from headrace.delegation import DELEGATION, Lineage, child_task_id
 from headrace.directory import Directory
@@ -46,6 +47,8 @@ class Starting:
             BusUnavailable: NATS does not answer.
         """
         parent = _parent_of(query)
+        if (why := why_no_message(query.message)) is not None:
+            raise InvalidName("message", "", why)
         first, last = await asyncio.gather(
             next_stored(self._bus, parent, 0), last_entry(self._bus, parent)
         )

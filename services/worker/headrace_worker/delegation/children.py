@@ -10,7 +10,7 @@ from headrace.canceling import cancel_task
 from headrace.errors import BusUnavailable, LogLost
 from headrace.task import INPUT_REQUIRED, TaskKey
 from headrace_worker.delegation.child import Child
-from headrace_worker.delegation.errors import DelegationFailed
+from headrace_worker.delegation.errors import DelegationFailed, DelegationRefused
 from headrace_worker.delegation.naming import Names
 from headrace_worker.delegation.offspring import Offspring
 from headrace_worker.delegation.parent import Parent
@@ -46,7 +46,7 @@ class Children:
         """Return the child that answers: a new one, or the one that was asked so before.
 
         Raises:
-            DelegationRefused: the key can't be one.
+            DelegationRefused: the key can't be one, or the leg has asked for too many.
             LegOver: the leg has ended.
         """
         name, task = self._names.of(question.agent, question.message, key)
@@ -66,11 +66,19 @@ class Children:
 
     def _claim(self, task: str, question: Question, name: str) -> Child:
         if task not in self._claimed:
+            self._check_room(task, question)
             key = TaskKey(self._parent.key.tenant, question.agent, task)
             child = Child(self._parent, key, question, name)
             child.begin(self._offspring.known.get(task))
             self._claimed[task] = child
         return self._claimed[task]
+
+    def _check_room(self, task: str, question: Question) -> None:
+        most = self._parent.most_children
+        asked = self._offspring.known.keys() | self._claimed.keys()
+        if task not in asked and len(asked) >= most:
+            why = f"one run may ask for {most} tasks"
+            raise DelegationRefused(question.agent, "too_many", why)
 
     async def result(self, child: Child) -> Result:
         """Return what the child has come to; its parent's place is others' meanwhile.

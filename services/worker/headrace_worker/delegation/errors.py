@@ -17,8 +17,8 @@ class DelegationFailed(HeadraceError):
 class DelegationRefused(DelegationFailed):
     """An agent may not be asked; `why` says which rule forbids it.
 
-    ``agent_unknown``, ``too_deep``, ``repeated``, ``budget``, ``not_waiting``, ``busy`` or
-    ``bad_request``.
+    ``agent_unknown``, ``too_deep``, ``too_many``, ``repeated``, ``budget``, ``not_waiting``,
+    ``busy`` or ``bad_request``.
     """
 
     code = "delegation_refused"

@@ -14,6 +14,7 @@ from headrace_worker.inputs import Inputs
 from headrace_worker.interrupt import Interrupt
 from headrace_worker.outbox import Outbox
 from headrace_worker.seat import Seat
+from headrace_worker.stowing import Stowing
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class Parent:
     inputs: Inputs
     seat: Seat
     expense: Expense
+    stowing: Stowing
     interrupt: Callable[[], Interrupt]
     """Why its agent is being stopped."""
     deadline: datetime | None = None
@@ -39,6 +41,8 @@ class Parent:
     """Tokens that it may use in all; None: nobody counts."""
     priority: str = "normal"
     traceparent: str | None = None
+    most_children: int = 1000
+    """Children that its leg may ask for, over all attempts."""
     asking: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while the user is asked for a child: one question at a time."""
 

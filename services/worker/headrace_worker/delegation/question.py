@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import orjson
 
+from headrace.asked_message import why_no_message
 from headrace.delegation import earliest
 from headrace.errors import InvalidName
 from headrace.events import Json
@@ -86,8 +87,10 @@ def message_of(agent: str, asked: Any) -> Json:  # noqa: ANN401  # whatever an a
         DelegationRefused: it is neither a text nor a Message with parts.
     """
     said: Json = {"parts": [{"text": asked}]} if isinstance(asked, str) else asked
-    if not (isinstance(asked, str | dict) and said.get("parts")):
+    if not isinstance(said, dict):
         raise DelegationRefused(agent, "bad_request", "a message is a text, or has parts")
+    if (why := why_no_message(said)) is not None:
+        raise DelegationRefused(agent, "bad_request", why)
     try:
         orjson.dumps(said)
     except TypeError as error:

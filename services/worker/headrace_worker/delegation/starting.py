@@ -2,8 +2,10 @@
 
 import asyncio
 import logging
+from dataclasses import replace
 
-from headrace.errors import InvalidName, StartRefused, StateUnavailable, TaskUnknown
+from headrace.errors import InvalidName, LogFull, StartRefused, StateUnavailable, TaskUnknown
+from headrace.events import Json
 from headrace.messages import StartTask, TaskStarted
 from headrace.task import TaskKey
 from headrace_worker.delegation.errors import DelegationRefused
@@ -14,32 +16,67 @@ from headrace_worker.errors import LegOver
 _log = logging.getLogger(__name__)
 
 _PAUSES = (0.05, 0.2, 0.5, 1.0)
+_BESIDE = 16 * 1024
+"""Bytes that stand beside the message in the child's log, at most."""
+
 _LEG_OVER = "leg_over"
 
 
 async def start_child(parent: Parent, key: TaskKey, question: Question, name: str) -> TaskStarted:
     """Have the child started, or find it started; task state's absence is waited out.
 
+    Large files of the message go to the store first, as the child's: they are gone with it.
+
     Raises:
         DelegationRefused: a rule forbids it.
         LegOver: the parent's leg is over, or somebody else's.
     """
-    query, tries = _query(parent, key, question, name), 0
-    while True:
-        try:
-            return await parent.state.start(query)
-        except StartRefused as refusal:
-            if refusal.why == _LEG_OVER:
-                raise LegOver(str(refusal)) from refusal
-            raise DelegationRefused(question.agent, refusal.why, str(refusal)) from refusal
-        except (InvalidName, TaskUnknown) as error:
-            reason = error.rule if isinstance(error, InvalidName) else str(error)
-            raise DelegationRefused(question.agent, "bad_request", reason) from error
-        except StateUnavailable as trouble:
-            if not tries:
-                _log.warning("task %s: asking %s: %s", parent.key.task, key.agent, trouble)
-        await asyncio.sleep(_PAUSES[min(tries, len(_PAUSES) - 1)])
-        tries += 1
+    message, links = await _stowed(parent, key, question)
+    query, tries = _query(parent, key, replace(question, message=message), name), 0
+    try:
+        _check_size(parent, question.agent, query)
+        while (started := await _try(parent, question.agent, query, tries)) is None:
+            await asyncio.sleep(_PAUSES[min(tries, len(_PAUSES) - 1)])
+            tries += 1
+    except (DelegationRefused, LegOver):
+        await parent.stowing.drop(key, links)
+        raise
+    if started.again and not tries:
+        # Its log has the files of the attempt that asked first. After an answer that did not come,
+        # it may well have these.
+        await parent.stowing.drop(key, links)
+    return started
+
+
+async def _stowed(parent: Parent, key: TaskKey, question: Question) -> tuple[Json, list[str]]:
+    try:
+        return await parent.stowing.of(key, question.message)
+    except LogFull:
+        raise DelegationRefused(question.agent, "busy", "the store of files is full") from None
+
+
+def _check_size(parent: Parent, agent: str, query: StartTask) -> None:
+    size, most = len(query.encode()), parent.bus.max_payload - _BESIDE
+    if size > most:
+        why = f"the message has {size} bytes, more than {most}: send what is large as files"
+        raise DelegationRefused(agent, "bad_request", why)
+
+
+async def _try(parent: Parent, agent: str, query: StartTask, tries: int) -> TaskStarted | None:
+    """Return what was started; None: task state does not answer now."""
+    try:
+        return await parent.state.start(query)
+    except StartRefused as refusal:
+        if refusal.why == _LEG_OVER:
+            raise LegOver(str(refusal)) from refusal
+        raise DelegationRefused(agent, refusal.why, str(refusal)) from refusal
+    except (InvalidName, TaskUnknown) as error:
+        reason = error.rule if isinstance(error, InvalidName) else str(error)
+        raise DelegationRefused(agent, "bad_request", reason) from error
+    except StateUnavailable as trouble:
+        if not tries:
+            _log.warning("task %s: asking %s: %s", parent.key.task, query.agent, trouble)
+        return None
 
 
 def _query(parent: Parent, key: TaskKey, question: Question, name: str) -> StartTask:
