@@ -9,6 +9,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from headrace_gateway.backlog import EXTENSION, Backlog
+from headrace_gateway.whole_heads import WholeHeads
 
 HEAD_BYTES = 64 * 1024
 """Of a request line and its headers."""
@@ -37,7 +38,7 @@ class HttpWire(HttpToolsProtocol):
     """
 
     # In slots: with more than 30 attributes each connection's dictionary takes a kilobyte more.
-    __slots__ = ("_awaited", "_deadline", "_head_bytes", "_timer")
+    __slots__ = ("_awaited", "_deadline", "_head_bytes", "_plain", "_timer")
 
     def __init__(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401 - uvicorn's, handed on
         """Take what uvicorn gives."""
@@ -49,7 +50,8 @@ class HttpWire(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # theirs
         """Begin a connection, on which a request is to come."""
-        super().connection_made(transport)
+        self._plain = transport
+        super().connection_made(cast("asyncio.Transport", WholeHeads(transport, self.loop)))
         self._deadline = self.loop.time() + SECONDS
         self._look_again()
 
@@ -76,13 +78,14 @@ class HttpWire(HttpToolsProtocol):
         """Hand the connection on to the other protocol."""
         self._awaited = _Awaited.NOTHING
         self._stop_timer()
+        self.transport = self._plain
         super().handle_websocket_upgrade()
 
     def on_message_begin(self) -> None:
         """Begin a request."""
         super().on_message_begin()
         scope = cast("dict[str, Any]", self.scope)
-        scope["extensions"] = {EXTENSION: Backlog(self.transport)}
+        scope["extensions"] = {EXTENSION: Backlog(self._plain)}
         if self._awaited is not _Awaited.HEAD:
             self._awaited, self._deadline = _Awaited.HEAD, self.loop.time() + SECONDS
         self._head_bytes = 0
