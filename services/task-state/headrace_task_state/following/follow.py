@@ -30,6 +30,13 @@ texts gather, and each batch costs about as much as twenty events."""
 
 FULL = 250
 
+MANY = 30
+"""Messages in a batch that show load: a task changes a few times within `LONGER`, and is written
+once."""
+
+LONGER = 0.06
+"""Seconds from a batch of `MANY` to the next. Reads of one task do not wait for it, lists do."""
+
 _PAUSE = 0.5
 
 type Announce = Callable[[Iterable[TaskKey]], Awaitable[None]]
@@ -108,4 +115,5 @@ class Follower:
             self._position.set(progress.position)
             self._lag.set(consumer.waiting + (arrivals[-1].pending if arrivals else 0))
             if consumer.waiting < FULL:
-                await asyncio.sleep(begun + LINGER - self._loop.time())
+                linger = LINGER if len(arrivals) < MANY else LONGER
+                await asyncio.sleep(begun + linger - self._loop.time())
