@@ -122,8 +122,7 @@ class Client:
     async def _read(self, incoming: Incoming) -> None:
         before = self.cursor
         async for received in incoming.events():
-            self.received.append(received)
-            self._note(received)
+            self._take(received)
             if self.over:
                 return
         if self.cursor == before and not incoming.farewell:
@@ -133,7 +132,8 @@ class Client:
         assert incoming.farewell, f"the stream ended for no reason behind {self.cursor}"
         self.interruptions.append(incoming.farewell)
 
-    def _note(self, received: Received) -> None:
+    def _take(self, received: Received) -> None:
+        self.received.append(received)
         if not self.task:
             self.task = received.event["task"]["id"]
         self.told.set()

@@ -33,13 +33,16 @@ class ClientPlan:
     """Of a follower: the event of those seen so far behind which it begins; None: at the Task."""
     late: bool = False
     """Of a follower: whether it comes when the task is over."""
+    bindings: Sequence[Binding] = A2A
+    """The protocols in which it then reads on."""
 
     def steps(self, gateways: Sequence[str]) -> Iterator[Step]:
         """Return the connections, at `gateways`."""
         for visit in self.visits:
             gateway = gateways[visit.gateway % len(gateways)]
             yield Step(gateway, visit.binding, visit.cut)
-        yield from round_robin(gateways, A2A, sum(visit.gateway for visit in self.visits))
+        begin = sum(visit.gateway for visit in self.visits)
+        yield from round_robin(gateways, self.bindings, begin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +54,12 @@ class TaskPlan:
     starter: ClientPlan
     followers: tuple[ClientPlan, ...]
 
-    def follower(self, plan: ClientPlan, starter: Client) -> Client:
+    def follower[C: Client](self, plan: ClientPlan, starter: C) -> C:
         """Return a client that follows the task of `starter` as `plan` says."""
         if plan.behind is None:
-            return Client(self.agent, task=starter.task)
+            return type(starter)(self.agent, task=starter.task)
         place = min(plan.behind, len(starter.received) - 1)
-        return Client(self.agent, task=starter.task, cursor=starter.received[place].cursor)
+        return type(starter)(self.agent, task=starter.task, cursor=starter.received[place].cursor)
 
 
 def _counts() -> st.SearchStrategy[tuple[str, str]]:
@@ -69,19 +72,23 @@ def _talks() -> st.SearchStrategy[tuple[str, str]]:
     return st.tuples(st.sampled_from(["echo", "assistant"]), words)
 
 
-def _clients(behind: st.SearchStrategy[int | None]) -> st.SearchStrategy[ClientPlan]:
+def _clients(
+    behind: st.SearchStrategy[int | None], bindings: Sequence[Binding]
+) -> st.SearchStrategy[ClientPlan]:
     places = st.one_of(st.integers(0, _HEAD), st.integers(0, _MOST_BYTES))
     cuts = st.builds(Cut, places, st.booleans())
-    visits = st.builds(Visit, st.integers(0, 3), st.sampled_from(A2A), cuts)
-    return st.builds(ClientPlan, st.lists(visits, max_size=4).map(tuple), behind, st.booleans())
+    visits = st.builds(Visit, st.integers(0, 3), st.sampled_from(bindings), cuts)
+    all_visits = st.lists(visits, max_size=4).map(tuple)
+    return st.builds(ClientPlan, all_visits, behind, st.booleans(), st.just(bindings))
 
 
-def tasks() -> st.SearchStrategy[TaskPlan]:
-    """Draw a task and its clients."""
-    followers = st.lists(_clients(st.none() | st.integers(0, 60)), max_size=3).map(tuple)
+def tasks(bindings: Sequence[Binding] = A2A) -> st.SearchStrategy[TaskPlan]:
+    """Draw a task and its clients, who follow it in any of `bindings`."""
+    later = _clients(st.none() | st.integers(0, 60), bindings)
+    followers = st.lists(later, max_size=3).map(tuple)
     return st.builds(
         lambda work, starter, later: TaskPlan(work[0], work[1], starter, later),
         st.one_of(_counts(), _talks()),
-        _clients(st.none()),
+        _clients(st.none(), bindings),
         followers,
     )

@@ -17,6 +17,9 @@ class StoredMessage:
 
     headers: dict[str, str]
     lines: list[bytes]
+    sequence: int
+    time: str
+    """When NATS stored it, RFC 3339."""
 
     @property
     def events(self) -> list[Json]:
@@ -56,7 +59,8 @@ async def _read(client: Client, agent: str, task: str) -> list[StoredMessage]:
         after = found["seq"]
         raw = base64.b64decode(found.get("hdrs", "")).decode().split("\r\n")[1:]
         headers = dict(line.split(": ", 1) for line in raw if line)
-        messages.append(StoredMessage(headers, base64.b64decode(found["data"]).split(b"\n")))
+        lines = base64.b64decode(found["data"]).split(b"\n")
+        messages.append(StoredMessage(headers, lines, after, found["time"]))
     return messages
 
 

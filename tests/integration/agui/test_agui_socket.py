@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 
+import httpx
 import pytest
 import pytest_asyncio
 from websockets.asyncio.client import ClientConnection, connect
@@ -11,8 +12,9 @@ from websockets.exceptions import ConnectionClosed
 
 from headrace.events import Json
 from headrace_gateway.settings import GatewaySettings
-from tests.integration.agui.asking import leg_of, path, run_input
+from tests.integration.agui.asking import CURSOR, leg_of, path, run_input
 from tests.integration.gateway.running import running
+from tests.support.event_stream import all_frames
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import ports
 from tests.unit.agui.client_rules import Client
@@ -94,6 +96,73 @@ async def test_a_run_is_come_back_to_on_another_socket(
         (await leg_of(fleet)).go_on.set()
         client = Client().take_all([*told, *(await events(again))])
     assert [message["content"] for message in client.messages] == ["hi", "ab"]
+
+
+async def test_who_wants_cursors_goes_on_behind_its_last_one(
+    gateway: str, fleet: ScriptedFleet
+) -> None:
+    body, where = run_input("hi"), f"{address(gateway, 'patient')}?cursors=true"
+    seen = list[Json]()
+    async with connect(where) as left:
+        await left.send(json.dumps(body))
+        while not seen or seen[-1]["event"].get("delta") != "a":
+            seen.append(await event(left))
+    assert all(CURSOR.fullmatch(told["cursor"]) for told in seen)
+    named = {"threadId": body["threadId"], "runId": body["runId"], "after": seen[-1]["cursor"]}
+    rest = list[Json]()
+    async with connect(where) as again:
+        await again.send(json.dumps({"attach": named}))
+        (await leg_of(fleet)).go_on.set()
+        while not rest or rest[-1]["event"]["type"] not in _LAST:
+            rest.append(await event(again))
+    first = Client(body["messages"], body["state"]).take_all([told["event"] for told in seen])
+    client = Client(first.messages, first.state).take_all([told["event"] for told in rest])
+    assert [message["content"] for message in client.messages] == ["hi", "ab"]
+    assert not any("recovered" in told for told in rest)
+    # They are those of the server-sent events.
+    async with httpx.AsyncClient(base_url=gateway, timeout=30) as http:
+        headers = {"Last-Event-ID": seen[0]["cursor"]}
+        async with http.stream("POST", path("patient"), json=body, headers=headers) as response:
+            ids = [frame.id for frame in await all_frames(response)]
+    assert ids[-1] == rest[-1]["cursor"]
+    assert set(ids) >= {told["cursor"] for told in seen}
+
+
+@pytest.mark.parametrize("lost", ["zzzzzzzz:2.0", "none of ours"])
+async def test_a_lost_past_is_told_to_who_wants_cursors(
+    gateway: str, fleet: ScriptedFleet, lost: str
+) -> None:
+    body, where = run_input("hi"), f"{address(gateway, 'patient')}?cursors=1"
+    async with connect(where) as socket:
+        await socket.send(json.dumps(body))
+        assert (await event(socket))["event"]["type"] == "RUN_STARTED"
+        (await leg_of(fleet)).go_on.set()
+    named = {"threadId": body["threadId"], "runId": body["runId"], "after": lost}
+    told = list[Json]()
+    async with connect(where) as again:
+        await again.send(json.dumps({"attach": named}))
+        while not told or told[-1]["event"]["type"] not in _LAST:
+            told.append(await event(again))
+    assert told[0]["recovered"] is False
+    assert not any("recovered" in one for one in told[1:])
+    client = Client().take_all([one["event"] for one in told])
+    assert [message["content"] for message in client.messages] == ["hi", "ab"]
+
+
+async def test_what_is_refused_has_no_cursor(gateway: str) -> None:
+    async with connect(f"{address(gateway, 'patient')}?cursors") as socket:
+        await socket.send("{")
+        told = await event(socket)
+    assert list(told) == ["event"]
+    assert told["event"]["code"] == "invalid_input"
+
+
+async def test_who_wants_cursors_neither_way_is_refused(gateway: str) -> None:
+    async with connect(f"{address(gateway, 'patient')}?cursors=perhaps") as socket:
+        with pytest.raises(ConnectionClosed):
+            await event(socket)
+        assert socket.close_code == 1008
+        assert "cursors" in str(socket.close_reason)
 
 
 async def test_bytes_are_refused(socket: ClientConnection) -> None:

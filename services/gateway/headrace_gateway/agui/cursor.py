@@ -23,6 +23,9 @@ class FrameCursor:
         found = _CURSOR.fullmatch(text)
         return cls(found[1], int(found[2]), int(found[3])) if found else None
 
+    def __str__(self) -> str:
+        return f"{self.log}:{self.generation}.{self.number}"
+
     @property
     def place(self) -> tuple[int, int]:
         """The frame's place (see `Frame.place`)."""

@@ -11,7 +11,7 @@ from headrace_gateway.a2a.call import call_of
 from headrace_gateway.agui.attaching import is_told
 from headrace_gateway.agui.capabilities import capabilities
 from headrace_gateway.agui.cursor import FrameCursor
-from headrace_gateway.agui.extras import in_query
+from headrace_gateway.agui.extras import in_query, says_yes
 from headrace_gateway.agui.history import past_of
 from headrace_gateway.agui.media_types import check_body_type, encoding_for
 from headrace_gateway.agui.named_run import NamedRun, named_run
@@ -164,6 +164,7 @@ class RunEndpoint:
         """Serve a WebSocket for any number of runs."""
         try:
             call = call_of(self._services, socket)
+            cursors = says_yes(socket.query_params, "cursors")
         except Exception as error:  # noqa: BLE001 - whatever it is, the client is told
             await close_at_once(socket, refused(told(error).message))
             return
@@ -171,4 +172,4 @@ class RunEndpoint:
             await socket.accept(chosen(socket))
         except WebSocketDisconnect:
             return  # it went before it was accepted
-        await RunSocket(self._services, call, socket).serve()
+        await RunSocket(self._services, call, socket, cursors=cursors).serve()

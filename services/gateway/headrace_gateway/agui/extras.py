@@ -27,14 +27,19 @@ def in_query(query: Mapping[str, str]) -> frozenset[str]:
     Raises:
         InputInvalid: it says neither yes nor no.
     """
-    wanted: set[str] = set()
-    for extra in EXTRAS:
-        said = query.get(extra, "false").lower()
-        if said not in _YES + _NO:
-            raise InputInvalid(f"{extra}: must be true or false")
-        if said in _YES:
-            wanted.add(extra)
-    return frozenset(wanted)
+    return frozenset(extra for extra in EXTRAS if says_yes(query, extra))
+
+
+def says_yes(query: Mapping[str, str], name: str) -> bool:
+    """Tell whether a request's query says `name`; a name alone is a yes.
+
+    Raises:
+        InputInvalid: it says neither yes nor no.
+    """
+    said = query.get(name, "false").lower()
+    if said not in _YES + _NO:
+        raise InputInvalid(f"{name}: must be true or false")
+    return said in _YES
 
 
 def with_extras(forwarded_props: object, extras: frozenset[str]) -> object:

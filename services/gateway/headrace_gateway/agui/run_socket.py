@@ -2,7 +2,8 @@
 
 Several runs may share a socket, one after the other: events do not say which run they are of. An
 input that comes meanwhile waits for its turn. A frame ``{"attach": {"threadId", "runId"?,
-"after"?}}`` comes back to a run instead.
+"after"?}}`` comes back to a run instead. Who wants cursors gets ``{"cursor", "event"}`` for each
+event, with ``"recovered": false`` where what came after the client's own is lost.
 """
 
 import asyncio
@@ -14,7 +15,9 @@ import orjson
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from headrace.errors import BusUnavailable, LogLost
+from headrace.events import Json
 from headrace_gateway.a2a.call import Call
+from headrace_gateway.agui.cursor import FrameCursor
 from headrace_gateway.agui.extras import in_query
 from headrace_gateway.agui.frame import Frame
 from headrace_gateway.agui.named_run import attach_frame
@@ -37,8 +40,11 @@ _LAST_WORDS = 0.5
 class RunSocket:
     """Serves one client until it goes, breaks the rules, or the gateway stops."""
 
-    def __init__(self, services: Services, call: Call, socket: WebSocket) -> None:
-        """Serve `socket`, which has been accepted."""
+    def __init__(
+        self, services: Services, call: Call, socket: WebSocket, *, cursors: bool = False
+    ) -> None:
+        """Serve `socket`, which has been accepted; with `cursors`, tell each event's."""
+        self._cursors = cursors
         self._services, self._call, self._socket = services, call, socket
         self._inputs: asyncio.Queue[str | None] = asyncio.Queue(MOST_WAITING + 1)
         self._opened: Opened | None = None
@@ -155,11 +161,21 @@ class RunSocket:
         for frame in frames:
             if self._gone:
                 return
-            text = orjson.dumps(frame.event).decode()
+            text = orjson.dumps(self._told(frame)).decode()
             self._writing = True
             await self._socket.send({"type": "websocket.send", "text": text})
             self._writing = False
             self._stall.wrote(len(text))
+
+    def _told(self, frame: Frame) -> Json:
+        if not self._cursors:
+            return frame.event
+        if self._opened is None or not frame.generation:
+            return {"event": frame.event}  # Of no run, nor any place in its log.
+        cursor = FrameCursor(self._opened.log, *frame.place)
+        lost = {} if self._opened.recovered else {"recovered": False}
+        self._opened.recovered = True
+        return {"cursor": str(cursor), "event": frame.event} | lost
 
     async def _say_why(self) -> None:
         if self._last is None or self._gone:
