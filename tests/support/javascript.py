@@ -1,5 +1,6 @@
 """The official JavaScript clients, run with Node in a process of their own."""
 
+import fcntl
 import functools
 import json
 import os
@@ -44,8 +45,14 @@ def install(folder: Path) -> None:
     if int(version.removeprefix("v").partition(".")[0]) < _OLDEST:
         _cannot(f"needs Node {_OLDEST} or newer, not {version.strip()}")
     installed, wanted = folder / "node_modules/.package-lock.json", folder / "package-lock.json"
-    if installed.exists() and installed.stat().st_mtime >= wanted.stat().st_mtime:
-        return
+    with wanted.open() as lock:
+        # Of all processes that share the tests one installs, while the others wait.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not installed.exists() or installed.stat().st_mtime < wanted.stat().st_mtime:
+            _install(folder)
+
+
+def _install(folder: Path) -> None:
     done = subprocess.run(
         [program("npm"), "ci", "--loglevel=error"],
         cwd=folder,
