@@ -79,6 +79,11 @@ up: ## Start the stack of docker-compose.yml and wait until it is healthy
 	docker compose up --build --detach --wait $(ARGS)
 	@echo "ready http://localhost:$${HEADRACE_HTTP_PORT:-8080}"
 
+.PHONY: roll
+roll: ## Build the image anew and replace what runs by it, without a gap (ARGS="worker")
+	docker compose build
+	deploy/roll $(or $(ARGS),task-state worker gateway)
+
 .PHONY: down
 down: ## Stop it and drop its volumes
 	docker compose down --volumes --remove-orphans $(ARGS)

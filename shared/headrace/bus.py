@@ -15,7 +15,7 @@ from headrace import metrics
 from headrace.errors import BusUnavailable
 from headrace.nats_client import NatsClient
 from headrace.patience import patiently, reason
-from headrace.settings import BusSettings
+from headrace.settings import BusSettings, without_credentials
 from headrace.streams import Streams, ensure_streams
 
 _log = logging.getLogger(__name__)
@@ -103,7 +103,7 @@ class Bus:
             BusUnavailable: NATS was not there within `startup_timeout`.
         """
         await patiently(
-            f"NATS at {self.settings.nats_url}",
+            f"NATS at {without_credentials(self.settings.nats_url)}",
             lambda: self._connect(name),
             self.settings.startup_timeout,
         )

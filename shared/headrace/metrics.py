@@ -5,12 +5,10 @@ are no labels; names of agents are, of which there are few.
 """
 
 from prometheus_client import (
-    REGISTRY,
     Counter,
     Gauge,
     Histogram,
     disable_created_metrics,
-    start_http_server,
 )
 
 # A series more for each, of no use to anybody here.
@@ -56,6 +54,11 @@ RUNS_ENDED = Counter(
 )
 RUNS_WORKING = Gauge("headrace_runs_working", "Legs that this worker holds.", ["agent"])
 
+FOLLOWING = Gauge(
+    "headrace_following",
+    "1 while this replica applies a range, 0 while it waits for NATS or Redis or holds it not.",
+    ["range"],
+)
 POSITION = Gauge(
     "headrace_position", "Stream sequence up to which a range is applied, by its holder.", ["range"]
 )
@@ -70,13 +73,3 @@ PUSH_SECONDS = Histogram(
     ["outcome"],
     buckets=_SECONDS,
 )
-
-
-def serve(host: str, port: int) -> None:
-    """Serve the metrics over HTTP on a thread of its own; port 0: don't.
-
-    Raises:
-        OSError: the port is taken.
-    """
-    if port:
-        start_http_server(port, host, REGISTRY)

@@ -63,11 +63,22 @@ class BusSettings(BaseSettings):
     @property
     def nats_servers(self) -> list[str]:
         """`nats_url`, split."""
-        return [url.strip() for url in self.nats_url.split(",") if url.strip()]
+        return _items(self.nats_url)
 
 
 def split_commas(value: object) -> object:
     """Return the items of a comma-separated list; what is no text stays as it is."""
-    if isinstance(value, str):
-        return [item.strip() for item in value.split(",") if item.strip()]
-    return value
+    return _items(value) if isinstance(value, str) else value
+
+
+def _items(text: str) -> list[str]:
+    return [item.strip() for item in text.split(",") if item.strip()]
+
+
+def without_credentials(urls: str) -> str:
+    """Return comma-separated URLs as they may stand in a log: without user, password and token."""
+    shown = []
+    for url in _items(urls):
+        scheme, separator, rest = url.rpartition("://")
+        shown.append(f"{scheme}{separator}{rest.rpartition('@')[2]}")
+    return ",".join(shown)

@@ -17,8 +17,11 @@ from nats.errors import TimeoutError as NatsTimeoutError
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 
+from headrace_gateway import server as http_server
+from headrace_gateway.grpc import server as rpc_server
 from headrace_gateway.origin import OriginGuard
 from headrace_gateway.settings import GatewaySettings
+from headrace_worker.settings import WorkerSettings
 from tests.support.announced import instances
 from tests.support.compose_file import ROOT, ComposeService, load
 from tests.support.deployment import Deployment, get
@@ -28,6 +31,7 @@ from tests.support.waiting import eventually, until
 
 DOCKERFILE = (ROOT / "deploy" / "Dockerfile").read_text()
 PROXY = (ROOT / "deploy" / "nginx.conf").read_text()
+DRAIN = "HEADRACE_DRAIN_SECONDS"
 DEMO_AGENTS = ["assistant", "counter", "echo"]
 
 
@@ -86,6 +90,17 @@ def test_everything_that_the_image_copies_exists() -> None:
     assert [name for name in names if not (ROOT / name).exists()] == []
     let_in = (ROOT / "deploy" / "Dockerfile.dockerignore").read_text().splitlines()
     assert [name for name in names if f"!{name}" not in let_in] == []
+
+
+def test_every_service_has_longer_to_end_in_than_it_takes(
+    services: dict[str, ComposeService],
+) -> None:
+    drain = WorkerSettings(drain_seconds=float(services["worker"].environment[DRAIN]))
+    needed = {
+        "gateway": http_server.GRACE + rpc_server.GRACE,
+        "worker": drain.drain_seconds + drain.cleanup_seconds,
+    }
+    assert [role for role, most in needed.items() if services[role].grace <= most] == []
 
 
 def test_every_file_that_is_mounted_exists(services: dict[str, ComposeService]) -> None:
@@ -183,13 +198,21 @@ def test_a_gateway_goes_by_no_name_but_its_own(
     assert guard.refusal(Headers({"host": "evil.example:8080"})) != ""
 
 
-def test_the_gateways_health_check_passes(deployment: Deployment) -> None:
-    kind, program, *arguments = deployment.services["gateway"].healthcheck
+@pytest.mark.parametrize("role", ["gateway", "worker", "task-state"])
+def test_every_services_health_check_passes(deployment: Deployment, role: str) -> None:
+    kind, program, *arguments = deployment.services[role].healthcheck
     assert (kind, program) == ("CMD", "python")
-    for url in deployment.gateway_urls:
+    urls = deployment.health_urls(role)
+    assert len(urls) == deployment.services[role].replicas
+    for url in urls:
         there = [argument.replace("http://127.0.0.1:8080", url) for argument in arguments]
         assert url in there[-1]
-        subprocess.run([sys.executable, *there], check=True, timeout=60)
+
+        def passes(command: list[str] = there) -> bool:
+            checked = subprocess.run([sys.executable, *command], check=False, timeout=60)
+            return checked.returncode == 0
+
+        until(passes, f"the health check of a {role} passes")
 
 
 def test_every_worker_announces_its_agents(deployment: Deployment) -> None:

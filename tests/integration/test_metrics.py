@@ -1,6 +1,8 @@
 """What Prometheus is told by each service."""
 
 import secrets
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -104,6 +106,34 @@ async def test_task_state_tells_how_far_it_is(
         await eventually(is_told, "its position is told")
         samples = await scraped(f"http://127.0.0.1:{port}/metrics")
         assert samples["headrace_lag", (("range", "0"),)] == 0
+        assert samples["headrace_following", (("range", "0"),)] == 1
+
+
+async def test_a_task_state_without_redis_says_that_it_does_not_follow(
+    nats_server: NatsProcess, tmp_path: Path
+) -> None:
+    port = ports.pick()
+
+    async def follows() -> float | None:
+        samples = await scraped(f"http://127.0.0.1:{port}/metrics")
+        return samples.get(("headrace_following", (("range", "0"),)))
+
+    async def is_told() -> bool:
+        return await follows() == 1
+
+    async def is_taken_back() -> bool:
+        return await follows() == 0
+
+    with ValkeyProcess(tmp_path / "valkey") as redis:
+        async with open_task_states(nats_server.url, redis.url, metrics_port=port) as fleet:
+            await fleet.spawn(tmp_path, "task-state")
+            await eventually(is_told, "it follows")
+            redis.kill()
+            # What it holds back is a log's entry: without one there is nothing to write.
+            log = LegalLog(new_key())
+            log.submit("hello")
+            await fleet.store(log)
+            await eventually(is_taken_back, "it does not follow")
 
 
 async def test_a_worker_tells_of_its_runs(nats_server: NatsProcess, tmp_path: Path) -> None:
@@ -125,6 +155,50 @@ async def test_a_worker_tells_of_its_runs(nats_server: NatsProcess, tmp_path: Pa
         samples = await scraped(f"http://127.0.0.1:{port}/metrics")
     assert samples["headrace_runs_taken_total", (("agent", "echo"),)] == 1
     assert samples["headrace_runs_working", (("agent", "echo"),)] == 0
+
+
+async def test_a_worker_is_ready_while_it_has_nats_and_alive_without(tmp_path: Path) -> None:
+    port = ports.pick()
+    with NatsProcess(tmp_path / "nats") as server:
+        worker = WorkerProcess(
+            tmp_path, "headrace_worker.demo:agents", server.url, fresh_names(), metrics_port=port
+        )
+        with worker:
+            await eventually(partial(_says, port, "/readyz", 200), "the worker is ready")
+            server.kill()
+            await eventually(partial(_says, port, "/readyz", 503), "the worker is not ready")
+            assert await _says(port, "/healthz", 200)
+
+
+async def test_a_worker_that_waits_for_nats_is_alive_and_not_ready(tmp_path: Path) -> None:
+    port, nobody = ports.pick(), f"nats://127.0.0.1:{ports.pick()}"
+    worker = WorkerProcess(
+        tmp_path, "headrace_worker.demo:agents", nobody, fresh_names(), metrics_port=port
+    )
+    worker.start(wait=False)
+    try:
+        await eventually(partial(_says, port, "/healthz", 200), "the worker lives")
+        assert await _says(port, "/readyz", 503)
+    finally:
+        worker.kill()
+
+
+async def test_a_task_state_says_that_it_is_ready(
+    nats_server: NatsProcess, valkey: ValkeyProcess, tmp_path: Path
+) -> None:
+    port = ports.pick()
+    async with open_task_states(nats_server.url, valkey.url, metrics_port=port) as fleet:
+        await fleet.spawn(tmp_path, "task-state")
+        await eventually(partial(_says, port, "/readyz", 200), "task state is ready")
+        assert await _says(port, "/healthz?probe", 200)
+
+
+async def _says(port: int, path: str, status: int) -> bool:
+    """Tell whether a service answers with `status`."""
+    async with httpx.AsyncClient() as http:
+        with suppress(httpx.TransportError):
+            return (await http.get(f"http://127.0.0.1:{port}{path}")).status_code == status
+    return False
 
 
 async def test_a_taken_metrics_port_ends_the_service_with_a_reason(

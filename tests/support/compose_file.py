@@ -30,6 +30,8 @@ class ComposeService:
     """``CMD`` or ``CMD-SHELL`` and what follows; empty: there is none."""
     build: dict[str, str] = field(default_factory=dict)
     """Context and Dockerfile; empty: the image is somebody else's."""
+    grace: int = 10
+    """Seconds that it has to end in, once it is told to."""
     depends_on: tuple[str, ...] = ()
     networks: tuple[str, ...] = ()
     ports: tuple[str, ...] = ()
@@ -56,6 +58,7 @@ def _service(name: str, body: dict[str, Any]) -> ComposeService:
         files={inside: ROOT / outside for outside, inside, *_ in mounts if outside[0] == "."},
         healthcheck=body.get("healthcheck", {}).get("test", []),
         build=body.get("build", {}),
+        grace=int(body.get("stop_grace_period", "10s").removesuffix("s")),
         depends_on=tuple(body.get("depends_on", ())),
         networks=tuple(body["networks"]),
         ports=tuple(body.get("ports", ())),

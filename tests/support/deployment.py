@@ -121,7 +121,7 @@ class Deployment:
             f"http://127.0.0.1:{(g.environment or {})['HEADRACE_HTTP_PORT']}" for g in self.gateways
         ]
         self.others = [
-            self._process(role, n, folder, {})
+            self._process(role, n, folder, _metrics_port())
             for role in ("task-state", "worker")
             for n in self._replicas(role)
         ]
@@ -143,6 +143,15 @@ class Deployment:
     ) -> None:
         for process in (*self.gateways, *self.others, self.nats, self.valkey):
             process.kill()
+
+    def health_urls(self, role: str) -> list[str]:
+        """Return where each replica says how it is."""
+        variable = "HEADRACE_HTTP_PORT" if role == "gateway" else "HEADRACE_METRICS_PORT"
+        return [
+            f"http://127.0.0.1:{(process.environment or {})[variable]}"
+            for process in (*self.gateways, *self.others)
+            if process.name.rpartition("-")[0] == role
+        ]
 
     def _replicas(self, role: str) -> range:
         return range(self.services[role].replicas)
@@ -174,6 +183,10 @@ class Deployment:
         return value.replace("nats:4222", self.nats.address).replace(
             "valkey:6379", self.valkey.address
         )
+
+
+def _metrics_port() -> dict[str, str]:
+    return {"HEADRACE_METRICS_HOST": "127.0.0.1", "HEADRACE_METRICS_PORT": str(ports.pick())}
 
 
 def get(address: str, path: str) -> tuple[int, bytes]:

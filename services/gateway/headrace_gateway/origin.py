@@ -3,6 +3,7 @@
 A browser tells where a page comes from (Origin, Sec-Fetch-Site) and which host it means (Host).
 Requests of foreign pages are refused before anything is read; so are hosts that this gateway does
 not go by, since a name that turns to loopback (DNS rebinding) makes a foreign page look like ours.
+An address is nobody's to turn: probes and Prometheus, which know a gateway by it, are let through.
 Programs that are no browsers send no Origin and are not concerned.
 """
 
@@ -57,7 +58,7 @@ class OriginGuard:
 
     def _goes_by(self, host: str) -> bool:
         name = (urlsplit(f"//{host}").hostname or "").lower()
-        return name in self._hosts or is_loopback(name)
+        return name in self._hosts or is_loopback(name) or _is_address(name)
 
 
 @lru_cache(maxsize=256)
@@ -69,6 +70,14 @@ def is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _refusal_by_site(headers: Headers) -> str:

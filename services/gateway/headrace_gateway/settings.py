@@ -46,9 +46,9 @@ class GatewaySettings(BusSettings):
     """Origins whose pages may call, comma-separated; ``*`` for all. Same origin always may."""
 
     allowed_hosts: Annotated[list[str], NoDecode] = Field(default_factory=list)
-    """Host names, comma-separated, that the gateway goes by beside loopback's own and that of
-    HEADRACE_PUBLIC_URL. Where it is empty, a gateway that listens elsewhere than on loopback goes
-    by any."""
+    """Host names, comma-separated, that the gateway goes by beside loopback's own, any IP address
+    and that of HEADRACE_PUBLIC_URL. Where it is empty, a gateway that listens elsewhere than on
+    loopback goes by any."""
 
     max_body_bytes: int = Field(default=10_000_000, gt=0)
     """Largest request body; more is refused with 413."""

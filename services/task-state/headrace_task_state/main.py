@@ -8,17 +8,17 @@ import signal
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from typing import Any
-from urllib.parse import urlsplit
 
 import uvloop
 from pydantic import ValidationError
 
-from headrace import garbage, metrics
+from headrace import garbage, metrics, observing
 from headrace.background import keep_running
 from headrace.bus import Bus
 from headrace.directory import Directory
 from headrace.errors import HeadraceError
 from headrace.patience import patiently
+from headrace.settings import without_credentials
 from headrace_task_state.answering.answers import Answers
 from headrace_task_state.answering.broker import make_broker
 from headrace_task_state.answering.pieces import Pieces
@@ -61,8 +61,16 @@ class TaskState:
         self._redis = Connection(settings.redis_url)
         self._keys = Keys.of(settings.prefix, settings.stream_prefix)
         self._ranges = all_ranges(settings.event_streams)
+        for one in self._ranges:
+            metrics.FOLLOWING.labels(one.name).set(0)
         self._stack = AsyncExitStack()
         self._push_means: Means
+        self._answers_now = False
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it answers questions, and NATS is connected now."""
+        return self._answers_now and self._bus.connected
 
     async def start(self) -> None:
         """Connect, answer questions, and take a share of the ranges.
@@ -70,7 +78,7 @@ class TaskState:
         Raises:
             BusUnavailable: NATS or Redis was not there within `startup_timeout`.
         """
-        redis = f"Redis at {_without_password(self._settings.redis_url)}"
+        redis = f"Redis at {without_credentials(self._settings.redis_url)}"
         self._stack.push_async_callback(self._redis.close)
         self._stack.push_async_callback(self._bus.close)
         await asyncio.gather(
@@ -94,9 +102,11 @@ class TaskState:
         tending = keep_running(replica.run, "leases")
         self._stack.push_async_callback(replica.stop)
         self._stack.callback(tending.cancel)
+        self._answers_now = True
 
     async def stop(self) -> None:
         """Hand the ranges over and hang up."""
+        self._answers_now = False
         await self._stack.aclose()
 
     def _pieces(self) -> Pieces:
@@ -132,12 +142,12 @@ async def serve(settings: TaskStateSettings) -> int:
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    service = TaskState(settings)
     try:
-        metrics.serve(settings.metrics_host, settings.metrics_port)
+        observing.serve(settings.metrics_host, settings.metrics_port, lambda: service.is_ready)
     except OSError as error:
         _log.error("HEADRACE_METRICS_PORT: %s", error)
         return 1
-    service = TaskState(settings)
     starting = asyncio.create_task(service.start())
     waiting = asyncio.create_task(stopping.wait())
     try:
@@ -169,8 +179,3 @@ def run() -> int:
         _log.error("HEADRACE_%s: %s", "_".join(map(str, error["loc"])).upper(), error["msg"])
         return os.EX_CONFIG
     return uvloop.run(serve(settings))
-
-
-def _without_password(url: str) -> str:
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()

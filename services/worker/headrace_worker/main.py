@@ -11,7 +11,7 @@ from pathlib import Path
 import uvloop
 from pydantic import ValidationError
 
-from headrace import garbage, metrics
+from headrace import garbage, observing
 from headrace.background import keep_running
 from headrace.errors import BusUnavailable
 from headrace_worker.agent import Agents
@@ -49,12 +49,12 @@ async def serve(settings: WorkerSettings, agents: Agents, file: Path | None = No
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told.set)
+    worker = Worker(settings, agents)
     try:
-        metrics.serve(settings.metrics_host, settings.metrics_port)
+        observing.serve(settings.metrics_host, settings.metrics_port, lambda: worker.is_ready)
     except OSError as error:
         sys.stderr.write(f"HEADRACE_METRICS_PORT: {error}\n")
         return 1
-    worker = Worker(settings, agents)
     starting = asyncio.create_task(worker.start())
     leaving = asyncio.create_task(told.wait())
     await asyncio.wait({starting, leaving}, return_when=asyncio.FIRST_COMPLETED)

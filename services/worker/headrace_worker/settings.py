@@ -9,7 +9,8 @@ class WorkerSettings(BusSettings):
     """Variables ``HEADRACE_*`` that a worker reads, beside those of the bus."""
 
     metrics_port: int = Field(default=0, ge=0, le=65535)
-    """Port on which this service's metrics are served to Prometheus; 0: they are not."""
+    """Port on which this service's metrics are served to Prometheus, and `/healthz` and
+    `/readyz` to probes; 0: they are not."""
 
     metrics_host: str = "127.0.0.1"
     """Address for that."""

@@ -59,6 +59,12 @@ class Worker:
         self._legs: dict[tuple[str, int], Leg] = {}
         self._working: set[asyncio.Task[None]] = set()
         self._background: list[asyncio.Task[None]] = []
+        self._serves = False
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether its agents are announced, and NATS is connected now."""
+        return self._serves and self._bus.connected
 
     async def start(self) -> None:
         """Connect, announce the agents and begin to pull.
@@ -78,6 +84,7 @@ class Worker:
             await self._ensure_lane(agent)
         await self._lanes.start()
         await self._registration.announce()
+        self._serves = True
 
     async def update(self, agents: Agents) -> None:
         """Serve `agents` from now on; legs at work go on with the agents that they began with.
@@ -98,6 +105,7 @@ class Worker:
 
     async def stop(self) -> None:
         """Leave: give running legs time to end, hand the others back."""
+        self._serves = False
         await _briefly(self._registration.withdraw())
         await _briefly(self._lanes.drain())
         await self._finish()

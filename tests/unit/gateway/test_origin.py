@@ -61,6 +61,21 @@ def test_a_gateway_for_others_goes_by_its_own_hosts_once_they_are_named() -> Non
     assert "HEADRACE_ALLOWED_HOSTS" in guard.refusal(Headers({"host": "evil.example:8080"}))
 
 
+@pytest.mark.parametrize("host", ["10.1.2.3:8080", "192.0.2.7", "[2001:db8::7]:8080"])
+def test_who_asks_by_address_needs_no_name_but_a_page_of_its_own(host: str) -> None:
+    guard = OriginGuard(app, GatewaySettings(allowed_hosts=["gateway"]))
+    assert guard.refusal(Headers({"host": host})) == ""
+    assert guard.refusal(Headers({"host": host, "origin": f"http://{host}"})) == ""
+    for foreign in ({"origin": "https://evil.example"}, {"sec-fetch-site": "cross-site"}):
+        assert "HEADRACE_CORS_ORIGINS" in guard.refusal(Headers({"host": host, **foreign}))
+
+
+@pytest.mark.parametrize("host", ["10.1.2.3.evil.example", "10.1.2.3.4", "10.1.2", "0x7f000001"])
+def test_what_only_looks_like_an_address_is_a_name(host: str) -> None:
+    guard = OriginGuard(app, GatewaySettings(allowed_hosts=["gateway"]))
+    assert "HEADRACE_ALLOWED_HOSTS" in guard.refusal(Headers({"host": host}))
+
+
 def test_a_star_lets_all_pages_call() -> None:
     guard = OriginGuard(app, GatewaySettings(cors_origins=["*"]))
     assert guard.refusal(Headers({"host": "localhost", "origin": "https://any.example"})) == ""

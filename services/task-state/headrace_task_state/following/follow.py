@@ -56,19 +56,24 @@ class Follower:
         self._range = writer.lease.range
         self._stream = bus.streams.events(self._range.stream)
         self._letters = DeadLetters(bus, self._stream)
-        self._position = metrics.POSITION.labels(self._range.name)
-        self._lag = metrics.LAG.labels(self._range.name)
         self._loop = asyncio.get_running_loop()
         self._consumers = 0
 
     async def run(self) -> None:
         """Apply until the lease is lost; trouble with NATS and Redis is waited out."""
+        try:
+            await self._persevere()
+        except LeaseLost as loss:
+            _log.info("range %s: %s", self._range.name, loss)
+        finally:
+            # How far the range is, its next holder tells.
+            metrics.POSITION.remove(self._range.name)
+            metrics.LAG.remove(self._range.name)
+
+    async def _persevere(self) -> None:
         while True:
             try:
                 await self._follow()
-            except LeaseLost as loss:
-                _log.info("range %s: %s", self._range.name, loss)
-                return
             except (ConsumerLost, PositionMoved) as reason:
                 _log.info("range %s begins anew: %s", self._range.name, reason)
             except (BusUnavailable, StateUnavailable) as trouble:
@@ -87,8 +92,10 @@ class Follower:
             await consumer.open(progress.position)
             await self._writer.apply(progress, replace(progress, origin=origin), [])
             _log.info("range %s is followed from %d", self._range.name, progress.position)
+            metrics.FOLLOWING.labels(self._range.name).set(1)
             await self._apply_all(consumer, replace(progress, origin=origin))
         finally:
+            metrics.FOLLOWING.labels(self._range.name).set(0)
             await consumer.close()
 
     def _consumer(self) -> Consumer:
@@ -112,8 +119,9 @@ class Follower:
                 then = replace(progress, position=consumer.examined)
             await self._writer.apply(progress, then, batch.tasks)
             progress = then
-            self._position.set(progress.position)
-            self._lag.set(consumer.waiting + (arrivals[-1].pending if arrivals else 0))
+            waiting = consumer.waiting + (arrivals[-1].pending if arrivals else 0)
+            metrics.POSITION.labels(self._range.name).set(progress.position)
+            metrics.LAG.labels(self._range.name).set(waiting)
             if consumer.waiting < FULL:
                 linger = LINGER if len(arrivals) < MANY else LONGER
                 await asyncio.sleep(begun + linger - self._loop.time())
