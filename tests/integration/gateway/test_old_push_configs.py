@@ -1,7 +1,9 @@
 """Push notification configs of clients of A2A 0.3: four operations over each transport."""
 
+import grpc.aio
 import httpx
 import pytest
+from a2a.compat.v0_3 import a2a_v0_3_pb2, a2a_v0_3_pb2_grpc
 from a2a.utils.constants import TransportProtocol
 from a2a.utils.errors import A2AError, TaskNotFoundError
 
@@ -108,6 +110,26 @@ async def test_one_without_an_id_is_the_one_that_is_read_without(
     await asked(http, "set", config)
     found = await asked(http, "get", {"id": nameless})
     assert found["pushNotificationConfig"]["url"] == URL
+
+
+async def test_the_id_may_stand_beside_the_config(
+    http: httpx.AsyncClient, gateway: str, settings: GatewaySettings
+) -> None:
+    del http.headers["A2A-Version"]
+    over = TransportProtocol.GRPC
+    async with old(gateway, settings, over, "assistant", streaming=False) as client:
+        task = await a_task(client)
+    config = {"config": {"pushNotificationConfig": {"url": URL}}, "configId": "beside"}
+    sent = await http.post(f"/v1/tasks/{task}/pushNotificationConfigs", json=config)
+    assert sent.json()["name"] == f"tasks/{task}/pushNotificationConfigs/beside"
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{settings.grpc_port}") as channel:
+        stub = a2a_v0_3_pb2_grpc.A2AServiceStub(channel)  # type: ignore[no-untyped-call]  # generated
+        asked = a2a_v0_3_pb2.CreateTaskPushNotificationConfigRequest(
+            parent=f"tasks/{task}", config_id="beside-too"
+        )
+        asked.config.push_notification_config.url = URL
+        made = await stub.CreateTaskPushNotificationConfig(asked)
+    assert made.name == f"tasks/{task}/pushNotificationConfigs/beside-too"
 
 
 async def test_one_that_comes_with_a_message_is_told_in_its_version(

@@ -4,6 +4,7 @@ import pytest
 from a2a.compat.v0_3.types import Task
 
 from headrace.dead import Letters, Wanted, retry
+from headrace.events import Json
 from headrace.files import SCHEME
 from headrace.task import COMPLETED, INPUT_REQUIRED, WORKING
 from headrace.webhooks import CURRENT, OLD
@@ -11,8 +12,6 @@ from tests.integration.push.conftest import Hooked
 from tests.support.receiver import Notification, Receiver
 from tests.support.task_states import TaskStates
 from tests.support.waiting import eventually
-
-BASE = "https://agents.example"
 
 
 def whole_run(hooked: Hooked) -> None:
@@ -141,12 +140,31 @@ async def test_a_dead_letter_is_the_same_when_it_is_sent_again(
     assert task_of(receiver.taken()[0]).status.state.value == "submitted"
 
 
-@pytest.mark.parametrize("version", [CURRENT, OLD])
-async def test_files_are_linked_where_the_webhooks_client_came_from(
-    fleet: TaskStates, hooked: Hooked, receiver: Receiver, version: str
+async def test_what_0_3_can_not_say_becomes_a_dead_letter(
+    fleet: TaskStates, hooked: Hooked, receiver: Receiver
 ) -> None:
     await fleet.start()
-    await hooked.hook(receiver.url(), version=version, base=BASE)
+    await hooked.hook(receiver.url(), version=OLD)
+    deep: Json = {}
+    for _ in range(120):
+        deep = {"a": deep}
+    said = {"messageId": "d", "role": "ROLE_AGENT", "parts": [{"data": deep}]}
+    hooked.log.submit("hello")
+    hooked.log.append([hooked.log.status(COMPLETED, said)], state=COMPLETED)
+    await hooked.store()
+    await until_told(hooked)
+    assert [task_of(one).status.state.value for one in receiver.came] == ["submitted"]
+    [letter] = [letter async for letter in Letters(fleet.bus).find(Wanted(kind="push"))]
+    assert "does not fit A2A 0.3" in letter.content.reason
+
+
+@pytest.mark.parametrize("base", ["https://agents.example", 'http://x"\\y'])
+@pytest.mark.parametrize("version", [CURRENT, OLD])
+async def test_files_are_linked_where_the_webhooks_client_came_from(
+    fleet: TaskStates, hooked: Hooked, receiver: Receiver, version: str, base: str
+) -> None:
+    await fleet.start()
+    await hooked.hook(receiver.url(), version=version, base=base)
     path = f"agent/tasks/{hooked.log.key.task}/files/{'0' * 16}"
     said = {
         "messageId": "f",
@@ -159,8 +177,8 @@ async def test_files_are_linked_where_the_webhooks_client_came_from(
     hooked.log.append([hooked.log.status(COMPLETED)], state=COMPLETED)
     await hooked.store()
     await until_told(hooked)
-    told = b"".join(one.raw for one in receiver.came)
-    assert f"{BASE}/v1/agents/{path}".encode() in told
-    assert SCHEME + path not in told.decode()
+    told = str([one.body for one in receiver.came])
+    assert repr(f"{base}/v1/agents/{path}") in told
+    assert SCHEME + path not in told
     # Text that looks like a link stays text.
-    assert f"{SCHEME}x".encode() in told
+    assert f"{SCHEME}x" in told

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from headrace.events import Json
 from headrace_gateway.a2a.protojson import Malformed, Violation
 from headrace_gateway.a2a.v03.answering import proto_answer, told
-from headrace_gateway.a2a.v03.reading import SENDS, rpc_params
+from headrace_gateway.a2a.v03.reading import SENDS, config_to_set, rpc_params
 from headrace_gateway.feeds import Dialect
 from headrace_gateway.grpc.forms import EventDialect, parsed, with_cursor
 from headrace_gateway.hector.messages import mint_message_id
@@ -38,7 +38,7 @@ _READ: Mapping[str, Callable[[Any], BaseModel]] = {
     "GetTask": _FROM.task_query_params,
     "CancelTask": _FROM.task_id_params,
     "TaskSubscription": _FROM.task_id_params,
-    "CreateTaskPushNotificationConfig": _FROM.task_push_notification_config_request,
+    "CreateTaskPushNotificationConfig": config_to_set,
 }
 
 

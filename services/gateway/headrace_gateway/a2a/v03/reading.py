@@ -109,13 +109,18 @@ def rest_params(operation: str, params: Json) -> Json:
         return rpc_params(
             operation,
             _from_protobuf(
-                a2a_v0_3_pb2.CreateTaskPushNotificationConfigRequest, named, _config_to_set
+                a2a_v0_3_pb2.CreateTaskPushNotificationConfigRequest, named, config_to_set
             ),
         )
     return params
 
 
-def _config_to_set(asked: Any) -> BaseModel:  # noqa: ANN401 - as generated
+def config_to_set(asked: Any) -> BaseModel:  # noqa: ANN401 - as generated
+    """Return the config of a CreateTaskPushNotificationConfigRequest, with the id beside it.
+
+    Raises:
+        InvalidParamsError: it names no task.
+    """
     if not asked.config.push_notification_config.id:
         asked.config.push_notification_config.id = asked.config_id
     config: BaseModel = proto_utils.FromProto.task_push_notification_config_request(asked)
