@@ -40,7 +40,10 @@ STATUSES = {
     grpc.StatusCode.FAILED_PRECONDITION,
     grpc.StatusCode.UNAUTHENTICATED,
     grpc.StatusCode.RESOURCE_EXHAUSTED,
+    grpc.StatusCode.ABORTED,
+    grpc.StatusCode.UNAVAILABLE,
 }
+"""What docs/a2a.md and A2A say; above all not what is left to gRPC where nobody foresaw it."""
 
 
 @dataclass(frozen=True, slots=True)
