@@ -129,6 +129,8 @@ class Admission:
         return look.figures.waiting[scope] + look.since[scope] + self._under_way[scope]
 
     def _is_doubtful(self, scope: Scope, bound: int) -> bool:
+        if not math.isfinite(self._look.at):
+            return True  # Nothing is known yet; what waits since before this gateway counts, too.
         left = bound - self._look.figures.waiting[scope]
         used = self._waiting(scope) - self._look.figures.waiting[scope]
         if 0 < left <= used:

@@ -26,6 +26,12 @@ from tests.support.servers import ports
 NOW = {"configuration": {"returnImmediately": True}}
 
 
+@pytest.fixture(autouse=True)
+def _given_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have looks at the queue succeed, however slow the machine is."""
+    monkeypatch.setattr(admission, "_PATIENCE", 60.0)
+
+
 @asynccontextmanager
 async def bounded(settings: GatewaySettings, **bounds: int) -> AsyncIterator[httpx.AsyncClient]:
     """Yield a client of a further gateway, with bounds of its own."""
@@ -175,8 +181,14 @@ async def test_two_gateways_together_keep_to_the_bound(settings: GatewaySettings
 
 @pytest.mark.usefixtures("idle")
 async def test_what_waits_already_counts_when_a_gateway_starts(
-    settings: GatewaySettings, bus: Bus
+    settings: GatewaySettings, bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    async def slowly(bus: Bus, timeout: float) -> Figures:
+        await asyncio.sleep(2)
+        return await read_figures(bus, timeout)
+
+    # Its first look is not over when the first message comes.
+    monkeypatch.setattr(admission, "read_figures", slowly)
     for _ in range(5):
         key = TaskKey("default", "assistant", mint_task_id(0))
         run = Run(log="abcdefgh", context="c", owner="anonymous")
