@@ -4,7 +4,7 @@ import asyncio
 import os
 import secrets
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
@@ -88,26 +88,25 @@ class TaskStates:
             )
 
     async def get(self, key: TaskKey, **query: object) -> TaskFound:
-        """Ask for a task as its owner."""
+        """Ask for a task as its owner, until task state can tell."""
+        return await _patiently(lambda: self.get_now(key, **query))
+
+    async def get_now(self, key: TaskKey, **query: object) -> TaskFound:
+        """Ask for a task as its owner, once."""
         asked = {"tenant": key.tenant, "owner": OWNER, "task": key.task, **query}
         return await self.client.get(GetTask.model_validate(asked))
 
     async def list(self, **query: object) -> TasksFound:
-        """Ask for a list."""
+        """Ask for a list until task state can tell: a slow machine may leave its view behind."""
+        return await _patiently(lambda: self.list_now(**query))
+
+    async def list_now(self, **query: object) -> TasksFound:
+        """Ask for a list, once."""
         asked = {"tenant": "default", "owner": OWNER, "include_artifacts": True, **query}
         return await self.client.list(ListTasks.model_validate(asked))
 
     async def listed(self, **query: object) -> dict[str, Json]:
-        """Return every task of a list, by id, asking for page after page until one comes.
-
-        While the view is behind what is asked for, which a slow machine may make it, ask again.
-        """
-        async with asyncio.timeout(PATIENCE):
-            while True:
-                with suppress(StateUnavailable):
-                    return await self._listed(query)
-
-    async def _listed(self, query: dict[str, object]) -> dict[str, Json]:
+        """Return every task of a list, by id, asking for page after page until one comes."""
         found: dict[str, Json] = {}
         token = ""
         while True:
@@ -137,6 +136,13 @@ async def open_task_states(
         yield fleet
     finally:
         await fleet.close()
+
+
+async def _patiently[T](ask: Callable[[], Awaitable[T]]) -> T:
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            with suppress(StateUnavailable):
+                return await ask()
 
 
 def _variable(value: object) -> str:

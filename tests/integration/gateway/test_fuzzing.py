@@ -30,7 +30,8 @@ from tests.support.servers import NatsProcess, ports
 
 EXAMPLES = sized(700, 20_000)
 SECONDS = float(sized(10, 600))
-"""Each binding's; what is drawn after that is not sent."""
+"""Each binding's; what is drawn after that is not sent, but for so many on a slow machine."""
+LEAST = 20
 MOMENT = 0.1
 """Seconds for which a stream that may wait is listened to, after what it says at once."""
 CODES = {
@@ -135,7 +136,7 @@ async def fuzz(gateway: str, requests: SearchStrategy[Drawn]) -> int:
         @given(requests)
         def send(drawn: Drawn) -> None:
             nonlocal sent
-            if time.monotonic() < ends:
+            if sent < LEAST or time.monotonic() < ends:
                 sent += 1
                 try:
                     check(drawn, *answered(http, drawn, task))
@@ -189,4 +190,4 @@ def answered(
 async def test_nothing_that_is_drawn_breaks_a_gateway(
     gateway: str, requests: SearchStrategy[Drawn]
 ) -> None:
-    assert await fuzz(gateway, requests) > 20
+    assert await fuzz(gateway, requests) >= LEAST

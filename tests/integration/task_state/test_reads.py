@@ -81,7 +81,7 @@ async def test_a_list_says_that_it_can_not_be_complete(fleet: TaskStates) -> Non
     assert await fleet.listed() == {}
     await fleet.store(begun())
     with pytest.raises(StateUnavailable):
-        await fleet.list()
+        await fleet.list_now()
     with pytest.raises(StateUnavailable):
         await fleet.client.context_owner(WhoseContext(tenant="default", context="new"))
 
@@ -345,7 +345,7 @@ async def test_without_streams_reads_are_unavailable_and_recover(fleet: TaskStat
     log = begun()
     await fleet.bus.js.delete_stream(fleet.bus.streams.events(0))
     with pytest.raises(StateUnavailable):
-        await fleet.get(log.key)
+        await fleet.get_now(log.key)
     await ensure_streams(fleet.bus.js, fleet.settings)
     await fleet.store(log)
 
