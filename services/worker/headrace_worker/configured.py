@@ -5,7 +5,7 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from headrace.errors import BusUnavailable, HeadraceError
+from headrace.errors import BusUnavailable
 from headrace_worker.configuration import Unusable, build, read
 from headrace_worker.worker import Worker
 
@@ -32,7 +32,7 @@ async def follow(worker: Worker, path: Path, environment: Mapping[str, str]) -> 
         except BusUnavailable as trouble:
             _log.warning("the agents are updated when NATS is back: %s", trouble)
             seen = ()
-        except HeadraceError as trouble:
+        except Exception as trouble:  # noqa: BLE001  # the next change must be seen too
             _log.error("the agents stay as they were: %s", trouble)
         else:
             names = ", ".join(agent.name for agent in agents)

@@ -92,6 +92,11 @@ async def test_a_file_that_can_not_be_used_changes_nothing(
     for wrong, told in (
         ("{type: python}", "headrace.yaml:2: agents.parrot.target: Field required"),
         ("{type: python, target: 'no.such:thing'}", "agents.parrot: there is no module no.such"),
+        (
+            "{type: python, target: 'tests.support.exits_at_import:x'}",
+            "agents.parrot: SystemExit: not to be imported",
+        ),
+        (f"{ECHO}\n  parrot: {ECHO}", "headrace.yaml:3: agents.parrot: is there twice"),
     ):
         file.says(parrot=wrong)
         await eventually(partial(has_written, worker, f"stay as they were: {told}"))

@@ -55,6 +55,9 @@ def _made(configuration: Configuration, name: str) -> Agent:
         raise
     except (HeadraceError, ImportError) as error:
         raise Unusable(f"agents.{name}: {error}") from error
+    except (Exception, SystemExit) as error:
+        # Of code that the file names: whatever it does, the file can't be used.
+        raise Unusable(f"agents.{name}: {type(error).__name__}: {error}") from error
     return _secured(made, section.security)
 
 

@@ -1,10 +1,11 @@
 """What ``headrace.yaml`` may say; its JSON Schema is published and checks it."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from headrace.events import Json
+from headrace_worker.configuration.addresses import check_headers, check_url
 from headrace_worker.policy import FollowUps
 from headrace_worker.remembering import Memory
 
@@ -13,15 +14,21 @@ _URL = r"^(https?://|\$\{)"
 """The schema is of the file as it is written: what stands for a variable may begin it."""
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
 
+_LONGEST = 10 * 365 * 86400.0
+"""Seconds."""
+
+type Headers = Annotated[dict[str, str], AfterValidator(check_headers)]
 type Name = Annotated[str, Field(pattern=_NAME)]
-type Url = Annotated[str, Field(pattern=_URL)]
+type Url = Annotated[str, Field(pattern=_URL), AfterValidator(check_url)]
 type Target = Annotated[str, Field(pattern=_TARGET)]
 
 
 class Section(BaseModel):
     """A part of the file: what it does not know it refuses."""
 
-    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, frozen=True)
+    model_config = ConfigDict(
+        extra="forbid", use_attribute_docstrings=True, frozen=True, allow_inf_nan=False
+    )
 
 
 class Bearer(Section):
@@ -65,6 +72,14 @@ class SecurityScheme(Section):
     """For `apiKey`: the header."""
     location: Literal["", "header"] = Field(default="", alias="in")
 
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        if self.type == "http" and self.scheme.lower() != "bearer":
+            raise ValueError("http needs the scheme bearer")
+        if self.type == "apiKey" and not self.name:
+            raise ValueError("apiKey needs the name of a header")
+        return self
+
 
 class Security(Section):
     """Who may ask the agent: callers whom the gateway knows by their credentials."""
@@ -84,7 +99,7 @@ class Model(Section):
     """None: what the client library finds in its environment."""
     temperature: float | None = None
     max_tokens: int | None = Field(default=None, ge=1)
-    headers: dict[str, str] = Field(default_factory=dict)
+    headers: Headers = Field(default_factory=dict)
     options: Json = Field(default_factory=dict)
     """Goes into each request as it is."""
 
@@ -111,8 +126,8 @@ class Described(Section):
     """What becomes of a message to a task at work."""
     concurrency: int | None = Field(default=None, ge=1)
     max_attempts: int | None = Field(default=None, ge=1)
-    backoff: float | None = Field(default=None, ge=0)
-    timeout: float | None = Field(default=None, gt=0)
+    backoff: float | None = Field(default=None, ge=0, le=_LONGEST)
+    timeout: float | None = Field(default=None, gt=0, le=_LONGEST)
     security: Security | None = None
 
 
@@ -149,7 +164,7 @@ class RemoteAgent(Described):
     binding: Literal["", "JSONRPC", "HTTP+JSON", "GRPC"] = ""
     """Empty: the first of its card's that is any of these."""
     credentials: Credentials | None = None
-    headers: dict[str, str] = Field(default_factory=dict)
+    headers: Headers = Field(default_factory=dict)
     """Go into each request."""
     silence: float = Field(default=60.0, gt=0)
     """Seconds without a byte after which a stream is opened anew."""
@@ -161,7 +176,7 @@ class AgUiAgent(Described):
     type: Literal["ag-ui"]
     url: Url
     """What runs are posted to."""
-    headers: dict[str, str] = Field(default_factory=dict)
+    headers: Headers = Field(default_factory=dict)
     """Go into each request."""
     silence: float = Field(default=300.0, gt=0)
     """Seconds without a byte after which a run is tried again."""
@@ -187,7 +202,7 @@ class McpTool(Section):
     type: Literal["mcp"]
     url: Url | None = None
     """Of a server that speaks streamable HTTP; instead of `command`."""
-    headers: dict[str, str] = Field(default_factory=dict)
+    headers: Headers = Field(default_factory=dict)
     command: list[str] | None = Field(default=None, min_length=1)
     """What starts a server that speaks over its standard input and output."""
     env: dict[str, str] = Field(default_factory=dict)

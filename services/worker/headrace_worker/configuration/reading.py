@@ -1,7 +1,7 @@
 """Reading ``headrace.yaml``: what is wrong with it is told by line and field."""
 
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -17,6 +17,8 @@ _MOST = 10_000
 """Fields of a file."""
 
 _VARIABLE = re.compile(r"\$\$|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+
+_UNSAYABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 type Path_ = tuple[str | int, ...]
 
@@ -41,12 +43,17 @@ def read(path: Path, environment: Mapping[str, str]) -> Configuration:
         found = yaml.safe_load(text)
     except (OSError, UnicodeDecodeError) as error:
         raise Unusable(f"{path}: {error}") from None
+    except RecursionError:
+        raise Unusable(f"{path}: it is nested too deeply") from None
     except yaml.YAMLError as error:
         raise Unusable(f"{path}{_where(error)}") from None
     fields = list(islice(_lines(node), _MOST + 1)) if node is not None else []
     if len(fields) > _MOST:
         raise Unusable(f"{path.name}: it has more than {_MOST} fields, or contains itself")
     told = _Told(path.name, dict(fields))
+    for twice, count in Counter(field for field, _ in fields).items():
+        if count > 1:
+            raise Unusable(told.at(twice, "is there twice"))
     try:
         return Configuration.model_validate(_filled(found, (), environment, told))
     except ValidationError as invalid:
@@ -132,4 +139,7 @@ def _expanded(text: str, path: Path_, environment: Mapping[str, str], told: _Tol
             raise Unusable(told.at(path, f"the environment has no {name}"))
         return filled
 
-    return _VARIABLE.sub(fill, text)
+    filled = _VARIABLE.sub(fill, text)
+    if not filled.isprintable() and _UNSAYABLE.search(filled):
+        raise Unusable(told.at(path, "has characters that no text may have"))
+    return filled

@@ -95,6 +95,7 @@ def test_who_may_ask_stands_in_the_card() -> None:
     [
         (python("made_up_module:nobody"), "agents.a: made_up_module has no nobody"),
         (python("no_such_module:x"), "agents.a: there is no module no_such_module"),
+        (python("tests.support.exits_at_import:x"), "agents.a: SystemExit: not to be imported"),
         (python("made_up_module:number"), "agents.a: made_up_module:number is neither an agent"),
         (
             python("made_up_module:both"),

@@ -82,6 +82,15 @@ def test_the_schema_is_of_the_current_draft() -> None:
     jsonschema.Draft202012Validator.check_schema(schema())
 
 
+CODE = "{type: python, target: 'a:b'}"
+HALF = 'description: "\\ud800"'
+
+
+def with_code(field: str) -> str:
+    """Return an agent in code with one more field."""
+    return f"{CODE[:-1]}, {field}}}"
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -113,6 +122,31 @@ def test_the_schema_is_of_the_current_draft() -> None:
         ),
         ("agents:\n  a: [\n", "headrace.yaml:3: "),
         ("agents: &x\n  a: *x\n", "contains itself"),
+        ("agents: " + "[" * 3000 + "]" * 3000, "nested too deeply"),
+        (f"agents:\n  a: {CODE}\n  a: {CODE}\n", "headrace.yaml:3: agents.a: is there twice"),
+        ("agents:\n  a: {type: a2a, url: 'http://[::1'}\n", "headrace.yaml:2: agents.a.url: "),
+        ("agents:\n  a: {type: a2a, url: 'http://h:99999'}\n", "agents.a.url: "),
+        ("agents:\n  a: {type: ag-ui, url: 'http://'}\n", "it needs a host"),
+        (f"agents:\n  a: {with_code('timeout: .inf')}\n", "headrace.yaml:2: agents.a.timeout: "),
+        (f"agents:\n  a: {with_code('timeout: 1.0e+300')}\n", "agents.a.timeout: "),
+        (f"agents:\n  a: {with_code('backoff: .nan')}\n", "agents.a.backoff: "),
+        (f"agents:\n  a: {with_code(HALF)}\n", "agents.a.description: has characters"),
+        (
+            "agents:\n  a: {type: a2a, url: 'http://h', headers: {'a b': c}}\n",
+            "headrace.yaml:2: agents.a.headers: ",
+        ),
+        (
+            'agents:\n  a: {type: a2a, url: "http://h", headers: {a: "b\\nc"}}\n',
+            "headrace.yaml:2: agents.a.headers: ",
+        ),
+        (
+            f"agents:\n  a: {with_code('security: {schemes: {x: {type: http}}}')}\n",
+            "http needs the scheme bearer",
+        ),
+        (
+            f"agents:\n  a: {with_code('security: {schemes: {x: {type: apiKey}}}')}\n",
+            "apiKey needs the name of a header",
+        ),
     ],
 )
 def test_what_is_wrong_is_told_by_line_and_field(tmp_path: Path, text: str, expected: str) -> None:

@@ -1,0 +1,5 @@
+"""Code that a headrace.yaml may name by mistake."""
+
+import sys
+
+sys.exit("not to be imported")
