@@ -44,7 +44,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 @asynccontextmanager
 async def client_of(guarded: Stack, person: Person) -> AsyncIterator[httpx.AsyncClient]:
     headers = {"A2A-Version": "1.0", **person.bearer}
-    async with httpx.AsyncClient(base_url=guarded.url, headers=headers, timeout=30) as http:
+    async with httpx.AsyncClient(base_url=guarded.url, headers=headers, timeout=90) as http:
         yield http
 
 

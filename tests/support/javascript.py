@@ -40,7 +40,7 @@ def run(script: str, order: Any) -> Any:  # noqa: ANN401  # JSON in, JSON out
 def install(folder: Path) -> None:
     """Install what the lock file in `folder` pins, unless that has been done."""
     version = subprocess.run(
-        [program("node"), "--version"], capture_output=True, text=True, timeout=30, check=True
+        [program("node"), "--version"], capture_output=True, text=True, timeout=120, check=True
     ).stdout
     if int(version.removeprefix("v").partition(".")[0]) < _OLDEST:
         _cannot(f"needs Node {_OLDEST} or newer, not {version.strip()}")

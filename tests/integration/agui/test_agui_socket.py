@@ -120,7 +120,7 @@ async def test_who_wants_cursors_goes_on_behind_its_last_one(
     assert [message["content"] for message in client.messages] == ["hi", "ab"]
     assert not any("recovered" in told for told in rest)
     # They are those of the server-sent events.
-    async with httpx.AsyncClient(base_url=gateway, timeout=30) as http:
+    async with httpx.AsyncClient(base_url=gateway, timeout=60) as http:
         headers = {"Last-Event-ID": seen[0]["cursor"]}
         async with http.stream("POST", path("patient"), json=body, headers=headers) as response:
             ids = [frame.id for frame in await all_frames(response)]

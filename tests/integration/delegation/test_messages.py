@@ -68,7 +68,7 @@ async def test_a_large_file_is_the_childs_in_the_store_and_not_in_its_log(
         [file] = await stored(desk)
         async with (
             running(settings) as gateway,
-            httpx.AsyncClient(base_url=gateway, timeout=20) as http,
+            httpx.AsyncClient(base_url=gateway, timeout=60) as http,
         ):
             shown = (await http.get(f"/v1/agents/weigher/tasks/{key.task}")).json()
             link = shown["history"][0]["parts"][1]["url"]

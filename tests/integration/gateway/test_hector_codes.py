@@ -35,7 +35,7 @@ type Ask = Callable[[str, Json], Awaitable[tuple[int, Json]]]
 @pytest_asyncio.fixture(loop_scope="module")
 async def plain(gateway: str) -> AsyncIterator[httpx.AsyncClient]:
     """A client that says nothing of versions, as curl does."""
-    async with httpx.AsyncClient(base_url=gateway, params=SHAPES, timeout=15) as plain:
+    async with httpx.AsyncClient(base_url=gateway, params=SHAPES, timeout=60) as plain:
         yield plain
 
 

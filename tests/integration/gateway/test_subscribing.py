@@ -70,7 +70,7 @@ async def test_who_asks_for_a_streams_head_gets_that_and_holds_nothing(
     gateway: str, fleet: ScriptedFleet, *, over: bool
 ) -> None:
     limits = httpx.Limits(max_connections=1)
-    async with httpx.AsyncClient(base_url=gateway, limits=limits, timeout=30) as alone:
+    async with httpx.AsyncClient(base_url=gateway, limits=limits, timeout=60) as alone:
         task, first = await begun(Rest(alone))
         if over:
             fleet.legs[0].go_on.set()
