@@ -115,6 +115,11 @@ def test_the_servers_are_out_of_reach_from_outside(services: dict[str, ComposeSe
     assert "bus" not in services["proxy"].networks
 
 
+def test_agents_and_webhooks_can_call_what_is_outside(services: dict[str, ComposeService]) -> None:
+    for name in ("worker", "task-state"):
+        assert "outside" in services[name].networks
+
+
 @pytest.mark.parametrize(
     ("upstream", "variable"),
     [("gateways", "HEADRACE_HTTP_PORT"), ("grpc_gateways", "HEADRACE_GRPC_PORT")],
