@@ -16,13 +16,14 @@ def worker(folder: Path, agents: str, nats_url: str, module: str = "agents") -> 
     return ServiceProcess("worker", folder, arguments, environment, lambda: True)
 
 
-def gateway(folder: Path, nats_url: str) -> tuple[ServiceProcess, str]:
-    """Return a gateway on a free port, and its URL."""
+def gateway(folder: Path, nats_url: str, **settings: str) -> tuple[ServiceProcess, str]:
+    """Return a gateway on a free port, and its URL; more settings go by their variables."""
     port = ports.pick()
     environment = {
         "HEADRACE_NATS_URL": nats_url,
         "HEADRACE_HTTP_PORT": str(port),
         "HEADRACE_GRPC_PORT": str(ports.pick()),
+        **settings,
     }
     address = f"127.0.0.1:{port}"
     process = ServiceProcess(

@@ -19,7 +19,7 @@ from tests.support.servers import ports
 from tests.support.starting import start_process
 
 _PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
-_FLAGS = (
+FLAGS = (
     "--headless",
     "--no-sandbox",
     "--disable-gpu",
@@ -75,7 +75,7 @@ class Browser:
         """Open the page, whose EventSource connects to `url`."""
         command = [
             self._program,
-            *_FLAGS,
+            *FLAGS,
             f"--user-data-dir={self._folder / 'profile'}",
             f"{self.origin}/?url={quote(url, safe='')}",
         ]

@@ -87,6 +87,8 @@ AGENTS: dict[str, tuple[AgentCard, Script]] = {
     "assistant": (AgentCard(name="assistant", input_modes=["*/*"]), assistant),
     "ending": (AgentCard(name="ending"), ending),
     "patient": (AgentCard(name="patient"), patient),
+    "refusing": (AgentCard(name="refusing", follow_ups="reject"), patient),
+    "yielding": (AgentCard(name="yielding", follow_ups="interrupt"), patient),
     "retried": (AgentCard(name="retried"), retried),
     "painter": (AgentCard(name="painter"), painter),
     "large": (AgentCard(name="large"), large),

@@ -5,6 +5,7 @@ from headrace_gateway.a2a.call import Call
 from headrace_gateway.a2a.media import check_parts
 from headrace_gateway.a2a.terms import terms
 from headrace_gateway.accepted import Accepted
+from headrace_gateway.agui.busy_thread import make_way
 from headrace_gateway.agui.run_input import RunInput
 from headrace_gateway.agui.waiting import answered
 from headrace_gateway.asked import FollowUp
@@ -18,6 +19,7 @@ async def begin(services: Services, call: Call, asked: RunInput) -> Accepted:
 
     Raises:
         ResumeMismatch: it resumes what does not wait.
+        ThreadBusy: the agent is at work in the thread, and takes nothing else meanwhile.
         A2AError, HeadraceError: as `check_parts`, `Intake.start` and `Intake.follow_up`.
     """
     _check_taken(call, asked)
@@ -27,6 +29,7 @@ async def begin(services: Services, call: Call, asked: RunInput) -> Accepted:
     if task is not None:
         follow_up = FollowUp(task, asked.message, asked.thread, metadata)
         return await services.intake.follow_up(call.caller, call.agent, follow_up)
+    await make_way(services, call, asked.thread)
     return await services.intake.start(
         call.caller, call.agent, asked.message, context=asked.thread, metadata=metadata
     )

@@ -52,6 +52,13 @@ class ResumeMismatch(RunRefused):
     status = HTTPStatus.CONFLICT
 
 
+class ThreadBusy(RunRefused):
+    """The agent is at work in the thread and takes no other run meanwhile."""
+
+    code = "thread_busy"
+    status = HTTPStatus.CONFLICT
+
+
 class RunUnknown(RunRefused):
     """The caller has no such thread, or the thread no such run (any more)."""
 

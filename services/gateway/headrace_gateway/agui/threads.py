@@ -48,7 +48,7 @@ class Thread:
             RunUnknown: the thread has no such run, or not any more.
             StateUnavailable, BusUnavailable: try again.
         """
-        async for task in self._tasks():
+        async for task in self.tasks():
             for found in reversed(await self._runs_of(task)):
                 if found.run.id == run:
                     return found
@@ -68,7 +68,7 @@ class Thread:
     async def runs(self) -> list[ThreadRun]:
         """Return the runs of the thread's last tasks, the oldest first."""
         found: list[ThreadRun] = []
-        async for task in self._tasks(RECENT):
+        async for task in self.tasks(RECENT):
             found += await self._runs_of(task)
         return sorted(found, key=lambda one: (one.time, one.key.task, one.leg))
 
@@ -87,13 +87,17 @@ class Thread:
         Raises:
             StateUnavailable, BusUnavailable: try again.
         """
-        async for task in self._tasks(status=INPUT_REQUIRED):
+        async for task in self.tasks(status=INPUT_REQUIRED):
             yield task["id"], await self._runs_of(task)
 
-    async def _tasks(
+    async def tasks(
         self, most: int | None = None, status: str | None = None
     ) -> AsyncIterator[Json]:
-        """Yield the thread's tasks, the one with the newest status first."""
+        """Yield the thread's tasks, the one with the newest status first.
+
+        Raises:
+            StateUnavailable: try again.
+        """
         token, left = "", most
         while left is None or left > 0:
             query = ListTasks(

@@ -1,0 +1,71 @@
+// CopilotKit's chat, as its documents have it, with a tool of the page's own. What it shows goes to
+// whoever serves the page, whose answer may be something to do: { type } or { press: true }.
+
+import { CopilotChat, CopilotKitProvider, useFrontendTool } from "@copilotkit/react-core/v2";
+import { createRoot } from "react-dom/client";
+import { z } from "zod";
+
+const asked = new URLSearchParams(location.search);
+const errors = [];
+console.error = (...said) => errors.push(said.map(String).join(" "));
+addEventListener("error", ({ message }) => errors.push(message));
+addEventListener("unhandledrejection", ({ reason }) => errors.push(String(reason)));
+
+const Chat = () => {
+  useFrontendTool({
+    name: "change_background",
+    description: "Paints the page.",
+    parameters: z.object({ background: z.string() }),
+    handler: async ({ background }) => {
+      document.body.style.background = background;
+      return "painted";
+    },
+  });
+  return <CopilotChat agentId={asked.get("agent")} threadId={asked.get("thread")} />;
+};
+
+createRoot(document.getElementById("root")).render(
+  <CopilotKitProvider
+    runtimeUrl={asked.get("runtime")}
+    onError={({ error }) => errors.push(String(error))}
+  >
+    <Chat />
+  </CopilotKitProvider>,
+);
+
+const found = (name) => document.querySelector(`[data-testid="copilot-${name}"]`);
+const setter = Object.getOwnPropertyDescriptor(HTMLTextAreaElement.prototype, "value").set;
+
+const type = (text) => {
+  const area = found("chat-textarea");
+  setter.call(area, text);
+  area.dispatchEvent(new Event("input", { bubbles: true }));
+};
+
+let telling = false;
+setInterval(async () => {
+  if (telling) return;
+  telling = true;
+  const shown = (name) =>
+    [...document.querySelectorAll(`[data-testid="copilot-${name}"]`)].map((e) => e.innerText.trim());
+  const button = found("send-button");
+  const running = button?.querySelector(".lucide-square") != null;
+  const said = {
+    ready: found("chat-textarea") !== null,
+    typed: found("chat-textarea")?.value ?? "",
+    running,
+    sendable: button?.disabled === false && !running,
+    user: shown("user-message"),
+    assistant: shown("assistant-message").filter((text) => text !== ""),
+    background: document.body.style.background,
+    errors,
+  };
+  try {
+    const answer = await fetch("/seen", { method: "POST", body: JSON.stringify(said) });
+    const todo = await answer.json();
+    if (todo.type !== undefined) type(todo.type);
+    if (todo.press) button.click();
+  } finally {
+    telling = false;
+  }
+}, 100);

@@ -1,0 +1,67 @@
+"""CopilotKit's React client in a real browser, given the fleet's /copilotkit and no Node server."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from tests.support import extra_services
+from tests.support.chat_page import ChatPage
+from tests.support.fleet import Fleet
+from tests.support.waiting import eventually
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Iterator[ChatPage]:
+    """A browser for one chat after the other."""
+    with ChatPage(tmp_path / "browser") as page:
+        yield page
+
+
+@pytest.fixture
+def runtime(fleet: Fleet, page: ChatPage, tmp_path: Path) -> Iterator[str]:
+    """The URL of a gateway's runtime that pages of that origin may call."""
+    settings = {"HEADRACE_CORS_ORIGINS": page.origin}
+    gateway, url = extra_services.gateway(tmp_path / "gateway", fleet.nats_url, **settings)
+    with gateway:
+        yield f"{url}/copilotkit"
+
+
+async def test_a_user_chats_paints_the_page_and_comes_back_to_the_thread(
+    page: ChatPage, runtime: str
+) -> None:
+    thread = str(uuid4())
+    await page.open(runtime, "agentic_chat", thread)
+    await page.say("hello there")
+    await page.until(lambda shown: shown["assistant"] == ["You said: hello there"], "the answer")
+    await page.say("a green background")
+    answers = ["You said: hello there", "Let me paint.", "The background: painted"]
+    await page.until(lambda shown: shown["assistant"] == answers, "the tool's answer is told of")
+    assert page.shown["background"] == "green"
+    assert page.shown["errors"] == []
+    await page.open(runtime, "agentic_chat", thread)
+    await page.until(lambda shown: shown["assistant"] == answers, "the thread is there again")
+    assert page.shown["user"] == ["hello there", "a green background"]
+    assert page.shown["errors"] == []
+
+
+async def test_a_user_stops_a_run_and_goes_on(
+    page: ChatPage, runtime: str, http: httpx.AsyncClient
+) -> None:
+    thread = str(uuid4())
+    await page.open(runtime, "counter", thread)
+    await page.say("1000000 50")
+    await page.until(lambda shown: shown["running"] and shown["assistant"], "it counts")
+    page.press()
+    tasks = runtime.replace("/copilotkit", "/v1/agents/counter/tasks")
+
+    async def is_canceled() -> bool:
+        listed = (await http.get(tasks, params={"contextId": thread})).json()["tasks"]
+        return [task["status"]["state"] for task in listed] == ["TASK_STATE_CANCELED"]
+
+    await eventually(is_canceled, "the task is canceled")
+    await page.say("3")
+    await page.until(lambda shown: shown["assistant"][-1:] == ["1 2 3"], "the next run's answer")
+    assert page.shown["user"] == ["1000000 50", "3"]

@@ -1,0 +1,104 @@
+"""Two clients, or two tabs of one, begin runs in a thread at a time."""
+
+import asyncio
+
+import httpx
+import pytest
+
+from headrace.events import Json
+from tests.integration.agui.asking import leg_of, path, run_input, running
+from tests.support.event_stream import Frame, frames
+from tests.support.scripted_fleet import Leg, ScriptedFleet
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+async def read(
+    http: httpx.AsyncClient, agent: str, body: Json, begun: asyncio.Event
+) -> list[Frame]:
+    """Return all frames of a run, and say when the first word has come."""
+    told: list[Frame] = []
+    async with running(http, agent, body) as response:
+        async for frame in frames(response):
+            told.append(frame)
+            if frame.json.get("delta"):
+                begun.set()
+    return told
+
+
+async def legs(fleet: ScriptedFleet, number: int) -> list[Leg]:
+    """Return the legs that the fleet works on, once there are so many."""
+
+    async def there_are() -> bool:
+        return len(fleet.legs) == number
+
+    await eventually(there_are, f"the fleet works on {number}")
+    return fleet.legs
+
+
+async def test_an_agent_that_rejects_takes_a_run_only_when_the_last_is_over(
+    http: httpx.AsyncClient, fleet: ScriptedFleet
+) -> None:
+    first, begun = run_input(), asyncio.Event()
+    reading = asyncio.create_task(read(http, "refusing", first, begun))
+    await begun.wait()
+    second = run_input(threadId=first["threadId"])
+    answer = await http.post(path("refusing"), json=second)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "thread_busy")
+    assert first["threadId"] in answer.json()["error"]["message"]
+    (await leg_of(fleet)).go_on.set()
+    assert (await reading)[-1].json["type"] == "RUN_FINISHED"
+    began = asyncio.Event()
+    reading = asyncio.create_task(read(http, "refusing", second, began))
+    await began.wait()
+    (await legs(fleet, 2))[1].go_on.set()
+    assert (await reading)[-1].json["runId"] == second["runId"]
+
+
+async def test_an_agent_that_is_interrupted_gives_up_the_run_at_work(
+    http: httpx.AsyncClient, fleet: ScriptedFleet
+) -> None:
+    first, begun = run_input(), asyncio.Event()
+    reading = asyncio.create_task(read(http, "yielding", first, begun))
+    await begun.wait()
+    began = asyncio.Event()
+    second = run_input(threadId=first["threadId"])
+    newer = asyncio.create_task(read(http, "yielding", second, began))
+    assert (await reading)[-1].json["outcome"] == {"type": "cancelled"}
+    (await legs(fleet, 2))[1].go_on.set()
+    last = (await newer)[-1].json
+    assert (last["type"], last["runId"]) == ("RUN_FINISHED", second["runId"])
+    assert "outcome" not in last
+
+
+async def test_another_agents_runs_and_threads_are_in_nobodys_way(
+    http: httpx.AsyncClient, fleet: ScriptedFleet
+) -> None:
+    first, begun = run_input(), asyncio.Event()
+    reading = asyncio.create_task(read(http, "refusing", first, begun))
+    await begun.wait()
+    for agent, more in (("yielding", {"threadId": first["threadId"]}), ("refusing", {})):
+        began = asyncio.Event()
+        other = asyncio.create_task(read(http, agent, run_input(**more), began))
+        await began.wait()
+        fleet.legs[-1].go_on.set()
+        assert "outcome" not in (await other)[-1].json
+    fleet.legs[0].go_on.set()
+    assert "outcome" not in (await reading)[-1].json
+
+
+async def test_an_agent_that_enqueues_works_on_two_runs_of_a_thread_at_a_time(
+    http: httpx.AsyncClient, fleet: ScriptedFleet
+) -> None:
+    thread, runs = run_input()["threadId"], []
+    for _ in range(2):
+        begun = asyncio.Event()
+        body = run_input(threadId=thread)
+        runs.append(asyncio.create_task(read(http, "patient", body, begun)))
+        await begun.wait()
+    for leg in await legs(fleet, 2):
+        leg.go_on.set()
+    for told in await asyncio.gather(*runs):
+        assert [f.json["delta"] for f in told if "delta" in f.json] == ["a", "b"]
+        assert told[-1].json["type"] == "RUN_FINISHED"
