@@ -4,8 +4,9 @@ The headers say in a few bytes what most readers ask of a log's tail (whose it i
 in which state), so that no reader parses events to find out.
 """
 
+import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import orjson
@@ -186,22 +187,32 @@ def parse_entry(
         UndecodableMessage: the headers do not parse, or a line is no JSON object.
     """
     entry = _unchecked(subject, headers, data, sequence, time)
-    # Line by line, each let go before the next is read: half the cost of keeping them all.
-    for _ in _parsed(subject, entry.lines):
-        pass
+    # Each let go before the next is read: half the cost of keeping them all.
+    for line in entry.lines:
+        _parsed(subject, line)
     return entry
 
 
-def parse_whole(
-    subject: str, headers: Mapping[str, str] | None, data: bytes, sequence: int, time: str
-) -> tuple[Entry, list[Json]]:
+def parse_whole(  # noqa: PLR0917 - as `parse_entry`
+    subject: str,
+    headers: Mapping[str, str] | None,
+    data: bytes,
+    sequence: int,
+    time: str,
+    text_of: Callable[[bytes, int], str | None] | None = None,
+) -> tuple[Entry, list[Json | str]]:
     """Like `parse_entry`, for who wants all events parsed too: nothing is parsed twice.
+
+    A line of which `text_of` knows the text, without parsing, is that text among the events.
 
     Raises:
         UndecodableMessage: the headers do not parse, or a line is no JSON object.
     """
     entry = _unchecked(subject, headers, data, sequence, time)
-    return entry, list(_parsed(subject, entry.lines))
+    count = itertools.count(entry.generation)
+    texts = map(text_of, entry.lines, count) if text_of else itertools.repeat(None)
+    pairs = zip(texts, entry.lines, strict=False)
+    return entry, [_parsed(subject, line) if text is None else text for text, line in pairs]
 
 
 def _unchecked(
@@ -214,18 +225,17 @@ def _unchecked(
     return Entry(stamp, data.split(b"\n"), sequence, time)
 
 
-def _parsed(subject: str, lines: list[bytes]) -> Iterator[Json]:
-    for line in lines:
-        try:
-            event = orjson.loads(line)
-        except orjson.JSONDecodeError as error:
-            raise UndecodableMessage(subject, f"the body is not JSON: {error}") from None
-        if type(event) is not dict:
-            raise UndecodableMessage(subject, "the body is not one JSON object per line")
-        # A level takes two bytes at least: most lines are too short to be counted.
-        if len(line) > 2 * DEEPEST and line.count(b"{") + line.count(b"[") > DEEPEST:
-            _check_depth(subject, event)
-        yield event
+def _parsed(subject: str, line: bytes) -> Json:
+    try:
+        event = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise UndecodableMessage(subject, f"the body is not JSON: {error}") from None
+    if type(event) is not dict:
+        raise UndecodableMessage(subject, "the body is not one JSON object per line")
+    # A level takes two bytes at least: most lines are too short to be counted.
+    if len(line) > 2 * DEEPEST and line.count(b"{") + line.count(b"[") > DEEPEST:
+        _check_depth(subject, event)
+    return event
 
 
 def _check_depth(subject: str, event: Json) -> None:

@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from headrace.entry import parse_whole
+import orjson
+
+from headrace.entry import Entry, parse_whole
 from headrace.errors import UndecodableMessage
 from headrace.events import Json
 from headrace.fold import IllFormedEvent, read_artifact, read_change
@@ -67,14 +69,16 @@ class Batches:
     def _take(self, arrival: Arrival, touched: list[Delta], letters: list[DeadLetter]) -> None:
         msg = arrival.msg
         delta = self._deltas.get(msg.subject) or self._delta(msg.subject)
-        entry, events = parse_whole(msg.subject, msg.headers, msg.data, arrival.sequence, "")
+        frame = delta.frame
+        known = frame.text_of if frame is not None else None
+        entry, events = parse_whole(msg.subject, msg.headers, msg.data, arrival.sequence, "", known)
         if not delta.follows(entry):
             letters.append(letter(arrival, "it is of another log than those before it"))
             return
         if not delta.touched:
             touched.append(delta)
         delta.begin_entry(entry, arrival.time)
-        if wrong := _take_events(delta, entry.generation, events):
+        if wrong := _take_events(delta, entry, events):
             letters.append(letter(arrival, "; ".join(wrong)))
 
     def _delta(self, subject: str) -> Delta:
@@ -82,16 +86,27 @@ class Batches:
         return delta
 
 
-def _take_events(delta: Delta, generation: int, events: list[Json]) -> list[str]:
+def _take_events(delta: Delta, entry: Entry, events: list[Json | str]) -> list[str]:
     """Fold an entry's events in; what is wrong with some of them is returned."""
     wrong: list[str] = []
-    for event in events:
+    for generation, event in enumerate(events, entry.generation):
         try:
-            if "artifactUpdate" in event:
-                delta.take_artifact(read_artifact(event["artifactUpdate"], generation))
+            if not isinstance(event, str):
+                _take_event(delta, generation, event)
+            elif delta.frame is not None:
+                delta.take_text(generation, event)
             else:
-                delta.take(read_change(event, generation))
+                # Something else has come between: it goes on with nothing.
+                line = entry.lines[generation - entry.generation]
+                _take_event(delta, generation, orjson.loads(line))
         except IllFormedEvent as error:
             wrong.append(str(error))
-        generation += 1
+    delta.learn(entry)
     return wrong
+
+
+def _take_event(delta: Delta, generation: int, event: Json) -> None:
+    if "artifactUpdate" in event:
+        delta.take_artifact(read_artifact(event["artifactUpdate"], generation))
+    else:
+        delta.take(read_change(event, generation))

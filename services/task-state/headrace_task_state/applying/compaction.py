@@ -38,17 +38,35 @@ class Compaction:
         """Take the next item."""
         generation, tag, value = item
         if tag in _EXTENDING and (text := self._going_on(tag, value)) is not None:
-            if self._texts is not None and generation == self._next:
-                self._texts.append(text)
-            else:
-                self._texts = [generation, TEXTS, text]
-                self._items.append(self._texts)
-            self._next = generation + 1
+            self.go_on(generation, text)
             return
         self._texts = None
         self._items.append(item)
         if tag != META:
             self._remember(tag, value)
+
+    def go_on(self, generation: int, text: str) -> None:
+        """Take an item that goes on with the text part that the list ends with."""
+        if self._texts is not None and generation == self._next:
+            self._texts.append(text)
+        else:
+            self._texts = [generation, TEXTS, text]
+            self._items.append(self._texts)
+        self._next = generation + 1
+
+    @property
+    def went_on(self) -> int:
+        """Generation of the last item, if it went on with that part; 0: it did not."""
+        return self._next - 1 if self._texts is not None else 0
+
+    @property
+    def open(self) -> Json | None:
+        """The text part that the list ends with.
+
+        While this is the same object, whatever differs from an item that went on with it in nothing
+        but its text goes on with it, too.
+        """
+        return self._open
 
     def flush(self) -> list[bytes]:
         """Return what came since the last time, encoded."""

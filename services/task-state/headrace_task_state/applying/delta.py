@@ -9,8 +9,12 @@ from headrace.events import PRIORITY, START_BY, TRACEPARENT, Json
 from headrace.fold import Change, Item
 from headrace.subjects import NORMAL
 from headrace.task import SUBMITTED, TERMINAL, TaskKey
+from headrace_task_state.applying.chunk_frame import ChunkFrame
 from headrace_task_state.applying.compaction import Compaction
 from headrace_task_state.store.connection import Argument
+
+LEARNT_FROM = 8
+"""Events of an entry from which on it pays to learn how its chunks are framed."""
 
 _EXACT = 2**53
 """Scores are doubles: microseconds are exact below this (the year 2255)."""
@@ -26,6 +30,8 @@ class Delta:
         "_artifacts",
         "_begins",
         "_fields",
+        "_frame",
+        "_framed",
         "_history",
         "_last",
         "_log",
@@ -46,6 +52,9 @@ class Delta:
         self._name = f"{key.tenant}:{key.task}"
         self._history, self._artifacts = Compaction(), Compaction()
         self._log = ""
+        self._frame: ChunkFrame | None = None
+        self._framed: Json | None = None
+        """The text part with which chunks of that frame go on."""
         self._clear()
 
     def _clear(self) -> None:
@@ -75,6 +84,23 @@ class Delta:
             }
         self.touched = True
         self._log, self._stored, self._last = stamp.log, stored, entry
+
+    @property
+    def frame(self) -> ChunkFrame | None:
+        """The frame of chunks that go on with what the artifacts end with, if it is known."""
+        return self._frame if self._artifacts.open is self._framed else None
+
+    def learn(self, entry: Entry) -> None:
+        """Learn the frame of the chunk that ends `entry`, if one does; it has just been taken."""
+        part, last = self._artifacts.open, entry.last_generation
+        if part is self._framed or len(entry.lines) < LEARNT_FROM:
+            return
+        if self._artifacts.went_on == last:
+            self._frame, self._framed = ChunkFrame.of(entry.lines[-1], last), part
+
+    def take_text(self, generation: int, text: str) -> None:
+        """Take the text of a chunk of the `frame`."""
+        self._artifacts.go_on(generation, text)
 
     def take_artifact(self, item: Item | None) -> None:
         """Take what one artifact update of the entry changes."""
