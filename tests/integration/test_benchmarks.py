@@ -56,7 +56,7 @@ def test_the_command_writes_what_it_measured(tmp_path: Path) -> None:
         check=True,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
     )
 
     [measured] = orjson.loads(file.read_bytes())["measures"]
@@ -83,7 +83,7 @@ async def test_a_server_that_hangs_up_is_no_answer() -> None:
             await connection.ask(b"GET / HTTP/1.1\r\n\r\n")
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_failover_scaling_and_follow_ups_are_measured() -> None:
     words = ["--kills", "1", "--rounds", "1", "--messages", "4", "--workers", "1"]
     done = subprocess.run(
@@ -91,7 +91,7 @@ def test_failover_scaling_and_follow_ups_are_measured() -> None:
         check=True,
         capture_output=True,
         text=True,
-        timeout=380,
+        timeout=850,
     )
     failover, scaling, first, follow_up = done.stdout.splitlines()
     assert re.fullmatch(r"failover, 1 kills, least / median / most: .* s \((ok|NO)\)", failover)

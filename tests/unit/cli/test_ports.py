@@ -36,7 +36,7 @@ def test_no_two_processes_pick_the_same_port() -> None:
         ]
         picked = [json.loads(p.stdout.readline()) for p in pickers if p.stdout]
         for picker in pickers:
-            picker.communicate("\n", timeout=30)
+            picker.communicate("\n", timeout=120)
     assert len({port for ports in picked for port in ports}) == 3 * 800
 
 

@@ -42,7 +42,7 @@ def test_a_door_names_the_extra_that_it_needs(door: str) -> None:
         [sys.executable, "-c", OPENS.format(libraries=every, door=door)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=True,
     )
     assert told.stdout.strip() == (
