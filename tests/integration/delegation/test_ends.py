@@ -56,7 +56,7 @@ async def test_a_cancel_reaches_everybody_below_before_it_is_confirmed(
     # However long the others take, here they are waited for.
     monkeypatch.setattr(delegation, "CONFIRMATION", 60.0)
     for module in (canceling, cancelling):
-        monkeypatch.setattr(module, "HOLDER_TIMEOUT", 30.0)
+        monkeypatch.setattr(module, "HOLDER_TIMEOUT", 5.0)
         monkeypatch.setattr(module, "CLEANUP", 90.0)
     async with working(top), working(middle), working(endless):
         task = await desk.start("top")

@@ -23,7 +23,7 @@ type Spawn = Callable[..., WorkerProcess]
 @pytest.fixture(autouse=True)
 def _given_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have a holder that lives waited for by who cancels its task, however slow the machine is."""
-    monkeypatch.setattr(cancelling, "HOLDER_TIMEOUT", 30.0)
+    monkeypatch.setattr(cancelling, "HOLDER_TIMEOUT", 5.0)
     monkeypatch.setattr(cancelling, "CLEANUP", 60.0)
 
 

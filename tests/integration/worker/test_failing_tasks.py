@@ -71,7 +71,7 @@ async def test_the_holder_of_a_failed_task_is_fenced_and_its_agent_stopped(
 async def test_a_task_held_by_a_stopped_worker_is_failed_and_stays_so(
     desk: Desk, spawn: Spawn, terminal: Terminal
 ) -> None:
-    worker = spawn("headrace_worker.demo:agents")
+    worker = await asyncio.to_thread(spawn, "headrace_worker.demo:agents")
     task = await desk.start("counter", "100000 20")
     await task.reaches(5)
     worker.freeze()
