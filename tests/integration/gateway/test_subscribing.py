@@ -54,6 +54,16 @@ async def test_a_cursor_goes_on_with_the_next_event(
         assert generations(await stream.rest()) == list(range(after + 1, 6))
 
 
+async def test_a_cursor_of_a_stream_asked_for_by_url_is_as_good(
+    talk: Talk, fleet: ScriptedFleet
+) -> None:
+    task, first = await begun(talk)
+    fleet.legs[0].go_on.set()
+    cursor = f"{task}/{first}"
+    async with talk.to("patient").stream("SubscribeToTask", {"id": task}, cursor) as stream:
+        assert generations(await stream.rest()) == [2, 3, 4, 5]
+
+
 async def test_a_cursor_may_stand_in_the_query(
     http: httpx.AsyncClient, fleet: ScriptedFleet
 ) -> None:

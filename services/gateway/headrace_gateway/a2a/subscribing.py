@@ -137,4 +137,6 @@ async def subscribe(services: Services, call: Call, params: object) -> Streaming
     asked = OneTask.of_subscribe(params)
     key = task_key(services.settings, call.caller, call.agent, asked.task)
     subscribing = Subscribing(services, call.caller, key)
-    return await (subscribing.after(call.cursor) if call.cursor else subscribing.from_now())
+    # Streams whose message stood in a URL say in their cursors whose task it is.
+    cursor = call.cursor.removeprefix(f"{key.task}/")
+    return await (subscribing.after(cursor) if call.cursor else subscribing.from_now())
