@@ -40,6 +40,7 @@ def told(outcome: Outcome) -> str:
         f"{sum(outcome.faults.values())} faults: {faults}",
         f"{outcome.events} events over {outcome.connections} connections",
         f"{outcome.further_attempts} attempts after a first",
+        f"{outcome.children} tasks that other tasks have asked for",
         f"{outcome.orphans} tasks whose client never learned of them",
         f"{len(outcome.wrong)} things wrong",
     ]

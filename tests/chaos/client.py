@@ -14,10 +14,16 @@ from tests.support.plain_a2a import message
 
 ENDED = {"COMPLETED", "FAILED", "CANCELED", "REJECTED"}
 AGENTS = ("plain", "careful", "asking")
+DELEGATING = "manager"
 
 _CUTS = 0.25
 """Share of the connections that the client itself cuts."""
 _CANCELS = 0.06
+_CANCELS_OF_FAMILIES = 0.2
+_EACH = 20
+"""One client in so many asks an agent that asks others, three deep: thirteen tasks."""
+_MOST, _MOST_OF_A_CHILD = 40, 15
+"""Bounds of what is counted to."""
 _PAUSE = 0.3
 _AGAIN = {429, 500, 502, 503, 504}
 _PATIENCE = httpx.Timeout(20.0)
@@ -36,9 +42,11 @@ class Client:
         """Choose by `seed` and `number` alone."""
         self._http, self._gateways = http, gateways
         self._chance = random.Random(f"{seed}/{number}")
-        self.agent = self._chance.choice(AGENTS)
-        self.text = f"{self._chance.randrange(1, 40)} {self._chance.randrange(0, 60)}"
-        self.cancels = self._chance.random() < _CANCELS
+        delegates = number % _EACH == 0
+        self.agent = DELEGATING if delegates else self._chance.choice(AGENTS)
+        most = _MOST_OF_A_CHILD if delegates else _MOST
+        self.text = f"{self._chance.randrange(1, most)} {self._chance.randrange(0, 60)}"
+        self.cancels = self._chance.random() < (_CANCELS_OF_FAMILIES if delegates else _CANCELS)
         self.seen: list[Frame] = []
         self.connections = 0
         self._key = uuid.UUID(int=self._chance.getrandbits(128), version=4).hex
@@ -57,7 +65,7 @@ class Client:
     @property
     def expected(self) -> str:
         """The whole text of the answer."""
-        return answer_to(self.text)
+        return answer_to(self.agent, self.text)
 
     @property
     def data(self) -> list[bytes]:

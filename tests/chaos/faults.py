@@ -23,7 +23,7 @@ class Fault:
     after: float
     """Seconds since the fault before."""
     what: str
-    """``kill``, ``stop`` (and go on later) or ``drain`` (SIGTERM)."""
+    """``kill``, ``kill all`` of the role, ``stop`` (and go on later) or ``drain`` (SIGTERM)."""
     role: Role
     index: int
     lasts: float = 0.0
@@ -34,6 +34,7 @@ _KINDS: tuple[tuple[str, Role, int], ...] = (
     ("kill", "worker", 8),
     ("stop", "worker", 6),
     ("drain", "worker", 3),
+    ("kill all", "worker", 1),
     ("kill", "gateway", 4),
     ("stop", "gateway", 1),
     ("kill", "task-state", 4),
@@ -85,6 +86,9 @@ class Tormentor:
             self._go_on(pid)
 
     def _do(self, fault: Fault) -> None:
+        if fault.what == "kill all":
+            self._kill_all(fault.role)
+            return
         pid = self._stack.pids(fault.role)[fault.index]
         if pid in self._stopped and fault.what == "stop":
             return
@@ -95,6 +99,13 @@ class Tormentor:
         if fault.what == "stop":
             loop = asyncio.get_running_loop()
             self._stopped[pid] = loop.call_later(fault.lasts, self._go_on, pid)
+
+    def _kill_all(self, role: Role) -> None:
+        for pid in self._stack.pids(role):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.done[f"kill all {role}s"] += 1
+        _log.info("kill all %ss", role)
 
     def _go_on(self, pid: int) -> None:
         del self._stopped[pid]

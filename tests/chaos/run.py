@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 
 from headrace.bus import Bus
+from headrace.log import last_entry
 from headrace.settings import BusSettings
 from headrace.task import TaskKey
 from headrace_cli.dev_ready import until_ready
@@ -56,6 +57,7 @@ class Outcome:
     connections: int = 0
     further_attempts: int = 0
     orphans: int = 0
+    children: int = 0
     seconds: float = 0.0
     wrong: list[str] = field(default_factory=list)
 
@@ -146,7 +148,7 @@ async def _judge(stack: Stack, clients: list[Client], outcome: Outcome) -> None:
         judge = Judge(bus, redis)
         known = {client.task for client in clients}
         orphans = [key for key in await _keys(bus) if key.task not in known]
-        outcome.orphans = len(orphans)
+        await _have_ended(bus, orphans)
         places = asyncio.Semaphore(_JUDGED_AT_A_TIME)
 
         async def one(verdict: Coroutine[Any, Any, list[str]]) -> None:
@@ -158,7 +160,20 @@ async def _judge(stack: Stack, clients: list[Client], outcome: Outcome) -> None:
                 group.create_task(one(judge.of_client(client)))
             for key in orphans:
                 group.create_task(one(judge.of_orphan(key)))
+        outcome.wrong += judge.families.wrong()
     outcome.further_attempts = judge.attempts
+    outcome.children = judge.families.size
+    outcome.orphans = len(orphans) - outcome.children
+
+
+async def _have_ended(bus: Bus, keys: list[TaskKey]) -> None:
+    """Give tasks that nobody wants any more the time that task state takes to see to it."""
+    left = keys
+    async with asyncio.timeout(_SETTLES):
+        while left:
+            lasts = [(key, await last_entry(bus, key)) for key in left]
+            left = [key for key, last in lasts if last is not None and not last.ends_leg]
+            await asyncio.sleep(bool(left))
 
 
 @asynccontextmanager

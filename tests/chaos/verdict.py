@@ -12,6 +12,7 @@ from headrace.task import INPUT_REQUIRED, TERMINAL, TaskKey
 from headrace_task_state.reading.found import read_found
 from headrace_task_state.store.reading import Reader
 from tests.chaos.client import Client
+from tests.chaos.families import Families
 
 
 class Judge:
@@ -20,6 +21,7 @@ class Judge:
     def __init__(self, bus: Bus, redis: Reader) -> None:
         """Look over `bus` and into `redis`."""
         self._bus, self._redis = bus, redis
+        self.families = Families()
         self.attempts = 0
         """Attempts beyond the first, over all tasks judged."""
 
@@ -27,6 +29,7 @@ class Judge:
         """Return what is wrong with a client's task."""
         key = TaskKey("default", client.agent, client.task)
         entries = await self._entries(key)
+        self.families.note(key, entries)
         found = [*overlaps(entries), *ends(entries)]
         if client.data != [line for entry in entries for line in entry.lines]:
             found.append(f"the client saw {len(client.data)} events, and not those of the log")
@@ -42,6 +45,7 @@ class Judge:
     async def of_orphan(self, key: TaskKey) -> list[str]:
         """Return what is wrong with a task whose client never learned of it."""
         entries = await self._entries(key)
+        self.families.note(key, entries)
         found = [*overlaps(entries), *ends(entries)]
         found += await self._view(key, _folded(entries).task())
         return [f"{key.agent} {key.task}, which no client follows: {each}" for each in found]

@@ -1,9 +1,12 @@
 """Managers ask heads, heads ask helpers, and their workers are killed one after the other."""
 
 import asyncio
+import os
 import random
 from collections import Counter
 from pathlib import Path
+
+import pytest
 
 from headrace.entry import Entry
 from headrace.task import CANCELED, COMPLETED, TERMINAL, TaskKey
@@ -15,8 +18,7 @@ from tests.support.worker_process import WorkerProcess
 
 _EVERYBODY = "tests.support.family_agents:everybody"
 SEED = 7
-MANAGERS = 5
-KILLS = 4
+MANAGERS, KILLS = (40, 20) if "HEADRACE_SOAK" in os.environ else (5, 4)
 PROMPT = "a 3\nb 6\n\nc 4\na 3"
 """Two heads, who ask two helpers each."""
 
@@ -39,6 +41,8 @@ async def everybody(desk: Desk) -> list[TaskKey]:
     return [desk.bus.subjects.key_of_event(subject) for subject in found.state.subjects or {}]
 
 
+@pytest.mark.soak
+@pytest.mark.timeout(600)
 async def test_no_child_runs_twice_for_one_question_and_none_outlives_its_parents(
     desk: Desk, spawn: Spawn, tmp_path: Path
 ) -> None:
