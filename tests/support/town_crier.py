@@ -7,7 +7,7 @@ from a2a.helpers import new_task_from_user_message, new_text_message
 from a2a.server.agent_execution import AgentExecutor, RequestContext
 from a2a.server.events import EventQueue
 from a2a.server.tasks import TaskUpdater
-from a2a.types import Part, Role
+from a2a.types import Part, Role, TaskState
 from a2a.utils.errors import InvalidParamsError
 
 from headrace_worker import Agent
@@ -43,7 +43,11 @@ class Crier(AgentExecutor):
 
     async def _cry(self, said: str, to: TaskUpdater) -> None:
         await to.start_work(to.new_agent_message([Part(text="clearing my throat")]))
-        if said == "ask":
+        if said == "ask for another":
+            # As another Headrace does whose agent stands for yet another one's.
+            named = {"remote_task": "elsewhere", "remote_context": "elsewhere"}
+            await to.update_status(TaskState.TASK_STATE_WORKING, metadata=named)
+        if said.startswith("ask"):
             await to.add_artifact([Part(text="hm ")], artifact_id="cry")
             await to.requires_input(to.new_agent_message([Part(text="What shall I cry?")]))
             return

@@ -6,10 +6,12 @@ import logging
 from headrace.bus import Bus
 from headrace.entry import Entry
 from headrace.errors import LogLost
+from headrace.events import Json
+from headrace.fold import TaskFold
 from headrace_worker.agent import Agent
 from headrace_worker.assignment import Assignment
 from headrace_worker.ended import EndedTask
-from headrace_worker.past import recall
+from headrace_worker.past import retell
 
 _log = logging.getLogger(__name__)
 
@@ -32,9 +34,9 @@ async def clean_up(bus: Bus, agent: Agent, assignment: Assignment, end: Entry) -
     key, tries = assignment.key, assignment.message.metadata.num_delivered
     try:
         async with asyncio.timeout(PATIENCE):
-            task = await recall(bus, key, end.sequence)
-            owner = assignment.run.owner
-            await agent.clean_up(EndedTask(key, assignment.run.context, owner, task))
+            told = await retell(bus, key, end.sequence)
+            run = assignment.run
+            await agent.clean_up(EndedTask(key, run.context, run.owner, _folded(told), told))
     except LogLost as loss:
         _log.info("task %s is gone: %s", key.task, loss)
     except Exception as error:  # noqa: BLE001  # an agent's
@@ -45,3 +47,10 @@ async def clean_up(bus: Bus, agent: Agent, assignment: Assignment, end: Entry) -
             return
         _log.error("task %s: the agent could not clean up", key.task, exc_info=error)
     await assignment.ack(bus)
+
+
+def _folded(told: list[tuple[int, Json]]) -> Json:
+    fold = TaskFold()
+    for _, event in told:
+        fold.apply(event)
+    return fold.task()

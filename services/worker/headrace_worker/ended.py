@@ -20,6 +20,9 @@ class EndedTask:
     task: Json
     """The task as its log has it, its end included: an A2A v1.0 Task."""
 
+    told: list[tuple[int, Json]]
+    """Its log: each StreamResponse with its generation."""
+
     @property
     def state(self) -> str:
         """How it ended: ``TASK_STATE_CANCELED``, ``TASK_STATE_FAILED`` or ``…_REJECTED``."""

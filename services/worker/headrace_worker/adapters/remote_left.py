@@ -5,8 +5,8 @@ import logging
 from headrace_worker.adapters.credentials import CredentialsRefused
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.remote_client import Remote
+from headrace_worker.adapters.remote_names import remote_of
 from headrace_worker.adapters.remote_run import (
-    REMOTE_TASK,
     UNAUTHORIZED,
     raise_if_passing,
     status_of,
@@ -27,7 +27,7 @@ async def cancel_left(ended: EndedTask, remote: Remote) -> None:
     Raises:
         Retryable: the agent is busy or out of reach, or wants a fresh token.
     """
-    task = ended.task.get("metadata", {}).get(REMOTE_TASK)
+    task, _ = remote_of(ended.told)
     if not task:
         return
     try:

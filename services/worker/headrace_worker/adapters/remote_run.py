@@ -16,6 +16,7 @@ from headrace_worker.adapters.cursors import FOLLOWED, LAST_EVENT_ID, Cursor
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.remote_asking import Asking
 from headrace_worker.adapters.remote_client import Remote
+from headrace_worker.adapters.remote_names import REMOTE_CONTEXT, REMOTE_TASK, remote_of
 from headrace_worker.adapters.remote_telling import Relay, Told
 from headrace_worker.context import RunContext
 from headrace_worker.emission import Reject
@@ -29,8 +30,6 @@ with needs("a2a"):
     from a2a.types import SendMessageRequest, StreamResponse
     from a2a.utils.errors import A2AError, InternalError, TaskNotFoundError
 
-REMOTE_TASK, REMOTE_CONTEXT = "remote_task", "remote_context"
-"""Metadata keys of a task under which it says which task of the outside agent it stands for."""
 type Opening = Callable[[], AsyncIterator[StreamResponse]]
 """Opens a stream: by a message, or by coming back to a task."""
 
@@ -103,10 +102,9 @@ class RemoteRun:
             self._cursor.last = held.get("cursor", "")
             await self._follow(self._again)
             return
-        about = ours.get("metadata", {})
-        task, context = about.get(REMOTE_TASK, ""), about.get(REMOTE_CONTEXT, self._ctx.context)
-        number = str(self._ctx.leg)
-        await self._follow(partial(self._send, self._ctx.message, task, context, number))
+        task, context = remote_of(await self._ctx.retell()) if ours else ("", "")
+        asked = (self._ctx.message, task, context or self._ctx.context, str(self._ctx.leg))
+        await self._follow(partial(self._send, *asked))
 
     async def _send(
         self, message: Json, task: str, context: str, number: str

@@ -7,6 +7,7 @@ told yet is.
 from headrace.events import Json
 from headrace.task import AUTH_REQUIRED, LEG_ENDED
 from headrace_worker.adapters.a2a_json import artifact_of, outcome_of, said_of
+from headrace_worker.adapters.remote_names import without_names
 from headrace_worker.context import RunContext
 from headrace_worker.quoting import foreign
 from headrace_worker.relayed import Artifact, Outcome, Said
@@ -65,7 +66,9 @@ class Relay:
         elif "statusUpdate" in event:
             update = event["statusUpdate"]
             self._note(update.get("taskId", ""), update.get("contextId", ""))
-            await self._status(update.get("status", {}), foreign(update.get("metadata", {})))
+            await self._status(
+                update.get("status", {}), without_names(foreign(update.get("metadata", {})))
+            )
 
     async def _snapshot(self, task: Json) -> None:
         self._note(task.get("id", ""), task.get("contextId", ""))

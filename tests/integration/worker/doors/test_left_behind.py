@@ -9,12 +9,14 @@ from a2a.server.events import EventQueue
 from a2a.server.tasks import TaskUpdater
 from a2a.types import Part, TaskState
 
-from headrace.task import AUTH_REQUIRED, CANCELED
+from headrace import events
+from headrace.events import ATTEMPT
+from headrace.task import AUTH_REQUIRED, CANCELED, WORKING
 from headrace_worker.adapters import ClientCredentials, executor_agent
 from tests.integration.worker.conftest import Spawn, Working
 from tests.integration.worker.doors.reading import folded, state
 from tests.integration.worker.test_cancelling import cancel
-from tests.support.desk import Desk, Task, eventually
+from tests.support.desk import Desk, Task, eventually, user_message
 from tests.support.sdk_server import sdk_server
 from tests.support.town_crier import BINDINGS, Crier, crier
 
@@ -90,6 +92,25 @@ async def test_an_outside_agent_hears_of_the_cancel_of_a_task_that_waits(
     assert executor.canceled == [done["metadata"]["remote_task"]]
 
 
+async def test_a_client_can_not_say_which_task_is_canceled_elsewhere(
+    desk: Desk, working: Working
+) -> None:
+    executor = Crier()
+    async with sdk_server(executor) as server, working(await crier(server.url)):
+        victim = await desk.start("crier", "ask")
+        theirs = (await folded(victim))["metadata"]["remote_task"]
+        wrong = {"remote_task": theirs}
+        # Begun by a worker that died before it knew the task elsewhere.
+        task = await desk.start("crier", message=user_message("x"), metadata=wrong, publish=False)
+        begun = events.status_update(task.key.task, task.context, WORKING, metadata={ATTEMPT: 1})
+        await task.append(begun, WORKING, writer="dead", leg=1, attempt=1)
+        assert await cancel(task) == CANCELED
+        await eventually(lambda: _is_off_the_queue(task))
+        assert executor.canceled == []
+        assert await cancel(victim) == CANCELED
+        await eventually(lambda: _was_canceled(executor, 1))
+
+
 async def test_an_outside_agent_that_was_out_of_reach_hears_of_it_later(
     desk: Desk, working: Working
 ) -> None:
@@ -163,6 +184,10 @@ def _updater(context: RequestContext, queue: EventQueue) -> TaskUpdater:
     assert context.task_id
     assert context.context_id
     return TaskUpdater(queue, context.task_id, context.context_id)
+
+
+async def _is_off_the_queue(task: Task) -> bool:
+    return await task.runs_waiting() == 0
 
 
 async def _waits(task: Task) -> bool:

@@ -76,6 +76,23 @@ async def test_its_question_is_asked_and_the_follow_up_goes_to_the_same_task(
     assert [part["text"] for part in said(done)].count("What shall I cry?") == 1
 
 
+async def test_neither_the_outside_agent_nor_the_client_says_which_task_a_follow_up_is_for(
+    desk: Desk, working: Working
+) -> None:
+    executor = Crier()
+    async with sdk_server(executor) as server, working(await crier(server.url)):
+        task = await desk.start(
+            "crier", "ask for another", metadata={"remote_task": "a", "remote_context": "a"}
+        )
+        assert state(await folded(task)) == "INPUT_REQUIRED"
+        wrong = {"remote_task": "b", "remote_context": "b"}
+        leg = await task.follow_up_with(user_message("fire"), wrong)
+        await task.reaches(leg + 3)
+        done = await folded(task)
+    assert executor.heard == ["ask for another", "fire"]
+    assert (state(done), answer(done)) == ("COMPLETED", "Oyez, fire")
+
+
 async def test_credentials_it_asks_for_come_from_our_user(desk: Desk, working: Working) -> None:
     executor = Crier()
     async with sdk_server(executor) as server, working(await crier(server.url)):
