@@ -158,8 +158,9 @@ class Task:
         return await self.entries(last)
 
     async def entries(self, last: Entry | None = None) -> list[Entry]:
-        """Return the whole log."""
-        head = (last or await self.last()).sequence
+        """Return the whole log; nothing where a child that was asked is not begun yet."""
+        last = last or await last_entry(self.bus, self.key)
+        head = 0 if last is None else last.sequence
         return [entry async for batch in replay(self.bus, self.key, 0, head) for entry in batch]
 
     async def events(self) -> list[Json]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace.entry import Entry
-from headrace.task import CANCELED, COMPLETED, TERMINAL, TaskKey
+from headrace.task import CANCELED, COMPLETED, FAILED, TERMINAL, TaskKey
 from tests.integration.worker.conftest import Spawn
 from tests.integration.worker.test_cancelling import cancel
 from tests.support.desk import Desk, eventually
@@ -60,7 +60,8 @@ async def test_no_child_runs_twice_for_one_question_and_none_outlives_its_parent
 
     await eventually(has_children)
     tormenting = asyncio.create_task(torment(workers))
-    assert await cancel(stopped) == CANCELED
+    # If its worker dies when it has canceled the children and not said so, the next attempt fails.
+    assert await cancel(stopped) in {CANCELED, FAILED}
     await tormenting
     logs = [await task.ended(200) for task in followed]
     assert [log[-1].stamp.state for log in logs] == [COMPLETED] * (MANAGERS - 1)
@@ -74,7 +75,7 @@ async def test_no_child_runs_twice_for_one_question_and_none_outlives_its_parent
         again += max(attempts(await log_of(desk, key)), default=1) - 1
     assert again, "nobody was hit"
     below = list(children(await stopped.entries()).values())
-    assert {await state_of(desk, key) for key in below} <= {CANCELED, COMPLETED}
+    assert {await state_of(desk, key) for key in below} <= {CANCELED, COMPLETED, FAILED}
     runs = Counter(tuple(line.split()) for line in file.read_text().splitlines())
     assert max(runs.values()) == 1, "an attempt at a child was begun twice"
 
