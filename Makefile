@@ -12,7 +12,7 @@ DEVELOPMENT := .venv/.development
 CODE := shared services examples tests
 
 # The first Python that runs (a version manager's shim may exist and fail) and is new enough.
-FIND_PYTHON = for candidate in $(PYTHON) python3.13 python3.12 python3.14 python3; do \
+FIND_PYTHON = for candidate in $(or $(PYTHON),python3.13 python3.12 python3.14 python3); do \
 	if "$$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 12))' 2>/dev/null; \
 	then echo "$$candidate"; exit 0; fi; done; \
 	echo "make: needs Python 3.12 or newer with its venv module; name one with make PYTHON=…" >&2; exit 1
