@@ -6,6 +6,7 @@ once when an unknown key is written. An agent whose instances are gone stays kno
 
 import asyncio
 import logging
+import time
 from base64 import b64decode
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from headrace.log.direct import direct_get
 from headrace.log.read import BATCH
 from headrace.names import check_agent_name
 from headrace.patience import patiently
+from headrace.renewals import Renewals
 
 __all__ = [
     "ANNOUNCE_EVERY",
@@ -133,6 +135,7 @@ class Directory:
         self._bus = bus
         self._prefix = f"$KV.{bus.streams.agents}."
         self._listing = Listing()
+        self._renewals = Renewals()
         self._complained: dict[str, bytes] = {}
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -193,13 +196,17 @@ class Directory:
 
     async def read(self) -> None:
         """Read the bucket now; BusUnavailable: it can't be read."""
-        listing = Listing()
+        listing, lives = Listing(), dict[str, int]()
         for key, msg in (await self._read_all()).items():
-            kind, agent, instance = (*key.split("."), "", "")[:3]
+            kind, _, agent = key.partition(".")
             if kind == "card":
                 self._take_card(listing, agent, msg)
             elif kind == "live":
-                listing.instances.setdefault(agent, set()).add(instance)
+                lives[key] = int((msg.headers or {})[SEQUENCE])
+        patience = INSTANCE_TTL + RELIST_EVERY
+        for key in self._renewals.fresh(lives, time.monotonic(), patience):
+            _, agent, instance = (*key.split("."), "", "")[:3]
+            listing.instances.setdefault(agent, set()).add(instance)
         self._listing = listing
 
     def _take_card(self, listing: Listing, agent: str, msg: Msg) -> None:

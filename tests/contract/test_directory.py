@@ -77,6 +77,21 @@ async def test_an_agent_that_nobody_serves_is_known_for_a_time_and_then_forgotte
     await soon(lambda: directory.card("echo") is None, "echo is forgotten")
 
 
+async def test_an_instance_whose_key_nats_keeps_for_ever_is_gone_all_the_same(
+    own: Bus, directory: Directory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    announcer = Announcer(own, "worker-1")
+    await announcer.announce(AgentCard(name="echo"))
+    await announcer.withdraw("echo")
+    await put(own, "live.echo.ghost", b"{}")
+    await soon(lambda: served_by(directory) == {"ghost"}, "the key is taken for an instance")
+    monkeypatch.setattr(module, "INSTANCE_TTL", 1)
+    await soon(lambda: not directory.available("echo"), "echo is served no more")
+    monkeypatch.setattr(module, "INSTANCE_TTL", 3600)
+    await put(own, "live.echo.ghost", b"{}")
+    await soon(lambda: directory.available("echo"), "who renews it is there again")
+
+
 async def test_who_starts_later_knows_what_was_announced_before(own: Bus) -> None:
     for name in ("b", "a"):
         await Announcer(own, "worker-1").announce(AgentCard(name=name))

@@ -93,6 +93,7 @@ class Follower:
             await self._writer.apply(progress, replace(progress, origin=origin), [])
             _log.info("range %s is followed from %d", self._range.name, progress.position)
             metrics.FOLLOWING.labels(self._range.name).set(1)
+            metrics.POSITION.labels(self._range.name).set(progress.position)
             await self._apply_all(consumer, replace(progress, origin=origin))
         finally:
             metrics.FOLLOWING.labels(self._range.name).set(0)
