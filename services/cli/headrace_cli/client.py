@@ -71,10 +71,7 @@ class Client:
         with self._answer(method, path, body, headers) as answer:
             if answer.status == HTTPStatus.NO_CONTENT:
                 raise NothingLeft
-            try:
-                yield from frames(answer)
-            except (OSError, HTTPException) as broken:
-                raise Dropped(str(broken)) from broken
+            yield from frames(answer)
 
     def _ask(self, method: str, path: str, body: Json | None) -> Json:
         try:
@@ -93,19 +90,18 @@ class Client:
         kind = HTTPSConnection if self._where.scheme == "https" else HTTPConnection
         connection = kind(self._where.hostname or "", self._where.port, timeout=_PATIENCE)
         try:
-            try:
-                connection.request(
-                    method,
-                    self._where.path.rstrip("/") + path,
-                    body=None if body is None else json.dumps(body),
-                    headers=self._headers | headers,
-                )
-                answer = connection.getresponse()
-            except (OSError, HTTPException) as broken:
-                raise Dropped(str(broken)) from broken
+            connection.request(
+                method,
+                self._where.path.rstrip("/") + path,
+                body=None if body is None else json.dumps(body),
+                headers=self._headers | headers,
+            )
+            answer = connection.getresponse()
             if answer.status >= HTTPStatus.BAD_REQUEST:
                 _refuse(answer)
             yield answer
+        except (OSError, HTTPException) as broken:  # Also while the block reads the answer.
+            raise Dropped(str(broken)) from broken
         finally:
             connection.close()
 
@@ -114,7 +110,8 @@ def frames(lines: Iterable[bytes]) -> Iterator[Frame]:
     """Yield the frames that lines make up; comments and frames without data are none."""
     cursor, data = "", list[str]()
     for line in lines:
-        field, _, value = line.decode().rstrip("\r\n").partition(":")
+        # A line that was cut off may end within a character; no frame comes of it.
+        field, _, value = line.decode(errors="replace").rstrip("\r\n").partition(":")
         if field == "id":
             cursor = value.strip()
         elif field == "data":
@@ -127,6 +124,11 @@ def frames(lines: Iterable[bytes]) -> Iterator[Frame]:
 def agent_path(agent: str | None) -> str:
     """Return where `agent` answers; None is the default agent, at the root."""
     return f"/v1/agents/{quote(agent, safe='')}" if agent else ""
+
+
+def task_path(base: str, task: str) -> str:
+    """Return where `task` of the agent at `base` is."""
+    return f"{base}/tasks/{quote(task, safe='')}"
 
 
 def _refuse(answer: HTTPResponse) -> None:

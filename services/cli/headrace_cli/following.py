@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator
 
-from headrace_cli.client import Client, Dropped, Frame, Json, NothingLeft
+from headrace_cli.client import Client, Dropped, Frame, Json, NothingLeft, task_path
 from headrace_cli.failures import RequestFailed
 
 _PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0, 5.0, 5.0)
@@ -56,8 +56,8 @@ class Following:
         return self._across(self._subscription())
 
     def _subscription(self) -> Iterator[Frame]:
-        path = f"{self._base}/tasks/{self._task}:subscribe"
-        return self._client.stream("GET", path, after=self._cursor)
+        path = task_path(self._base, self._task)
+        return self._client.stream("GET", f"{path}:subscribe", after=self._cursor)
 
     def _across(self, connection: Iterator[Frame]) -> Iterator[Json]:
         pauses = iter(_PAUSES)

@@ -5,12 +5,14 @@ from urllib.parse import urlencode
 
 import click
 
-from headrace_cli.client import Client, Json, agent_path, with_agent, with_gateway
+from headrace_cli.client import Client, Json, agent_path, task_path, with_agent, with_gateway
 from headrace_cli.failing import fail
 from headrace_cli.failures import RequestFailed
 from headrace_cli.tables import table
 
 _STATE = "TASK_STATE_"
+
+type _Query = dict[str, str | int]
 
 
 @click.command()
@@ -50,13 +52,12 @@ def tasks(  # noqa: PLR0913, PLR0917  # one parameter per flag is how click call
     if ctx.invoked_subcommand is not None:
         return
     client = Client(url, token)
-    query: dict[str, str | int] = {"pageSize": limit}
+    query: _Query = {"pageSize": limit}
     if context:
         query["contextId"] = context
     if status:
         query["status"] = _STATE + status.upper().replace("-", "_")
-    names = [agent] if agent else agent_names(client)
-    found = [(name, task) for name in names for task in _tasks(client, name, query)]
+    found = list(_tasks(client, agent, query) if agent else _of_every_agent(client, query))
     found.sort(key=lambda pair: pair[1]["status"].get("timestamp", ""), reverse=True)
     rows = [
         (
@@ -90,7 +91,7 @@ def base_of_task(client: Client, agent: str | None, task: str) -> str:
     refusal = RequestFailed(f"no agent has a task {task}")
     for name in agent_names(client):
         try:
-            client.get(f"{agent_path(name)}/tasks/{task}?historyLength=0")
+            client.get(f"{task_path(agent_path(name), task)}?historyLength=0")
         except RequestFailed as refused:
             refusal = refused
         else:
@@ -98,5 +99,14 @@ def base_of_task(client: Client, agent: str | None, task: str) -> str:
     raise refusal
 
 
-def _tasks(client: Client, agent: str, query: dict[str, str | int]) -> Iterator[Json]:
-    yield from client.get(f"{agent_path(agent)}/tasks?{urlencode(query)}").get("tasks", [])
+def _of_every_agent(client: Client, query: _Query) -> Iterator[tuple[str, Json]]:
+    for name in agent_names(client):
+        try:
+            yield from _tasks(client, name, query)
+        except RequestFailed as refused:  # It may want more than this command brings.
+            click.echo(f"{name}: {refused}", err=True)
+
+
+def _tasks(client: Client, agent: str, query: _Query) -> Iterator[tuple[str, Json]]:
+    found = client.get(f"{agent_path(agent)}/tasks?{urlencode(query)}").get("tasks", [])
+    yield from ((agent, task) for task in found)

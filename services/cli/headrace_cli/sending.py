@@ -4,7 +4,7 @@ import uuid
 
 import click
 
-from headrace_cli.client import Client, Json, agent_path, with_agent, with_gateway
+from headrace_cli.client import Client, Json, agent_path, task_path, with_agent, with_gateway
 from headrace_cli.following import Following, state_of
 from headrace_cli.reading import base_of_task
 from headrace_cli.tailing import show_all
@@ -44,5 +44,6 @@ def send(  # noqa: PLR0917 - as click hands the options over
 def cancel(url: str, token: str | None, agent: str | None, task: str) -> None:
     """Cancel TASK; without --agent its agent is looked up."""
     client = Client(url, token)
-    ended = client.post(f"{base_of_task(client, agent, task)}/tasks/{task}:cancel", {})
+    path = task_path(base_of_task(client, agent, task), task)
+    ended = client.post(f"{path}:cancel", {})
     click.echo(f"task {task} {state_of({'task': ended}).removeprefix('TASK_STATE_')}")

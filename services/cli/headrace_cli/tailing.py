@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import click
 
-from headrace_cli.client import Client, Json, with_agent, with_gateway
+from headrace_cli.client import Client, Json, task_path, with_agent, with_gateway
 from headrace_cli.following import Following, state_of
 from headrace_cli.reading import base_of_task
 from headrace_cli.transcript import Transcript
@@ -22,7 +22,7 @@ def tail(url: str, token: str | None, agent: str | None, after: str, task: str) 
     """Show TASK's answer as it comes, over dropped connections; without --agent it is looked up."""
     client = Client(url, token)
     base = base_of_task(client, agent, task)
-    snapshot: Json = {"task": client.get(f"{base}/tasks/{task}")}
+    snapshot: Json = {"task": client.get(task_path(base, task))}
     if not after and state_of(snapshot) in _ENDED:  # Nothing to subscribe to.
         show_all([snapshot])
     else:

@@ -18,6 +18,8 @@ class Answer:
     status: int = 200
     body: Json | None = None
     frames: tuple[tuple[str, Json], ...] = ()
+    cut: bytes | None = None
+    """What comes of an answer that breaks off; it promises more."""
 
 
 class Question(NamedTuple):
@@ -56,7 +58,10 @@ class _Handler(BaseHTTPRequestHandler):
         assert isinstance(self.server, FakeGateway)
         answer = self.server.next_answer(Question(self.command, self.path, cursor, body))
         self.send_response(answer.status)
+        if answer.cut is not None:
+            self.send_header("Content-Length", str(len(answer.cut) + 1))
         self.end_headers()
+        self.wfile.write(answer.cut or b"")
         if answer.body is not None:
             self.wfile.write(json.dumps(answer.body).encode())
         for cursor, event in answer.frames:

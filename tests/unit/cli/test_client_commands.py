@@ -95,6 +95,46 @@ def test_a_dropped_stream_is_resumed_after_the_last_frame() -> None:
     assert [q.cursor for q in gateway.asked] == [None, "log1:2", "log1:2", "log1:3"]
 
 
+def test_a_stream_that_was_cut_within_a_character_is_resumed() -> None:
+    whole = b'id: log1:1\ndata: {"task": {"id": "t1", "status": {}}}\n\n'
+    script = {
+        "/message:stream": Answer(cut=whole + b'id: log1:2\ndata: {"\xe2\x82'),
+        "/tasks/t1:subscribe": stream(status("COMPLETED"), first=2),
+    }
+    with answering(**script) as gateway:
+        answer = headrace(gateway, "send", "hi")
+    assert (answer.exit_code, gateway.asked[-1].cursor) == (0, "log1:1")
+
+
+@pytest.mark.parametrize("code", [200, 404])
+def test_an_answer_that_breaks_off_is_one_line(code: int) -> None:
+    with answering(**{"/v1/agents": Answer(code, cut=b"{")}) as gateway:
+        answer = headrace(gateway, "agents")
+    assert answer.exit_code == 1
+    assert answer.stderr.startswith(f"Error: no answer from {gateway.url}: ")
+
+
+def test_an_agent_that_refuses_does_not_hide_the_tasks_of_the_others() -> None:
+    script = {
+        "/v1/agents": AGENTS,
+        "/v1/agents/echo/tasks?pageSize=20": Answer(401, {"error": {"message": "who are you?"}}),
+        "/v1/agents/counter/tasks?pageSize=20": Answer(body={"tasks": [task("WORKING")]}),
+    }
+    with answering(**script) as gateway:
+        answer = headrace(gateway, "tasks")
+        alone = headrace(gateway, "tasks", "--agent", "echo")
+    assert "WORKING" in answer.stdout
+    assert answer.stderr == "echo: who are you?\n"
+    assert (alone.exit_code, alone.stderr) == (1, "Error: who are you?\n")
+
+
+def test_a_task_is_named_whatever_stands_in_its_name() -> None:
+    script = {"/v1/agents/echo/tasks/a%2F%3Fb:cancel": Answer(body=task("CANCELED"))}
+    with answering(**script) as gateway:
+        answer = headrace(gateway, "cancel", "--agent", "echo", "a/?b")
+    assert answer.stdout == "task a/?b CANCELED\n"
+
+
 def test_a_stream_that_ended_while_away_is_no_failure() -> None:
     script = {
         "/message:stream": stream({"task": task("WORKING")}, chunk("all", append=False)),
