@@ -38,8 +38,9 @@ def encode_token(name: str) -> str:
 
 
 def decode_token(token: str) -> str:
-    """Return the name that `encode_token` made `token` of."""
-    return _ESCAPE.sub(lambda m: bytes([int(m[1], 16)]), token.encode()).decode()
+    """Return the name that `encode_token` made `token` of; what it made of none is readable."""
+    name = _ESCAPE.sub(lambda m: bytes([int(m[1], 16)]), token.encode())
+    return name.decode(errors="replace")
 
 
 def check_agent_name(name: str) -> str:

@@ -12,8 +12,9 @@ from headrace.directory import AgentCard
 from headrace.events import Json
 from headrace.signing import MAX_AGE
 from headrace_gateway.a2a.cards import agent_card, agent_path
-from headrace_gateway.a2a.rest_errors import Endpoint, answering_errors
+from headrace_gateway.a2a.rest_errors import answering_errors
 from headrace_gateway.a2a.v03.card import readable_by_old
+from headrace_gateway.endpoint import Endpoint
 from headrace_gateway.hector import shapes
 from headrace_gateway.hector.asking import asks_for_shapes
 from headrace_gateway.json_response import cacheable, json_response, revalidated

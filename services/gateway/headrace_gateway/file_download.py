@@ -1,5 +1,6 @@
 """The content of files that are too large for a log, for those who may see their task."""
 
+import re
 from urllib.parse import quote
 
 from starlette.requests import Request
@@ -16,6 +17,8 @@ from headrace_gateway.services import Services
 
 PATH = "/tasks/{task_id}/files/{name}"
 """Behind the path of an agent; `headrace.links` makes such addresses."""
+
+_MEDIA_TYPE = re.compile(r"[!-~]+/[ -~]+")
 
 _GUARDED = {
     # What an agent made is shown as nobody's page: it runs nothing, whatever it claims to be.
@@ -50,10 +53,8 @@ class FileDownload:
         headers = {**_GUARDED, "ETag": f'"{info.digest}"'}
         if headers["ETag"] in request.headers.get("if-none-match", ""):
             return Response(status_code=304, headers=headers)
-        headers |= {"Content-Disposition": _disposition(info), "Content-Length": str(info.size)}
         # Starlette answers HEAD with the headers alone, and reads nothing for it.
-        body = self._files.chunks(key, info)
-        return StreamingResponse(body, 200, headers, info.media_type or "application/octet-stream")
+        return StreamingResponse(self._files.chunks(key, info), 200, headers | headers_of(info))
 
     async def _key(self, call: Call, task: str) -> TaskKey:
         key = task_key(self._services.settings, call.caller, call.agent, task)
@@ -68,7 +69,13 @@ class FileDownload:
         return key
 
 
-def _disposition(info: FileInfo) -> str:
-    # RFC 6266: quoted, so that no name can end the header or the parameter.
-    name = info.filename or info.name
-    return f"attachment; filename*=UTF-8''{quote(name, safe='')}"
+def headers_of(info: FileInfo) -> dict[str, str]:
+    """Return what is said of a file, of which type and name are as whoever made it put them."""
+    # The server writes headers as they are; RFC 6266 quotes names so that none can end its.
+    name = quote(info.filename or info.name, safe="")
+    is_type = _MEDIA_TYPE.fullmatch(info.media_type) is not None
+    return {
+        "Content-Type": info.media_type if is_type else "application/octet-stream",
+        "Content-Disposition": f"attachment; filename*=UTF-8''{name}",
+        "Content-Length": str(info.size),
+    }

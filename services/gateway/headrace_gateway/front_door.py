@@ -11,7 +11,7 @@ from headrace_gateway.health import healthy
 from headrace_gateway.json_response import json_response
 from headrace_gateway.lasting import Lasting
 from headrace_gateway.websocket.closing import try_later
-from headrace_gateway.websocket.endpoint import close_at_once
+from headrace_gateway.websocket.opening import close_at_once
 
 _MESSAGE = "the gateway is starting; it waits for NATS"
 

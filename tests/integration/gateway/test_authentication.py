@@ -1,11 +1,13 @@
 """Credentials on every way into a gateway, and refusals in each protocol's shape."""
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
 import pytest
 import pytest_asyncio
+from websockets.asyncio.client import connect
 from websockets.typing import Subprotocol
 
 from headrace_gateway.settings import GatewaySettings
@@ -127,9 +129,11 @@ async def test_a_token_that_is_taken_out_is_refused_at_once_also_on_an_open_sock
     async def complained() -> bool:
         return "credentials stay as they were" in caplog.text
 
+    runs = f"ws{guarded.removeprefix('http')}/v1/agents/assistant/ag-ui/ws"
     async with (
         httpx.AsyncClient(base_url=guarded, headers=EVE.bearer, timeout=60) as http,
         socket_to(guarded, "/v1/agents/assistant/stream", additional_headers=EVE.bearer) as socket,
+        connect(runs, additional_headers=EVE.bearer) as run,
     ):
         assert (await http.get("/v1/agents/assistant/tasks")).is_success
         write(file, ANN, BOB)
@@ -142,6 +146,8 @@ async def test_a_token_that_is_taken_out_is_refused_at_once_also_on_an_open_sock
         assert (await http.get("/v1/agents/assistant/tasks")).is_success
         await socket.send({"id": 1, "send": message("hello")})
         assert (await socket.next(1))["error"]["code"] == 401
+        await run.send("{}")
+        assert json.loads(await run.recv())["code"] == "unauthenticated"
         write(file, head="credential = 'nonsense'")
         await until(complained, "the file is found unreadable")
         assert (await http.get("/v1/agents/assistant/tasks")).is_success

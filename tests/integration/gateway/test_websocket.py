@@ -290,8 +290,9 @@ async def test_streams_beyond_a_limit_are_refused(
             assert "event" in await socket.next(number)
         await socket.send({"id": 2, "send": message()})
         assert (await socket.next(2))["error"]["code"] == 503
-        async with socket_to(url) as another:
-            assert (await another.closed())[0] == 1013
+        for path in ("/stream", "/api/agent/ws"):
+            async with socket_to(url, path) as another:
+                assert (await another.closed())[0] == 1013
         waiting = {"jsonrpc": "2.0", "method": "SendMessage", "params": message()}
         for number in range(3, 6):
             await socket.send(waiting | {"id": number})

@@ -36,6 +36,10 @@ def test_a_name_that_makes_no_token_is_refused(name: str) -> None:
         encode_token(name)
 
 
+def test_tokens_that_were_made_of_no_name_are_readable() -> None:
+    assert decode_token("a_ff_zz") == "a\ufffd_zz"
+
+
 @pytest.mark.parametrize("name", ["echo", "a", "0", "A_b-C9", "x" * 64])
 def test_agents_may_be_named(name: str) -> None:
     assert check_agent_name(name) == name

@@ -132,8 +132,12 @@ def test_what_is_remembered_of_tasks_is_bounded(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_letter_is_never_larger_than_a_message() -> None:
-    found = letter(arrival(7, "headrace.event.3.t.a.x", b"x" * 900_000), "because")
+    headers = {"Short": "1", "Long": "x" * 400_000, "Last": "2"}
+    of = arrival(7, "headrace.event.3.t.a.x", b"x" * 900_000, headers)
+    found = letter(of, f"because {'x' * BODY_MOST}")
     assert len(found.encode()) < 500_000
+    assert found.headers == {"Short": "1", "Last": "2"}
+    found = letter(of, "because")
     assert f"from 900000 bytes to {BODY_MOST}" in found.reason
     assert found.at == "1970-01-01T00:00:07+00:00"
 

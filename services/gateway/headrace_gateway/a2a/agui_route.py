@@ -11,8 +11,9 @@ from starlette.types import ASGIApp, Message
 
 from headrace.events import Json
 from headrace_gateway.a2a.json_body import parse_object
-from headrace_gateway.a2a.rest_errors import Endpoint, answering_errors
+from headrace_gateway.a2a.rest_errors import answering_errors
 from headrace_gateway.body import read_body
+from headrace_gateway.endpoint import Endpoint
 from headrace_gateway.hector.messages import completed
 from headrace_gateway.services import Services
 

@@ -22,7 +22,7 @@ from headrace_gateway.a2a.hector_shapes import SENDS, ending_for, wording_for
 from headrace_gateway.a2a.json_body import parse_object
 from headrace_gateway.a2a.operations import STREAMING, UNARY
 from headrace_gateway.a2a.query import from_query
-from headrace_gateway.a2a.rest_errors import Endpoint, answering_errors, media_type
+from headrace_gateway.a2a.rest_errors import answering_errors, media_type
 from headrace_gateway.a2a.stream_responses import Manner, empty_stream, rest_stream
 from headrace_gateway.a2a.subscribing import NothingLeft
 from headrace_gateway.a2a.v03.wordings import rest_wording
@@ -35,6 +35,7 @@ from headrace_gateway.a2a.versions import (
 )
 from headrace_gateway.a2a.wording import HTTP, Wording
 from headrace_gateway.body import read_body
+from headrace_gateway.endpoint import Endpoint
 from headrace_gateway.hector.asking import asks_for_it
 from headrace_gateway.hector.messages import completed
 from headrace_gateway.services import Services

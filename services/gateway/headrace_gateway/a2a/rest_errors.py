@@ -1,25 +1,20 @@
 """Telling problems in the REST binding's shape, whatever goes wrong behind a route."""
 
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from a2a.utils.errors import MethodNotFoundError
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import ASGIApp
 
 from headrace_gateway.a2a.error_shapes import headers, rest_body
 from headrace_gateway.a2a.hector_shapes import hector_error
 from headrace_gateway.a2a.problems import Problem, problem_of
+from headrace_gateway.endpoint import Endpoint, telling
 from headrace_gateway.hector.asking import asks_for_shapes
 from headrace_gateway.json_response import JSON, json_response
 
 A2A_JSON = "application/a2a+json"
-
-type Endpoint = Callable[[Request], Awaitable[ASGIApp]]
-
-_CLIENT_WENT_AWAY = 499
 
 
 def media_type(request: Request) -> str:
@@ -30,20 +25,10 @@ def media_type(request: Request) -> str:
 def answering_errors(endpoint: Endpoint, *, named: bool = False) -> Endpoint:
     """Return `endpoint` with everything that it raises told to the client, as 0.3's if `named`."""
 
-    async def answer(request: Request) -> ASGIApp:
-        try:
-            return await endpoint(request)
-        except ClientDisconnect:
-            return Response(status_code=_CLIENT_WENT_AWAY)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the client gets protocol shape
-            return rest_error(request, error, named=named)
+    def tell(request: Request, error: Exception) -> Response:
+        return _response(request, problem_of(error), named=named)
 
-    return answer
-
-
-def rest_error(request: Request, error: Exception, *, named: bool = False) -> Response:
-    """Return what the client is told of `error`."""
-    return _response(request, problem_of(error), named=named)
+    return telling(endpoint, tell)
 
 
 async def no_such_route(request: Request, error: Exception) -> Response:

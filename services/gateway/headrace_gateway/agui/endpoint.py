@@ -4,10 +4,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp
-from starlette.websockets import WebSocket, WebSocketDisconnect
+from starlette.websockets import WebSocket
 
 from headrace.events import Json
-from headrace_gateway.a2a.call import call_of
+from headrace_gateway.a2a.call import Call, call_of
 from headrace_gateway.agui.attaching import is_told
 from headrace_gateway.agui.capabilities import capabilities
 from headrace_gateway.agui.cursor import FrameCursor
@@ -16,19 +16,18 @@ from headrace_gateway.agui.history import past_of
 from headrace_gateway.agui.media_types import check_body_type, encoding_for
 from headrace_gateway.agui.named_run import NamedRun, named_run
 from headrace_gateway.agui.opening import open_again, open_run
-from headrace_gateway.agui.refusal import Endpoint, RunUnknown, answering_refusals, told
+from headrace_gateway.agui.refusal import RunUnknown, answering_refusals, told
 from headrace_gateway.agui.run_input import RunInput
 from headrace_gateway.agui.run_socket import RunSocket
 from headrace_gateway.agui.run_stream import RunStream
 from headrace_gateway.agui.stopping import stop
 from headrace_gateway.agui.threads import Thread
 from headrace_gateway.body import read_body
+from headrace_gateway.endpoint import Endpoint
 from headrace_gateway.json_response import json_response
 from headrace_gateway.refusals import AgentUnknown
 from headrace_gateway.services import Services
-from headrace_gateway.websocket.closing import refused
-from headrace_gateway.websocket.endpoint import close_at_once
-from headrace_gateway.websocket.protocol import chosen
+from headrace_gateway.websocket.opening import open_socket
 
 BASES = ("/v1/agents/{agent}/ag-ui", "/api/agent")
 """Where an agent's AG-UI routes are; the last is the default agent's."""
@@ -162,14 +161,9 @@ class RunEndpoint:
 
     async def socket(self, socket: WebSocket) -> None:
         """Serve a WebSocket for any number of runs."""
-        try:
-            call = call_of(self._services, socket)
+
+        def serving(call: Call) -> RunSocket:
             cursors = says_yes(socket.query_params, "cursors")
-        except Exception as error:  # noqa: BLE001 - whatever it is, the client is told
-            await close_at_once(socket, refused(told(error).message))
-            return
-        try:
-            await socket.accept(chosen(socket))
-        except WebSocketDisconnect:
-            return  # it went before it was accepted
-        await RunSocket(self._services, call, socket, cursors=cursors).serve()
+            return RunSocket(self._services, call, socket, cursors=cursors)
+
+        await open_socket(self._services, socket, serving, lambda error: told(error).message)

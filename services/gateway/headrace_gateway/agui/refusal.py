@@ -1,21 +1,16 @@
 """Why a run is refused before its stream starts: a status and ``{"error":{"code","message"}}``."""
 
-from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import ClassVar, NamedTuple
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import ASGIApp
 
 from headrace.errors import HeadraceError
 from headrace_gateway.a2a.error_shapes import headers
 from headrace_gateway.a2a.problems import problem_of
+from headrace_gateway.endpoint import Endpoint, telling
 from headrace_gateway.json_response import json_response
-
-type Endpoint = Callable[[Request], Awaitable[ASGIApp]]
-
-_CLIENT_WENT_AWAY = 499
 
 
 class RunRefused(HeadraceError):
@@ -84,21 +79,11 @@ def told(error: Exception) -> Told:
     return Told(problem.http_status, code, problem.message, headers(problem))
 
 
-def refusal(error: Exception) -> Response:
-    """Return the response that tells the client of `error`."""
-    status, code, message, more = told(error)
-    return json_response({"error": {"code": code, "message": message}}, status, more)
-
-
 def answering_refusals(endpoint: Endpoint) -> Endpoint:
     """Return `endpoint` with everything that it raises told to the client."""
+    return telling(endpoint, _refusal)
 
-    async def answer(request: Request) -> ASGIApp:
-        try:
-            return await endpoint(request)
-        except ClientDisconnect:
-            return Response(status_code=_CLIENT_WENT_AWAY)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the client gets protocol shape
-            return refusal(error)
 
-    return answer
+def _refusal(_: Request, error: Exception) -> Response:
+    status, code, message, more = told(error)
+    return json_response({"error": {"code": code, "message": message}}, status, more)

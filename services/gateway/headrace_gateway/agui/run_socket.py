@@ -30,6 +30,7 @@ from headrace_gateway.backlog import backlog_of
 from headrace_gateway.services import Services
 from headrace_gateway.stalling import Stall
 from headrace_gateway.websocket.closing import TEXT_ONLY, Closing, refused, restarting
+from headrace_gateway.websocket.opening import check_caller
 
 MOST_WAITING = 16
 """Inputs that may wait for their turn on one socket."""
@@ -129,6 +130,7 @@ class RunSocket:
                 await self._services.feeds.release(opened.feed)
 
     async def _open(self, body: bytes) -> Opened:
+        check_caller(self._services, self._call, self._socket)
         named = attach_frame(body)
         if named is None:
             asked = RunInput.read(body, in_query(self._socket.query_params))

@@ -22,13 +22,14 @@ from headrace_gateway.feeds import Feed
 from headrace_gateway.hector import shapes
 from headrace_gateway.hector.asking import asks_for_it, asks_for_shapes
 from headrace_gateway.hector.messages import completed
-from headrace_gateway.refusals import CredentialsRefused, TooManyAtOnce
+from headrace_gateway.refusals import TooManyAtOnce
 from headrace_gateway.services import Services
 from headrace_gateway.stalling import Stall
 from headrace_gateway.websocket.agui_subscription import AguiSubscription
 from headrace_gateway.websocket.closing import TEXT_ONLY, Closing, restarting, try_later
 from headrace_gateway.websocket.envelope import Envelope
 from headrace_gateway.websocket.frames import Asked, Unsubscribe, envelope_of, read_frame
+from headrace_gateway.websocket.opening import check_caller
 from headrace_gateway.websocket.subscription import Subscription
 
 _SEND = "SendStreamingMessage"
@@ -172,8 +173,7 @@ class Connection:
             await self._write([envelope.error(problem_of(error))])
 
     async def _answer(self, call: Call, envelope: Envelope, asked: Asked) -> None:
-        if self._services.callers.of(self._socket.headers) != call.caller:
-            raise CredentialsRefused("these credentials are somebody else's by now")
+        check_caller(self._services, call, self._socket)
         check_version(self._socket, looks_like=shape_of_call(asked.operation))
         if asked.operation in STREAMING:
             await self._stream(call, envelope, asked)

@@ -1,0 +1,25 @@
+"""What answers behind a route, and tells the client whatever goes wrong there."""
+
+from collections.abc import Awaitable, Callable
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+type Endpoint = Callable[[Request], Awaitable[ASGIApp]]
+
+_CLIENT_WENT_AWAY = 499
+
+
+def telling(endpoint: Endpoint, tell: Callable[[Request, Exception], Response]) -> Endpoint:
+    """Return `endpoint` with what `tell` makes of everything that it raises."""
+
+    async def answer(request: Request) -> ASGIApp:
+        try:
+            return await endpoint(request)
+        except ClientDisconnect:
+            return Response(status_code=_CLIENT_WENT_AWAY)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client gets protocol shape
+            return tell(request, error)
+
+    return answer

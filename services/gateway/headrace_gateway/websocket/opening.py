@@ -1,0 +1,73 @@
+"""What every WebSocket passes before it is served: who asks, which agent, whether there is room."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from headrace_gateway.a2a.call import Call, call_of
+from headrace_gateway.refusals import CredentialsRefused, TooManyStreams, TooManyStreamsOfOwner
+from headrace_gateway.services import Services
+from headrace_gateway.websocket.closing import Closing, refused, try_later
+from headrace_gateway.websocket.protocol import chosen
+
+_PATIENCE = 2.0
+"""Seconds that a client has to take a refusal."""
+
+
+class Served(Protocol):
+    """Serves one WebSocket."""
+
+    async def serve(self) -> None:
+        """Serve it from when it has been accepted until it is over."""
+
+
+async def open_socket(
+    services: Services,
+    socket: WebSocket,
+    serving: Callable[[Call], Served],
+    reason: Callable[[Exception], str],
+) -> None:
+    """Accept `socket` and have it served, in a place of its own; or close it, saying why.
+
+    `serving` returns what serves it, or raises what else speaks against it; `reason` says an error.
+    """
+    try:
+        call = call_of(services, socket)
+        served = serving(call)
+        seat = services.seats.take(call.caller)
+    except (TooManyStreams, TooManyStreamsOfOwner) as full:
+        await close_at_once(socket, try_later(str(full)))
+        return
+    except Exception as error:  # noqa: BLE001 - whatever it is, the client is told
+        await close_at_once(socket, refused(reason(error)))
+        return
+    try:
+        headers = [(name.encode(), value.encode()) for name, value in call.headers.items()]
+        await socket.accept(chosen(socket), headers)
+        await served.serve()
+    except WebSocketDisconnect:
+        pass  # it went before it was accepted
+    finally:
+        seat.release()
+
+
+def check_caller(services: Services, call: Call, socket: WebSocket) -> None:
+    """Make sure that what `socket` was opened with still stands for the caller it was opened by.
+
+    Raises:
+        CredentialsMissing, CredentialsRefused: it doesn't: credentials change while it is open.
+    """
+    if services.callers.of(socket.headers) != call.caller:
+        raise CredentialsRefused("these credentials are somebody else's by now")
+
+
+async def close_at_once(socket: WebSocket, closing: Closing) -> None:
+    """Say why nothing is served here; a browser shows no other answer than a close frame."""
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            await socket.accept(chosen(socket))
+            await socket.close(closing.code, closing.text)
+    except (WebSocketDisconnect, TimeoutError):
+        pass
