@@ -3,64 +3,33 @@
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
+
+from tests.support.tcp_proxy import TcpProxy
 
 
-class CuttingProxy:
+class CuttingProxy(TcpProxy):
     """Listens on loopback and passes on to one port of this machine."""
 
-    def __init__(self, port: int) -> None:
-        """Pass on to `port`."""
+    def __init__(self, target: int) -> None:
+        """Pass on to port `target`."""
+        super().__init__(target)
         self.refuses = False
         """Whether new connections end at once."""
         self.withholds = b""
         """Whoever has said this hears nothing more on its connection; what it says is passed on."""
         self.taken = 0
         """Connections so far."""
-        self._target = port
-        self._server: asyncio.Server | None = None
-        self._serving: set[asyncio.Task[None]] = set()
 
     @property
     def url(self) -> str:
         """Where clients connect."""
-        assert self._server is not None
-        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
-
-    async def cut(self) -> None:
-        """End every connection."""
-        for task in list(self._serving):
-            task.cancel()
-        await asyncio.gather(*self._serving, return_exceptions=True)
-
-    async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        raised: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        assert self._server is not None
-        self._server.close()
-        await self.cut()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._serving.add(task)
-        task.add_done_callback(self._serving.discard)
-        self.taken += 1
-        with suppress(asyncio.CancelledError, OSError):
-            if not self.refuses:
-                await self._pass_on(reader, writer)
-        writer.transport.abort()
+        return f"http://127.0.0.1:{self.port}"
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, back = await asyncio.open_connection("127.0.0.1", self._target)
+        self.taken += 1
+        if self.refuses:
+            return
+        there, back = await self._connect()
         try:
             async with asyncio.TaskGroup() as both:
                 may_answer = _Leave()

@@ -3,9 +3,8 @@
 import asyncio
 import re
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from types import TracebackType
-from typing import Self
+
+from tests.support.tcp_proxy import TcpProxy
 
 _MESSAGE = re.compile(rb"H?MSG (?P<subject>\S+) .*?(?P<size>\d+)\r\n")
 
@@ -13,26 +12,23 @@ type Frame = bytes
 """One message as the server sends it: its line ``MSG …`` or ``HMSG …``, headers and payload."""
 
 
-class NatsProxy:
+class NatsProxy(TcpProxy):
     """Listens on loopback and passes on to one nats-server whatever a test lets through."""
 
-    def __init__(self, port: int) -> None:
-        """Pass on to the server on `port`."""
+    def __init__(self, target: int) -> None:
+        """Pass on to the server on port `target`."""
+        super().__init__(target)
         self.loses: Callable[[Frame], bool] = lambda _: False
         """Asked for each message on its way to the client; True: it never arrives."""
         self.lost: list[Frame] = []
         self._loss = asyncio.Event()
-        self._target = port
-        self._server: asyncio.Server | None = None
         self._open = asyncio.Event()
         self._open.set()
-        self._serving: set[asyncio.Task[None]] = set()
 
     @property
     def url(self) -> str:
         """Where clients connect."""
-        assert self._server is not None
-        return f"nats://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return f"nats://127.0.0.1:{self.port}"
 
     def lose_next(self, matches: Callable[[Frame], bool]) -> None:
         """Lose the next message that `matches`, and no other."""
@@ -51,42 +47,16 @@ class NatsProxy:
         """Pass on what was kept back, and all that follows."""
         self._open.set()
 
-    async def cut(self) -> None:
-        """End every connection."""
-        for task in list(self._serving):
-            task.cancel()
-        await asyncio.gather(*self._serving, return_exceptions=True)
-
-    async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        raised: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        assert self._server is not None
-        self._server.close()
-        await self.cut()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._serving.add(task)
-        task.add_done_callback(self._serving.discard)
-        with suppress(OSError, asyncio.CancelledError):
-            from_server, to_server = await asyncio.open_connection("127.0.0.1", self._target)
-            try:
-                async with asyncio.TaskGroup() as both:
-                    both.create_task(self._up(reader, to_server))
-                    both.create_task(self._down(from_server, writer))
-            except* OSError:
-                pass
-            finally:
-                to_server.transport.abort()
-        writer.transport.abort()
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        from_server, to_server = await self._connect()
+        try:
+            async with asyncio.TaskGroup() as both:
+                both.create_task(self._up(reader, to_server))
+                both.create_task(self._down(from_server, writer))
+        except* OSError:
+            pass
+        finally:
+            to_server.transport.abort()
 
     async def _up(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):

@@ -11,6 +11,7 @@ from headrace.bus import Bus
 from headrace.dead import KINDS, Kind, Letter, Letters, LetterUnknown, Wanted
 from headrace.errors import BusUnavailable, HeadraceError
 from headrace_cli.on_bus import on_bus
+from headrace_cli.tables import printable
 
 type Act = Callable[[Bus, Letter], Awaitable[str]]
 """Does it to one letter; returns what it did."""
@@ -73,7 +74,8 @@ async def _done(bus: Bus, letter: Letter, act: Act) -> bool:
 
 def _ask(verb: str, letters: list[Letter]) -> None:
     for letter in letters[:_SHOWN]:
-        click.echo(f"{letter.number}: {letter.kind} of {letter.agent}: {letter.content.reason}")
+        line = f"{letter.number}: {letter.kind} of {letter.agent}: {letter.content.reason}"
+        click.echo(printable(line))
     if len(letters) > _SHOWN:
         click.echo(f"… and {len(letters) - _SHOWN} more")
     many = "this dead letter" if len(letters) == 1 else f"these {len(letters)} dead letters"

@@ -9,7 +9,7 @@ from headrace.bus import Bus
 from headrace.dead import Letter, Letters, Wanted, retry
 from headrace_cli.choosing import Choice, with_choice, with_filters
 from headrace_cli.on_bus import on_bus, with_nats
-from headrace_cli.tables import table
+from headrace_cli.tables import printable, table
 
 _COLUMNS = ("ID", "KIND", "TENANT", "AGENT", "TASK", "AT", "REASON")
 
@@ -72,7 +72,7 @@ def show(nats_url: str | None, number: int, *, as_json: bool) -> None:
     del facts["bodyBase64"]
     for name, value in facts.items():
         if value not in (None, "", {}):
-            click.echo(f"{name + ':':<9} {value}")
+            click.echo(printable(f"{name + ':':<9} {value}"))
 
 
 @dead.command("retry")

@@ -58,6 +58,13 @@ def test_agents_are_listed_with_their_state() -> None:
     ]
 
 
+def test_a_table_shows_what_a_terminal_would_obey() -> None:
+    agents = {"agents": [{"name": "echo", "description": "\x1b[2Jgone\r\x9b"}]}
+    with answering(**{"/v1/agents": Answer(body=agents)}) as gateway:
+        shown = headrace(gateway, "agents").output.splitlines()[1]
+    assert shown == "echo   no worker  \ufffd[2Jgone\ufffd\ufffd"
+
+
 def test_an_answer_is_shown_as_it_streams() -> None:
     events = [{"task": task("SUBMITTED")}, status("WORKING"), chunk("Hel", append=False)]
     events += [chunk("lo"), status("COMPLETED")]
