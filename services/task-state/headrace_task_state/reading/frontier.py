@@ -38,6 +38,7 @@ class Frontier:
         """
         if self._next is None:
             self._next = asyncio.create_task(self._look(self._running), name="frontier")
+            self._next.add_done_callback(_heard)
         await asyncio.shield(self._next)
 
     async def _look(self, former: asyncio.Task[None] | None) -> None:
@@ -59,3 +60,9 @@ class Frontier:
             if all(position >= state.last for position, state in reached):
                 return
             await asyncio.sleep(_PAUSE)
+
+
+def _heard(look: asyncio.Task[None]) -> None:
+    # Whoever waits is told of a failure; asyncio complains where nobody does any more.
+    if not look.cancelled():
+        look.exception()
