@@ -12,6 +12,9 @@ from tests.support.chat_page import ChatPage
 from tests.support.fleet import Fleet
 from tests.support.waiting import eventually
 
+pytestmark = pytest.mark.timeout(900)
+"""The first one installs the client and makes it one script."""
+
 
 @pytest.fixture
 def page(tmp_path: Path) -> Iterator[ChatPage]:
@@ -54,7 +57,7 @@ async def test_a_user_stops_a_run_and_goes_on(
     await page.open(runtime, "counter", thread)
     await page.say("1000000 50")
     await page.until(lambda shown: shown["running"] and shown["assistant"], "it counts")
-    page.press()
+    page.stop()
     tasks = runtime.replace("/copilotkit", "/v1/agents/counter/tasks")
 
     async def is_canceled() -> bool:

@@ -27,7 +27,7 @@ _PAGE = b"""<!doctype html><meta charset="utf-8"><title>chat</title>
 <div id="root" style="height: 600px"></div><script type="module" src="/chat.js"></script>"""
 _BUILD_PATIENCE = 180.0
 _END_PATIENCE = 60.0
-_PATIENCE = 60.0
+_PATIENCE = 120.0
 
 
 @functools.cache
@@ -76,14 +76,12 @@ class ChatPage:
     async def say(self, text: str) -> None:
         """Type a message and send it."""
         self._todo.put({"type": text})
-        await self.until(
-            lambda shown: shown["typed"] == text and shown["sendable"], f"{text!r} can be sent"
-        )
-        self.press()
+        await self.until(lambda shown: shown["typed"] == text, f"{text!r} is typed")
+        self._todo.put({"press": "send"})
 
-    def press(self) -> None:
-        """Press the button beside the message, which sends it, or stops the run at work."""
-        self._todo.put({"press": True})
+    def stop(self) -> None:
+        """Press the button that stops the run at work."""
+        self._todo.put({"press": "stop"})
 
     async def until(self, what: Callable[[Json], object], says: str) -> None:
         """Return once `what` holds of what is shown."""

@@ -1,5 +1,6 @@
 // CopilotKit's chat, as its documents have it, with a tool of the page's own. What it shows goes to
-// whoever serves the page, whose answer may be something to do: { type } or { press: true }.
+// whoever serves the page, whose answer may be something to do: { type } a text, or { press } the
+// button as soon as it is one to "send", or to "stop".
 
 import { CopilotChat, CopilotKitProvider, useFrontendTool } from "@copilotkit/react-core/v2";
 import { createRoot } from "react-dom/client";
@@ -43,6 +44,7 @@ const type = (text) => {
 };
 
 let telling = false;
+let press = null;
 setInterval(async () => {
   if (telling) return;
   telling = true;
@@ -50,11 +52,16 @@ setInterval(async () => {
     [...document.querySelectorAll(`[data-testid="copilot-${name}"]`)].map((e) => e.innerText.trim());
   const button = found("send-button");
   const running = button?.querySelector(".lucide-square") != null;
+  const sendable = button?.disabled === false && !running;
+  if ((press === "send" && sendable) || (press === "stop" && running)) {
+    button.click();
+    press = null;
+  }
   const said = {
     ready: found("chat-textarea") !== null,
     typed: found("chat-textarea")?.value ?? "",
     running,
-    sendable: button?.disabled === false && !running,
+    sendable,
     user: shown("user-message"),
     assistant: shown("assistant-message").filter((text) => text !== ""),
     background: document.body.style.background,
@@ -64,7 +71,7 @@ setInterval(async () => {
     const answer = await fetch("/seen", { method: "POST", body: JSON.stringify(said) });
     const todo = await answer.json();
     if (todo.type !== undefined) type(todo.type);
-    if (todo.press) button.click();
+    press ??= todo.press;
   } finally {
     telling = false;
   }
