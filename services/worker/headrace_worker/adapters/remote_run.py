@@ -146,6 +146,7 @@ class RemoteRun:
     async def _follow(self, opening: Opening) -> None:
         stream, heard, tries, came = opening(), time.monotonic(), 0, False
         while True:
+            opened = time.monotonic()
             try:
                 async with aclosing(stream) as events:  # type: ignore[type-var]  # it is a generator
                     async for event in self._asking.beside(events):
@@ -156,6 +157,9 @@ class RemoteRun:
                 self._weigh(error, heard)
             if (answer := self._asking.answer()) is not None:
                 opening, tries, came = self._answering(answer), 0, False
+            else:
+                # An agent whose streams end at once is not asked all the time.
+                await asyncio.sleep(max(self._patience.poll - (time.monotonic() - opened), 0))
             if tries:
                 await asyncio.sleep(_PAUSES[min(tries, len(_PAUSES)) - 1])
             tries += 1
