@@ -4,8 +4,9 @@ import re
 import statistics
 import time
 from contextlib import closing
+from functools import partial
 
-from tests.benchmarks.audience import task_of
+from tests.benchmarks.audience import in_time, task_of
 from tests.benchmarks.contestants import connection_to, host_of
 from tests.benchmarks.http_client import Exchange
 from tests.benchmarks.measure import Place, Sample
@@ -19,9 +20,13 @@ _RESUMES = 5
 
 async def latency(place: Place) -> Sample:
     """Milliseconds from an agent's word to a client of another replica, median."""
+    return await in_time(partial(_latency, place), place.sizes.hold)
+
+
+async def _latency(place: Place, hold: int) -> Sample:
     here, there, *_ = place.contestant.replicas
     sizes = place.sizes
-    order = place.paced(sizes.paced_chunks, sizes.pace, sizes.hold, here)
+    order = place.paced(sizes.paced_chunks, sizes.pace, hold, here)
     with closing(connection_to(here)) as owner, closing(connection_to(there)) as follower:
         task = await task_of(await owner.begin(order))
         exchange = await follower.ask(place.subscribed(task, there))
