@@ -60,6 +60,9 @@ PRIORITY = "headrace.priority"
 START_BY = "headrace.startBy"
 """Metadata key of an input, RFC 3339: if no worker has begun its leg by then, none shall, and the
 task is REJECTED."""
+BEHIND = "headrace.behind"
+"""Metadata key of generation 1: ids of tasks of the same agent. No worker begins this one while any
+of them is SUBMITTED or WORKING."""
 RECOVERED = "headrace.recovered"
 """Metadata key of a Task snapshot that stands for a lost past."""
 

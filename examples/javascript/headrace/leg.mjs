@@ -29,8 +29,9 @@ export class Leg {
   /** Do it. Whatever goes wrong, the run stays in the queue or its log says how it ended. */
   async work() {
     try {
-      const { taken, held, over, lost } = await take(this.bus, this.worker, this.run, this.agent.policy);
+      const { taken, held, behind, over, lost } = await take(this.bus, this.worker, this.run, this.agent.policy);
       if (taken) await this.#perform(taken);
+      else if (behind) this.run.giveBack(this.bus, Math.min(100 * this.run.deliveries, 2000));
       else if (lost) await this.run.giveUp(this.bus, over);
       else if (!held) this.run.ack(this.bus);
     } catch (trouble) {

@@ -1,7 +1,7 @@
 // A pulled run: what it asks for, and what becomes of it (docs/bus.md, "A worker's duties").
 
 const TIMEOUT = 2000;
-const TASK_ID = /^(0|[1-9][0-9]{0,3})-[0-9a-f]{32}$/;
+export const TASK_ID = /^(0|[1-9][0-9]{0,3})-[0-9a-f]{32}$/;
 
 export class Run {
   constructor(msg) {

@@ -5,6 +5,7 @@ import { sleep } from "./bus.mjs";
 import { FAILED, SUBMITTED, WORKING, endsLeg } from "./entry.mjs";
 import { Fenced, LogLost, LogWriter, lastEntry } from "./log.mjs";
 import { readPast, whyHandedBack } from "./past.mjs";
+import { TASK_ID } from "./run.mjs";
 import { Ids, Speech } from "./speech.mjs";
 
 const HOLDER_ANSWERS = 500;
@@ -13,7 +14,7 @@ const ROUNDS = 5;
 
 /**
  * Take the leg of `run` if it is to be taken. Returns one of
- * {taken: {past, writer, authorship}}, {held: worker}, {over: reason, lost, letter}.
+ * {taken: {past, writer, authorship}}, {held: worker}, {behind: task}, {over: reason, lost, letter}.
  */
 export async function take(bus, worker, run, policy) {
   for (let round = 0; round < ROUNDS; round += 1) {
@@ -75,6 +76,8 @@ async function whoHolds(bus, key) {
 
 async function begin(bus, worker, run, policy, { last, attempt }) {
   const past = await readPast(bus, run.key, run.leg, last);
+  const behind = attempt === 1 && (await whoseTurnItIs(bus, run.key, past.metadata["headrace.behind"]));
+  if (behind) return { behind };
   const authorship = {
     log: run.body.log,
     writer: `${worker}-${randomBytes(3).toString("hex")}`,
@@ -94,6 +97,16 @@ async function begin(bus, worker, run, policy, { last, attempt }) {
   if (attempt > 1) told["headrace.discardedAfter"] = past.kept;
   await writer.append([speech.status(WORKING, undefined, told)], { ...authorship, state: WORKING });
   return { taken: { past, writer, authorship } };
+}
+
+/** A task of those `named` that this one is to begin after; undefined: it may begin. */
+async function whoseTurnItIs(bus, key, named) {
+  for (const task of Array.isArray(named) ? named : []) {
+    if (!TASK_ID.test(task)) continue;
+    const last = await lastEntry(bus, { ...key, task });
+    if (last && [SUBMITTED, WORKING].includes(last.stamp.state)) return task;
+  }
+  return undefined;
 }
 
 function whyHopeless(policy, past, attempt) {

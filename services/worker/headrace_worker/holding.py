@@ -50,6 +50,13 @@ class Void:
 
 
 @dataclass(frozen=True, slots=True)
+class Behind:
+    """The leg is to begin after another task's: look again later."""
+
+    task: str
+
+
+@dataclass(frozen=True, slots=True)
 class Ended:
     """The task has ended, and the run asks to clean up after it."""
 

@@ -20,13 +20,14 @@ from headrace_worker.conclusion import conclude
 from headrace_worker.driving import drive
 from headrace_worker.errors import Retryable
 from headrace_worker.giving_up import why_overdue
-from headrace_worker.holding import Ended, Held, Void
+from headrace_worker.holding import Behind, Ended, Held, Void
 from headrace_worker.interrupt import Interrupt
 from headrace_worker.leases import Claim, Hold
 from headrace_worker.performance import Performance
 from headrace_worker.seat import Seat
 from headrace_worker.station import Station
 from headrace_worker.taking import Taken, take
+from headrace_worker.turn_taking import pause_before
 
 _log = logging.getLogger(__name__)
 
@@ -100,10 +101,18 @@ class Leg:
                     await self._perform(hold, taken)
             case Held():
                 _log.debug("task %s is well with %s", assignment.key.task, taken.by)
+            case Behind():
+                await self._wait_behind(taken)
             case Ended():
                 await clean_up(station.bus, self._agent, assignment, taken.end)
             case Void():
                 await self._drop(taken)
+
+    async def _wait_behind(self, behind: Behind) -> None:
+        run = self._assignment
+        _log.debug("task %s waits for %s to be over", run.key.task, behind.task)
+        pause = pause_before(run.message.metadata.num_delivered)
+        await run.give_back(self._station.bus, pause)
 
     async def _drop(self, void: Void) -> None:
         task, bus = self._assignment.key.task, self._station.bus

@@ -15,9 +15,10 @@ from headrace_worker.assignment import Assignment
 from headrace_worker.authorship import Authorship
 from headrace_worker.carried import carried_input
 from headrace_worker.giving_up import deadline_of, give_up, is_too_late, why_hopeless
-from headrace_worker.holding import Ended, Free, Held, Void, judge
+from headrace_worker.holding import Behind, Ended, Free, Held, Void, judge
 from headrace_worker.past import Past, read_past
 from headrace_worker.policy import Policy
+from headrace_worker.turn_taking import whose_turn_it_is
 
 _attempts = itertools.count(1)
 _ROUNDS = 5
@@ -37,7 +38,7 @@ class Taken:
 
 async def take(
     bus: Bus, worker: str, assignment: Assignment, policy: Policy
-) -> Taken | Held | Void | Ended:
+) -> Taken | Held | Void | Behind | Ended:
     """Take the leg if it is to be taken; give it up if it was tried often enough.
 
     Raises:
@@ -61,12 +62,14 @@ async def take(
 
 async def _begin(
     bus: Bus, worker: str, assignment: Assignment, policy: Policy, free: Free
-) -> Taken | Void:
+) -> Taken | Void | Behind:
     past = await read_past(bus, assignment.key, assignment.leg, free.last)
     if free.attempt == 1 and is_too_late(past):
         if not await reject_unbegun(bus, assignment.key, assignment.leg, TOO_LATE):
             raise Fenced(f"{assignment.key.task} has been begun")
         return Void(TOO_LATE)
+    if free.attempt == 1 and (task := await whose_turn_it_is(bus, assignment.key, past)):
+        return Behind(task)
     writer_id = f"{worker}-{next(_attempts)}"
     authorship = Authorship(assignment.run.log, writer_id, assignment.leg, free.attempt)
     if (reason := why_hopeless(policy, assignment, past, free.attempt)) is not None:

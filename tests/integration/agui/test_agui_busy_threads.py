@@ -5,7 +5,7 @@ import asyncio
 import httpx
 import pytest
 
-from headrace.events import Json
+from headrace.events import BEHIND, Json
 from tests.integration.agui.asking import leg_of, path, run_input, running
 from tests.support.event_stream import Frame, frames
 from tests.support.scripted_fleet import Leg, ScriptedFleet
@@ -88,17 +88,28 @@ async def test_another_agents_runs_and_threads_are_in_nobodys_way(
     assert "outcome" not in (await reading)[-1].json
 
 
-async def test_an_agent_that_enqueues_works_on_two_runs_of_a_thread_at_a_time(
+async def test_a_run_of_an_agent_that_enqueues_names_the_runs_it_is_to_wait_for(
     http: httpx.AsyncClient, fleet: ScriptedFleet
 ) -> None:
+    """Workers mind it: `tests/contract/workers/test_turn_taking.py`."""
     thread, runs = run_input()["threadId"], []
-    for _ in range(2):
+    for _ in range(3):
         begun = asyncio.Event()
         body = run_input(threadId=thread)
         runs.append(asyncio.create_task(read(http, "patient", body, begun)))
         await begun.wait()
-    for leg in await legs(fleet, 2):
+    first, second, third = await legs(fleet, 3)
+    assert BEHIND not in first.metadata
+    assert second.metadata[BEHIND] == [first.key.task]
+    assert sorted(third.metadata[BEHIND]) == sorted([first.key.task, second.key.task])
+    for leg in fleet.legs:
         leg.go_on.set()
     for told in await asyncio.gather(*runs):
         assert [f.json["delta"] for f in told if "delta" in f.json] == ["a", "b"]
         assert told[-1].json["type"] == "RUN_FINISHED"
+    begun = asyncio.Event()
+    last = asyncio.create_task(read(http, "patient", run_input(threadId=thread), begun))
+    await begun.wait()
+    assert BEHIND not in fleet.legs[-1].metadata
+    fleet.legs[-1].go_on.set()
+    await last

@@ -1,6 +1,6 @@
 """Beginning a run: its input into a log, a new one or one whose task waits for it."""
 
-from headrace import parts
+from headrace import events, parts
 from headrace_gateway.a2a.call import Call
 from headrace_gateway.a2a.media import check_parts
 from headrace_gateway.a2a.terms import terms
@@ -29,7 +29,8 @@ async def begin(services: Services, call: Call, asked: RunInput) -> Accepted:
     if task is not None:
         follow_up = FollowUp(task, asked.message, asked.thread, metadata)
         return await services.intake.follow_up(call.caller, call.agent, follow_up)
-    await make_way(services, call, asked.thread)
+    if ahead := await make_way(services, call, asked.thread):
+        metadata[events.BEHIND] = ahead
     return await services.intake.start(
         call.caller, call.agent, asked.message, context=asked.thread, metadata=metadata
     )

@@ -1,0 +1,47 @@
+"""Tasks that are to be over, or to wait for somebody, before another is begun.
+
+Whoever makes a task may name them in its metadata, so that the order outlives every process.
+"""
+
+from headrace.bus import Bus
+from headrace.errors import InvalidName
+from headrace.events import BEHIND
+from headrace.log import last_entry
+from headrace.task import SUBMITTED, WORKING, TaskKey, check_task_id
+from headrace_worker.past import Past
+
+_LONGEST_PAUSE = 2.0
+_PAUSE = 0.1
+
+
+async def whose_turn_it_is(bus: Bus, key: TaskKey, past: Past) -> str | None:
+    """Return the id of a task that the one at `key` is to wait for; None: of none.
+
+    What its client wrote there is no reason to fail: what names no task is passed over.
+
+    Raises:
+        BusUnavailable: a log's leader does not answer.
+    """
+    named = past.metadata.get(BEHIND)
+    for task in named if isinstance(named, list) else ():
+        if _is_id(task) and await _is_at_work(bus, TaskKey(key.tenant, key.agent, task)):
+            return str(task)
+    return None
+
+
+def pause_before(delivery: int) -> float:
+    """Return the seconds until a run that waits its turn is looked at again, by its deliveries."""
+    return min(_PAUSE * delivery, _LONGEST_PAUSE)
+
+
+def _is_id(task: object) -> bool:
+    try:
+        check_task_id(task if isinstance(task, str) else "")
+    except InvalidName:
+        return False
+    return True
+
+
+async def _is_at_work(bus: Bus, key: TaskKey) -> bool:
+    last = await last_entry(bus, key)
+    return last is not None and last.stamp.state in {SUBMITTED, WORKING}

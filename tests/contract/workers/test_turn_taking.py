@@ -1,0 +1,78 @@
+"""Tasks that are to begin when others are over, whatever their worker is written in."""
+
+import asyncio
+
+import pytest
+
+from headrace.events import BEHIND
+from headrace.task import CANCELED, COMPLETED, WORKING
+from tests.contract.workers.conftest import Spawn
+from tests.contract.workers.scripts import off_the_queue, script, texts
+from tests.support.desk import Desk, Task, eventually
+
+WAITS = script({"text": "on "}, {"sleep": 600_000})
+
+
+async def begun_at(task: Task) -> int:
+    """Return where in their stream the task's WORKING is stored."""
+    return next(e.sequence for e in await task.entries() if e.stamp.state == WORKING)
+
+
+async def given_back(task: Task) -> bool:
+    """Tell whether a run has been given back, and waits to be handed out again."""
+    info = await task.bus.js.consumer_info(task.bus.streams.runs, task.key.agent)
+    return bool(info.num_redelivered)
+
+
+async def started_behind(desk: Desk, named: object, text: str = "at last") -> Task:
+    """Begin a task that is to wait for those `named`."""
+    said = script({"text": text})
+    return await desk.start("parrot", message=said, metadata={BEHIND: named})
+
+
+@pytest.mark.usefixtures("parrot")
+async def test_a_task_begins_when_those_that_it_names_are_over(desk: Desk) -> None:
+    first = await desk.start("parrot", message=WAITS)
+    await first.held()
+    second = await started_behind(desk, [first.key.task], "second")
+    third = await started_behind(desk, [first.key.task, second.key.task], "third")
+    assert await eventually(lambda: given_back(third))
+    assert [len(await task.entries()) for task in (second, third)] == [1, 1]
+    assert await first.ask("cancel") is not None
+    assert (await first.ended())[-1].stamp.state == CANCELED
+    ends = [(await task.ended())[-1] for task in (second, third)]
+    assert [end.stamp.state for end in ends] == [COMPLETED, COMPLETED]
+    assert ends[0].sequence < await begun_at(third)
+    assert texts((await third.found()).task) == ["third"]
+    assert await eventually(lambda: off_the_queue(third))
+
+
+@pytest.mark.usefixtures("parrot")
+async def test_a_task_that_waits_for_its_user_is_in_nobodys_way(desk: Desk) -> None:
+    asks = script({"inputRequired": {"prompt": "which?", "schema": None}})
+    first = await desk.start("parrot", message=asks)
+    await first.ended()
+    second = await started_behind(desk, [first.key.task])
+    assert (await second.ended())[-1].stamp.state == COMPLETED
+
+
+@pytest.mark.usefixtures("parrot")
+@pytest.mark.parametrize("named", [7, "x", [None, 7, {}, "no id"], ["0-" + "0" * 32]])
+async def test_what_names_no_task_holds_nothing_up(desk: Desk, named: object) -> None:
+    task = await started_behind(desk, named)
+    assert (await task.ended())[-1].stamp.state == COMPLETED
+
+
+async def test_the_order_outlives_the_worker(
+    desk: Desk, spawn: Spawn, language: str, other: str
+) -> None:
+    first = await desk.start("parrot", message=script({"text": "on "}, {"dawdle": 600_000}))
+    holder = await asyncio.to_thread(spawn, language)
+    await first.held()
+    second = await started_behind(desk, [first.key.task])
+    assert await eventually(lambda: given_back(second))
+    holder.kill()
+    await asyncio.to_thread(spawn, other)
+    for task in (first, second):
+        assert (await task.ended())[-1].stamp.state == COMPLETED
+    assert (await first.entries())[-1].sequence < await begun_at(second)
