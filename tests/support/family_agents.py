@@ -33,6 +33,24 @@ async def helper(ctx: RunContext) -> None:
 
 
 @agent(max_attempts=50)
+async def stubborn(ctx: RunContext) -> None:
+    """Does not end before the file is there that its message names, even if it is cancelled."""
+    _note(ctx)
+    await ctx.text("begun")
+    try:
+        await asyncio.Event().wait()
+    finally:
+        await opened(ctx.prompt)
+
+
+@agent(max_attempts=50)
+async def principal(ctx: RunContext) -> None:
+    """Asks a helper, and somebody stubborn, of which each paragraph of its message is for one."""
+    ours, theirs = ctx.prompt.split("\n\n")
+    await asyncio.gather(ctx.delegate("helper", ours), ctx.delegate("stubborn", theirs))
+
+
+@agent(max_attempts=50)
 async def head(ctx: RunContext) -> None:
     """Asks a helper for each line of its message, all at once; the second attempt backwards."""
     lines = ctx.prompt.splitlines()
@@ -59,7 +77,7 @@ async def manager(ctx: RunContext) -> None:
     await ctx.text("\n".join(result.text for result in results))
 
 
-heads = Agents([head, forgetful])
-helpers = Agents([helper])
+heads = Agents([head, forgetful, principal])
+helpers = Agents([helper, stubborn])
 managers = Agents([manager])
 everybody = Agents([manager, head, forgetful, helper])

@@ -37,6 +37,9 @@ async def conclude(performance: Performance, why: Interrupt) -> int | None:
         Fenced, LogLost: the log is somebody else's; it does not say so.
     """
     end = _interrupted(performance, why) if why else _end(performance)
+    if why is Interrupt.CANCELED and performance.children.are_at_work:
+        # Else an attempt that takes over finds canceled children, and fails.
+        await performance.say_canceling()
     await performance.children.end(end.state)
     end = _with_expense(performance, end)
     made = performance.rendering.artifacts

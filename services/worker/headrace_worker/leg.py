@@ -139,6 +139,8 @@ class Leg:
         self._station.watch.add(performance)
         if performance.inputs.interrupts:
             self.supersede()
+        if taken.past.is_canceling:
+            self.cancel()
         overdue = self._mind(taken.deadline)
         try:
             await self._act(performance)

@@ -40,6 +40,8 @@ class Past:
     """Messages that were accepted meanwhile, also those that an attempt has taken."""
     taken: dict[int, int] = field(default_factory=dict)
     """By generation, those that an attempt has taken, and where in the log it did."""
+    is_canceling: bool = False
+    """Whether an attempt has begun to cancel what it asked others."""
     handed_back: int = 0
     """Attempts that a leaving worker handed back: they do not count as failed."""
     orphans: list[str] = field(default_factory=list)
@@ -151,6 +153,7 @@ def _go_through(past: Past, entry: Entry) -> None:
             past.orphans.append(artifact)
         _note_state(past, event)
         past.offspring.note(event)
+        past.is_canceling |= entry.stamp.attempt > 0 and _says_canceling(event)
         if why_handed_back(event) == events.LEAVING:
             past.handed_back += 1
     if entry.stamp.checkpoint is not None:
@@ -176,6 +179,11 @@ def _note_state(past: Past, event: Json) -> None:
         past.unsaved.clear()
     said = update.get("status", {}).get("message", {}).get("parts", ())
     past.unsaved += [part for part in said if parts.event_type(part) in _STATE]
+
+
+def _says_canceling(event: Json) -> bool:
+    metadata: Json = event.get("statusUpdate", {}).get("metadata") or {}
+    return metadata.get(events.CANCELING) is True and CHILD not in metadata
 
 
 def why_handed_back(event: Json) -> str | None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 from headrace import events
@@ -17,7 +18,7 @@ from headrace_worker.delegation.children import Children
 from headrace_worker.delegation.parent import Parent
 from headrace_worker.delegation.waiting import waiting_child
 from headrace_worker.endings import Endings
-from headrace_worker.errors import Retryable
+from headrace_worker.errors import LegOver, Retryable
 from headrace_worker.ids import LegIds
 from headrace_worker.inputs import Inputs
 from headrace_worker.interrupt import Interrupt
@@ -163,6 +164,14 @@ class Performance:
             self.key.task, self.context.context, WORKING, metadata={events.HANDED_BACK: why}
         )
         await self.outbox.bid_farewell(draft, patience)
+
+    async def say_canceling(self) -> None:
+        """Have the log tell, before its children are canceled, that the task is to be, too."""
+        draft = events.status_update(
+            self.key.task, self.context.context, WORKING, metadata={events.CANCELING: True}
+        )
+        with suppress(LegOver):
+            await self.outbox.deliver(draft)
 
     @property
     def spoke(self) -> float:

@@ -121,6 +121,28 @@ async def test_a_child_whose_own_worker_is_killed_is_begun_again_and_its_parent_
 
 
 @pytest.mark.usefixtures("helpers")
+async def test_a_parent_killed_while_it_cancels_its_children_is_canceled_by_its_successor(
+    desk: Desk, spawn: Spawn, tmp_path: Path
+) -> None:
+    workers = [await asyncio.to_thread(spawn, f"{_AGENTS}:heads") for _ in range(2)]
+    task = await desk.start("principal", f"a {tmp_path / 'never'}\n\n{tmp_path / 'gate'}")
+
+    async def all_began() -> bool:
+        known = children(await task.entries()).values()
+        return len(known) == 2 and all([len(await log_of(desk, key)) > 2 for key in known])
+
+    await eventually(all_began)
+    held = await task.held()
+    assert await task.ask("cancel") is not None
+    helper = next(k for k in children(await task.entries()).values() if k.agent == "helper")
+    assert await ends(desk, helper) == CANCELED
+    next(w for w in workers if held.worker.startswith(w.id)).kill()
+    (tmp_path / "gate").touch()
+    entries = await task.ended()
+    assert entries[-1].stamp.state == CANCELED
+
+
+@pytest.mark.usefixtures("helpers")
 async def test_a_canceled_parent_without_a_worker_takes_its_children_with_it(
     desk: Desk, spawn: Spawn, runs: Runs
 ) -> None:

@@ -60,8 +60,7 @@ async def test_no_child_runs_twice_for_one_question_and_none_outlives_its_parent
 
     await eventually(has_children)
     tormenting = asyncio.create_task(torment(workers))
-    # If its worker dies when it has canceled the children and not said so, the next attempt fails.
-    assert await cancel(stopped) in {CANCELED, FAILED}
+    assert await cancel(stopped) == CANCELED
     await tormenting
     logs = [await task.ended(200) for task in followed]
     assert [log[-1].stamp.state for log in logs] == [COMPLETED] * (MANAGERS - 1)

@@ -125,6 +125,12 @@ class Children:
         self._canceling.add(task)
         task.add_done_callback(self._canceling.discard)
 
+    @property
+    def are_at_work(self) -> bool:
+        """Whether there are any that are not over."""
+        live = any(not child.has_ended for child in self._claimed.values())
+        return live or bool(self._unclaimed(asks=False))
+
     async def let_go(self) -> None:
         """Follow no child any more; all go on, for the attempt that takes over."""
         await asyncio.gather(*(child.let_go() for child in self._claimed.values()))
