@@ -60,9 +60,9 @@ PRIORITY = "headrace.priority"
 START_BY = "headrace.startBy"
 """Metadata key of an input, RFC 3339: if no worker has begun its leg by then, none shall, and the
 task is REJECTED."""
-CANCELING = "headrace.canceling"
-"""Metadata key of a status, true: the holder begins to cancel the leg's children. Whoever takes the
-leg over cancels it, too."""
+ENDING = "headrace.ending"
+"""Metadata key of a status: the state in which the holder is about to end the leg, said before it
+cancels the leg's children. Whoever takes over what was to be CANCELED cancels it, too."""
 BEHIND = "headrace.behind"
 """Metadata key of generation 1: ids of tasks of the same agent. No worker begins this one while any
 of them is SUBMITTED or WORKING."""

@@ -51,6 +51,18 @@ async def principal(ctx: RunContext) -> None:
 
 
 @agent(max_attempts=50)
+async def quitter(ctx: RunContext) -> None:
+    """Asks a helper its first line; fails in its first attempt, once the file of the second is there."""
+    line, gate = ctx.prompt.splitlines()
+    async with asyncio.TaskGroup() as group:
+        asking = group.create_task(ctx.delegate("helper", line))
+        if ctx.attempt == 1:
+            await opened(gate)
+            raise RuntimeError
+    await ctx.text(asking.result().text)
+
+
+@agent(max_attempts=50)
 async def head(ctx: RunContext) -> None:
     """Asks a helper for each line of its message, all at once; the second attempt backwards."""
     lines = ctx.prompt.splitlines()
@@ -77,7 +89,7 @@ async def manager(ctx: RunContext) -> None:
     await ctx.text("\n".join(result.text for result in results))
 
 
-heads = Agents([head, forgetful, principal])
+heads = Agents([head, forgetful, principal, quitter])
 helpers = Agents([helper, stubborn])
 managers = Agents([manager])
 everybody = Agents([manager, head, forgetful, helper])

@@ -37,10 +37,7 @@ async def conclude(performance: Performance, why: Interrupt) -> int | None:
         Fenced, LogLost: the log is somebody else's; it does not say so.
     """
     end = _interrupted(performance, why) if why else _end(performance)
-    if why is Interrupt.CANCELED and performance.children.are_at_work:
-        # Else an attempt that takes over finds canceled children, and fails.
-        await performance.say_canceling()
-    await performance.children.end(end.state)
+    await _end_children(performance, end.state)
     end = _with_expense(performance, end)
     made = performance.rendering.artifacts
     orphans = [artifact for artifact in performance.past.orphans if artifact not in made]
@@ -54,6 +51,15 @@ async def conclude(performance: Performance, why: Interrupt) -> int | None:
     last = [performance.says(end.message)] if end.message else []
     await performance.outbox.close([*retractions, *last], WORKING)
     return await performance.outbox.go_on(_next_input(performance, *waiting))
+
+
+async def _end_children(performance: Performance, state: str) -> None:
+    children = performance.children
+    # The log decides whether they are still ours to cancel: an attempt that takes over wants them.
+    if children.are_at_work and not await performance.say_ending(state):
+        await children.let_go()
+    else:
+        await children.end(state)
 
 
 def _with_expense(performance: Performance, end: End) -> End:

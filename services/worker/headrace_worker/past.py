@@ -12,7 +12,7 @@ from headrace.errors import LogLost
 from headrace.events import Json
 from headrace.fold import TaskFold
 from headrace.log import find_generation, replay
-from headrace.task import TaskKey
+from headrace.task import CANCELED, TaskKey
 from headrace_worker.checkpoint import Checkpoint, decode
 from headrace_worker.delegation.offspring import Offspring
 from headrace_worker.queued import Queued
@@ -153,7 +153,7 @@ def _go_through(past: Past, entry: Entry) -> None:
             past.orphans.append(artifact)
         _note_state(past, event)
         past.offspring.note(event)
-        past.is_canceling |= entry.stamp.attempt > 0 and _says_canceling(event)
+        past.is_canceling |= entry.stamp.attempt > 0 and _is_canceled(event)
         if why_handed_back(event) == events.LEAVING:
             past.handed_back += 1
     if entry.stamp.checkpoint is not None:
@@ -181,9 +181,9 @@ def _note_state(past: Past, event: Json) -> None:
     past.unsaved += [part for part in said if parts.event_type(part) in _STATE]
 
 
-def _says_canceling(event: Json) -> bool:
+def _is_canceled(event: Json) -> bool:
     metadata: Json = event.get("statusUpdate", {}).get("metadata") or {}
-    return metadata.get(events.CANCELING) is True and CHILD not in metadata
+    return metadata.get(events.ENDING) == CANCELED and CHILD not in metadata
 
 
 def why_handed_back(event: Json) -> str | None:

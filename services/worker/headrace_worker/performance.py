@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 
 from headrace import events
@@ -165,13 +164,16 @@ class Performance:
         )
         await self.outbox.bid_farewell(draft, patience)
 
-    async def say_canceling(self) -> None:
-        """Have the log tell, before its children are canceled, that the task is to be, too."""
+    async def say_ending(self, state: str) -> bool:
+        """Have the log tell in which state the leg is to end; False: it is somebody else's."""
         draft = events.status_update(
-            self.key.task, self.context.context, WORKING, metadata={events.CANCELING: True}
+            self.key.task, self.context.context, WORKING, metadata={events.ENDING: state}
         )
-        with suppress(LegOver):
+        try:
             await self.outbox.deliver(draft)
+        except LegOver:
+            return False
+        return True
 
     @property
     def spoke(self) -> float:

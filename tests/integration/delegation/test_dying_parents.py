@@ -143,6 +143,32 @@ async def test_a_parent_killed_while_it_cancels_its_children_is_canceled_by_its_
 
 
 @pytest.mark.usefixtures("helpers")
+async def test_an_attempt_that_others_have_taken_over_from_cancels_none_of_their_children(
+    desk: Desk, spawn: Spawn, tmp_path: Path
+) -> None:
+    gate, answered = tmp_path / "gate", tmp_path / "answered"
+    workers = [await asyncio.to_thread(spawn, f"{_AGENTS}:heads") for _ in range(2)]
+    task = await desk.start("quitter", f"a {answered}\n{gate}")
+    child = await child_of(task)
+    await Task(desk.bus, child, "", "").reaches(3)
+    held = await task.held()
+    frozen = next(w for w in workers if held.worker.startswith(w.id))
+    await asyncio.to_thread(frozen.freeze)
+    await eventually(lambda: _in_attempt(task, 2))
+    gate.touch()
+    frozen.thaw()
+    await eventually(lambda: _has_written(frozen, "not ours any more"))
+    answered.touch()
+    entries = await task.ended()
+    assert await ends(desk, child) == COMPLETED
+    assert (answer(entries), attempts(entries)) == ("a begins, a ends.", [1, 2])
+
+
+async def _has_written(worker: WorkerProcess, words: str) -> bool:
+    return words in worker.output()
+
+
+@pytest.mark.usefixtures("helpers")
 async def test_a_canceled_parent_without_a_worker_takes_its_children_with_it(
     desk: Desk, spawn: Spawn, runs: Runs
 ) -> None:

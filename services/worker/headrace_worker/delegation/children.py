@@ -118,10 +118,10 @@ class Children:
         self._offspring.spent.add(child.key.task)
         self._claimed.pop(child.key.task, None)
         try:
-            self._parent.outbox.offer(child.relay.given_up(child.generation))
+            told = self._parent.outbox.post(child.relay.given_up(child.generation))
         except LegOver:
             return
-        task = asyncio.create_task(self._end(child), name=f"cancel {child.key.task}")
+        task = asyncio.create_task(self._drop(child, told), name=f"cancel {child.key.task}")
         self._canceling.add(task)
         task.add_done_callback(self._canceling.discard)
 
@@ -159,6 +159,15 @@ class Children:
             and not known.is_over
             and not (asks and known.state == INPUT_REQUIRED)
         ]
+
+    async def _drop(self, child: Child, told: int) -> None:
+        """End a child once the log has the event `told`: else another attempt may want it."""
+        try:
+            await self._parent.outbox.receipts.of(told)
+        except LegOver:
+            await child.let_go()
+        else:
+            await self._end(child)
 
     async def _end(self, child: Child) -> None:
         """Cancel a child and give its parent's log the time to say so."""
