@@ -52,7 +52,7 @@ async def principal(ctx: RunContext) -> None:
 
 @agent(max_attempts=50)
 async def quitter(ctx: RunContext) -> None:
-    """Asks a helper its first line; fails in its first attempt, once the file of the second is there."""
+    """Asks a helper its first line; its first attempt fails once the second, a file, is there."""
     line, gate = ctx.prompt.splitlines()
     async with asyncio.TaskGroup() as group:
         asking = group.create_task(ctx.delegate("helper", line))
