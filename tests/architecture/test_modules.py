@@ -1,4 +1,4 @@
-"""Modules are small, named after one idea, and leave the environment to who composes them."""
+"""Modules are named after an idea and leave the environment to who composes them."""
 
 import ast
 from collections.abc import Iterator
@@ -7,9 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.architecture.tree import ROOT, modules
-
-LONGEST = 250
-"""Lines; a module beyond this holds more than one idea."""
 
 NAMES_OF_NOTHING = {"base", "common", "core", "helpers", "manager", "misc", "util", "utils"}
 
@@ -34,11 +31,6 @@ def _last_name(function: ast.expr) -> str:
 def is_composition_root(path: Path) -> bool:
     """Whether `path` may read the environment: a service's main, or the command line."""
     return path.name == "main.py" or "headrace_cli" in path.parts
-
-
-def test_no_module_is_too_long_for_one_idea() -> None:
-    lengths = {str(path.relative_to(ROOT)): path.read_text().count("\n") for path in modules()}
-    assert {path: length for path, length in lengths.items() if length > LONGEST} == {}
 
 
 def test_every_module_is_named_after_something() -> None:
