@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from headrace import events, parts
+from headrace.entry import Entry
 from headrace.errors import FileUnknown
 from headrace.events import ACCEPTED_MODES, EXTENSIONS, Json
 from headrace.task import TaskKey
@@ -60,8 +61,12 @@ class RunContext(Speech, Asking):
     retell: Callable[[], Awaitable[list[tuple[int, Json]]]]
     """As `recall`, but event by event: each of the log's StreamResponses with its generation."""
 
+    entries: Callable[[], Awaitable[list[Entry]]] | None = None
+    """As `retell`, but entry by entry."""
     earlier: Callable[[], Awaitable[list[Json]]] | None = None
     """What `context_history` asks."""
+    earlier_logs: Callable[[str | None], Awaitable[list[list[Entry]]]] | None = None
+    """The logs of the conversation's other tasks that the agent named, or a user, has asked."""
     stowing: Stowing | None = None
     """Where large files go."""
     deadline: datetime | None = None

@@ -1,32 +1,439 @@
-"""What was said before in the same conversation."""
+"""A conversation as models take it: who said what, in the order in which it was said.
 
-from headrace.bus import Bus
-from headrace.events import Json
-from headrace.messages import ListTasks
-from headrace.state_client import StateClient
-from headrace.task import TaskKey
+Every adapter reads the same conversation and only translates it. A task's turns come from its log,
+which alone knows the order of text, reasoning and tool calls; what an AG-UI client sends is the
+conversation as its user sees it. What delegated tasks say, their own conversations hold. A tool
+call without a result stays open; `answered` closes it for frameworks that refuse open calls.
 
-_PAGE = 100
+A framework that needs more of a model's response than the log tells (signatures, fields that only
+its provider knows) keeps the response `Verbatim`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import orjson
+
+from headrace import parts
+from headrace.delegation import CHILD
+from headrace.entry import Entry
+from headrace.events import DISCARDED_AFTER, QUEUED, RETRACTED, TAKEN, Json
+from headrace.parts import ToolResultPart
+from headrace.task import AUTH_REQUIRED, SUBMITTED
+from headrace.user_content import to_parts
+from headrace_worker.checkpoint import decode
+
+type Role = Literal["system", "user", "assistant", "tool"]
+
+RESPONSE = "headrace.response"
+"""Key in a checkpoint's data: the verbatim response of a model that ends there (`Verbatim`)."""
 
 
-async def earlier_tasks(bus: Bus, key: TaskKey, owner: str, context: str) -> list[Json]:
-    """Return the other tasks of the owner's in `context`, least recently changed first.
+@dataclass(slots=True)
+class Words:
+    """A block of answer text."""
 
-    Raises:
-        StateUnavailable: task state does not answer.
+    text: str
+    id: str = ""
+    """The block's."""
+
+
+@dataclass(slots=True)
+class Reasoning:
+    """A block of a model's reasoning."""
+
+    text: str
+    id: str = ""
+    """The block's."""
+    encrypted: str = ""
+    """What the model's provider wants back with it."""
+
+
+@dataclass(slots=True)
+class Call:
+    """A tool call."""
+
+    id: str
+    name: str
+    arguments: Any
+    """JSON; text where the model said no JSON."""
+    text: str = ""
+    """The arguments' JSON as the model wrote it, if it streamed."""
+    encrypted: str = ""
+    """As `Reasoning.encrypted`."""
+
+    @property
+    def said(self) -> str:
+        """The arguments as JSON text, as the model wrote them where that is known."""
+        if self.text or isinstance(self.arguments, str):
+            return self.text or self.arguments
+        return orjson.dumps(self.arguments).decode()
+
+
+@dataclass(slots=True)
+class Result:
+    """A file or structured data that the agent gave as a result."""
+
+    part: Json
+    """An A2A v1.0 Part."""
+    id: str = ""
+    """The artifact's."""
+    name: str = ""
+    """The artifact's."""
+
+
+type Item = Words | Reasoning | Call | Result
+"""A piece of what an agent said."""
+
+
+@dataclass(slots=True)
+class Verbatim:
+    """A model's response in the words of the adapter that asked for it."""
+
+    format: str
+    """Whose words: only the adapter that wrote them reads them."""
+    response: Any = None
+    """JSON; None: it is at `link`."""
+    link: str = ""
+    """Link to a large one in the object store."""
+
+
+@dataclass(slots=True)
+class Turn:
+    """What one side said until the other's turn came; of an agent, one response of its model."""
+
+    role: Role
+    id: str = ""
+    """The message's id; a tool result's is made of its call's."""
+    task: str = ""
+    run: int = 0
+    """Generation of the input whose run this belongs to; 0: an AG-UI client sent it."""
+    parts: Sequence[Json] = ()
+    """The user's or the system's: A2A v1.0 Parts."""
+    items: list[Item] = field(default_factory=list)
+    """The agent's."""
+    result: ToolResultPart | None = None
+    """The tool's."""
+    verbatim: Verbatim | None = None
+    """The agent's, if the response was kept."""
+    whole: bool = False
+    """Whether the response is known to be complete."""
+
+    @property
+    def text(self) -> str:
+        """What it says, without reasoning, files and data."""
+        if self.role == "assistant":
+            return "".join(item.text for item in self.items if isinstance(item, Words))
+        return parts.text_of(self.parts)
+
+    @property
+    def calls(self) -> list[Call]:
+        """The tool calls, in order."""
+        return [item for item in self.items if isinstance(item, Call)]
+
+
+def turns_of_log(log: Iterable[Entry], task: str = "") -> list[Turn]:
+    """Return the turns of one task, from its log."""
+    told = _Log(task)
+    for generation, event, checkpoint in _kept(log):
+        told.take(generation, event)
+        if checkpoint is not None and isinstance(data := decode(checkpoint).data, dict):
+            told.take_response(data.get(RESPONSE))
+    return told.turns
+
+
+def turns_of_agui(
+    messages: Iterable[Json], content: Sequence[Json], known: Sequence[Turn] = ()
+) -> list[Turn]:
+    """Return the turns of an AG-UI client's messages.
+
+    The message that became the run's input stands there without its content, which is `content`.
+    A response among `known`, turns of the thread's logs, is taken from there where the client has
+    it unchanged: as it was said, with what the client never saw.
     """
-    state, found, token = StateClient(bus), list[Json](), ""
-    while True:
-        query = ListTasks(
-            tenant=key.tenant,
-            owner=owner,
-            context=context,
-            page_size=_PAGE,
-            page_token=token,
-            include_artifacts=True,
-        )
-        page = await state.list(query)
-        found += [task for task in page.tasks if task["id"] != key.task]
-        token = page.next_page_token
-        if not token:
-            return found[::-1]
+    return list(_AgUi(known).turns(messages, content))
+
+
+def user_turn(message: Json, task: str = "", run: int = 0) -> list[Turn]:
+    """Return the turns of a user's A2A Message: tool results, and what is said beside them."""
+    said, turns = list[Json](), list[Turn]()
+    for part in message.get("parts", ()):
+        if (result := parts.tool_result(part)) is not None:
+            turns.append(Turn("tool", f"{result.id}-result", task, run, result=result))
+        else:
+            said.append(part)
+    if said:
+        turns.append(Turn("user", message.get("messageId", ""), task, run, said))
+    return turns
+
+
+def answered(turns: Iterable[Turn]) -> list[Turn]:
+    """Return the turns with every tool call answered, for models refuse what is not.
+
+    A call that got no result is told so; a result without its call is left out.
+    """
+    told, still_open = list[Turn](), dict[str, Turn]()
+    for turn in turns:
+        if turn.role == "tool":
+            if turn.result is None or still_open.pop(turn.result.id, None) is None:
+                continue
+        else:
+            told += map(_unanswered, still_open, still_open.values())
+            still_open = {call.id: turn for call in turn.calls}
+        told.append(turn)
+    return [*told, *map(_unanswered, still_open, still_open.values())]
+
+
+def open_calls(turns: Sequence[Turn]) -> list[Call]:
+    """Return the calls of the last response that have no result, in order."""
+    done = set[str]()
+    for turn in reversed(turns):
+        if turn.role == "tool" and turn.result is not None:
+            done.add(turn.result.id)
+        elif turn.role == "assistant":
+            return [call for call in turn.calls if call.id not in done]
+    return []
+
+
+class _Log:
+    """Collects the turns of a log."""
+
+    def __init__(self, task: str) -> None:
+        self.turns: list[Turn] = []
+        self._task, self._run = task, 0
+        self._arguments: dict[str, list[str]] = {}
+        self._secrets = set[int]()
+
+    def take(self, generation: int, event: Json) -> None:
+        """Take an event; one that is malformed, or a delegated task's, says nothing."""
+        if "task" in event:
+            self._begin(generation, event["task"])
+        elif "message" in event:
+            self._take_message(event["message"])
+        elif (update := event.get("statusUpdate")) is not None:
+            self._take_status(generation, update)
+        elif (update := event.get("artifactUpdate")) is not None:
+            self._take_artifact(update)
+
+    def take_response(self, kept: Any) -> None:  # noqa: ANN401  # any JSON
+        """Take what a checkpoint says of the response that ends with it."""
+        if not isinstance(kept, dict):
+            return
+        turn = self._turn("")
+        turn.whole = True
+        if form := kept.get("format"):
+            turn.verbatim = Verbatim(form, kept.get("response"), kept.get("link", ""))
+
+    def _begin(self, generation: int, task: Json) -> None:
+        if generation == 1:
+            self._run, self._task = generation, task.get("id", self._task)
+            for message in task.get("history", ()):
+                self._take_message(message)
+
+    def _take_status(self, generation: int, update: Json) -> None:
+        metadata, status = update.get("metadata") or {}, update.get("status") or {}
+        if CHILD in metadata:
+            return
+        if QUEUED in metadata:
+            if status.get("state") == AUTH_REQUIRED:
+                # What answers it is a credential, and nothing for a model.
+                self._secrets.add(generation)
+            return
+        if status.get("state") == SUBMITTED:
+            self._run = generation
+        if status.get("state") != AUTH_REQUIRED and metadata.get(TAKEN) not in self._secrets:
+            self._take_message(status.get("message") or {})
+
+    def _take_message(self, message: Json) -> None:
+        if message.get("role") == "ROLE_USER":
+            self.turns += user_turn(message, self._task, self._run)
+            return
+        for part in message.get("parts", ()):
+            self._take_part(part, message.get("messageId", ""))
+
+    def _take_artifact(self, update: Json) -> None:
+        metadata, artifact = update.get("metadata") or {}, update.get("artifact") or {}
+        if CHILD in metadata or RETRACTED in metadata:
+            return
+        name, label = artifact.get("artifactId", ""), artifact.get("name", "")
+        if not update.get("append"):
+            self._forget(name)
+        for part in artifact.get("parts", ()):
+            self._take_part(part, name, label)
+
+    def _take_part(self, part: Json, name: str, label: str = "") -> None:
+        if (result := parts.tool_result(part)) is not None:
+            said = Turn("tool", f"{result.id}-result", self._task, self._run, result=result)
+            self.turns.append(said)
+        elif (call := parts.tool_call(part)) is not None:
+            self._say(Call(*call, encrypted=parts.encrypted_value(part)))
+        elif parts.is_partial_tool_call(part):
+            self._take_arguments(part)
+        elif parts.is_thinking(part):
+            self._think(part, parts.block_id(part) or name)
+        elif text := parts.text_of([part]):
+            self._speak(text, name)
+        elif _is_result(part):
+            self._say(Result(part, name, label))
+
+    def _take_arguments(self, part: Json) -> None:
+        call = parts.tool_call_id(part)
+        self._arguments.setdefault(call, []).append(part.get("text", ""))
+        if parts.is_block_end(part):
+            text = "".join(self._arguments.pop(call))
+            sealed = parts.encrypted_value(part)
+            self._say(Call(call, parts.tool_name(part), _parsed(text), text or "{}", sealed))
+
+    def _think(self, part: Json, name: str) -> None:
+        turn = self._turn(name)
+        last = turn.items[-1] if turn.items else None
+        if not isinstance(last, Reasoning) or last.id != name:
+            last = Reasoning("", name)
+            turn.items.append(last)
+        last.text += part.get("text", "")
+        last.encrypted = parts.encrypted_value(part) or last.encrypted
+
+    def _speak(self, text: str, name: str) -> None:
+        turn = self._turn(name)
+        last = turn.items[-1] if turn.items else None
+        if not isinstance(last, Words) or last.id != name:
+            last = Words("", name)
+            turn.items.append(last)
+        last.text += text
+
+    def _say(self, item: Item) -> None:
+        self._turn(item.id).items.append(item)
+
+    def _turn(self, name: str) -> Turn:
+        """Return the turn that the agent goes on with, or begins with the item `name`."""
+        if not self.turns or self.turns[-1].role != "assistant" or self.turns[-1].whole:
+            self.turns.append(Turn("assistant", name, self._task, self._run))
+        return self.turns[-1]
+
+    def _forget(self, artifact: str) -> None:
+        """Drop what the artifact has said: it begins anew."""
+        for turn in reversed(self.turns):
+            if turn.role == "user":
+                return
+            kept = [i for i in turn.items if isinstance(i, Call | Reasoning) or i.id != artifact]
+            turn.items[:] = kept
+        self.turns = [turn for turn in self.turns if turn.role != "assistant" or turn.items]
+
+
+class _AgUi:
+    """Reads an AG-UI client's messages."""
+
+    def __init__(self, known: Sequence[Turn]) -> None:
+        self._known: Mapping[str, Turn] = {
+            item.id: turn for turn in known if turn.role == "assistant" for item in turn.items
+        }
+
+    def turns(self, messages: Iterable[Json], content: Sequence[Json]) -> Iterator[Turn]:
+        said: list[Turn] = []
+        for message in messages:
+            if (turn := self._turn(message, content)) is None:
+                continue
+            if turn.role == "assistant":
+                said.append(turn)
+                continue
+            yield from self._responses(said)
+            said = []
+            yield turn
+        yield from self._responses(said)
+
+    def _turn(self, message: Json, content: Sequence[Json]) -> Turn | None:
+        said, name = message.get("content"), message.get("id", "")
+        match message.get("role"):
+            case "system" | "developer":
+                return Turn("system", name, parts=to_parts(said or ""))
+            case "user":
+                return Turn("user", name, parts=content if said is None else to_parts(said))
+            case "tool":
+                error = message.get("error") or ""
+                result = ToolResultPart(message["toolCallId"], said, error, bool(error))
+                return Turn("tool", name, result=result)
+            case "reasoning":
+                sealed = message.get("encryptedValue") or ""
+                return Turn("assistant", name, items=[Reasoning(said or "", name, sealed)])
+            case "assistant":
+                items: list[Item] = [Words(said, name)] if said else []
+                items += map(_agui_call, message.get("toolCalls") or ())
+                return Turn("assistant", name, items=items)
+        return None
+
+    def _responses(self, said: list[Turn]) -> Iterator[Turn]:
+        """Yield the agent's messages as responses: those that belong to one are one turn."""
+        together: list[Turn] = []
+        for turn in said:
+            if together and self._belongs(together[-1], turn):
+                together[-1].items += turn.items
+            else:
+                together.append(turn)
+        for turn in together:
+            origin = self._origin(turn)
+            if origin is not None and _says_the_same(origin, turn):
+                yield origin
+            elif turn.items:
+                yield turn
+
+    def _belongs(self, before: Turn, turn: Turn) -> bool:
+        origin = self._origin(turn)
+        if origin is not None or self._origin(before) is not None:
+            return origin is self._origin(before)
+        return all(isinstance(item, Reasoning) for item in before.items)
+
+    def _origin(self, turn: Turn) -> Turn | None:
+        found = (self._known.get(item.id) for item in turn.items)
+        return next((turn for turn in found if turn is not None), None)
+
+
+def _says_the_same(origin: Turn, turn: Turn) -> bool:
+    """Tell whether a client's messages hold the response `origin` unchanged."""
+    called = [(call.id, call.name, call.arguments) for call in origin.calls]
+    return origin.text == turn.text and called == [
+        (call.id, call.name, call.arguments) for call in turn.calls
+    ]
+
+
+def _kept(log: Iterable[Entry]) -> list[tuple[int, Json, str | None]]:
+    """Return the events that no attempt has discarded, and the checkpoints behind them."""
+    kept: list[tuple[int, Json, str | None]] = []
+    for entry in log:
+        for generation, event in enumerate(entry.parsed(), entry.generation):
+            metadata = (event.get("statusUpdate") or {}).get("metadata") or {}
+            if isinstance(after := metadata.get(DISCARDED_AFTER), int) and CHILD not in metadata:
+                kept = [each for each in kept if each[0] <= after or _is_queued(each[1])]
+            is_last = generation == entry.last_generation
+            kept.append((generation, event, entry.stamp.checkpoint if is_last else None))
+    return kept
+
+
+def _is_queued(event: Json) -> bool:
+    return QUEUED in ((event.get("statusUpdate") or {}).get("metadata") or {})
+
+
+def _is_result(part: Json) -> bool:
+    """Tell whether the part is a result by itself, and no word for user interfaces alone."""
+    kind = parts.event_type(part)
+    return kind in {"", "message", parts.CONTENT_BLOCK} and "text" not in part
+
+
+def _unanswered(call: str, turn: Turn) -> Turn:
+    result = ToolResultPart(call, "", "it was not answered", is_error=True)
+    return Turn("tool", f"{call}-result", turn.task, turn.run, result=result)
+
+
+def _agui_call(call: Json) -> Call:
+    function = call.get("function") or {}
+    text = function.get("arguments") or "{}"
+    sealed = call.get("encryptedValue") or ""
+    return Call(call["id"], function.get("name", ""), _parsed(text), text, sealed)
+
+
+def _parsed(arguments: str) -> Any:  # noqa: ANN401  # any JSON
+    try:
+        return orjson.loads(arguments or "{}")
+    except orjson.JSONDecodeError:
+        # What a model has said wrong, it is told again as it said it.
+        return arguments

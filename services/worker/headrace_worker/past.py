@@ -124,12 +124,17 @@ async def retell(bus: Bus, key: TaskKey, head: int) -> list[tuple[int, Json]]:
     Raises:
         LogLost, BusUnavailable: as `recall`.
     """
-    return [
-        told
-        async for batch in replay(bus, key, 0, head)
-        for entry in batch
-        for told in enumerate(entry.parsed(), entry.generation)
-    ]
+    log = await reread(bus, key, head)
+    return [told for entry in log for told in enumerate(entry.parsed(), entry.generation)]
+
+
+async def reread(bus: Bus, key: TaskKey, head: int) -> list[Entry]:
+    """Return the task's entries up to stream sequence `head`.
+
+    Raises:
+        LogLost, BusUnavailable: as `recall`.
+    """
+    return [entry async for batch in replay(bus, key, 0, head) for entry in batch]
 
 
 def _begin(entry: Entry, leg: int) -> Past:

@@ -12,17 +12,17 @@ from headrace.task import WORKING, TaskKey
 from headrace_worker.agent import Agent
 from headrace_worker.assignment import Assignment
 from headrace_worker.context import AGUI, RunContext
-from headrace_worker.conversation import earlier_tasks
 from headrace_worker.delegation.children import Children
 from headrace_worker.delegation.parent import Parent
 from headrace_worker.delegation.waiting import waiting_child
+from headrace_worker.earlier import earlier_logs, earlier_tasks
 from headrace_worker.endings import Endings
 from headrace_worker.errors import LegOver, Retryable
 from headrace_worker.ids import LegIds
 from headrace_worker.inputs import Inputs
 from headrace_worker.interrupt import Interrupt
 from headrace_worker.outbox import Outbox
-from headrace_worker.past import Past, recall, retell
+from headrace_worker.past import Past, recall, reread, retell
 from headrace_worker.rendering import Rendering
 from headrace_worker.seat import Seat
 from headrace_worker.shared_state import SharedState
@@ -116,7 +116,9 @@ class Performance:
             voice=self.voice,
             recall=partial(recall, station.bus, key, taken.writer.sequence),
             retell=partial(retell, station.bus, key, taken.writer.sequence),
+            entries=partial(reread, station.bus, key, taken.writer.sequence),
             earlier=partial(earlier_tasks, station.bus, key, run.owner, run.context),
+            earlier_logs=partial(earlier_logs, station.bus, key, run.owner, run.context),
             deadline=taken.deadline,
             checkpoint_data=saved.data,
             traceparent=trace,

@@ -1,38 +1,146 @@
-"""The conversation that a run is part of, wherever it is kept."""
+"""The conversation that a run is part of: loaded for its model, and kept for the next one."""
 
-from typing import Literal
+from base64 import b64encode
+from collections.abc import Sequence
+from typing import Any, Literal
 
+import orjson
+
+from headrace.entry import Entry
+from headrace.errors import FileUnknown, StateUnavailable
+from headrace.events import Json
+from headrace.files import SCHEME
 from headrace_worker.context import RunContext
-from headrace_worker.transcript import (
-    Transcript,
+from headrace_worker.conversation import (
+    RESPONSE,
     Turn,
-    answered,
+    Verbatim,
     turns_of_agui,
     turns_of_log,
-    turns_of_task,
+    user_turn,
 )
+from headrace_worker.earlier import asking_agent
+from headrace_worker.emission import ToolArguments, ToolResult
+from headrace_worker.errors import Retryable
 
 type Memory = Literal["context", "task", "none"]
 """How far back a model remembers: the whole conversation, the task, or the message alone. An AG-UI
 client sends the conversation with each run; then that is it."""
 
+_INLINE = 4 * 1024
+"""Bytes of a verbatim response that a checkpoint holds; a larger one goes to the object store."""
 
-async def conversation(ctx: RunContext, memory: Memory = "context") -> list[Turn]:
-    """Return the turns up to this run's input, which is the last.
+
+async def conversation(
+    ctx: RunContext, memory: Memory = "context", verbatim: str = ""
+) -> list[Turn]:
+    """Return the turns up to now: this run's input, and what former attempts at it have kept.
+
+    Tool calls without a result are left open (see `answered`). The user's files are there by value
+    if this fleet stores them. Responses that an adapter has kept under the format `verbatim` are
+    there; those of other formats are not.
 
     Raises:
-        StateUnavailable: task state does not answer.
+        Retryable: what was said before can't be read now.
         LogLost, BusUnavailable: the log is gone, or does not answer.
     """
-    told = Transcript()
-    told.take_input(ctx.parts)
+    log: list[Entry] = []
+    if ctx.entries is not None and (ctx.leg > 1 or ctx.attempt > 1):
+        log = await ctx.entries()
+    own = turns_of_log(log, ctx.task) if log else user_turn(ctx.message, ctx.task, ctx.leg)
+    run = [turn for turn in own if turn.run == ctx.leg]
     messages = ctx.agui.get("messages") or []
     if memory == "none":
-        return answered(told.turns)
-    if messages and not ctx.agui.get("resume"):
-        return answered(turns_of_agui(messages, ctx.parts))
-    if ctx.leg > 1:
-        # Its last event is this run's input.
-        told.turns = turns_of_log(await ctx.retell())
-    earlier = await ctx.context_history() if memory == "context" else []
-    return answered([*(turn for task in earlier for turn in turns_of_task(task)), *told.turns])
+        turns = run
+    elif messages and not ctx.agui.get("resume"):
+        since = run[len(user_turn(ctx.message)) :]
+        known: list[Turn] = []
+        if any(message.get("role") == "assistant" for message in messages):
+            known = [*await _earlier(ctx, memory, log), *own]
+        turns = [*turns_of_agui(messages, ctx.parts, known), *since]
+    else:
+        turns = [*await _earlier(ctx, memory, log), *own]
+    for turn in turns:
+        turn.parts = await with_content(ctx, turn.parts)
+        turn.verbatim = await _loaded(ctx, turn.verbatim, verbatim)
+    return turns
+
+
+async def with_content(ctx: RunContext, parts: Sequence[Json]) -> Sequence[Json]:
+    """Return A2A Parts with the content of the files that this fleet stores, not links to them.
+
+    A file that is gone is mentioned as text.
+
+    Raises:
+        BusUnavailable: the store does not answer.
+    """
+    if not any(str(part.get("url", "")).startswith(SCHEME) for part in parts):
+        return parts
+    return [await _with_content(ctx, part) for part in parts]
+
+
+async def keep_response(
+    ctx: RunContext, verbatim: Verbatim | None = None, last: ToolArguments | None = None
+) -> None:
+    """Save that a response of the model is complete: no later attempt asks for it again.
+
+    `last` is said with it: the end of its last tool call. Every open block ends here.
+
+    Raises:
+        MalformedOutput, LegOver: as `RunContext.checkpoint`.
+    """
+    kept: Json = {}
+    if verbatim is not None:
+        kept = {"format": verbatim.format, **await _stored(ctx, verbatim.response)}
+    await ctx.voice.checkpoint({RESPONSE: kept}, last)
+
+
+async def keep_result(ctx: RunContext, result: ToolResult) -> None:
+    """Say what a tool answered, and save it: no later attempt calls the tool again.
+
+    Raises:
+        MalformedOutput, LegOver: as `RunContext.checkpoint`.
+    """
+    await ctx.voice.checkpoint(None, result)
+
+
+async def _earlier(ctx: RunContext, memory: Memory, log: Sequence[Entry]) -> list[Turn]:
+    """Return the turns of the conversation's earlier tasks."""
+    if memory != "context" or ctx.earlier_logs is None:
+        return []
+    asked_by = asking_agent(log[0].events[0]["task"] if log else {"metadata": ctx.metadata})
+    try:
+        logs = await ctx.earlier_logs(asked_by)
+    except StateUnavailable as error:
+        raise Retryable("what was said before can't be read") from error
+    return [turn for each in logs for turn in turns_of_log(each)]
+
+
+async def _with_content(ctx: RunContext, part: Json) -> Json:
+    if not str(part.get("url", "")).startswith(SCHEME):
+        return part
+    rest = {key: value for key, value in part.items() if key != "url"}
+    try:
+        return {"raw": b64encode(await ctx.content(part)).decode(), **rest}
+    except FileUnknown:
+        name = part.get("filename") or part.get("mediaType") or "file"
+        return {"text": f"[{name}: the file is no longer kept]"}
+
+
+async def _stored(ctx: RunContext, response: Any) -> Json:  # noqa: ANN401  # any JSON
+    encoded = orjson.dumps(response)
+    if len(encoded) <= _INLINE or ctx.stowing is None:
+        return {"response": response}
+    return {"link": await ctx.stowing.put(encoded, media_type="application/json")}
+
+
+async def _loaded(ctx: RunContext, kept: Verbatim | None, form: str) -> Verbatim | None:
+    if kept is None or kept.format != form:
+        return None
+    if not kept.link:
+        return kept
+    try:
+        content = await ctx.content({"url": kept.link})
+    except FileUnknown:
+        return None
+    return Verbatim(form, orjson.loads(content))

@@ -85,18 +85,20 @@ class Rendering:
         """Say that the leg's end was said: no plain string goes on with anything."""
         self._going_on = None
 
-    def checkpoint(self) -> list[Draft]:
-        """Return the events that end every open block, so that none spans a checkpoint.
+    def checkpoint(self, said: ToolArguments | ToolResult | None = None) -> list[Draft]:
+        """Return the events of `said`, and those that end every open block.
 
-        What follows begins anew: an attempt that goes on from here replaces whole artifacts only.
+        So none spans a checkpoint. What follows begins anew: an attempt that goes on from here
+        replaces whole artifacts only.
 
         Raises:
-            MalformedOutput: a tool call's arguments are incomplete.
+            MalformedOutput: a tool call's arguments are incomplete, or as `drafts`.
         """
+        last = [] if said is None else self.drafts(said)
         self._going_on = None
         closed = [(kind, block) for kind, block in self._blocks.close() if block.started]
         ends = [self._end(kind, block) for kind, block in closed]
-        return ends or [events.status_update(self._task, self._context, WORKING)]
+        return [*last, *ends] or [events.status_update(self._task, self._context, WORKING)]
 
     @property
     def next_index(self) -> int:

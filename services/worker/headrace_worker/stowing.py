@@ -44,7 +44,9 @@ class Stowing:
         match said:
             case File(content=bytes() as content) if len(content) > self.inline:
                 check_texts(said)
-                return replace(said, content=None, url=await self._put(said, content))
+                return replace(
+                    said, content=None, url=await self.put(content, said.name, said.media_type)
+                )
             case Artifact():
                 return replace(said, parts=[await self._part(part) for part in said.parts])
         return said
@@ -71,8 +73,13 @@ class Stowing:
             with suppress(BusUnavailable):
                 await self.files.drop(key, link.rpartition("/")[2])
 
-    async def _put(self, said: File, content: bytes) -> str:
-        put = partial(self.files.put, self.key, content, said.name, said.media_type)
+    async def put(self, content: bytes, filename: str = "", media_type: str = "") -> str:
+        """Store a file of the task and return its link, however long NATS is away.
+
+        Raises:
+            LogFull: the store is at its limit.
+        """
+        put = partial(self.files.put, self.key, content, filename, media_type)
         return await self._patiently(put)
 
     async def _patiently[T](self, put: Callable[[], Awaitable[T]]) -> T:

@@ -4,7 +4,15 @@ from typing import Any
 
 from headrace_worker.breath import Breath
 from headrace_worker.checkpoint import Checkpoint
-from headrace_worker.emission import ENDINGS, Emission, Ending, Message, Text
+from headrace_worker.emission import (
+    ENDINGS,
+    Emission,
+    Ending,
+    Message,
+    Text,
+    ToolArguments,
+    ToolResult,
+)
 from headrace_worker.endings import End, Endings
 from headrace_worker.errors import MalformedOutput
 from headrace_worker.expense import Expense
@@ -55,8 +63,12 @@ class Voice:
                 f"{type(said).__name__} holds what is not JSON: {error}"
             ) from error
 
-    async def checkpoint(self, data: Any) -> None:  # noqa: ANN401  # any JSON
-        """Save `data` with everything said so far, and return when both are stored.
+    async def checkpoint(
+        self,
+        data: Any,  # noqa: ANN401  # any JSON
+        said: ToolArguments | ToolResult | None = None,
+    ) -> None:
+        """Say `said`, save `data` with everything said so far, and return when both are stored.
 
         Raises:
             MalformedOutput: it is no JSON, is too large, or can't be saved at this point.
@@ -64,7 +76,7 @@ class Voice:
         """
         if self.end is not None:
             raise MalformedOutput("a checkpoint after the leg's end")
-        *before, last = self._rendering.checkpoint()
+        *before, last = self._rendering.checkpoint(said)
         held = Checkpoint(data, self._ids.minted, self._rendering.next_index).encode()
         for draft in before:
             self._outbox.offer(draft)

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from headrace.events import Json
+from headrace.user_content import from_parts
 from headrace_gateway.agui.extras import RAW, THINKING, asked_for
-from headrace_gateway.agui.user_content import from_parts
 
 METADATA = "headrace.agui"
 """Metadata key of an input that came as AG-UI: ``runId``, ``protocolVersion``, ``parentRunId``,

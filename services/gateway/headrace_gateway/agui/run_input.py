@@ -11,11 +11,11 @@ from pydantic_core import ErrorDetails
 
 from headrace import parts
 from headrace.events import Json
+from headrace.user_content import to_parts
 from headrace_gateway.agui.extras import with_extras
 from headrace_gateway.agui.normalise import normalised
 from headrace_gateway.agui.refusal import InputInvalid
 from headrace_gateway.agui.run import METADATA
-from headrace_gateway.agui.user_content import to_parts
 
 _log = logging.getLogger(__name__)
 

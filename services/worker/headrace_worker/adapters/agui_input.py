@@ -11,9 +11,9 @@ from headrace.task import INPUT_REQUIRED
 from headrace_worker.adapters.answers import INTERRUPT_ID, RESUME_STATUS, answers_of
 from headrace_worker.adapters.extras import needs
 from headrace_worker.context import RunContext
+from headrace_worker.conversation import Turn, answered
 from headrace_worker.remembering import Memory, conversation
 from headrace_worker.tools import as_text
-from headrace_worker.transcript import Turn
 
 with needs("ag-ui"):
     from ag_ui.core import PROTOCOL_VERSION, RunAgentInput
@@ -38,7 +38,7 @@ async def run_input(ctx: RunContext, memory: Memory) -> Json:
         "threadId": ctx.context,
         "runId": f"{ctx.task}-{ctx.leg}",
         "protocolVersion": PROTOCOL_VERSION,
-        "messages": [*messages_of(ctx, await conversation(ctx, memory))],
+        "messages": [*messages_of(ctx, answered(await conversation(ctx, memory)))],
     }
     if interrupts:
         asked["messages"].pop()

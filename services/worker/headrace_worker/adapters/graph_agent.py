@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from typing import Any, Unpack
 
-from headrace.errors import StateUnavailable
 from headrace_worker.adapters.answers import answers_of
 from headrace_worker.adapters.declaring import Declaration
 from headrace_worker.adapters.extras import needs
@@ -11,7 +10,7 @@ from headrace_worker.adapters.langgraph_events import Telling
 from headrace_worker.adapters.langgraph_messages import human, messages_of
 from headrace_worker.agent import Agent, agent
 from headrace_worker.context import RunContext
-from headrace_worker.errors import Retryable
+from headrace_worker.conversation import answered
 from headrace_worker.remembering import Memory, conversation
 
 with needs("langgraph"):
@@ -91,7 +90,4 @@ async def _begin(ctx: RunContext, graph: Pregel[Any, Any, Any, Any], settings: A
 async def _messages(ctx: RunContext, graph: Pregel[Any, Any, Any, Any], memory: Memory) -> Any:  # noqa: ANN401  # a graph's input
     if graph.checkpointer:
         return {"messages": [human(ctx.parts)]}
-    try:
-        return {"messages": messages_of(await conversation(ctx, memory))}
-    except StateUnavailable as error:
-        raise Retryable("what was said before can't be read") from error
+    return {"messages": messages_of(answered(await conversation(ctx, memory)))}

@@ -8,8 +8,8 @@ import orjson
 from headrace.events import Json
 from headrace.parts import text_of
 from headrace_worker.adapters.extras import needs
+from headrace_worker.conversation import Turn
 from headrace_worker.tools import as_text
-from headrace_worker.transcript import Turn
 
 with needs("langgraph"):
     from langchain_core.messages import (

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack
 
-from headrace.errors import StateUnavailable
 from headrace_worker.adapters.declaring import Declaration
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.openai_run import ChatRun, Endpoint
 from headrace_worker.agent import Agent, agent
 from headrace_worker.context import RunContext
-from headrace_worker.errors import Misdeclared, Retryable
+from headrace_worker.conversation import answered
+from headrace_worker.errors import Misdeclared
 from headrace_worker.remembering import Memory, conversation
 from headrace_worker.toolbox import Toolbox
 from headrace_worker.tools import Tool, ToolSource
@@ -68,10 +68,7 @@ def openai_agent(  # noqa: PLR0913  # what such an endpoint can be told
 
     @agent(name=name, **declared)
     async def run(ctx: RunContext) -> None:
-        try:
-            turns = await conversation(ctx, memory)
-        except StateUnavailable as error:
-            raise Retryable("what was said before can't be read") from error
+        turns = answered(await conversation(ctx, memory))
         said = instruction if isinstance(instruction, str) else instruction(ctx)
         async with toolbox.open() as found:
             await ChatRun(ctx, endpoint, found).answer(said, turns)

@@ -7,9 +7,8 @@ import orjson
 
 from headrace import parts
 from headrace.events import Json
-from headrace.parts import ToolCallPart
+from headrace_worker.conversation import Call, Turn
 from headrace_worker.tools import Tool, as_text
-from headrace_worker.transcript import Turn
 
 
 def messages_of(instruction: str, turns: Iterable[Turn]) -> list[Json]:
@@ -18,15 +17,13 @@ def messages_of(instruction: str, turns: Iterable[Turn]) -> list[Json]:
     return [*system, *map(_message, turns)]
 
 
-def call_of(call: ToolCallPart) -> Json:
+def call_of(call: Call) -> Json:
     """Return a tool call as an assistant's message names it."""
-    said = call.arguments
-    arguments = said if isinstance(said, str) else orjson.dumps(said).decode()
-    function = {"name": call.name, "arguments": arguments}
+    function = {"name": call.name, "arguments": call.said}
     return {"id": call.id, "type": "function", "function": function}
 
 
-def assistant_message(text: str, calls: Sequence[ToolCallPart]) -> Json:
+def assistant_message(text: str, calls: Sequence[Call]) -> Json:
     """Return what the model has said, for the next request."""
     said: Json = {"role": "assistant", "content": text or None}
     return {**said, "tool_calls": list(map(call_of, calls))} if calls else said

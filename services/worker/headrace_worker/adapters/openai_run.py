@@ -7,7 +7,6 @@ from typing import Any
 
 from headrace import parts
 from headrace.events import Json
-from headrace.parts import ToolCallPart
 from headrace.task import FAILED
 from headrace_worker.adapters.busy import is_busy, seconds_of
 from headrace_worker.adapters.extras import needs
@@ -21,11 +20,12 @@ from headrace_worker.adapters.openai_messages import (
 from headrace_worker.adapters.openai_stream import Answering, Call
 from headrace_worker.calling import Answer
 from headrace_worker.context import RunContext
+from headrace_worker.conversation import Call as ToolCall
+from headrace_worker.conversation import Turn
 from headrace_worker.emission import InputRequired, Reject, Status, ToolResult
 from headrace_worker.errors import Retryable
 from headrace_worker.relayed import Outcome
 from headrace_worker.tools import Tool
-from headrace_worker.transcript import Turn
 
 with needs("openai"):
     from openai import APIConnectionError, APIError, APIStatusError, AsyncOpenAI
@@ -113,7 +113,7 @@ class ChatRun:
         """Call the tools that are ours, all at once, and return what the next request needs."""
         ours = [call for call in said.calls if call.name not in self._frontend]
         answers = await asyncio.gather(*map(self._call, ours))
-        calls = [ToolCallPart(call.id, call.name, call.arguments or "{}") for call in said.calls]
+        calls = [ToolCall(call.id, call.name, call.arguments or "{}") for call in said.calls]
         results = [
             tool_message(call.id, answer.content, answer.error)
             for call, answer in zip(ours, answers, strict=True)

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any, Unpack
 
-from headrace.errors import StateUnavailable
 from headrace_worker.adapters.busy import is_busy
 from headrace_worker.adapters.declaring import Declaration
 from headrace_worker.adapters.extras import needs
@@ -11,6 +10,7 @@ from headrace_worker.adapters.pydantic_events import Telling
 from headrace_worker.adapters.pydantic_messages import history_of
 from headrace_worker.agent import Agent, agent
 from headrace_worker.context import RunContext
+from headrace_worker.conversation import answered
 from headrace_worker.emission import Reject
 from headrace_worker.errors import Retryable
 from headrace_worker.remembering import Memory, conversation
@@ -61,10 +61,7 @@ def pydantic_ai_agent(
 
     @agent(name=name, **declared)
     async def run(ctx: RunContext) -> None:
-        try:
-            turns = await conversation(ctx, memory)
-        except StateUnavailable as error:
-            raise Retryable("what was said before can't be read") from error
+        turns = answered(await conversation(ctx, memory))
         prompt, history = history_of(turns)
         depends = deps(ctx) if callable(deps) else deps
         telling = Telling(ctx, thinking=show_thinking)

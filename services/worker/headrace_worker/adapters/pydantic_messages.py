@@ -8,7 +8,7 @@ import orjson
 
 from headrace.events import Json
 from headrace_worker.adapters.extras import needs
-from headrace_worker.transcript import Turn
+from headrace_worker.conversation import Turn
 
 with needs("pydantic-ai"):
     from pydantic_ai.messages import (

@@ -1,0 +1,97 @@
+"""What was said before in the same conversation: its other tasks, as they are listed and logged."""
+
+import asyncio
+from collections.abc import Sequence
+
+from headrace.bus import Bus
+from headrace.delegation import Lineage
+from headrace.entry import Entry
+from headrace.errors import LogLost
+from headrace.events import Json
+from headrace.log import last_entry, replay
+from headrace.messages import ListTasks
+from headrace.state_client import StateClient
+from headrace.task import TaskKey
+
+_PAGE = 100
+_AT_A_TIME = 8
+"""Logs that are read side by side."""
+
+
+async def earlier_tasks(bus: Bus, key: TaskKey, owner: str, context: str) -> list[Json]:
+    """Return the other tasks of the owner's in `context`, least recently changed first.
+
+    Raises:
+        StateUnavailable: task state does not answer.
+    """
+    query = ListTasks(
+        tenant=key.tenant, owner=owner, context=context, page_size=_PAGE, include_artifacts=True
+    )
+    return await _listed(bus, key, query)
+
+
+async def earlier_logs(
+    bus: Bus, key: TaskKey, owner: str, context: str, asked_by: str | None
+) -> list[list[Entry]]:
+    """Return the logs of the conversation that the task at `key` goes on with, oldest first.
+
+    They are those of the owner's other tasks of the same agent in `context`, as far as their runs
+    have ended. What another agent has asked is a conversation of its own: `asked_by` is the agent
+    whose questions count, None for those of users.
+
+    Raises:
+        StateUnavailable: task state does not answer.
+        BusUnavailable: the log does not answer.
+    """
+    query = ListTasks(
+        tenant=key.tenant,
+        owner=owner,
+        agent=key.agent,
+        context=context,
+        page_size=_PAGE,
+        history_length=0,
+    )
+    limit = asyncio.Semaphore(_AT_A_TIME)
+
+    async def read(task: str) -> list[Entry]:
+        async with limit:
+            return await _ended_runs(bus, TaskKey(key.tenant, key.agent, task))
+
+    tasks = await _listed(bus, key, query)
+    logs = await asyncio.gather(*(read(task["id"]) for task in tasks))
+    return [log for log in logs if log and asking_agent(_begun(log)) == asked_by]
+
+
+def asking_agent(task: Json) -> str | None:
+    """Return the agent that asked for the task, as its log begins; None: a user did."""
+    lineage = Lineage.of(task.get("metadata") or {})
+    return None if lineage is None else lineage.agent
+
+
+async def _listed(bus: Bus, key: TaskKey, query: ListTasks) -> list[Json]:
+    state, found, token = StateClient(bus), list[Json](), ""
+    while True:
+        page = await state.list(query.model_copy(update={"page_token": token}))
+        found += [task for task in page.tasks if task["id"] != key.task]
+        token = page.next_page_token
+        if not token:
+            return found[::-1]
+
+
+def _begun(log: Sequence[Entry]) -> Json:
+    begun: Json = log[0].events[0].get("task") or {}
+    return begun
+
+
+async def _ended_runs(bus: Bus, key: TaskKey) -> list[Entry]:
+    """Return the task's log up to the end of its last run that has ended; nothing if it is gone."""
+    try:
+        last = await last_entry(bus, key)
+        if last is None:
+            return []
+        log = [entry async for batch in replay(bus, key, 0, last.sequence) for entry in batch]
+    except LogLost:
+        return []
+    while log and not log[-1].ends_leg:
+        log.pop()
+    return log

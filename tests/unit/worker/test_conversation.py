@@ -1,0 +1,227 @@
+"""The conversation as models take it, from logs and from what AG-UI clients send."""
+
+from collections.abc import Sequence
+
+from headrace import events, parts
+from headrace.delegation import CHILD
+from headrace.entry import Entry, Stamp
+from headrace.events import Draft, Json
+from headrace.task import AUTH_REQUIRED, COMPLETED, INPUT_REQUIRED, SUBMITTED, WORKING
+from headrace_worker import Data, File, Text, Thinking, ToolArguments, ToolCall, ToolResult
+from headrace_worker.checkpoint import Checkpoint
+from headrace_worker.conversation import (
+    RESPONSE,
+    Call,
+    Reasoning,
+    Result,
+    Turn,
+    Verbatim,
+    Words,
+    answered,
+    open_calls,
+    turns_of_agui,
+    turns_of_log,
+)
+from headrace_worker.emission import Utterance
+from headrace_worker.ids import LegIds
+from headrace_worker.rendering import Rendering
+
+USER = {"messageId": "u", "role": "ROLE_USER", "parts": [{"text": "What is it?"}]}
+CAPITAL = [{"text": "It is "}, {"text": "a cat."}]
+
+
+class Log:
+    """Builds a log, entry by entry."""
+
+    def __init__(self, message: Json | None = None) -> None:
+        self.entries: list[Entry] = []
+        self._rendering = Rendering("t", "c", LegIds("t", 1))
+        self.append(events.task_submitted("t", "c", message or USER))
+
+    def append(self, *drafts: Draft, checkpoint: object = None) -> None:
+        """Append one entry."""
+        first = self.entries[-1].last_generation + 1 if self.entries else 1
+        held = None if checkpoint is None else Checkpoint(checkpoint).encode()
+        stamp = Stamp("log", first, "w", WORKING, 1, 1, checkpoint=held)
+        lines = [draft.line(first + at) for at, draft in enumerate(drafts)]
+        self.entries.append(Entry(stamp, lines, first, "2026-01-01T00:00:00Z"))
+
+    def say(self, *said: Utterance, checkpoint: object = None) -> None:
+        """Append what an agent says."""
+        drafts = [draft for each in said for draft in self._rendering.drafts(each)]
+        if checkpoint is not None:
+            drafts += self._rendering.checkpoint()
+        self.append(*drafts, checkpoint=checkpoint)
+
+    def status(self, state: str, message: Json | None = None, **metadata: object) -> None:
+        """Append a status."""
+        named = {f"headrace.{key}": value for key, value in metadata.items()}
+        self.append(events.status_update("t", "c", state, message, named))
+
+    @property
+    def turns(self) -> list[Turn]:
+        """The conversation."""
+        return turns_of_log(self.entries)
+
+
+def shape(turns: Sequence[Turn]) -> list[object]:
+    """Return roles and texts; of the agent, the kinds of what it said too."""
+    return [
+        (turn.role, [type(item).__name__ for item in turn.items], turn.text)
+        if turn.role == "assistant"
+        else (turn.role, turn.result.content if turn.result else turn.text)
+        for turn in turns
+    ]
+
+
+def test_what_an_agent_said_stays_in_its_order() -> None:
+    log = Log()
+    log.say(Thinking("Hm.", encrypted="s"), Text("Let me "), Text("see."))
+    log.say(ToolArguments("c1", '{"a": ', "look"), ToolArguments("c1", "1}", end=True))
+    log.say(ToolCall("look", {"a": 2}, "c2"), ToolResult("c2", "dog"), ToolResult("c1", "cat"))
+    log.say(Text("A cat."), Data({"legs": 4}, "facts", id="d"), File("a.png", b"x", "image/png"))
+    log.status(COMPLETED)
+    assert shape(log.turns) == [
+        ("user", "What is it?"),
+        ("assistant", ["Reasoning", "Words", "Call", "Call"], "Let me see."),
+        ("tool", "dog"),
+        ("tool", "cat"),
+        ("assistant", ["Words", "Result", "Result"], "A cat."),
+    ]
+    _, first, _, _, last = log.turns
+    assert isinstance(first.items[0], Reasoning)
+    assert (first.items[0].text, first.items[0].encrypted) == ("Hm.", "s")
+    assert first.calls[0] == Call("c1", "look", {"a": 1}, '{"a": 1}')
+    assert last.items[1] == Result(
+        {"data": {"legs": 4}, "mediaType": "application/json"}, "d", "facts"
+    )
+    assert [turn.id for turn in log.turns][2] == "c2-result"
+    assert {(turn.task, turn.run) for turn in log.turns} == {("t", 1)}
+
+
+def test_what_delegated_tasks_said_is_none_of_their_parents_conversation() -> None:
+    log = Log()
+    said = {"messageId": "x", "role": "ROLE_AGENT", "parts": [{"text": "child"}]}
+    asked = {"messageId": "y", "role": "ROLE_USER", "parts": [{"text": "parent asks"}]}
+    for message in (said, asked):
+        log.status(WORKING, message, child={"task": "k"})
+    part = parts.text_part("child's answer", "b")
+    metadata = {CHILD: {"task": "k"}}
+    log.append(
+        events.artifact_update("t", "c", {"artifactId": "b", "parts": [part]}, metadata=metadata)
+    )
+    log.say(Text("Mine."))
+    assert shape(log.turns) == [("user", "What is it?"), ("assistant", ["Words"], "Mine.")]
+
+
+def test_a_discarded_attempt_has_said_nothing_but_messages_that_came_stay() -> None:
+    log = Log()
+    log.say(Text("kept"), checkpoint={RESPONSE: {}})
+    log.say(ToolCall("f", {}, "c"), ToolResult("c", "lost"))
+    kept = log.entries[1].last_generation
+    log.status(WORKING, attempt=2, discardedAfter=kept)
+    log.say(Text("new"))
+    assert shape(log.turns) == [
+        ("user", "What is it?"),
+        ("assistant", ["Words"], "kept"),
+        ("assistant", ["Words"], "new"),
+    ]
+
+
+def test_a_response_that_was_kept_is_verbatim_and_the_next_is_another() -> None:
+    log = Log()
+    log.say(Text("a"), checkpoint={RESPONSE: {"format": "x", "response": {"n": 1}}})
+    log.say(Text("b"), checkpoint={RESPONSE: {"format": "x", "link": "headrace-file:a"}})
+    log.say(Text("c"), checkpoint={"an agent's": "own"})
+    log.say(Text("d"))
+    said = [turn for turn in log.turns if turn.role == "assistant"]
+    assert [(turn.text, turn.verbatim) for turn in said] == [
+        ("a", Verbatim("x", {"n": 1})),
+        ("b", Verbatim("x", None, "headrace-file:a")),
+        ("cd", None),
+    ]
+    assert [turn.whole for turn in said] == [True, True, False]
+
+
+def test_follow_ups_questions_and_steering_are_turns_and_credentials_are_not() -> None:
+    log = Log()
+    log.say(Text("Hello."))
+    asks = {"messageId": "q", "role": "ROLE_AGENT", "parts": [{"text": "Which?"}]}
+    log.status(INPUT_REQUIRED, asks)
+    log.status(SUBMITTED, {"messageId": "f", "role": "ROLE_USER", "parts": [{"text": "That."}]})
+    wants = {"messageId": "w", "role": "ROLE_AGENT", "parts": [{"text": "Log in"}]}
+    log.status(AUTH_REQUIRED, wants)
+    secret = {"messageId": "s", "role": "ROLE_USER", "parts": [{"text": "hunter2"}]}
+    queued = events.queued("t", "c", AUTH_REQUIRED, secret, {}, "n")
+    log.append(queued)
+    log.status(WORKING, secret, taken=log.entries[-1].generation)
+    steer = {"messageId": "x", "role": "ROLE_USER", "parts": [{"text": "Be quick."}]}
+    log.append(events.queued("t", "c", WORKING, steer, {}, "m"))
+    log.status(WORKING, steer, taken=log.entries[-1].generation)
+    assert shape(log.turns) == [
+        ("user", "What is it?"),
+        ("assistant", ["Words", "Words"], "Hello.Which?"),
+        ("user", "That."),
+        ("user", "Be quick."),
+    ]
+    assert [turn.run for turn in log.turns] == [1, 1, 4, 4]
+
+
+def test_an_artifact_that_begins_anew_replaces_what_it_said() -> None:
+    log = Log()
+    log.say(File("a.png", b"old", "image/png", id="f"), Text("See."))
+    log.say(File("b.png", b"new", "image/png", id="f"))
+    [_, said] = log.turns
+    assert [getattr(item, "name", "words") for item in said.items] == ["words", "b.png"]
+
+
+def test_open_calls_stay_open_until_a_framework_wants_them_answered() -> None:
+    log = Log()
+    log.say(ToolCall("f", {}, "c1"), ToolCall("g", {}, "c2"), ToolResult("c1", "x"))
+    assert [call.id for call in open_calls(log.turns)] == ["c2"]
+    log.status(SUBMITTED, {"messageId": "f", "role": "ROLE_USER", "parts": [{"text": "No."}]})
+    roles = [(turn.role, turn.result and turn.result.error) for turn in answered(log.turns)]
+    assert roles[2:] == [("tool", ""), ("tool", "it was not answered"), ("user", None)]
+    stray = Turn("tool", result=parts.ToolResultPart("?", "", "", is_error=False))
+    assert answered([stray]) == []
+
+
+IMAGE = {"type": "image", "source": {"type": "data", "value": "cG5n", "mimeType": "image/png"}}
+
+
+def test_an_agui_clients_messages_keep_their_images_and_reasoning() -> None:
+    turns = turns_of_agui(
+        [
+            {"id": "1", "role": "developer", "content": "Be kind."},
+            {"id": "2", "role": "user", "content": [{"type": "text", "text": "See"}, IMAGE]},
+            {"id": "3", "role": "reasoning", "content": "Hm.", "encryptedValue": "s"},
+            {"id": "4", "role": "assistant", "content": "A cat."},
+            {"id": "5", "role": "assistant"},
+            {"id": "6", "role": "activity", "content": {}},
+            {"id": "7", "role": "user"},
+        ],
+        [{"text": "And this?"}],
+    )
+    assert shape(turns) == [
+        ("system", "Be kind."),
+        ("user", "See"),
+        ("assistant", ["Reasoning", "Words"], "A cat."),
+        ("user", "And this?"),
+    ]
+    assert turns[1].parts[1]["raw"] == "cG5n"
+    assert turns[2].items[0] == Reasoning("Hm.", "3", "s")
+
+
+def test_a_response_that_an_agui_client_has_unchanged_is_taken_from_the_log() -> None:
+    log = Log()
+    log.say(Thinking("Hm."), Text("I look."), ToolCall("look", {"a": 1}, "c1"))
+    log.say(checkpoint={RESPONSE: {"format": "x", "response": 1}})
+    known = log.turns
+    words = next(item for item in known[1].items if isinstance(item, Words))
+    call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"a":1}'}}
+    said: Json = {"id": words.id, "role": "assistant", "content": "I look.", "toolCalls": [call]}
+    user = {"id": "2", "role": "user"}
+    [same, _] = turns_of_agui([said, user], [{"text": "x"}], known)
+    assert same is known[1]
+    [changed, _] = turns_of_agui([{**said, "content": "I!"}, user], [{"text": "x"}], known)
+    assert (changed.text, changed.verbatim) == ("I!", None)
