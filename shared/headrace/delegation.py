@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 from typing import Self
 
 from headrace.events import Json
+from headrace.names import is_token
 from headrace.subjects import stream_of_shard
-from headrace.task import SHARDS_PER_STREAM, TaskKey
+from headrace.task import SHARDS_PER_STREAM, TaskKey, is_task_id
 
 DELEGATION = "headrace.delegation"
 """Metadata key of an input that another task has asked for: a `Lineage`. Only task state writes it;
@@ -23,6 +24,9 @@ generation of its log holds no more), and ``child`` (the same, of the child's ow
 ASKS_FOR = "headrace.asksFor"
 """Metadata key of an INPUT_REQUIRED status: ``task`` and ``agent`` of the child whose question it
 is, and which the answer is for."""
+
+LARGEST = 2**53
+"""What JSON's readers elsewhere take as a whole number."""
 
 MAX_NAME = 512
 """Characters that the name of a child may have."""
@@ -68,12 +72,18 @@ class Lineage:
         kept = metadata.get(DELEGATION)
         if not isinstance(kept, dict):
             return None
-        try:
-            path = tuple(map(str, kept["path"]))
-            names = str(kept["parent"]), str(kept["agent"]), int(kept["leg"]), str(kept["name"])
-        except (KeyError, TypeError, ValueError):
+        path, leg = kept.get("path"), kept.get("leg")
+        parent, agent, name = (str(kept.get(word, "")) for word in ("parent", "agent", "name"))
+        # Subjects are made of it: what names no log is no lineage.
+        if not (is_task_id(parent) and is_token(agent) and name and isinstance(path, list)):
             return None
-        return cls(*names, path, kept.get("deadline"), kept.get("budget"))
+        if type(leg) is not int or not 0 < leg <= LARGEST:
+            return None
+        return cls(
+            *(parent, agent, leg, name, tuple(map(str, path))),
+            kept.get("deadline"),
+            kept.get("budget"),
+        )
 
     def parent_key(self, tenant: str) -> TaskKey:
         """Return where the parent's log is."""

@@ -1,6 +1,7 @@
 """What task state does by itself: asks for workers again, and lets ended tasks go."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -9,14 +10,17 @@ import pytest
 from nats.js.errors import NotFoundError
 
 from headrace import events
+from headrace.delegation import DELEGATION
 from headrace.entry import ANSWERED
 from headrace.errors import FileUnknown, TaskUnknown
 from headrace.files import FileStore
 from headrace.lanes import Lane
 from headrace.log import last_entry
-from headrace.messages import GetTask, Run
-from headrace.task import COMPLETED, INPUT_REQUIRED, REJECTED
-from headrace_task_state.following import sweep
+from headrace.messages import DeadLetter, GetTask, Run
+from headrace.task import COMPLETED, INPUT_REQUIRED, REJECTED, SUBMITTED
+from headrace_task_state.following import orphans, sweep
+from headrace_task_state.store.leases import Leases
+from headrace_task_state.store.writing import Writer
 from tests.support.legal_logs import LegalLog
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.task_states import OWNER, TaskStates, folded, new_key, open_task_states
@@ -278,3 +282,86 @@ async def test_a_run_that_is_asked_for_again_keeps_its_terms(hasty: TaskStates) 
     assert await hasty.bus.js.consumer_info(hasty.bus.streams.runs, lane.consumer)
     found = await hasty.client.get(GetTask(tenant=log.key.tenant, owner=OWNER, task=log.key.task))
     assert found.traceparent == "00-trace"
+
+
+async def applied(fleet: TaskStates) -> Writer:
+    """Apply what there is, and return a writer whose lease no replica gets."""
+    replica = await fleet.start()
+    await fleet.listed()
+    await replica.stop()
+    [place] = fleet.ranges
+    lease = await Leases(fleet.redis, fleet.keys, "test", [place]).take(place)
+    assert lease is not None
+    await fleet.redis.ask(["PERSIST", fleet.keys.lease(place)])
+    return Writer(fleet.redis, fleet.keys, lease, [place])
+
+
+async def test_one_sweep_goes_through_all_that_is_due(
+    nats_server: NatsProcess, valkey: ValkeyProcess
+) -> None:
+    async with open_task_states(nats_server.url, valkey.url, sweep_after=3600.0) as fleet:
+        for _ in range(230):
+            await fleet.store(submitted())
+        writer = await applied(fleet)
+        for name in await writer.due("w", 10**15, 1000):
+            await writer.defer("w", name, 1)
+        assert await sweep.Sweep(fleet.bus, writer, 3600.0).sweep() == 230
+        assert len(await runs(fleet)) == 230
+        assert await writer.due("w", round(time.time() * 1000), 1) == []
+
+
+def queued_input() -> LegalLog:
+    """Return a log that waits, but for no leg that it names."""
+    log = LegalLog(new_key())
+    log.append([log.status(SUBMITTED, metadata={events.QUEUED: "x"})], state=SUBMITTED)
+    return log
+
+
+def child_of(**lineage: object) -> LegalLog:
+    log = LegalLog(new_key())
+    given = {"parent": new_key().task, "agent": "a", "leg": 1, "name": "n", "path": []} | lineage
+    log.submit("hello", {DELEGATION: given})
+    log.begin_attempt()
+    return log
+
+
+async def test_logs_that_upkeep_can_not_work_on_are_letters_and_stop_nothing(
+    hasty: TaskStates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweep, "EVERY", 0.1)
+    monkeypatch.setattr(orphans, "EVERY", 0.1)
+    nameless = queued_input()
+    await hasty.start()
+    await hasty.store(nameless)
+    for bad in (
+        child_of(parent="no task", agent="*.>"),
+        child_of(leg=1e300),
+        child_of(leg="1e3", path="x"),
+    ):
+        await hasty.store(bad)
+    await hasty.followed()
+    # By now it has been looked at a few times.
+    await eventually(lambda: is_a_letter(hasty, nameless), "it is a dead letter")
+    old, waiting = ended(), submitted()
+    epoch = await hasty.redis.ask(["GET", hasty.keys.epoch(hasty.ranges[0])])
+    for log in (old, waiting):
+        await hasty.store(log)
+    [(subject, _)] = await until_runs(hasty, 1)
+    assert hasty.bus.subjects.key_of_run(subject) == (waiting.key, 1)
+    assert "retention" in await until_gone(hasty, old)
+    assert await hasty.redis.ask(["GET", hasty.keys.epoch(hasty.ranges[0])]) == epoch
+    assert len(await letters_of(hasty, nameless)) == 1
+
+
+async def letters_of(fleet: TaskStates, log: LegalLog) -> list[DeadLetter]:
+    stream = fleet.bus.streams.dead
+    state = (await fleet.bus.js.stream_info(stream)).state
+    found = [
+        DeadLetter.decode("", (await fleet.bus.js.get_msg(stream, sequence)).data or b"")
+        for sequence in range(max(state.first_seq, 1), state.last_seq + 1)
+    ]
+    return [letter for letter in found if letter.task == log.key.task]
+
+
+async def is_a_letter(fleet: TaskStates, log: LegalLog) -> bool:
+    return bool(await letters_of(fleet, log))

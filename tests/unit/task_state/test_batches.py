@@ -6,8 +6,10 @@ import orjson
 import pytest
 from nats.aio.msg import Msg
 
-from headrace import events
+from headrace import events, fold
 from headrace.entry import Stamp
+from headrace.events import Json
+from headrace.fold import Change
 from headrace.subjects import Subjects
 from headrace.task import COMPLETED, WORKING
 from headrace_task_state.applying import batch as module
@@ -241,3 +243,21 @@ def test_random_bytes_never_break_a_batch() -> None:
             headers[chance.choice(list(headers))] = chance.choice(["", "x", "-1", "9" * 30])
         broken = arrival(9, victim.msg.subject, bytes(body), headers)
         Batches(SUBJECTS, 5).build([*intact[:-1], broken], Progress())
+
+
+def test_an_event_that_nobody_foresaw_is_a_letter_and_the_rest_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bad, good = begun(), begun()
+    read_change = fold.read_change
+
+    def stumbling(event: Json, generation: int) -> Change:
+        if event.get("statusUpdate", {}).get("taskId") == bad.key.task:
+            raise OverflowError("no such number")
+        return read_change(event, generation)
+
+    monkeypatch.setattr(module, "read_change", stumbling)
+    batch = Batches(SUBJECTS, 5).build([*arrivals(bad), *arrivals(good)], Progress())
+    [told] = batch.letters
+    assert (told.task, told.reason) == (bad.key.task, "event 2: OverflowError: no such number")
+    assert set(batch.touched) == {bad.key, good.key}

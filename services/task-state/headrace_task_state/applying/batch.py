@@ -1,5 +1,6 @@
 """Bringing messages of a range into one write."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -17,6 +18,8 @@ from headrace_task_state.applying.letters import letter
 from headrace_task_state.arrival import Arrival
 from headrace_task_state.store.connection import Argument
 from headrace_task_state.store.progress import Progress
+
+_log = logging.getLogger(__name__)
 
 REMEMBERED_TASKS = 10_000
 """Tasks of which it is remembered what their lists end with; beyond, texts take more room."""
@@ -101,6 +104,10 @@ def _take_events(delta: Delta, entry: Entry, events: list[Json | str]) -> list[s
                 _take_event(delta, generation, orjson.loads(line))
         except IllFormedEvent as error:
             wrong.append(str(error))
+        except Exception as error:  # noqa: BLE001
+            # Whatever it is, it must not hold up the logs behind it.
+            _log.exception("%s, generation %d", delta.key.task, generation)
+            wrong.append(f"event {generation}: {type(error).__name__}: {error}")
     delta.learn(entry)
     return wrong
 

@@ -37,30 +37,36 @@ class DeadLetters:
         self._before: set[str] | None = None
         """Ids of the letters that were there when the first old message was found."""
 
-    async def send(self, letter: DeadLetter) -> None:
-        """Return once the letter is stored; nothing is stepped over before."""
+    async def send(self, letter: DeadLetter, name: str = "") -> None:
+        """Return once the letter is stored; nothing is stepped over before.
+
+        It is sent once under its `name`; unless one is given, that is the message's place.
+        """
         tenant, agent = addressee(letter.subject, self._bus.subjects.prefix)
         subject = self._bus.subjects.dead(tenant, agent)
         _log.warning("%s at %s: %s", letter.subject, letter.sequence, letter.reason)
         while True:
             try:
-                await self._send_once(subject, letter)
+                await self._send_once(subject, letter, name)
             except BusUnavailable as trouble:
                 _log.warning("a dead letter waits: %s", trouble)
                 await asyncio.sleep(_PAUSE)
             else:
                 return
 
-    async def _send_once(self, subject: str, letter: DeadLetter) -> None:
-        name = f"{self._stream}.{letter.sequence}"
+    async def _send_once(self, subject: str, letter: DeadLetter, name: str) -> None:
         age = datetime.now(UTC) - datetime.fromisoformat(letter.at)
-        if age.total_seconds() > WINDOW and name in await self._sent_before():
+        is_old = bool(name) or age.total_seconds() > WINDOW
+        name = f"{self._stream}.{name or letter.sequence}"
+        if is_old and name in await self._sent_before():
             return
         headers = {MESSAGE_ID: name}
         metrics.DEAD_LETTERS.labels("entry").inc()
         msg = await self._bus.request(subject, letter.encode(), _ACK_TIMEOUT, headers)
         if error := orjson.loads(msg.data).get("error"):
             raise BusUnavailable(f"{subject}: {error.get('description')}")
+        if self._before is not None:
+            self._before.add(name)
 
     async def _sent_before(self) -> set[str]:
         if self._before is None:

@@ -15,6 +15,7 @@ from headrace.entry import Entry
 from headrace.errors import BusUnavailable, LogLost, StateUnavailable
 from headrace.log import last_entry
 from headrace.task import INPUT_REQUIRED, TaskKey
+from headrace_task_state.following.due import DueTasks
 from headrace_task_state.store.writing import LeaseLost, Writer
 
 _log = logging.getLogger(__name__)
@@ -26,7 +27,6 @@ AGAIN = 30.0
 """Seconds after which a child's parent is looked at again."""
 
 _ASKED_FOR = "d"
-_MOST = 100
 
 
 class Orphans:
@@ -34,9 +34,10 @@ class Orphans:
 
     def __init__(self, bus: Bus, writer: Writer) -> None:
         """Look through `writer`."""
-        self._bus, self._writer = bus, writer
+        self._bus = bus
         self._writer_id = writer_of("task-state")
-        self._canceling: dict[str, asyncio.Task[None]] = {}
+        self._due = DueTasks(bus, writer, _ASKED_FOR, self._look_after)
+        self._canceling: dict[TaskKey, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
         """Look until the lease is lost."""
@@ -61,30 +62,28 @@ class Orphans:
             BusUnavailable: the log does not answer.
             StateUnavailable: Redis does not answer.
         """
-        now = round(time.time() * 1000)
-        for name in await self._writer.due(_ASKED_FOR, now, _MOST):
-            child = await self._writer.hash_of(name)
-            if child and name not in self._canceling and await self._is_orphan(name, child):
-                self._cancel(name, child)
-            await self._writer.defer(_ASKED_FOR, name, now + round(AGAIN * 1000))
+        await self._due.go_through(round(time.time() * 1000))
 
-    async def _is_orphan(self, name: str, child: dict[str, str]) -> bool:
-        tenant = name.partition(":")[0]
-        key = TaskKey(tenant, child["parent_agent"], child["parent"])
-        parent = await last_entry(self._bus, key)
+    async def _look_after(self, key: TaskKey, child: dict[str, str]) -> int:
+        """Cancel the child if it is an orphan; return when to look again, ms."""
+        if key not in self._canceling and await self._is_orphan(key, child):
+            self._cancel(key, child)
+        return round((time.time() + AGAIN) * 1000)
+
+    async def _is_orphan(self, key: TaskKey, child: dict[str, str]) -> bool:
+        asking = TaskKey(key.tenant, child["parent_agent"], child["parent"])
+        parent = await last_entry(self._bus, asking)
         if parent is None or parent.ends_task:
             return True
         # One that waits for an answer is asked again by a later leg.
         waits = child.get("state") == INPUT_REQUIRED
         return not waits and _is_over(parent, int(child["parent_leg"]))
 
-    def _cancel(self, name: str, child: dict[str, str]) -> None:
-        tenant, _, task = name.partition(":")
-        key = TaskKey(tenant, child["agent"], task)
-        _log.warning("task %s is canceled: %s has no use for it", task, child["parent"])
-        work = asyncio.create_task(self._end(key), name=f"cancel {task}")
-        self._canceling[name] = work
-        work.add_done_callback(lambda _: self._canceling.pop(name, None))
+    def _cancel(self, key: TaskKey, child: dict[str, str]) -> None:
+        _log.warning("task %s is canceled: %s has no use for it", key.task, child["parent"])
+        work = asyncio.create_task(self._end(key), name=f"cancel {key.task}")
+        self._canceling[key] = work
+        work.add_done_callback(lambda _: self._canceling.pop(key, None))
 
     async def _end(self, key: TaskKey) -> None:
         try:

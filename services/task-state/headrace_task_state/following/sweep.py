@@ -13,13 +13,14 @@ import orjson
 
 from headrace import metrics
 from headrace.bus import Bus
-from headrace.errors import BusUnavailable, LogLost, StateUnavailable
+from headrace.errors import BusUnavailable, StateUnavailable
 from headrace.lanes import Lane, Lanes
 from headrace.log import last_entry
 from headrace.messages import Run
 from headrace.rejecting import TOO_LATE, is_unbegun, reject_unbegun
 from headrace.subjects import NORMAL
 from headrace.task import TaskKey
+from headrace_task_state.following.due import DueTasks
 from headrace_task_state.store.writing import LeaseLost, Writer
 
 _log = logging.getLogger(__name__)
@@ -31,7 +32,6 @@ LONGEST = 60.0
 """What the time to the next request for one input grows to, seconds: it doubles each time."""
 
 _WAITING = "w"
-_MOST = 200
 _ACK_TIMEOUT = 2.0
 _ALREADY_WAITING = 10077
 
@@ -41,9 +41,10 @@ class Sweep:
 
     def __init__(self, bus: Bus, writer: Writer, start_within: float) -> None:
         """Look through `writer`; what nobody has begun after `start_within` s is rejected."""
-        self._bus, self._writer = bus, writer
+        self._bus = bus
         self._start_within = round(start_within * 1000)
         self._lanes = Lanes(bus)
+        self._due = DueTasks(bus, writer, _WAITING, self._ask_again)
 
     async def run(self) -> None:
         """Sweep until the lease is lost."""
@@ -53,7 +54,7 @@ class Sweep:
                 await self.sweep()
             except LeaseLost:
                 return
-            except (BusUnavailable, StateUnavailable, LogLost) as trouble:
+            except (BusUnavailable, StateUnavailable) as trouble:
                 _log.info("the sweep waits: %s", trouble)
 
     async def sweep(self) -> int:
@@ -64,24 +65,18 @@ class Sweep:
             BusUnavailable: the queue does not answer.
             StateUnavailable: Redis does not answer.
         """
-        now = round(time.time() * 1000)
-        names = await self._writer.due(_WAITING, now, _MOST)
-        for name in names:
-            await self._ask_again(name, now)
-        return len(names)
+        return await self._due.go_through(round(time.time() * 1000))
 
-    async def _ask_again(self, name: str, now: int) -> None:
-        task = await self._writer.hash_of(name)
+    async def _ask_again(self, key: TaskKey, task: dict[str, str]) -> int:
+        """Ask for a worker, or reject the input if it is late; return when to ask again, ms."""
+        now = round(time.time() * 1000)
         submitted = int(task.get("submitted", now))
         start_by = submitted + self._start_within
         if own := int(task.get("start_by") or 0):
             start_by = min(start_by, own)
-        if task:
-            tenant, _, task_id = name.partition(":")
-            key = TaskKey(tenant, task["agent"], task_id)
-            await self._look_after(key, task, is_late=start_by <= now)
+        await self._look_after(key, task, is_late=start_by <= now)
         due = now + min(now - submitted, round(LONGEST * 1000))
-        await self._writer.defer(_WAITING, name, min(due, start_by) if start_by > now else due)
+        return min(due, start_by) if start_by > now else due
 
     async def _look_after(self, key: TaskKey, task: dict[str, str], *, is_late: bool) -> None:
         leg, priority = int(task["leg"]), task.get("priority", NORMAL)

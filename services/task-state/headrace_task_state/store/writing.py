@@ -61,11 +61,12 @@ class Writer:
             )
         )
 
-    async def defer(self, kind: str, name: str, due: int) -> None:
-        """Put off looking again at a name in a sorted set until `due`, milliseconds since 1970."""
+    async def defer(self, kind: str, name: str, due: int | None) -> None:
+        """Put off looking again at a name until `due`, ms since 1970; None: take it out."""
         place = self.lease.range
         keys = [self._keys.lease(place), f"{self._view}{kind}:{place.name}"]
-        self._check(await self._redis.run("defer", keys, [self.lease.token, name, due]))
+        score = "" if due is None else due
+        self._check(await self._redis.run("defer", keys, [self.lease.token, name, score]))
 
     async def remove(self, name: str) -> None:
         """Take a task (``tenant:task``) out of the view."""
