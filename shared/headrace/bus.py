@@ -14,7 +14,9 @@ from nats.js import JetStreamContext
 from headrace import metrics
 from headrace.errors import BusUnavailable
 from headrace.nats_client import NatsClient
+from headrace.nats_credentials import NatsCredentials
 from headrace.patience import patiently, reason
+from headrace.secret_settings import SecretUnreadable
 from headrace.settings import BusSettings, without_credentials
 from headrace.streams import Streams, ensure_streams
 
@@ -57,10 +59,12 @@ class Bus:
         self.settings = settings
         self.subjects = settings.subjects
         self.streams = Streams(settings.stream_prefix)
+        self._credentials = NatsCredentials(settings)
         self.connection = NatsClient()
         self._disturbed: set[Disturbed] = set()
         self._disturbing: asyncio.TimerHandle | None = None
         self._trouble: Exception | None = None
+        self._refusal = ""
         self._closing = False
 
     @property
@@ -109,7 +113,7 @@ class Bus:
         )
 
     async def _connect(self, name: str) -> None:
-        client = NatsClient()
+        client = NatsClient(self._credentials)
         try:
             async with asyncio.timeout(_CONNECT_ATTEMPT):
                 await client.connect(**connect_options(self.settings, name), **self._callbacks())
@@ -138,14 +142,18 @@ class Bus:
 
     async def _on_reconnect(self) -> None:
         _log.info("NATS is back")
+        self._refusal = ""
         self._disturb()
 
     async def _on_error(self, error: Exception) -> None:
         self._trouble = error
         if isinstance(error, nats.errors.SlowConsumerError):
             self._disturb_soon()
-        elif type(error) is nats.errors.Error:
-            _log.warning("NATS refuses: %s", error)
+        elif type(error) is nats.errors.Error or isinstance(error, SecretUnreadable):
+            # Said once, and not at each of four attempts a second.
+            level = logging.DEBUG if str(error) == self._refusal else logging.WARNING
+            self._refusal = str(error)
+            _log.log(level, "NATS refuses: %s", error)
         elif isinstance(error, (nats.errors.Error, OSError)):
             _log.debug("NATS: %s", reason(error))
         else:
@@ -237,7 +245,7 @@ async def _at_most(seconds: float, step: Coroutine[Any, Any, None]) -> None:
 
 
 def connect_options(settings: BusSettings, name: str) -> dict[str, Any]:
-    """Return what every connection of the fleet is opened with."""
+    """Return what every connection of the fleet is opened with, beside its credentials."""
     return {
         "servers": settings.nats_servers,
         "name": name,
@@ -247,4 +255,5 @@ def connect_options(settings: BusSettings, name: str) -> dict[str, Any]:
         "allow_reconnect": True,
         "ping_interval": 10,
         "max_outstanding_pings": 2,
+        "tls_handshake_first": settings.nats_tls_first,
     }

@@ -2,15 +2,23 @@
 
 import asyncio
 import itertools
+import json
+import ssl
 from collections.abc import Callable
 from typing import Any
 
+import nats.errors
 from nats.aio.client import PING_PROTO, Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.aio.transport import TcpTransport
 from nats.errors import ConnectionDrainingError
 from nats.errors import TimeoutError as NatsTimeout
+from nats.protocol.parser import PERMISSIONS_ERR
+
+from headrace.nats_credentials import NatsCredentials
+
+_CONNECT = b"CONNECT "
 
 
 class NatsClient(Client):
@@ -25,11 +33,15 @@ class NatsClient(Client):
 
     Sends a ping behind what was sent before it, so that after `flush` the server has it all;
     nats-py lets it overtake.
+
+    Shows its credentials to every server, also to those that it learns of, and reads them anew for
+    each; connects again with what they are then when the server lets it in no more.
     """
 
-    def __init__(self) -> None:
-        """Prepare; `connect` does the work."""
+    def __init__(self, credentials: NatsCredentials | None = None) -> None:
+        """Prepare to connect with `credentials`; `connect` does the work."""
         super().__init__()
+        self._credentials = credentials
         self._header_names: set[str] = set()
         self._listeners: dict[int, Callable[[Msg], None]] = {}
         self._answers: dict[str, asyncio.Future[Msg]] = {}
@@ -162,6 +174,37 @@ class NatsClient(Client):
         except BaseException:
             self._abort()
             raise
+
+    @property
+    def ssl_context(self) -> ssl.SSLContext:
+        """What TLS is done with."""
+        return self._credentials.tls() if self._credentials else ssl.create_default_context()
+
+    def _connect_command(self) -> bytes:
+        command: bytes = super()._connect_command()
+        if self._credentials is None:
+            return command
+        if self._credentials.need_tls and not self._is_encrypted():
+            raise nats.errors.Error("nats: the server offers no TLS, and the settings ask for it")
+        login = self._credentials.login(self._server_info.get("nonce", ""))
+        said = json.loads(command.removeprefix(_CONNECT))
+        return b"%b%b\r\n" % (_CONNECT, json.dumps(said | login).encode())
+
+    def _is_encrypted(self) -> bool:
+        transport = self._transport
+        if not isinstance(transport, TcpTransport):
+            return self._current_server is not None and self._current_server.uri.scheme == "wss"
+        writer = transport._io_writer  # noqa: SLF001 - there is no other way
+        return writer is not None and writer.get_extra_info("ssl_object") is not None
+
+    async def _process_err(self, err_msg: str) -> None:
+        # Credentials that expired or were replaced: nats-py would hang up for good.
+        if "auth" in err_msg and PERMISSIONS_ERR not in err_msg and not self.is_connecting:
+            error = nats.errors.Error(f"nats: {err_msg}")
+            await self._error_cb(error)
+            await self._process_op_err(error)
+            return
+        await super()._process_err(err_msg)
 
     def _abort(self) -> None:
         transport = self._transport

@@ -20,17 +20,18 @@ async def patiently(what: str, attempt: Callable[[], Awaitable[None]], patience:
         BusUnavailable: it did not succeed in time; the last failure is its cause.
     """
     loop = asyncio.get_running_loop()
-    deadline, said = loop.time() + patience, False
+    deadline, last = loop.time() + patience, ""
     while True:
         try:
             return await asyncio.wait_for(attempt(), max(deadline - loop.time(), 0.1))
         except (nats.errors.Error, OSError, TimeoutError, BusUnavailable) as error:
+            # An attempt that the time ran out on says less than the one before it.
+            former, last = last, str(error) or last or reason(error)
             if loop.time() + _PAUSE > deadline:
-                message = f"{what} did not answer within {patience:g} s: {reason(error)}"
+                message = f"{what} did not answer within {patience:g} s: {last}"
                 raise BusUnavailable(message) from error
-            if not said:
-                _log.warning("waiting for %s: %s", what, reason(error))
-                said = True
+            if not former:
+                _log.warning("waiting for %s: %s", what, last)
         await asyncio.sleep(_PAUSE)
 
 

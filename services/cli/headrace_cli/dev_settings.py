@@ -3,16 +3,14 @@
 from pathlib import Path
 
 from pydantic import Field, ValidationError
-from pydantic_settings import SettingsConfigDict
 
+from headrace.secret_settings import first_error
 from headrace.settings import BusSettings
 from headrace_cli.failures import CannotStart
 
 
 class DevSettings(BusSettings):
-    """Settings of the development stack; a flag beats a variable, an empty variable is none."""
-
-    model_config = SettingsConfigDict(env_ignore_empty=True)
+    """Settings of the development stack; a flag beats a variable."""
 
     nats_url: str = ""
     """NATS servers to use, comma-separated URLs; empty: an embedded one."""
@@ -75,9 +73,7 @@ def load(**flags: str | int | bool | None) -> DevSettings:
     try:
         settings = DevSettings.model_validate(given)
     except ValidationError as invalid:
-        error = invalid.errors()[0]
-        field = ".".join(str(part) for part in error["loc"])
-        raise CannotStart(f"HEADRACE_{field.upper()}: {error['msg']}") from None
+        raise CannotStart(first_error(invalid)) from None
     if settings.http_port == 0 and "grpc_port" not in settings.model_fields_set:
         return settings.model_copy(update={"grpc_port": 0})
     return settings

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from headrace.bus import Bus
 from headrace.errors import HeadraceError
+from headrace.secret_settings import first_error
 from headrace.settings import BusSettings
 from headrace_cli import dev_file
 
@@ -60,9 +61,7 @@ def _settings(nats_url: str | None) -> BusSettings:
     try:
         settings = BusSettings()
     except ValidationError as invalid:
-        error = invalid.errors()[0]
-        field = ".".join(str(part) for part in error["loc"])
-        raise Refused(f"HEADRACE_{field.upper()}: {error['msg']}") from None
+        raise Refused(first_error(invalid)) from None
     changes: dict[str, object] = {}
     if "startup_timeout" not in settings.model_fields_set:
         changes["startup_timeout"] = _PATIENCE

@@ -3,6 +3,7 @@
 from importlib import import_module
 
 import click
+from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
 from headrace.settings import BusSettings
@@ -66,4 +67,5 @@ def _is_own(settings_class: type[BusSettings], name: str, field: FieldInfo) -> b
 
 def _default(field: FieldInfo) -> str:
     default = field.get_default(call_default_factory=True)
-    return "none" if default in (None, "", []) else f"`{default}`"
+    is_none = default in (None, "", []) or isinstance(default, SecretStr)
+    return "none" if is_none else f"`{default}`"

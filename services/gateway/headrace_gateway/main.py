@@ -17,6 +17,7 @@ from headrace.errors import HeadraceError
 from headrace.links import Links
 from headrace.log import TailRule
 from headrace.pulse import Pulse
+from headrace.secret_settings import first_error
 from headrace.signing import SigningKeys
 from headrace.state_client import StateClient
 from headrace.webhooks import Webhooks
@@ -57,8 +58,7 @@ def run() -> int:
         logging.getLogger("uvicorn").setLevel(logging.WARNING)
     except ValidationError as invalid:
         logging.basicConfig(format="%(message)s")
-        error = invalid.errors()[0]
-        _log.error("HEADRACE_%s: %s", "_".join(map(str, error["loc"])).upper(), error["msg"])
+        _log.error("%s", first_error(invalid))
         return 2
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_run(settings))

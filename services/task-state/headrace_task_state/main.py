@@ -18,6 +18,7 @@ from headrace.bus import Bus
 from headrace.directory import Directory
 from headrace.errors import HeadraceError
 from headrace.patience import patiently
+from headrace.secret_settings import first_error
 from headrace.settings import without_credentials
 from headrace_task_state.answering.answers import Answers
 from headrace_task_state.answering.broker import make_broker
@@ -90,10 +91,8 @@ class TaskState:
         broker = make_broker(self._settings, self._answers(), self._pieces())
         self._stack.push_async_callback(broker.stop)
         await broker.start()
-        # Until the server has its subscriptions, whoever asks finds nobody. nats-py's flush sends
-        # its ping ahead of what is pending: only the second one comes behind it.
+        # Until the server has its subscriptions, whoever asks finds nobody.
         client = await broker.connect()
-        await client.flush()
         await client.flush()
         _log.info("replica %s answers", self._name)
         self._push_means = await self._stack.enter_async_context(means(self._bus, self._settings))
@@ -175,7 +174,6 @@ def run() -> int:
         settings = TaskStateSettings()
         logging.getLogger().setLevel(settings.log_level.upper())
     except ValidationError as invalid:
-        error = invalid.errors()[0]
-        _log.error("HEADRACE_%s: %s", "_".join(map(str, error["loc"])).upper(), error["msg"])
+        _log.error("%s", first_error(invalid))
         return os.EX_CONFIG
     return uvloop.run(serve(settings))

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from headrace import garbage, observing
 from headrace.background import keep_running
 from headrace.errors import BusUnavailable
+from headrace.secret_settings import first_error
 from headrace_worker.agent import Agents
 from headrace_worker.configuration import Unusable, build, read
 from headrace_worker.configured import follow
@@ -83,5 +84,4 @@ def _following(worker: Worker, file: Path) -> asyncio.Task[None]:
 def _one_line(error: ValidationError | Misdeclared | Unusable) -> str:
     if not isinstance(error, ValidationError):
         return str(error)
-    first = error.errors(include_url=False)[0]
-    return f"HEADRACE_{'_'.join(map(str, first['loc'])).upper()}: {first['msg']}"
+    return first_error(error)

@@ -4,12 +4,17 @@ Nothing of JetStream is declared here: the streams are `headrace.streams`'s.
 """
 
 import logging
+from typing import Any
 
 from faststream import ExceptionMiddleware
 from faststream.nats import NatsBroker, NatsMessage, NatsResponse
+from nats.aio.client import Client
 
 from headrace.bus import connect_options
 from headrace.messages import GetTask, ListTasks, StartTask, WhoseContext
+from headrace.nats_client import NatsClient
+from headrace.nats_credentials import NatsCredentials
+from headrace.patience import reason
 from headrace_task_state.answering.answers import Answers
 from headrace_task_state.answering.pieces import Piece, Pieces
 from headrace_task_state.answering.refusals import refusal_of
@@ -26,10 +31,30 @@ _AT_ONCE = 256
 _STOP_PATIENCE = 1.0
 
 
+class _Broker(NatsBroker):
+    """A broker on the fleet's own client, which shows its credentials to every server."""
+
+    def __init__(self, settings: TaskStateSettings, **options: Any) -> None:  # noqa: ANN401 - FastStream's own
+        super().__init__(**options)
+        self._settings = settings
+
+    async def _connect(self) -> Client:
+        client = NatsClient(NatsCredentials(self._settings))
+        options = connect_options(self._settings, "task-state answers")
+        await client.connect(**options, error_cb=_note)
+        self.config.connect(client)
+        return client
+
+
+async def _note(error: Exception) -> None:
+    # The bus's own connection says what is wrong with NATS.
+    _log.debug("NATS: %s", reason(error))
+
+
 def make_broker(settings: TaskStateSettings, answers: Answers, pieces: Pieces) -> NatsBroker:
     """Return the broker that serves `answers`; it connects when it is started."""
-    broker = NatsBroker(
-        **connect_options(settings, "task-state answers"),
+    broker = _Broker(
+        settings,
         # It would log every message; what goes wrong is logged where it is refused.
         logger=None,
         graceful_timeout=_STOP_PATIENCE,

@@ -1,0 +1,122 @@
+"""What a connection to NATS proves itself with: made anew for each server that it connects to.
+
+nats-py would take credentials that stand in a URL for that server alone, and send none to the
+servers that it learns of.
+"""
+
+import base64
+import re
+import ssl
+import tempfile
+
+from headrace.nkeys import KeyPair, NotASeed
+from headrace.secret_settings import SecretUnreadable, variable
+from headrace.settings import BusSettings
+
+_JWT = re.compile(r"-+BEGIN NATS USER JWT-+\s+(\S+)\s+-+END NATS USER JWT-+")
+_SEED = re.compile(r"-+BEGIN USER NKEY SEED-+\s+(\S+)\s+-+END USER NKEY SEED-+")
+
+
+class NatsCredentials:
+    """The credentials and certificates of some settings."""
+
+    def __init__(self, settings: BusSettings) -> None:
+        """Read nothing yet."""
+        self._settings = settings
+
+    @property
+    def need_tls(self) -> bool:
+        """Whether nothing may be sent in the clear, whatever the server says."""
+        settings = self._settings
+        return (
+            settings.nats_tls_first
+            or settings.has("nats_ca")
+            or settings.has("nats_cert")
+            or any(url.startswith(("tls://", "wss://")) for url in settings.nats_servers)
+        )
+
+    def login(self, nonce: str) -> dict[str, str]:
+        """Return what a CONNECT says of who connects; `nonce` is what the server wants signed.
+
+        Raises:
+            SecretUnreadable: a file can't be read, or what it holds is of no use.
+        """
+        settings = self._settings
+        if settings.has("nats_creds"):
+            jwt, pair = _of_creds(settings.secret("nats_creds"))
+            return {"jwt": jwt, "sig": _signed(pair, nonce, "nats_creds")}
+        if settings.has("nats_nkey"):
+            pair = _pair(settings.secret("nats_nkey").strip(), "nats_nkey")
+            return {"nkey": pair.public, "sig": _signed(pair, nonce, "nats_nkey")}
+        match settings.nats_login():
+            case None:
+                return {}
+            case name, None:
+                return {"auth_token": name}
+            case name, password:
+                return {"user": name, "pass": password}
+
+    def tls(self) -> ssl.SSLContext:
+        """Return what TLS is done with.
+
+        Raises:
+            SecretUnreadable: a file can't be read, or is no certificate or key.
+        """
+        settings = self._settings
+        return tls_context(
+            settings.secret("nats_ca"),
+            settings.secret("nats_cert"),
+            settings.secret("nats_key"),
+            "nats",
+        )
+
+
+def tls_context(ca: str, cert: str, key: str, setting: str) -> ssl.SSLContext:
+    """Return a client's context that trusts `ca`, or whom the system does, and shows `cert`.
+
+    All are PEM; `setting` starts the names of the settings that they are from.
+
+    Raises:
+        SecretUnreadable: one of them is no certificate or key.
+    """
+    try:
+        context = ssl.create_default_context(cadata=ca or None)
+    except (ssl.SSLError, ValueError):
+        raise SecretUnreadable(f"{variable(f'{setting}_ca')} holds no certificate (PEM)") from None
+    if cert:
+        # OpenSSL takes a certificate of one's own from a file alone; nobody else can read this one.
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:
+            file.write(f"{key}\n{cert}\n")
+            file.flush()
+            try:
+                context.load_cert_chain(file.name, password=_no_password)
+            except (ssl.SSLError, ValueError) as trouble:
+                names = f"{variable(f'{setting}_cert')}, {variable(f'{setting}_key')}"
+                why = getattr(trouble, "reason", "") or "no certificate and its key"
+                raise SecretUnreadable(f"{names}: {why} (PEM, without a password)") from None
+    return context
+
+
+def _no_password() -> str:
+    # Or OpenSSL would ask at the terminal for the password of a key that has one.
+    return ""
+
+
+def _of_creds(text: str) -> tuple[str, KeyPair]:
+    jwt, seed = _JWT.search(text), _SEED.search(text)
+    if jwt is None or seed is None:
+        raise SecretUnreadable(f"{variable('nats_creds')} holds no JWT with an NKey seed")
+    return jwt[1], _pair(seed[1], "nats_creds")
+
+
+def _pair(seed: str, name: str) -> KeyPair:
+    try:
+        return KeyPair.of_user(seed)
+    except NotASeed as trouble:
+        raise SecretUnreadable(f"{variable(name)}: {trouble}") from None
+
+
+def _signed(pair: KeyPair, nonce: str, name: str) -> str:
+    if not nonce:
+        raise SecretUnreadable(f"{variable(name)} is set, and this NATS server takes no NKeys")
+    return base64.b64encode(pair.sign(nonce.encode())).decode()

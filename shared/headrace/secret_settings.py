@@ -1,0 +1,78 @@
+"""Settings that are secret: given as they are, or in a file that is read whenever they are needed.
+
+A file is read anew for every connection, so that a password, key or certificate that was replaced
+counts from the next one on. No message shows what was given.
+"""
+
+from pathlib import Path
+from typing import Self
+
+from pydantic import SecretStr, ValidationError, model_validator
+from pydantic_settings import BaseSettings
+
+__all__ = ["SecretSettings", "SecretStr", "SecretUnreadable", "first_error"]
+
+_FILE = "_file"
+
+
+class SecretUnreadable(OSError):
+    """A file that a setting names can't be read, or what it holds can't be used."""
+
+
+class SecretSettings(BaseSettings):
+    """Settings of which some, `X`, have a field ``X_file`` beside them."""
+
+    def secret(self, name: str) -> str:
+        """Return the setting `name`, from its file if it has one; empty if neither is set.
+
+        A line break at the end of the file is not part of it.
+
+        Raises:
+            SecretUnreadable: the file can't be read.
+        """
+        file: Path | None = getattr(self, f"{name}{_FILE}")
+        if file is None:
+            given: SecretStr = getattr(self, name)
+            return given.get_secret_value()
+        try:
+            text = file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as trouble:
+            why = trouble.strerror if isinstance(trouble, OSError) else "it is not UTF-8"
+            raise SecretUnreadable(f"{variable(f'{name}{_FILE}')} ({file}): {why}") from None
+        return text.removesuffix("\n").removesuffix("\r")
+
+    def has(self, name: str) -> bool:
+        """Tell whether the setting `name` is given, one way or the other."""
+        return bool(getattr(self, name).get_secret_value() or getattr(self, f"{name}{_FILE}"))
+
+    @model_validator(mode="after")
+    def _secrets_are_given_once_and_readable(self) -> Self:
+        for field in type(self).model_fields:
+            name = field.removesuffix(_FILE)
+            if field == name or name not in type(self).model_fields:
+                continue
+            if getattr(self, field) and getattr(self, name).get_secret_value():
+                raise ValueError(f"{variable(name)} and {variable(field)} are both set; set one")
+            try:
+                self.secret(name)
+            except SecretUnreadable as trouble:
+                raise ValueError(str(trouble)) from None
+        return self
+
+    def _require_pair(self, one: str, other: str) -> None:
+        if self.has(one) and not self.has(other):
+            raise ValueError(f"{variable(one)} is set without {variable(other)}")
+
+
+def variable(field: str) -> str:
+    """Return the environment variable that a field is read from."""
+    return f"HEADRACE_{field.upper()}"
+
+
+def first_error(invalid: ValidationError) -> str:
+    """Return in one line which variable does not fit, and why; never what was given."""
+    error = invalid.errors(include_url=False, include_input=False, include_context=False)[0]
+    message = error["msg"].removeprefix("Value error, ")
+    if not error["loc"]:
+        return message
+    return f"{variable('_'.join(map(str, error['loc'])))}: {message}"
