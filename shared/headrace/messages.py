@@ -143,19 +143,6 @@ class TasksFound(BusMessage):
     """Tasks that match, on all pages."""
 
 
-class WhoseContext(BusMessage):
-    """Operation ``context``: who owns a conversation."""
-
-    tenant: str
-    context: str
-
-
-class ContextFound(BusMessage):
-    """The owner of a context; None: nobody has used it yet."""
-
-    owner: str | None = None
-
-
 class StartTask(BusMessage):
     """Operation ``start``: an agent at work asks another one. Asked again it starts nothing new."""
 

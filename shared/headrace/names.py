@@ -12,6 +12,9 @@ from headrace.errors import InvalidName
 MAX_TOKEN = 200
 """Longest token, in characters: subjects of five tokens stay far below what NATS accepts."""
 
+LONGEST_CONTEXT = 256
+"""Characters of a context id and of what AG-UI calls a thread or run: every event repeats it."""
+
 _AGENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,200}")
 _PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-")

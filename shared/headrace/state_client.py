@@ -13,7 +13,6 @@ from headrace.errors import (
 from headrace.links import Links
 from headrace.messages import (
     BusMessage,
-    ContextFound,
     GetTask,
     ListTasks,
     Refusal,
@@ -21,7 +20,6 @@ from headrace.messages import (
     TaskFound,
     TasksFound,
     TaskStarted,
-    WhoseContext,
 )
 
 TIMEOUT = 5.0
@@ -50,10 +48,6 @@ class StateClient:
     async def list(self, query: ListTasks) -> TasksFound:
         """Return one page of the owner's tasks, complete as of when the question came."""
         return await self._ask("list", query, TasksFound)
-
-    async def context_owner(self, query: WhoseContext) -> str | None:
-        """Return the owner of a context, as a token; None: it is new."""
-        return (await self._ask("context", query, ContextFound)).owner
 
     async def start(self, query: StartTask) -> TaskStarted:
         """Start a delegated task, once however often it is asked for.

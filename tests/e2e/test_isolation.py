@@ -141,12 +141,24 @@ async def test_the_owner_sees_them_on_every_binding(guarded: Stack, binding: typ
         assert {secret.id for secret in secrets} <= {task["id"] for task in found["tasks"]}
 
 
-async def test_a_conversation_can_not_be_entered_by_another_owner(guarded: Stack) -> None:
-    async with secrets_of_ann(guarded), client_of(guarded, BOB) as http:
-        body = {"message": message("hello", contextId="anns-thread")}
-        answer = await http.post("/v1/agents/counter/message:send", json=body)
-        assert answer.status_code == 400
-        assert "anns" not in answer.text
+@INTRUDERS
+async def test_anothers_context_id_is_a_context_of_ones_own(
+    guarded: Stack, intruder: Person
+) -> None:
+    context = f"used-by-ann-and-{intruder.owner}"
+    tasks = list[str]()
+    async with (
+        talking(guarded, Rest, ANN) as ann,
+        talking(guarded, Rest, intruder) as talk,
+    ):
+        for caller in (ann, talk):
+            sent = {"message": message("1 1", contextId=context)}
+            task = (await caller.call("SendMessage", sent))["task"]
+            assert task["contextId"] == context
+            tasks.append(task["id"])
+        for caller, own in zip((ann, talk), tasks, strict=True):
+            listed = await caller.call("ListTasks", {"contextId": context})
+            assert [one["id"] for one in listed["tasks"]] == [own]
 
 
 @INTRUDERS

@@ -22,7 +22,6 @@ from headrace.events import Draft, Json
 from headrace.fold import TaskFold
 from headrace.log import LogWriter, last_entry, replay
 from headrace.messages import (
-    ContextFound,
     Control,
     GetTask,
     Holding,
@@ -31,7 +30,6 @@ from headrace.messages import (
     Run,
     TaskFound,
     TasksFound,
-    WhoseContext,
 )
 from headrace.task import CANCELED, SUBMITTED, WORKING, TaskKey, mint_log_id, mint_task_id
 
@@ -105,7 +103,6 @@ class ScriptedFleet:
         """Whether new runs are taken."""
         self._agents = agents
         self._keys: dict[str, TaskKey] = {}
-        self._owners: dict[str, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._coming = 0
         """Runs that are looked at: they become legs, or not."""
@@ -152,7 +149,6 @@ class ScriptedFleet:
         answers = {
             "get": self._get,
             "list": self._list,
-            "context": self._context,
             "ready": self._ready,
         }
         for operation, answer in answers.items():
@@ -186,7 +182,6 @@ class ScriptedFleet:
         key, owner = self.bus.subjects.key_of_event(msg.subject), (msg.headers or {}).get(OWNER)
         if owner is not None:
             self._keys[key.task] = key
-            self._owners[orjson.loads(msg.data)["task"]["contextId"]] = owner
 
     async def _on_run(self, msg: Msg) -> None:
         if not self.working:
@@ -301,10 +296,6 @@ class ScriptedFleet:
                 and query.context in (None, found.task["contextId"])
             ):
                 yield found.task
-
-    async def _context(self, msg: Msg) -> None:
-        query = WhoseContext.decode(msg.subject, msg.data)
-        await msg.respond(ContextFound(owner=self._owners.get(query.context)).encode())
 
     async def _ready(self, msg: Msg) -> None:
         await msg.respond(orjson.dumps({"following": self.following}))

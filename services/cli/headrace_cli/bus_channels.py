@@ -12,7 +12,6 @@ from headrace.directory import INSTANCE_TTL, AgentCard
 from headrace.events import GENERATION, Json
 from headrace.messages import (
     BusMessage,
-    ContextFound,
     Control,
     DeadLetter,
     GetTask,
@@ -24,7 +23,6 @@ from headrace.messages import (
     TaskFound,
     TasksFound,
     TaskStarted,
-    WhoseContext,
 )
 from headrace.streams import Streams
 from headrace.subjects import UNUSUAL, Subjects
@@ -188,7 +186,6 @@ CHANNELS: tuple[Channel, ...] = (
     ),
     _question("get", GetTask, TaskFound),
     _question("list", ListTasks, TasksFound),
-    _question("context", WhoseContext, ContextFound),
     _question("start", StartTask, TaskStarted),
     _question("ready", NOTHING),
     Channel(

@@ -13,7 +13,7 @@ from headrace.directory import Directory
 from headrace.entry import Stamp
 from headrace.events import Draft, Json
 from headrace.log import LogWriter
-from headrace.messages import Run, WhoseContext
+from headrace.messages import Run
 from headrace.run_requests import with_input
 from headrace.state_client import StateClient
 from headrace.task import SHARDS_PER_STREAM, SUBMITTED, TaskKey, mint_log_id, mint_task_id
@@ -22,7 +22,7 @@ from headrace_gateway.asked import FollowUp
 from headrace_gateway.caller import Caller
 from headrace_gateway.feeds import Feed, Feeds
 from headrace_gateway.follow_ups import FollowUps
-from headrace_gateway.refusals import AgentUnknown, ContextRefused
+from headrace_gateway.refusals import AgentUnknown
 from headrace_gateway.stowage import Stowage
 from headrace_gateway.wanted_runs import WantedRuns
 
@@ -56,11 +56,9 @@ class Intake:
 
         Raises:
             AgentUnknown: there is no such agent.
-            ContextRefused: the context is not the caller's.
             TooManyWaiting: as many runs wait as may.
             EventTooLarge: the message does not fit a bus message.
             BusUnavailable: the log did not take it (LogFull: the stream is at its limit).
-            StateUnavailable: the context's owner can't be looked up.
         """
         key, context = await self.place(caller, agent, context)
         if prepare is not None:
@@ -71,12 +69,10 @@ class Intake:
         """Return where a new task is to be, and its context: a new one, if none is given.
 
         Raises:
-            AgentUnknown, ContextRefused, StateUnavailable: as `start`.
+            AgentUnknown: as `start`.
         """
         if self._directory.card(agent) is None:
             raise AgentUnknown(f"there is no agent {agent!r}")
-        if context is not None:
-            await self._check_context(caller, context)
         # Placement, not secrecy: any open shard will do.
         task = mint_task_id(random.randrange(self._shards))  # noqa: S311
         return TaskKey(caller.tenant, agent, task), context or str(uuid.uuid4())
@@ -111,11 +107,6 @@ class Intake:
             await self._feeds.release(feed)
             raise
         return feed, first.sequence
-
-    async def _check_context(self, caller: Caller, context: str) -> None:
-        owner = await self._state.context_owner(WhoseContext(tenant=caller.tenant, context=context))
-        if owner not in (None, caller.owner):
-            raise ContextRefused("this contextId cannot be accepted")
 
     async def follow_up(self, caller: Caller, agent: str, asked: FollowUp) -> Accepted:
         """Append the message to a task, and ask workers to go on if it waits for input.

@@ -45,12 +45,6 @@ class TaskBusy(HeadraceError):
     code = "task_busy"
 
 
-class ContextRefused(HeadraceError):
-    """The contextId can't be accepted; why must not be told (it may be somebody else's)."""
-
-    code = "context_refused"
-
-
 class GenerationMismatch(HeadraceError):
     """The task is at another generation than the message wants it to be."""
 

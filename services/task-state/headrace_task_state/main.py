@@ -33,7 +33,6 @@ from headrace_task_state.pushing.composing import means
 from headrace_task_state.pushing.duty import Pushing
 from headrace_task_state.pushing.telling import Means
 from headrace_task_state.ranges import all_ranges
-from headrace_task_state.reading.contexts import Contexts
 from headrace_task_state.reading.frontier import Frontier
 from headrace_task_state.reading.get import Tasks
 from headrace_task_state.reading.listing import Lists
@@ -118,7 +117,6 @@ class TaskState:
         return Answers(
             Tasks(self._bus, reader, streams),
             Lists(reader, frontier),
-            Contexts(reader, frontier),
             Starting(self._bus, self._directory, self._settings),
             reader,
             self._ranges,

@@ -135,13 +135,26 @@ async def test_media_that_the_agent_does_not_take_is_refused(http: httpx.AsyncCl
     assert taken[-1].json["type"] == "RUN_FINISHED"
 
 
-async def test_somebody_elses_thread_is_refused(
+async def test_somebody_elses_thread_id_is_a_thread_of_ones_own(
     http: httpx.AsyncClient, fleet: ScriptedFleet
 ) -> None:
     thread = str(uuid4())
-    await fleet.foreign_task("assistant", thread)
-    answer = await http.post(path("assistant"), json=run_input(threadId=thread))
-    complaint(answer, 400, "context_refused")
+    theirs = await fleet.foreign_task("assistant", thread)
+    told = await run(http, "assistant", run_input(threadId=thread))
+    assert told[-1].json["type"] == "RUN_FINISHED"
+    page = await http.get(f"{path('assistant')}/threads/{thread}")
+    assert len(page.raise_for_status().json()["runs"]) == 1
+    assert theirs.task not in page.text
+
+
+async def test_a_thread_id_that_is_too_long_can_not_be_attached_to(
+    http: httpx.AsyncClient,
+) -> None:
+    for changes in ({"threadId": "x" * 257}, {"threadId": "t", "runId": "x" * 257}):
+        for page in ("attach", "stop"):
+            answer = await http.post(f"{path('assistant')}/{page}", json=changes)
+            rule = complaint(answer, 400, "invalid_input")
+            assert rule == f"{list(changes)[-1]}: must not be longer than 256 characters"
 
 
 async def test_without_task_state_a_run_has_to_wait(

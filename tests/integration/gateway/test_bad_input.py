@@ -243,13 +243,14 @@ async def test_somebody_elses_task_looks_like_none(talk: Talk, fleet: ScriptedFl
     assert theirs not in str(await talk.call("ListTasks", {}))
 
 
-async def test_somebody_elses_context_is_refused_and_a_new_one_is_taken(
+async def test_somebody_elses_context_id_is_taken_as_a_new_one_is(
     talk: Talk, fleet: ScriptedFleet
 ) -> None:
-    await fleet.foreign_task("assistant", "secret-context")
-    refusal = await talk.refused("SendMessage", message(contextId="secret-context"))
-    assert is_invalid(refusal)
-    assert refusal.fields == {"message.contextId": "cannot be accepted"}
+    theirs = await fleet.foreign_task("assistant", "secret-context")
+    task = (await talk.call("SendMessage", message(contextId="secret-context")))["task"]
+    assert task["contextId"] == "secret-context"
+    listed = (await talk.call("ListTasks", {"contextId": "secret-context"}))["tasks"]
+    assert theirs.task not in [one["id"] for one in listed]
     task = (await talk.call("SendMessage", message(contextId="a new one / of mine")))["task"]
     assert task["contextId"] == "a new one / of mine"
     again = (await talk.call("SendMessage", message(contextId="a new one / of mine")))["task"]

@@ -11,7 +11,6 @@ from headrace import events
 from headrace.entry import ANSWERED
 from headrace.errors import InvalidName, StateUnavailable, TaskUnknown
 from headrace.events import GENERATION, Json
-from headrace.messages import WhoseContext
 from headrace.streams import ensure_streams
 from headrace.task import (
     COMPLETED,
@@ -82,8 +81,6 @@ async def test_a_list_says_that_it_can_not_be_complete(fleet: TaskStates) -> Non
     await fleet.store(begun())
     with pytest.raises(StateUnavailable):
         await fleet.list_now()
-    with pytest.raises(StateUnavailable):
-        await fleet.client.context_owner(WhoseContext(tenant="default", context="new"))
 
 
 async def test_a_list_has_what_was_stored_just_before(fleet: TaskStates) -> None:
@@ -289,17 +286,13 @@ async def test_a_malformed_question_is_refused_with_the_field(fleet: TaskStates)
     assert orjson.loads(msg.data)["message"].startswith("query.task:")
 
 
-async def test_a_context_belongs_to_who_used_it_first(fleet: TaskStates) -> None:
+async def test_contexts_of_two_owners_with_one_id_are_two(fleet: TaskStates) -> None:
     await fleet.start()
-    await fleet.store(begun(context="mine"))
-    await fleet.store(begun(context="mine", owner="other"))
-
-    async def owner(context: str, tenant: str = "default") -> str | None:
-        return await fleet.client.context_owner(WhoseContext(tenant=tenant, context=context))
-
-    assert await owner("mine") == OWNER
-    assert await owner("new") is None
-    assert await owner("mine", "elsewhere") is None
+    mine, theirs = begun(context="shared"), begun(context="shared", owner="other")
+    for log in (mine, theirs):
+        await fleet.store(log)
+    assert set(await fleet.listed(context="shared")) == {mine.key.task}
+    assert set(await fleet.listed(context="shared", owner="other")) == {theirs.key.task}
 
 
 async def test_a_task_larger_than_a_message_is_read_whole(fleet: TaskStates) -> None:

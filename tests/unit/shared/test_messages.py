@@ -5,7 +5,6 @@ import pytest
 from headrace.errors import UndecodableMessage
 from headrace.messages import (
     BusMessage,
-    ContextFound,
     Control,
     DeadLetter,
     GetTask,
@@ -15,7 +14,6 @@ from headrace.messages import (
     Run,
     TaskFound,
     TasksFound,
-    WhoseContext,
 )
 
 MESSAGES: list[BusMessage] = [
@@ -33,8 +31,6 @@ MESSAGES: list[BusMessage] = [
     ),
     ListTasks(tenant="t", owner="o", page_size=100, include_artifacts=True),
     TasksFound(tasks=[{}], next_page_token="", page_size=1, total_size=1),
-    WhoseContext(tenant="t", context="ü"),
-    ContextFound(),
     Refusal(code="task_unknown", message="no"),
     DeadLetter(reason="r", subject="s", headers={"a": "b"}, body="eA==", at="now"),
 ]

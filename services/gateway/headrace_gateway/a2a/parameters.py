@@ -9,13 +9,11 @@ from a2a.types import a2a_pb2
 from google.protobuf.message import Message
 
 from headrace.events import Json
+from headrace.names import LONGEST_CONTEXT
 from headrace_gateway.a2a.protojson import Malformed, Violation, read
 
 PAGE_SIZES = range(1, 101)
 DEFAULT_PAGE_SIZE = 50
-
-LONGEST_CONTEXT = 256
-"""Characters of a contextId: every event of its tasks repeats it."""
 
 
 @dataclass(frozen=True, slots=True)

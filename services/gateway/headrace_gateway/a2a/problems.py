@@ -31,7 +31,6 @@ from headrace_gateway.credentials.schemes import CHALLENGE, REFUSED
 from headrace_gateway.refusals import (
     AgentUnknown,
     ContextMismatch,
-    ContextRefused,
     CredentialsMissing,
     CredentialsRefused,
     GenerationMismatch,
@@ -102,7 +101,6 @@ _PROBLEMS: Mapping[type[Exception], Problem] = {
     **{error: _standard(error) for error in a2a.A2A_ERROR_MAPPING},
     Malformed: _INVALID_PARAMS,
     InvalidName: _INVALID_PARAMS,
-    ContextRefused: _INVALID_PARAMS,
     ContextMismatch: _INVALID_PARAMS,
     KeyReused: _INVALID_PARAMS,
     TooManyWebhooks: replace(
@@ -169,8 +167,6 @@ def _violations(error: Exception) -> tuple[Violation, ...]:
             return error.violations
         case InvalidName():
             return (Violation(error.field, error.rule),)
-        case ContextRefused():
-            return (Violation("message.contextId", "cannot be accepted"),)
         case ContextMismatch():
             return (Violation("message.contextId", "is not the task's context"),)
         case KeyReused():

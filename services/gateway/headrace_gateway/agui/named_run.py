@@ -5,6 +5,7 @@ from typing import NamedTuple
 import orjson
 from starlette.requests import Request
 
+from headrace.names import LONGEST_CONTEXT
 from headrace_gateway.agui.media_types import check_body_type
 from headrace_gateway.agui.refusal import InputInvalid
 from headrace_gateway.body import BodyLimits, read_body
@@ -51,11 +52,26 @@ def attach_frame(body: bytes) -> tuple[NamedRun, str] | None:
 
 def _named(said: dict[str, object]) -> NamedRun:
     thread, run = said.get("threadId"), said.get("runId") or None
-    if not isinstance(thread, str) or not thread:
+    if not isinstance(thread, str):
         raise InputInvalid("threadId: must be a string that is not empty")
     if run is not None and not isinstance(run, str):
         raise InputInvalid("runId: must be a string")
+    check_id("threadId", thread)
+    if run is not None:
+        check_id("runId", run)
     return NamedRun(thread, run)
+
+
+def check_id(field: str, value: str) -> None:
+    """Check the id of a thread or run.
+
+    Raises:
+        InputInvalid: it is empty, or longer than `LONGEST_CONTEXT` characters.
+    """
+    if not value:
+        raise InputInvalid(f"{field}: must not be empty")
+    if len(value) > LONGEST_CONTEXT:
+        raise InputInvalid(f"{field}: must not be longer than {LONGEST_CONTEXT} characters")
 
 
 def _object(body: bytes) -> dict[str, object]:

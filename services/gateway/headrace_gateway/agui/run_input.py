@@ -13,6 +13,7 @@ from headrace import parts
 from headrace.events import Json
 from headrace.user_content import to_parts
 from headrace_gateway.agui.extras import with_extras
+from headrace_gateway.agui.named_run import check_id
 from headrace_gateway.agui.normalise import normalised
 from headrace_gateway.agui.refusal import InputInvalid
 from headrace_gateway.agui.run import METADATA
@@ -63,9 +64,9 @@ class RunInput:
             InputInvalid: it is no RunAgentInput; says which field breaks which rule.
         """
         asked = _validated(_parsed(body))
-        for name in ("threadId", "runId"):
-            if not asked[name]:
-                raise InputInvalid(f"{name}: must not be empty")
+        for name in ("threadId", "runId", "parentRunId"):
+            if name in asked:
+                check_id(name, asked[name])
         message, messages = _said(asked["messages"], asked["runId"])
         if resume := asked.get("resume"):
             _check_each_once(resume)

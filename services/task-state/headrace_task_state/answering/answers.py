@@ -8,10 +8,9 @@ import orjson
 
 from headrace.errors import StateUnavailable
 from headrace.events import Json
-from headrace.messages import GetTask, ListTasks, StartTask, WhoseContext
+from headrace.messages import GetTask, ListTasks, StartTask
 from headrace_task_state.answering.starting import Starting
 from headrace_task_state.ranges import Range
-from headrace_task_state.reading.contexts import Contexts
 from headrace_task_state.reading.get import Tasks
 from headrace_task_state.reading.listing import Lists
 from headrace_task_state.store.reading import Reader
@@ -23,18 +22,17 @@ PATIENCE = 4.0
 class Answers:
     """Answers questions of gateways and workers."""
 
-    def __init__(  # noqa: PLR0917  # one reader each
+    def __init__(
         self,
         tasks: Tasks,
         lists: Lists,
-        contexts: Contexts,
         starting: Starting,
         reader: Reader,
         ranges: Iterable[Range],
     ) -> None:
         """Answer from these."""
         self._starting = starting
-        self._tasks, self._lists, self._contexts = tasks, lists, contexts
+        self._tasks, self._lists = tasks, lists
         self._reader, self._ranges = reader, list(ranges)
 
     async def get(self, query: GetTask) -> bytes:
@@ -44,10 +42,6 @@ class Answers:
     async def list(self, query: ListTasks) -> bytes:
         """Return a `TasksFound`; see `Lists.list` for what is raised."""
         return await _in_time(self._lists.list(query))
-
-    async def context(self, query: WhoseContext) -> bytes:
-        """Return a `ContextFound`; see `Contexts.owner` for what is raised."""
-        return await _in_time(self._contexts.owner(query))
 
     async def start(self, query: StartTask) -> bytes:
         """Return a `TaskStarted`; see `Starting.start` for what is raised."""

@@ -11,7 +11,7 @@ from faststream.nats import NatsBroker, NatsMessage, NatsResponse
 from nats.aio.client import Client
 
 from headrace.bus import connect_options
-from headrace.messages import GetTask, ListTasks, StartTask, WhoseContext
+from headrace.messages import GetTask, ListTasks, StartTask
 from headrace.nats_client import NatsClient
 from headrace.nats_credentials import NatsCredentials
 from headrace.patience import reason
@@ -69,10 +69,6 @@ def make_broker(settings: TaskStateSettings, answers: Answers, pieces: Pieces) -
     @broker.subscriber(subjects.state("list"), queue=QUEUE, max_workers=_AT_ONCE)
     async def list_tasks(query: ListTasks) -> NatsResponse:
         return _response(pieces.first(await answers.list(query)))
-
-    @broker.subscriber(subjects.state("context"), queue=QUEUE, max_workers=_AT_ONCE)
-    async def context(query: WhoseContext) -> NatsResponse:
-        return NatsResponse(await answers.context(query))
 
     @broker.subscriber(subjects.state("start"), queue=QUEUE, max_workers=_AT_ONCE)
     async def start(query: StartTask) -> NatsResponse:

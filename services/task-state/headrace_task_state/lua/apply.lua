@@ -108,11 +108,8 @@ while at <= #ARGV do
     push(key .. ':a', first + fields + history, artifacts)
     if begins then
       local tenant = tenant_and_task(name)
-      local was = redis.call('HMGET', key, 'owner', 'agent', 'context')
-      local conversation = view .. 'c:' .. tenant .. ':' .. was[3]
+      local was = redis.call('HMGET', key, 'owner', 'agent')
       redis.call('SADD', view .. 'o:' .. tenant .. ':' .. was[1], was[2])
-      redis.call('HSETNX', conversation, 'owner', was[1])
-      redis.call('HINCRBY', conversation, 'tasks', 1)
     end
     if ARGV[at + 3] ~= '' then
       restate(view, range, name, ARGV[at + 3], ARGV[at + 4], ARGV[at + 5], ARGV[at + 6])

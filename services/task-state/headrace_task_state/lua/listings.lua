@@ -6,7 +6,6 @@
 --   <view>l:<tenant>:<owner>:<agent> sorted set: tasks by the time of their status, microseconds;
 --                                    with :s:<state>, :c:<context>, :s:<state>:c:<context> after it
 --   <view>o:<tenant>:<owner>         set: the agents that the owner has tasks with
---   <view>c:<tenant>:<context>       hash: the context's owner and number of tasks
 --   <view>w:<range>                  sorted set: inputs that no worker has taken up, by when (ms)
 --                                    they are due to be asked for again
 --   <view>e:<range>                  sorted set: ended tasks, by when (ms)
@@ -46,9 +45,5 @@ local function forget(view, range, name)
   end
   if redis.call('EXISTS', keys[1]) == 0 then
     redis.call('SREM', view .. 'o:' .. tenant .. ':' .. owner, agent)
-  end
-  local conversation = view .. 'c:' .. tenant .. ':' .. context
-  if redis.call('HINCRBY', conversation, 'tasks', -1) <= 0 then
-    redis.call('DEL', conversation)
   end
 end

@@ -58,12 +58,6 @@ class Reader:
         """Return whose task it was that is past retention; None: nobody knows."""
         return await self._get(f"{await self._view()}g:{tenant}:{task}")
 
-    async def context_owner(self, tenant: str, context: str) -> str | None:
-        """Return the owner of a context; None: it has no task."""
-        key = f"{await self._view()}c:{tenant}:{context}"
-        [owner] = await self._redis.ask(["HGET", key, "owner"])
-        return None if owner is None else owner.decode()
-
     async def page(self, query: ListTasks, least: str, after: After) -> StoredPage:
         """Return one page; `least` is the least time of a status (us since 1970, or ``-inf``)."""
         total, more, *tasks = await self._redis.run(
