@@ -12,7 +12,7 @@ from nats.aio.subscription import Subscription
 from nats.js import JetStreamContext
 
 from headrace import metrics
-from headrace.errors import BusUnavailable
+from headrace.errors import BusUnavailable, NobodyListens
 from headrace.nats_client import NatsClient
 from headrace.nats_credentials import NatsCredentials
 from headrace.patience import patiently, reason
@@ -220,10 +220,13 @@ class Bus:
         """Ask and wait for one answer.
 
         Raises:
-            BusUnavailable: no answer within `timeout` seconds, nobody listens, or no connection.
+            NobodyListens: nobody does.
+            BusUnavailable: no answer within `timeout` seconds, or no connection.
         """
         try:
             return await self.connection.request(subject, payload, timeout=timeout, headers=headers)
+        except nats.errors.NoRespondersError as error:
+            raise NobodyListens(f"{subject}: {reason(error)}") from error
         except TROUBLE as error:
             raise BusUnavailable(f"{subject}: {reason(error)}") from error
 

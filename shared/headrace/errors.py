@@ -78,6 +78,12 @@ class BusUnavailable(HeadraceError):
         return "the message bus does not answer now; try again"
 
 
+class NobodyListens(BusUnavailable):
+    """Nobody is subscribed to the subject of a request: it has not been carried out."""
+
+    code = "nobody_listens"
+
+
 class LogFull(BusUnavailable):
     """The stream is at its limit and refuses appends (discard: new)."""
 

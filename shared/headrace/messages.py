@@ -194,9 +194,13 @@ class Refusal(BusMessage):
     code: Literal["task_unknown", "state_unavailable", "bad_request", "start_refused"]
     message: str
     why: (
-        Literal["agent_unknown", "too_deep", "repeated", "leg_over", "not_waiting", "busy"] | None
+        Literal[
+            "agent_unknown", "too_deep", "repeated", "leg_over", "not_waiting", "busy", "no_leader"
+        ]
+        | None
     ) = None
-    """For `start_refused`: the rule that forbids it."""
+    """For `start_refused`: the rule that forbids it; for `state_unavailable`, ``no_leader``: the
+    log's leader did not answer, as during an election, so the question can be asked again."""
 
 
 class DeadLetter(BusMessage):

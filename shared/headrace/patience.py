@@ -10,6 +10,13 @@ from headrace.errors import BusUnavailable
 
 _log = logging.getLogger(__name__)
 
+ELECTION = 12.0
+"""Seconds that an election of a stream's leader may take: 4 to 9 have been measured. Whoever asks a
+leader on behalf of a client waits so long before it says that there is none."""
+
+RECONNECT = 5.0
+"""Seconds that another server may take to be connected to; without any there is no election."""
+
 _PAUSE = 0.5
 
 

@@ -1,11 +1,15 @@
 """Asking task state: what gateways and workers call instead of Redis."""
 
+import asyncio
+
 import orjson
+from nats.aio.msg import Msg
 
 from headrace.bus import Bus
 from headrace.errors import (
     BusUnavailable,
     InvalidName,
+    NobodyListens,
     StartRefused,
     StateUnavailable,
     TaskUnknown,
@@ -21,9 +25,31 @@ from headrace.messages import (
     TasksFound,
     TaskStarted,
 )
+from headrace.patience import ELECTION
 
 TIMEOUT = 5.0
 """Seconds to wait for task state: longer than a takeover of a range takes."""
+
+_PIECE_TIMEOUT = 1.0
+"""Seconds to wait for each further piece of an answer, which its replica has in memory."""
+
+_SILENCE = 0.4
+"""Seconds without an answer after which all replicas are asked instead of any one."""
+
+_SILENCE_IN_DOUBT = 0.05
+"""The same while some replica may be silent."""
+
+_ONCE_MORE = 1.5
+"""Seconds after which all replicas are asked once more: some may just have been started."""
+
+_DOUBT = 60.0
+"""Seconds for which a replica that was silent is taken to be so still: NATS itself takes a frozen
+process out of the queue group only when it has missed its pings."""
+
+_NOBODY = 3.0
+"""Seconds for which nobody listens while replicas find another server, or start again."""
+
+_BETWEEN_ROUNDS = 0.25
 
 MORE = "Headrace-More"
 """Header of an answer that is longer than one message: the subject on which the next piece is asked
@@ -35,11 +61,18 @@ class StateClient:
 
     Every call raises StateUnavailable when no replica answers in time or the view is being
     rebuilt, and TaskUnknown for a task that is not there or not the caller's.
+
+    A question goes to any one replica. Is that one silent, all are asked, so a frozen replica costs
+    the first questions less than a second and those after them 50 ms. The election of a log's
+    leader is waited out.
     """
 
     def __init__(self, bus: Bus, links: Links | None = None) -> None:
         """Ask over `bus`; `links` show clients where files are."""
         self._bus, self._links = bus, links
+        self._doubt_until = 0.0
+        self._nobody_until: float | None = None
+        """When it counts as known that nobody listens; None: somebody does."""
 
     async def get(self, query: GetTask) -> TaskFound:
         """Return one task as of now: never older than the log's tail when the question came."""
@@ -60,26 +93,96 @@ class StateClient:
     async def _ask[Answer: BusMessage](
         self, operation: str, query: BusMessage, answer: type[Answer]
     ) -> Answer:
-        subject = self._bus.subjects.state(operation)
-        try:
-            data = await self._fetch(subject, query.encode())
-        except BusUnavailable as error:
-            raise StateUnavailable("task state does not answer; try again") from error
-        if self._links is not None:
-            data = self._links.shown(data)
-        if "code" in orjson.loads(data):
-            raise _error(query, Refusal.decode(subject, data))
-        return answer.decode(subject, data)
+        question = query.encode()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + ELECTION
+        while True:
+            try:
+                data = await self._fetch(operation, question)
+            except BusUnavailable as error:
+                raise StateUnavailable("task state does not answer; try again") from error
+            if self._links is not None:
+                data = self._links.shown(data)
+            if "code" not in orjson.loads(data):
+                return answer.decode(operation, data)
+            refusal = Refusal.decode(operation, data)
+            if refusal.why != "no_leader" or loop.time() > deadline:
+                raise _error(query, refusal)
+            await asyncio.sleep(_BETWEEN_ROUNDS)
 
-    async def _fetch(self, subject: str, query: bytes) -> bytes:
-        msg = await self._bus.request(subject, query, TIMEOUT)
+    async def _fetch(self, operation: str, question: bytes) -> bytes:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + TIMEOUT
+        while True:
+            try:
+                msg = await self._first_answer(operation, question)
+                self._nobody_until = None
+                return await self._whole(msg)
+            except NobodyListens:
+                if self._nobody_until is None:
+                    self._nobody_until = loop.time() + _NOBODY
+                if loop.time() > self._nobody_until:
+                    raise
+            except BusUnavailable:
+                # As if the replica that has the other pieces is silent now: the others answer.
+                if loop.time() > deadline:
+                    raise
+            await asyncio.sleep(_BETWEEN_ROUNDS)
+
+    async def _first_answer(self, operation: str, question: bytes) -> Msg:
+        """Return what the first replica that answers says.
+
+        Raises:
+            BusUnavailable: none did.
+        """
+        loop, subjects = asyncio.get_running_loop(), self._bus.subjects
+        silence = _SILENCE_IN_DOUBT if loop.time() < self._doubt_until else _SILENCE
+        one, everybody = subjects.state(operation), subjects.state(operation, of_all=True)
+        first = asyncio.ensure_future(self._bus.request(one, question, TIMEOUT))
+        asking = {first}
+        try:
+            for pause in (silence, _ONCE_MORE, TIMEOUT):
+                msg = await _first_of(asking, pause)
+                if msg is not None:
+                    if not first.done():
+                        # The others were asked later, and have answered.
+                        self._doubt_until = loop.time() + _DOUBT
+                    return msg
+                asking.add(asyncio.ensure_future(self._bus.request(everybody, question, TIMEOUT)))
+            raise BusUnavailable(f"{one}: no answer")
+        finally:
+            for waiting in asking:
+                waiting.cancel()
+
+    async def _whole(self, msg: Msg) -> bytes:
         pieces = [msg.data]
         while more := (msg.headers or {}).get(MORE):
-            msg = await self._bus.request(more, b"", TIMEOUT)
+            msg = await self._bus.request(more, b"", _PIECE_TIMEOUT)
             if not msg.data:
                 raise BusUnavailable(f"{more}: the answer is not kept any more")
             pieces.append(msg.data)
         return b"".join(pieces)
+
+
+async def _first_of(asking: set[asyncio.Task[Msg]], patience: float) -> Msg | None:
+    """Return the first answer that comes within `patience` seconds; None: none has.
+
+    Raises:
+        BusUnavailable: no answer can come any more.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + patience
+    while True:
+        left = max(deadline - loop.time(), 0.0)
+        done, open_ = await asyncio.wait(asking, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        answers = [one.result() for one in done if one.exception() is None]
+        if answers:
+            return answers[0]
+        if not done:
+            return None
+        if not open_:
+            raise done.pop().exception() or BusUnavailable("no answer")
+        asking -= done
 
 
 def _error(query: BusMessage, refusal: Refusal) -> Exception:

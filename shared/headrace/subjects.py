@@ -60,9 +60,9 @@ class Subjects:
         """The literal subject that the task's holder answers on."""
         return f"{self.prefix}.control.{key.tenant}.{key.agent}.{key.task}"
 
-    def state(self, operation: str) -> str:
-        """A question to task state."""
-        return f"{self.prefix}.state.{operation}"
+    def state(self, operation: str, *, of_all: bool = False) -> str:
+        """A question to task state: to one of its replicas, or to all."""
+        return f"{self.prefix}.state.{'all.' if of_all else ''}{operation}"
 
     def dead(self, tenant: str, agent: str) -> str:
         """Dead letters of one tenant's agent."""

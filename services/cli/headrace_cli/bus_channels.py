@@ -146,7 +146,7 @@ def _question(operation: str, asks: type[BusMessage] | Json, *answers: type[BusM
         f"state.{operation}",
         SUBJECTS.state(operation),
         "core NATS, queue group task-state",
-        f"Asks task state: {operation}.",
+        f"Asks task state: {operation}; {SUBJECTS.state(operation, of_all=True)}: all replicas.",
         (asked,),
         (*map(_message, answers), _REFUSAL),
     )

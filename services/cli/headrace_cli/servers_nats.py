@@ -68,6 +68,10 @@ class NatsServer:
             f"server_name: {_quoted(self.name)}",
             f"host: {_HOST}",  # Without it nats-server listens on every interface.
             f"port: {self.port}",
+            # A frozen process stays in its queue groups until it has missed its pings: by default
+            # for more than 4 minutes.
+            'ping_interval: "10s"',
+            "ping_max: 2",
             f"jetstream {{ store_dir: {_quoted(str(self.storage))}{sync} }}",
             *_permissions(self.prefix),
         ]

@@ -16,6 +16,7 @@ from headrace.errors import BusUnavailable, LogLost
 from headrace.log.continuity import Continuity
 from headrace.log.direct import direct_get
 from headrace.log.stored import Stored, from_leader, from_message
+from headrace.patience import ELECTION, RECONNECT
 from headrace.task import TaskKey
 
 LEADER_TIMEOUT = 1.0
@@ -36,7 +37,7 @@ _PAUSE = 0.1
 _CONFIRM = 0.5
 
 
-async def last_stored(bus: Bus, key: TaskKey, patience: float = 5.0) -> Stored | None:
+async def last_stored(bus: Bus, key: TaskKey, patience: float = ELECTION) -> Stored | None:
     """Return the last message on the log's subject as the leader knows it; None: there is none.
 
     Raises:
@@ -47,7 +48,9 @@ async def last_stored(bus: Bus, key: TaskKey, patience: float = 5.0) -> Stored |
     return None if message is None else from_leader(message)
 
 
-async def next_stored(bus: Bus, key: TaskKey, after: int, patience: float = 5.0) -> Stored | None:
+async def next_stored(
+    bus: Bus, key: TaskKey, after: int, patience: float = ELECTION
+) -> Stored | None:
     """Return the first message on the log's subject after sequence `after`, from the leader.
 
     Raises:
@@ -62,12 +65,13 @@ async def _ask_leader(
     bus: Bus, key: TaskKey, query: dict[str, Any], patience: float
 ) -> dict[str, Any] | None:
     subject = f"$JS.API.STREAM.MSG.GET.{bus.streams.of_shard(key.shard)}"
-    deadline = asyncio.get_running_loop().time() + patience
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
     while True:
         try:
             return await _ask_leader_once(bus, subject, orjson.dumps(query))
         except BusUnavailable:
-            if asyncio.get_running_loop().time() > deadline:
+            if loop.time() > begun + (patience if bus.connected else min(patience, RECONNECT)):
                 raise
         await asyncio.sleep(_PAUSE)
 
@@ -82,7 +86,7 @@ async def _ask_leader_once(bus: Bus, subject: str, query: bytes) -> dict[str, An
     raise BusUnavailable(f"{subject}: {answer.get('error')}")
 
 
-async def check_reaches(bus: Bus, key: TaskKey, sequence: int, patience: float = 5.0) -> None:
+async def check_reaches(bus: Bus, key: TaskKey, sequence: int, patience: float = ELECTION) -> None:
     """Return if the log goes up to stream sequence `sequence`, which somebody has seen stored.
 
     A leader that was frozen answers, for a moment, what it knew then. So the log counts as lost

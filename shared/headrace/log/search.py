@@ -5,10 +5,11 @@ from headrace.entry import Entry
 from headrace.errors import LogLost
 from headrace.log.read import get_batch, last_stored, next_stored
 from headrace.log.stored import Stored
+from headrace.patience import ELECTION
 from headrace.task import TaskKey
 
 
-async def last_entry(bus: Bus, key: TaskKey, patience: float = 5.0) -> Entry | None:
+async def last_entry(bus: Bus, key: TaskKey, patience: float = ELECTION) -> Entry | None:
     """Return the log's last entry as the leader knows it; None: the log is empty.
 
     Raises:

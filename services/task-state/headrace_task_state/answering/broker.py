@@ -62,14 +62,17 @@ def make_broker(settings: TaskStateSettings, answers: Answers, pieces: Pieces) -
     )
     subjects = settings.subjects
 
+    @broker.subscriber(subjects.state("get", of_all=True), max_workers=_AT_ONCE)
     @broker.subscriber(subjects.state("get"), queue=QUEUE, max_workers=_AT_ONCE)
     async def get(query: GetTask) -> NatsResponse:
         return _response(pieces.first(await answers.get(query)))
 
+    @broker.subscriber(subjects.state("list", of_all=True), max_workers=_AT_ONCE)
     @broker.subscriber(subjects.state("list"), queue=QUEUE, max_workers=_AT_ONCE)
     async def list_tasks(query: ListTasks) -> NatsResponse:
         return _response(pieces.first(await answers.list(query)))
 
+    @broker.subscriber(subjects.state("start", of_all=True), max_workers=_AT_ONCE)
     @broker.subscriber(subjects.state("start"), queue=QUEUE, max_workers=_AT_ONCE)
     async def start(query: StartTask) -> NatsResponse:
         return NatsResponse(await answers.start(query))

@@ -28,7 +28,9 @@ def refusal_of(error: Exception) -> Refusal:
             )
         case InvalidName() | EventTooLarge() | ValidationError():
             return Refusal(code="bad_request", message=_rule_of(error))
-        case StateUnavailable() | BusUnavailable() | TimeoutError():
+        case BusUnavailable():
+            return Refusal(code="state_unavailable", message=str(error), why="no_leader")
+        case StateUnavailable() | TimeoutError():
             message = str(error) or "no answer in time; try again"
             return Refusal(code="state_unavailable", message=message)
         case _:
