@@ -30,6 +30,9 @@ from headrace.task import TaskKey
 SCHEME = "headrace-file:"
 """Begins the link of a file that is in the store."""
 
+LINKS_ARE_OURS = f"must not begin with {SCHEME}, which names files that the fleet keeps"
+"""Why a client's URL is refused."""
+
 CHUNK = 128 * 1024
 """Bytes of one chunk, the object store's usual size."""
 
@@ -39,7 +42,16 @@ _TRIES = 10
 _FULL = frozenset({10077, 10047, 10023})
 _NOT_FOUND = 10037
 _NAME = re.compile(r"[0-9a-f]{16}")
-_LINK = re.compile(r"headrace-file:([\w-]+)/tasks/([\w-]+)/files/([0-9a-f]+)")
+LINK = re.compile(r"headrace-file:([\w-]+)/tasks/([\w-]+)/files/([0-9a-f]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class FileOwner:
+    """Whose a file is: agents read what their own caller and conversation have, nothing else."""
+
+    owner: str
+    """As a subject token."""
+    context: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +69,7 @@ class FileInfo:
     """What its author calls it, or nothing."""
     media_type: str
     """As its author said, or nothing."""
+    belongs_to: FileOwner
 
 
 class FileStore:
@@ -67,7 +80,12 @@ class FileStore:
         self._bus, self._bucket = bus, bus.streams.files
 
     async def put(
-        self, key: TaskKey, content: bytes, filename: str = "", media_type: str = ""
+        self,
+        key: TaskKey,
+        belongs_to: FileOwner,
+        content: bytes,
+        filename: str = "",
+        media_type: str = "",
     ) -> str:
         """Store a file of the task at `key` and return its link.
 
@@ -76,7 +94,12 @@ class FileStore:
             BusUnavailable: it is not stored, or not for certain; it may be put again.
         """
         name = secrets.token_hex(8)
-        headers = {"filename": [filename], "media-type": [media_type]}
+        headers = {
+            "filename": [filename],
+            "media-type": [media_type],
+            "owner": [belongs_to.owner],
+            "context": [belongs_to.context],
+        }
         try:
             await self._put(key, name, content, headers)
         except LogFull:
@@ -111,10 +134,10 @@ class FileStore:
             BusUnavailable: the store does not answer.
         """
         if not _NAME.fullmatch(name):
-            raise FileUnknown(f"task {key.task} has no file {name}")
+            raise unknown_file(key, name)
         answer = await self._ask("STREAM.MSG.GET", {"last_by_subj": self._meta(key, name)})
         if "message" not in answer:
-            raise FileUnknown(f"task {key.task} has no file {name}")
+            raise unknown_file(key, name)
         meta: Json = orjson.loads(base64.b64decode(answer["message"]["data"]))
         headers = meta.get("headers", {})
         return FileInfo(
@@ -124,6 +147,7 @@ class FileStore:
             digest=meta["digest"].partition("=")[2],
             filename=headers.get("filename", [""])[0],
             media_type=headers.get("media-type", [""])[0],
+            belongs_to=FileOwner(headers.get("owner", [""])[0], headers.get("context", [""])[0]),
         )
 
     async def chunks(self, key: TaskKey, info: FileInfo) -> AsyncIterator[bytes]:
@@ -146,18 +170,20 @@ class FileStore:
             elif tries > _TRIES:
                 raise BusUnavailable(f"the store does not hand out {info.name} of {key.task}")
 
-    async def read(self, link: str, tenant: str) -> bytes:
-        """Return the content of the file that `link` names, of a task of `tenant`.
+    async def read(self, link: str, tenant: str, reader: FileOwner) -> bytes:
+        """Return the content of the file that `link` names, if it is the `reader`'s.
 
         Raises:
-            FileUnknown: it is no link, or there is no such file.
+            FileUnknown: it is no link, or `tenant`, owner and context have no such file.
             BusUnavailable: the store does not answer.
         """
-        found = _LINK.fullmatch(link)
+        found = LINK.fullmatch(link)
         if found is None:
             raise FileUnknown(f"{link[:80]!r} is no link to a file of this fleet")
         key = TaskKey(tenant, found[1], found[2])
         info = await self.info(key, found[3])
+        if info.belongs_to != reader:
+            raise unknown_file(key, info.name)
         return b"".join([chunk async for chunk in self.chunks(key, info)])
 
     async def drop(self, key: TaskKey, name: str = "*") -> None:
@@ -207,7 +233,19 @@ class FileStore:
         return f"{key.tenant}/{key.agent}/{key.task}/{name}"
 
 
-async def stowed_part(files: FileStore, key: TaskKey, part: Json, inline: int) -> Json:
+def is_link(url: object) -> bool:
+    """Tell whether this is, or pretends to be, a link to a file of the fleet."""
+    return isinstance(url, str) and url.lstrip().lower().startswith(SCHEME)
+
+
+def unknown_file(key: TaskKey, name: str) -> FileUnknown:
+    """Return the error of a file that there is not, or not for who asks."""
+    return FileUnknown(f"task {key.task} has no file {name}")
+
+
+async def stowed_part(
+    files: FileStore, key: TaskKey, belongs_to: FileOwner, part: Json, inline: int
+) -> Json:
     """Return the Part of a message or artifact with a file beyond `inline` bytes in the store.
 
     Raises:
@@ -219,7 +257,7 @@ async def stowed_part(files: FileStore, key: TaskKey, part: Json, inline: int) -
     if not isinstance(raw, str) or len(raw) * 3 // 4 <= inline:
         return part
     name, media_type = part.get("filename", ""), part.get("mediaType", "")
-    link = await files.put(key, base64.b64decode(raw), name, media_type)
+    link = await files.put(key, belongs_to, base64.b64decode(raw), name, media_type)
     return {"url": link, **{name: value for name, value in part.items() if name != "raw"}}
 
 

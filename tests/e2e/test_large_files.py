@@ -136,6 +136,24 @@ async def test_an_agent_reads_the_large_file_that_a_client_sent(
 
 
 @pytest.mark.usefixtures("extra_workers")
+async def test_an_agent_reads_its_own_conversations_files_only(
+    fleet: Fleet, http: httpx.AsyncClient
+) -> None:
+    gateway = fleet.gateways[0]
+    task = await made(http, gateway, f"{LARGE}")
+    path = parts_of(task)[0]["url"].removeprefix(f"{gateway}/v1/agents/")
+    agent = PlainAgent(http, gateway, "filer")
+    ends = list[dict[str, Any]]()
+    for context in (task["contextId"], "another-conversation"):
+        sent = message(f"headrace-file:{path}", contextId=context)
+        ends.append((await agent.post("message:send", {"message": sent})).json()["task"])
+    [same, other] = ends
+    assert parts_of(same)[0]["text"] == hashlib.sha256(b"x" * LARGE).hexdigest()
+    assert other["status"]["state"] == "TASK_STATE_FAILED"
+    assert "artifacts" not in other
+
+
+@pytest.mark.usefixtures("extra_workers")
 async def test_nobody_reads_a_file_by_another_task_agent_or_name(
     fleet: Fleet, http: httpx.AsyncClient
 ) -> None:

@@ -37,9 +37,11 @@ async def typist(_: RunContext) -> AsyncIterator[str]:
 
 @agent(input_modes=["*/*"])
 async def filer(run: RunContext) -> AsyncIterator[str | File]:
-    """Makes a file of as many bytes as it is told, or says what one holds that it is sent."""
+    """Makes a file of as many bytes as it is told, or says what one holds: sent, or by its link."""
     if run.prompt.isdecimal():
         yield File('made "up"', b"x" * int(run.prompt), "application/x-made")
+    elif run.prompt:
+        yield hashlib.sha256(await run.content({"url": run.prompt})).hexdigest()
     else:
         yield hashlib.sha256(await run.content(run.parts[0])).hexdigest()
 

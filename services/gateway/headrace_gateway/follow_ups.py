@@ -9,6 +9,7 @@ from headrace.bus import Bus
 from headrace.directory import Directory
 from headrace.entry import Stamp
 from headrace.errors import Fenced
+from headrace.files import FileOwner
 from headrace.log import LogWriter
 from headrace.messages import GetTask, Run, TaskFound
 from headrace.state_client import StateClient
@@ -102,7 +103,11 @@ class FollowUps:
         key = TaskKey(caller.tenant, found.agent, task)
         # It waits for a leg that has begun, and then goes on as that one did.
         asked = asked.without(_TERMS)
-        async with self._stowage.stowed(key, asked.message) as stowed, self._kept(key) as feed:
+        belongs_to = FileOwner(caller.owner, context)
+        async with (
+            self._stowage.stowed(key, belongs_to, asked.message) as stowed,
+            self._kept(key) as feed,
+        ):
             message = replace(asked, message=stowed)
             generation = await self._handing_in.hand_in(key, found, message, name)
             if generation is None:
@@ -118,7 +123,7 @@ class FollowUps:
         writer = LogWriter(self._bus, key, sequence=found.sequence, generation=found.generation)
         async with (
             self._runs.admitted(key) as admitted,
-            self._stowage.stowed(key, asked.message) as stowed,
+            self._stowage.stowed(key, FileOwner(caller.owner, context), asked.message) as stowed,
             self._kept(key) as feed,
         ):
             draft = events.status_update(task, context, SUBMITTED, stowed, asked.metadata)

@@ -12,6 +12,7 @@ from headrace.bus import Bus
 from headrace.directory import Directory
 from headrace.entry import Stamp
 from headrace.events import Draft, Json
+from headrace.files import FileOwner
 from headrace.log import LogWriter
 from headrace.messages import Run
 from headrace.run_requests import with_input
@@ -90,7 +91,7 @@ class Intake:
         # What is refused for the runs that wait stores no file.
         async with (
             self._runs.admitted(key) as admitted,
-            self._stowage.stowed(key, message) as stowed,
+            self._stowage.stowed(key, FileOwner(caller.owner, context), message) as stowed,
         ):
             draft = events.task_submitted(key.task, context, stowed, metadata)
             feed, sequence = await self._append(key, draft, stamp)

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from headrace.bus import Bus
 from headrace.errors import BusUnavailable, LogFull
 from headrace.events import Json
-from headrace.files import FileStore, stowed_part
+from headrace.files import FileOwner, FileStore, stowed_part
 from headrace.task import TaskKey
 
 
@@ -19,7 +19,9 @@ class Stowage:
         self._files, self._inline = FileStore(bus), bus.settings.inline_bytes
 
     @asynccontextmanager
-    async def stowed(self, key: TaskKey, message: Json) -> AsyncIterator[Json]:
+    async def stowed(
+        self, key: TaskKey, belongs_to: FileOwner, message: Json
+    ) -> AsyncIterator[Json]:
         """Yield the Message with links in place of its large files, for a block that appends it.
 
         Where the block says that it is in no log, the files are dropped: nothing else would, for
@@ -32,7 +34,7 @@ class Stowage:
         parts, links = list[Json](), list[str]()
         try:
             for part in message.get("parts", []):
-                stowed = await stowed_part(self._files, key, part, self._inline)
+                stowed = await stowed_part(self._files, key, belongs_to, part, self._inline)
                 if stowed is not part:
                     links.append(stowed["url"])
                 parts.append(stowed)

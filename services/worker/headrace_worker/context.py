@@ -170,14 +170,16 @@ class RunContext(Speech, Asking):
         """Return the content of a file that the message, or another part of the task, holds.
 
         Raises:
-            FileUnknown: the part holds none; or it is gone, or lies elsewhere: fetch that yourself.
+            FileUnknown: the part holds none; or it is gone, is another conversation's, or lies
+                elsewhere: fetch that yourself.
             BusUnavailable: the store does not answer.
         """
         if (raw := part.get("raw")) is not None:
             return b64decode(raw)
         if self.stowing is None:
             raise FileUnknown("there is no store of files here")
-        return await self.stowing.files.read(part.get("url", ""), self.tenant)
+        mine = self.stowing.belongs_to
+        return await self.stowing.files.read(part.get("url", ""), self.tenant, mine)
 
     @property
     def prompt(self) -> str:

@@ -7,7 +7,7 @@ from functools import partial
 from headrace import events
 from headrace.delegation import Lineage
 from headrace.events import Draft, Json
-from headrace.files import FileStore
+from headrace.files import FileOwner, FileStore
 from headrace.task import WORKING, TaskKey
 from headrace_worker.agent import Agent
 from headrace_worker.assignment import Assignment
@@ -83,7 +83,12 @@ class Performance:
             self.rendering, self.endings, self.outbox, ids, may_answer=agent.card.bare_message
         )
         trace = taken.past.metadata.get(events.TRACEPARENT) or run.traceparent
-        stowing = Stowing(FileStore(station.bus), key, station.settings.inline_bytes)
+        stowing = Stowing(
+            files=FileStore(station.bus),
+            key=key,
+            belongs_to=FileOwner(run.owner, run.context),
+            inline=station.settings.inline_bytes,
+        )
         parent = Parent(
             key=key,
             context=run.context,

@@ -9,7 +9,7 @@ from functools import partial
 
 from headrace.errors import BusUnavailable, LogFull
 from headrace.events import Json
-from headrace.files import FileStore, stowed_part
+from headrace.files import FileOwner, FileStore, stowed_part
 from headrace.task import TaskKey
 from headrace_worker.emission import Emission, File
 from headrace_worker.relayed import Artifact
@@ -29,6 +29,8 @@ class Stowing:
 
     files: FileStore
     key: TaskKey
+    belongs_to: FileOwner
+    """To the task's owner and context, as what its children are asked with."""
     inline: int
     """Bytes of the largest file that the log takes."""
 
@@ -48,7 +50,9 @@ class Stowing:
                     said, content=None, url=await self.put(content, said.name, said.media_type)
                 )
             case Artifact():
-                return replace(said, parts=[await self._part(part) for part in said.parts])
+                return replace(
+                    said, parts=[await self._part(self.key, part) for part in said.parts]
+                )
         return said
 
     async def of(self, key: TaskKey, message: Json) -> tuple[Json, list[str]]:
@@ -61,7 +65,7 @@ class Stowing:
         """
         parts, links = list[Json](), list[str]()
         for part in message["parts"]:
-            stowed = await self._patiently(partial(stowed_part, self.files, key, part, self.inline))
+            stowed = await self._part(key, part)
             if stowed is not part:
                 links.append(stowed["url"])
             parts.append(stowed)
@@ -79,7 +83,7 @@ class Stowing:
         Raises:
             LogFull: the store is at its limit.
         """
-        put = partial(self.files.put, self.key, content, filename, media_type)
+        put = partial(self.files.put, self.key, self.belongs_to, content, filename, media_type)
         return await self._patiently(put)
 
     async def _patiently[T](self, put: Callable[[], Awaitable[T]]) -> T:
@@ -92,5 +96,6 @@ class Stowing:
                 _log.warning("keeping a file until the store takes it: %s", trouble)
                 await asyncio.sleep(_PAUSE)
 
-    async def _part(self, part: Json) -> Json:
-        return await stowed_part(self.files, self.key, part, self.inline)
+    async def _part(self, key: TaskKey, part: Json) -> Json:
+        put = partial(stowed_part, self.files, key, self.belongs_to, part, self.inline)
+        return await self._patiently(put)

@@ -257,6 +257,17 @@ async def test_somebody_elses_context_id_is_taken_as_a_new_one_is(
     assert again["id"] != task["id"]
 
 
+@pytest.mark.parametrize("url", ["headrace-file:a/tasks/0-1/files/ab", " Headrace-File:x"])
+async def test_a_link_of_the_fleet_is_no_url_for_clients(talk: Talk, url: str) -> None:
+    sent = message()
+    sent["message"]["parts"].append({"url": url})
+    refusal = await talk.refused("SendMessage", sent)
+    assert is_invalid(refusal)
+    [(field, rule)] = refusal.fields.items()
+    assert field == "message.parts[1].url"
+    assert rule.startswith("must not begin with headrace-file:")
+
+
 async def test_a_task_of_another_context(talk: Talk) -> None:
     task = (await talk.to("ask").call("SendMessage", message()))["task"]["id"]
     refusal = await talk.to("ask").refused("SendMessage", message(taskId=task, contextId="other"))

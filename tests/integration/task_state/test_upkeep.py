@@ -13,7 +13,7 @@ from headrace import events
 from headrace.delegation import DELEGATION
 from headrace.entry import ANSWERED
 from headrace.errors import FileUnknown, TaskUnknown
-from headrace.files import FileStore
+from headrace.files import FileOwner, FileStore
 from headrace.lanes import Lane
 from headrace.log import last_entry
 from headrace.messages import DeadLetter, GetTask, Run
@@ -159,13 +159,16 @@ async def test_an_ended_task_past_retention_is_gone_and_says_so_to_its_owner_onl
     assert "retention" not in str(raised.value)
 
 
+ANNS = FileOwner("ann", "context")
+
+
 async def test_the_large_files_of_an_ended_task_go_with_it_and_no_others(
     hasty: TaskStates,
 ) -> None:
     old, open_task, files = ended(), submitted(), FileStore(hasty.bus)
     open_task.begin_attempt()
-    gone = await files.put(old.key, b"x" * 300_000)
-    kept = await files.put(open_task.key, b"y" * 300_000)
+    gone = await files.put(old.key, ANNS, b"x" * 300_000)
+    kept = await files.put(open_task.key, ANNS, b"y" * 300_000)
     await hasty.start()
     for log in (old, open_task):
         await hasty.store(log)
@@ -173,12 +176,12 @@ async def test_the_large_files_of_an_ended_task_go_with_it_and_no_others(
 
     async def is_gone() -> bool:
         with suppress(FileUnknown):
-            await files.read(gone, old.key.tenant)
+            await files.read(gone, old.key.tenant, ANNS)
             return False
         return True
 
     await eventually(is_gone, "the file is gone")
-    assert await files.read(kept, open_task.key.tenant) == b"y" * 300_000
+    assert await files.read(kept, open_task.key.tenant, ANNS) == b"y" * 300_000
     info = await hasty.bus.js.stream_info(f"OBJ_{hasty.bus.streams.files}")
     assert info.state.messages == 4, "three chunks and their description"
 

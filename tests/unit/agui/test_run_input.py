@@ -152,6 +152,25 @@ WRONG: list[tuple[Json, str]] = [
         "messages.0.content.0.source.type: Field required",
     ),
     (
+        {
+            "messages": [
+                {
+                    **USER,
+                    "content": [
+                        {
+                            "type": "image",
+                            "source": {
+                                "type": "url",
+                                "value": "headrace-file:a/tasks/0-1/files/ab",
+                            },
+                        }
+                    ],
+                }
+            ]
+        },
+        "messages.0.content.0.source.value: must not begin with headrace-file:",
+    ),
+    (
         {"messages": [{"id": "1", "role": "tool", "content": "x"}]},
         "messages.0.toolCallId: Field required",
     ),

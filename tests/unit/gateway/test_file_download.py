@@ -2,12 +2,12 @@
 
 import pytest
 
-from headrace.files import FileInfo
+from headrace.files import FileInfo, FileOwner
 from headrace_gateway.file_download import headers_of
 
 
 def info(filename: str = "", media_type: str = "") -> FileInfo:
-    return FileInfo("0123456789abcdef", 5, 1, "digest", filename, media_type)
+    return FileInfo("0123456789abcdef", 5, 1, "digest", filename, media_type, FileOwner("o", "c"))
 
 
 @pytest.mark.parametrize("said", ["image/png", "text/plain; charset=latin-1", "application/x+y"])

@@ -1,11 +1,13 @@
 """The store of large files when JetStream refuses."""
 
+from base64 import b64encode
 from typing import Any
 
+import orjson
 import pytest
 
 from headrace.errors import BusUnavailable, FileUnknown, LogFull
-from headrace.files import CHUNK, FileStore
+from headrace.files import CHUNK, FileOwner, FileStore
 from headrace.task import TaskKey
 from tests.unit.shared.fake_bus import FakeBus
 
@@ -51,5 +53,23 @@ async def test_what_a_full_store_took_of_a_file_is_dropped() -> None:
         return {"seq": 1}
 
     with pytest.raises(LogFull):
-        await FileStore(FakeBus(answer)).put(KEY, b"x" * (CHUNK + 1))
+        await FileStore(FakeBus(answer)).put(KEY, FileOwner("ann", "c"), b"x" * (CHUNK + 1))
     assert not held
+
+
+LINK = f"headrace-file:{KEY.agent}/tasks/{KEY.task}/files/{NAME}"
+
+
+@pytest.mark.parametrize(
+    "reader", [FileOwner("bob", "c"), FileOwner("ann", "another"), FileOwner("", "")]
+)
+async def test_a_file_of_another_owner_or_context_is_as_unknown_as_none(reader: FileOwner) -> None:
+    meta = {"size": 0, "chunks": 0, "digest": "SHA-256=x", "headers": {}}
+    meta["headers"] = {"owner": ["ann"], "context": ["c"]}
+    found = {"message": {"data": b64encode(orjson.dumps(meta)).decode()}}
+    assert await store(found).read(LINK, KEY.tenant, FileOwner("ann", "c")) == b""
+    with pytest.raises(FileUnknown) as refused:
+        await store(found).read(LINK, KEY.tenant, reader)
+    with pytest.raises(FileUnknown) as missing:
+        await store(NO_MESSAGE).read(LINK, KEY.tenant, reader)
+    assert str(refused.value) == str(missing.value)

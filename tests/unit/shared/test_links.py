@@ -4,6 +4,7 @@ import orjson
 import pytest
 
 from headrace.entry import Entry, Stamp
+from headrace.events import QUEUED
 from headrace.links import Links
 from headrace.task import WORKING
 
@@ -23,12 +24,24 @@ def test_a_parts_link_becomes_an_address() -> None:
         {"text": LINK},
         {"text": f'"url":"{LINK}"'},
         {"data": {"link": LINK}},
+        {"parts": [{"data": {"url": LINK}}]},
+        {"parts": [{"data": {"parts": [{"url": LINK}]}}]},
+        {"metadata": {"parts": [{"url": LINK}]}},
+        {"parts": [{"url": "headrace-file:../../secret"}]},
         {"text": f'\\","url":"{LINK}'},
     ],
 )
 def test_what_only_looks_like_a_link_stays(said: object) -> None:
     told = orjson.dumps(said)
     assert LINKS.shown(told) == told
+
+
+def test_the_link_of_a_message_that_waits_becomes_an_address() -> None:
+    def waiting(url: str) -> bytes:
+        message = {"parts": [{"url": url}]}
+        return orjson.dumps({"statusUpdate": {"metadata": {QUEUED: message}}})
+
+    assert LINKS.shown(waiting(LINK)) == waiting(SHOWN)
 
 
 def test_an_entry_without_links_is_handed_on_as_it_is() -> None:

@@ -9,6 +9,7 @@ from a2a.types import a2a_pb2
 from google.protobuf.message import Message
 
 from headrace.events import Json
+from headrace.files import LINKS_ARE_OURS, is_link
 from headrace.names import LONGEST_CONTEXT
 from headrace_gateway.a2a.protojson import Malformed, Violation, read
 
@@ -48,6 +49,12 @@ class SendMessage:
         if message["role"] != "ROLE_USER":
             rule = "must be ROLE_USER: it is the client that sends it to the agent"
             raise Malformed([Violation("message.role", rule)])
+        if links := [
+            Violation(f"message.parts[{number}].url", LINKS_ARE_OURS)
+            for number, part in enumerate(message["parts"])
+            if is_link(part.get("url"))
+        ]:
+            raise Malformed(links)
         configuration = request.get("configuration", {})
         if "ifGenerationMatch" in configuration and "taskId" not in message:
             rule = "is only for a message with a taskId"

@@ -11,6 +11,7 @@ from pydantic_core import ErrorDetails
 
 from headrace import parts
 from headrace.events import Json
+from headrace.files import LINKS_ARE_OURS, is_link
 from headrace.user_content import to_parts
 from headrace_gateway.agui.extras import with_extras
 from headrace_gateway.agui.named_run import check_id
@@ -67,6 +68,7 @@ class RunInput:
         for name in ("threadId", "runId", "parentRunId"):
             if name in asked:
                 check_id(name, asked[name])
+        _check_links(asked["messages"])
         message, messages = _said(asked["messages"], asked["runId"])
         if resume := asked.get("resume"):
             _check_each_once(resume)
@@ -139,6 +141,15 @@ def _path(location: tuple[int | str, ...], body: Json) -> str:
             continue
         path.append(str(step))
     return ".".join(path) or "the body"
+
+
+def _check_links(messages: list[Json]) -> None:
+    for number, message in enumerate(messages):
+        content = message.get("content")
+        for place, part in enumerate(content if isinstance(content, list) else ()):
+            if is_link((part.get("source") or {}).get("value")):
+                where = f"messages.{number}.content.{place}.source.value"
+                raise InputInvalid(f"{where}: {LINKS_ARE_OURS}")
 
 
 def _check_each_once(resume: list[Json]) -> None:
