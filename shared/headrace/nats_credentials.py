@@ -7,11 +7,11 @@ servers that it learns of.
 import base64
 import re
 import ssl
-import tempfile
 
 from headrace.nkeys import KeyPair, NotASeed
 from headrace.secret_settings import SecretUnreadable, variable
 from headrace.settings import BusSettings
+from headrace.tls import tls_context
 
 _JWT = re.compile(r"-+BEGIN NATS USER JWT-+\s+(\S+)\s+-+END NATS USER JWT-+")
 _SEED = re.compile(r"-+BEGIN USER NKEY SEED-+\s+(\S+)\s+-+END USER NKEY SEED-+")
@@ -62,44 +62,7 @@ class NatsCredentials:
         Raises:
             SecretUnreadable: a file can't be read, or is no certificate or key.
         """
-        settings = self._settings
-        return tls_context(
-            settings.secret("nats_ca"),
-            settings.secret("nats_cert"),
-            settings.secret("nats_key"),
-            "nats",
-        )
-
-
-def tls_context(ca: str, cert: str, key: str, setting: str) -> ssl.SSLContext:
-    """Return a client's context that trusts `ca`, or whom the system does, and shows `cert`.
-
-    All are PEM; `setting` starts the names of the settings that they are from.
-
-    Raises:
-        SecretUnreadable: one of them is no certificate or key.
-    """
-    try:
-        context = ssl.create_default_context(cadata=ca or None)
-    except (ssl.SSLError, ValueError):
-        raise SecretUnreadable(f"{variable(f'{setting}_ca')} holds no certificate (PEM)") from None
-    if cert:
-        # OpenSSL takes a certificate of one's own from a file alone; nobody else can read this one.
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:
-            file.write(f"{key}\n{cert}\n")
-            file.flush()
-            try:
-                context.load_cert_chain(file.name, password=_no_password)
-            except (ssl.SSLError, ValueError) as trouble:
-                names = f"{variable(f'{setting}_cert')}, {variable(f'{setting}_key')}"
-                why = getattr(trouble, "reason", "") or "no certificate and its key"
-                raise SecretUnreadable(f"{names}: {why} (PEM, without a password)") from None
-    return context
-
-
-def _no_password() -> str:
-    # Or OpenSSL would ask at the terminal for the password of a key that has one.
-    return ""
+        return tls_context(self._settings, "nats")
 
 
 def _of_creds(text: str) -> tuple[str, KeyPair]:

@@ -129,7 +129,7 @@ class BusSettings(SecretSettings):
     @classmethod
     def _servers_are_urls(cls, value: str) -> str:
         # What does not parse may hold a part of a password, so that no message shows it.
-        urls = _items(value)
+        urls = comma_separated(value)
         servers = [_server(url) for url in urls]
         if len(urls) > 1 and any("@" in url and "://" not in url for url in urls):
             raise ValueError(_NO_SERVERS)  # a password with a comma
@@ -158,7 +158,7 @@ class BusSettings(SecretSettings):
     @property
     def nats_servers(self) -> list[str]:
         """The URLs of `nats_url`, without credentials."""
-        return _items(without_credentials(self.nats_url))
+        return comma_separated(without_credentials(self.nats_url))
 
     def nats_login(self) -> tuple[str, str | None] | None:
         """Return user and password, or a token and None, or None where it is something else.
@@ -173,7 +173,7 @@ class BusSettings(SecretSettings):
         return self._login_of_url()
 
     def _login_of_url(self) -> tuple[str, str | None] | None:
-        for server in map(_server, _items(self.nats_url)):
+        for server in map(_server, comma_separated(self.nats_url)):
             if _has_login(server):
                 password = server.password
                 return unquote(server.username or ""), password and unquote(password)
@@ -203,17 +203,18 @@ def _has_login(server: SplitResult) -> bool:
 
 def split_commas(value: object) -> object:
     """Return the items of a comma-separated list; what is no text stays as it is."""
-    return _items(value) if isinstance(value, str) else value
+    return comma_separated(value) if isinstance(value, str) else value
 
 
-def _items(text: str) -> list[str]:
+def comma_separated(text: str) -> list[str]:
+    """Return the items of a comma-separated list."""
     return [item.strip() for item in text.split(",") if item.strip()]
 
 
 def without_credentials(urls: str) -> str:
     """Return comma-separated URLs as they may stand in a log: without user, password and token."""
     shown = []
-    for url in _items(urls):
+    for url in comma_separated(urls):
         scheme, separator, rest = url.rpartition("://")
         shown.append(f"{scheme}{separator}{rest.rpartition('@')[2]}")
     return ",".join(shown)

@@ -21,6 +21,7 @@ from headrace_task_state.ranges import all_ranges
 from headrace_task_state.store.connection import Connection
 from headrace_task_state.store.keys import Keys
 from headrace_task_state.store.reading import Reader
+from headrace_task_state.store.settings import RedisSettings
 from tests.chaos.client import ENDED, Client
 from tests.chaos.faults import Tormentor, plan
 from tests.chaos.verdict import Judge
@@ -180,7 +181,10 @@ async def _have_ended(bus: Bus, keys: list[TaskKey]) -> None:
 async def _looking_into(stack: Stack) -> AsyncIterator[tuple[Bus, Reader]]:
     content = stack.dev()
     settings = BusSettings.model_validate({"nats_url": content["nats_url"]})
-    bus, redis = Bus(settings), Connection(content["redis_url"])
+    bus, redis = (
+        Bus(settings),
+        Connection(RedisSettings.model_validate({"redis_url": content["redis_url"]})),
+    )
     reader = Reader(redis, Keys.of(settings.prefix, settings.stream_prefix))
     try:
         await bus.dial("chaos")

@@ -42,7 +42,7 @@ class TaskStates:
         self.settings = settings
         self.bus = Bus(settings)
         self.client = StateClient(self.bus)
-        self.redis = Connection(settings.redis_url)
+        self.redis = Connection(settings)
         self.keys = Keys.of(settings.prefix, settings.stream_prefix)
         self.reader = Reader(self.redis, self.keys)
         self.ranges = all_ranges(settings.event_streams)

@@ -42,6 +42,8 @@ def write(data_dir: Path, content: DevFile) -> None:
     """Replace the file by `content`; a reader sees the old one or the new one, whole."""
     path = path_in(data_dir)
     draft = path.with_suffix(".json.new")
+    # The addresses may hold credentials.
+    draft.touch(mode=0o600)
     draft.write_text(json.dumps(content, indent=1) + "\n")
     draft.replace(path)
 

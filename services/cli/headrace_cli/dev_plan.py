@@ -1,6 +1,7 @@
 """Which processes make up the development stack, and what each is told."""
 
 import hashlib
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,6 +68,8 @@ def draw(settings: DevSettings, folder: Path, storage: Path) -> Plan:
     nats_url = nats.url if nats else settings.nats_url
     redis_url = valkey.url if valkey else settings.redis_url
     shared = {
+        **_no_credentials("HEADRACE_NATS_", nats is not None),
+        **_no_credentials("HEADRACE_REDIS_", valkey is not None),
         "HEADRACE_NATS_URL": nats_url,
         "HEADRACE_REDIS_URL": redis_url,
         "HEADRACE_DATA_DIR": str(folder),
@@ -100,6 +103,12 @@ def _embedded(
     if not settings.redis_url:
         valkey = ValkeyServer(ports.pick(), folder / "valkey", storage / "valkey" / "data")
     return nats, valkey
+
+
+def _no_credentials(prefix: str, is_embedded: bool) -> dict[str, str]:  # noqa: FBT001 - a fact
+    """Return what takes this process's credentials from services of an embedded server."""
+    names = [name for name in os.environ if name.startswith(prefix)]
+    return dict.fromkeys(names, "") if is_embedded else {}
 
 
 def _gateway(shared: dict[str, str], index: int, port: int, grpc: int) -> ChildSpec:

@@ -14,6 +14,7 @@ from headrace_cli.console import Console
 from headrace_cli.dev_plan import Plan
 from headrace_cli.dev_ready import until_ready
 from headrace_cli.dev_settings import DevSettings
+from headrace_cli.embedded_bus import without_login
 from headrace_cli.failures import CannotStart
 from headrace_cli.forgetting import forget_workers
 from headrace_cli.orphans import end_orphans
@@ -69,8 +70,7 @@ class _Stack:
             await self._supervisor.start(spec)
             await self._until_answers(server)
         if self._plan.nats is not None and not self._settings.ephemeral:
-            embedded = self._settings.model_copy(update={"nats_url": self._plan.nats_url})
-            await forget_workers(embedded)
+            await forget_workers(without_login(self._settings, self._plan.nats_url))
         for spec in self._plan.services:
             await self._supervisor.start(spec)
         self._write_file()

@@ -14,6 +14,7 @@ from headrace.errors import HeadraceError
 from headrace.secret_settings import first_error
 from headrace.settings import BusSettings
 from headrace_cli import dev_file
+from headrace_cli.embedded_bus import without_login
 
 _PATIENCE = 5.0
 """Seconds to wait for NATS; who waits longer says so with HEADRACE_STARTUP_TIMEOUT."""
@@ -65,13 +66,17 @@ def _settings(nats_url: str | None) -> BusSettings:
     changes: dict[str, object] = {}
     if "startup_timeout" not in settings.model_fields_set:
         changes["startup_timeout"] = _PATIENCE
-    if url := nats_url or _of_development_stack(settings):
-        changes["nats_url"] = url
+    if nats_url:
+        changes["nats_url"] = nats_url
+    elif "nats_url" not in settings.model_fields_set:
+        settings = _of_development_stack(settings)
     return settings.model_copy(update=changes)
 
 
-def _of_development_stack(settings: BusSettings) -> str | None:
-    if "nats_url" in settings.model_fields_set:
-        return None
+def _of_development_stack(settings: BusSettings) -> BusSettings:
     found = dev_file.read(Path(settings.data_dir).expanduser())
-    return found["nats_url"] if found else None
+    if found is None:
+        return settings
+    if any(process["role"] == "nats" for process in found["processes"]):
+        return without_login(settings, found["nats_url"])
+    return settings.model_copy(update={"nats_url": found["nats_url"]})

@@ -19,7 +19,6 @@ from headrace.directory import Directory
 from headrace.errors import HeadraceError
 from headrace.patience import patiently
 from headrace.secret_settings import first_error
-from headrace.settings import without_credentials
 from headrace_task_state.answering.answers import Answers
 from headrace_task_state.answering.broker import make_broker
 from headrace_task_state.answering.pieces import Pieces
@@ -58,7 +57,7 @@ class TaskState:
         self._name = secrets.token_hex(4)
         self._bus = Bus(settings)
         self._directory = Directory(self._bus)
-        self._redis = Connection(settings.redis_url)
+        self._redis = Connection(settings)
         self._keys = Keys.of(settings.prefix, settings.stream_prefix)
         self._ranges = all_ranges(settings.event_streams)
         for one in self._ranges:
@@ -78,12 +77,11 @@ class TaskState:
         Raises:
             BusUnavailable: NATS or Redis was not there within `startup_timeout`.
         """
-        redis = f"Redis at {without_credentials(self._settings.redis_url)}"
         self._stack.push_async_callback(self._redis.close)
         self._stack.push_async_callback(self._bus.close)
         await asyncio.gather(
             self._bus.connect(f"task-state {self._name}"),
-            patiently(redis, self._redis.check, self._settings.startup_timeout),
+            patiently(self._redis.name, self._redis.check, self._settings.startup_timeout),
         )
         self._stack.push_async_callback(self._directory.stop)
         await self._directory.start()

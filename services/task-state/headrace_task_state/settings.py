@@ -7,9 +7,10 @@ from pydantic import Field, field_validator
 from pydantic_settings import NoDecode
 
 from headrace.settings import BusSettings, split_commas
+from headrace_task_state.store.settings import RedisSettings
 
 
-class TaskStateSettings(BusSettings):
+class TaskStateSettings(RedisSettings, BusSettings):
     """Where Redis is, how long tasks are kept, and when a waiting input is asked for again."""
 
     metrics_port: int = Field(default=0, ge=0, le=65535)
@@ -18,10 +19,6 @@ class TaskStateSettings(BusSettings):
 
     metrics_host: str = "127.0.0.1"
     """Address for that."""
-
-    redis_url: str = "redis://127.0.0.1:6379/0"
-    """Redis 7 or newer, or Valkey; one server, not a cluster, and with `maxmemory-policy
-    noeviction`: a view from which keys vanish is wrong without anybody noticing."""
 
     retention: float = Field(default=7 * 24 * 3600.0, gt=0)
     """Seconds for which a finished task is kept; then only its log's last message is."""

@@ -21,6 +21,7 @@ from headrace_task_state.store.keys import Keys
 from headrace_task_state.store.leases import Leases
 from headrace_task_state.store.progress import Progress
 from headrace_task_state.store.reading import Reader
+from headrace_task_state.store.settings import RedisSettings
 from headrace_task_state.store.writing import LeaseLost, PositionMoved, Writer
 from tests.support.legal_logs import LegalLog, legal_logs
 from tests.support.servers import ValkeyProcess
@@ -34,7 +35,7 @@ class Desk:
     """One range's view, written without NATS."""
 
     def __init__(self, url: str) -> None:
-        self.redis = Connection(url)
+        self.redis = Connection(RedisSettings.model_validate({"redis_url": url}))
         self.keys = Keys.of(secrets.token_hex(4), "")
         self.reader = Reader(self.redis, self.keys)
         self.leases = Leases(self.redis, self.keys, "replica", RANGES)

@@ -4,22 +4,14 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from redis.asyncio import BlockingConnectionPool, Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from headrace.errors import StateUnavailable
-from headrace_task_state.store.packing import packed_in_c
+from headrace_task_state.store.pool import Server
 from headrace_task_state.store.scripts import script
+from headrace_task_state.store.settings import RedisSettings
 
 _log = logging.getLogger(__name__)
-
-ANSWER_TIMEOUT = 3.0
-"""Seconds for one answer; a batch takes milliseconds."""
-
-_CONNECT_TIMEOUT = 2.0
-_CONNECTIONS = 32
 
 type Argument = bytes | str | int | float
 
@@ -30,19 +22,12 @@ class Connection:
     Nothing is tried again by itself: a script that was sent may have been carried out.
     """
 
-    def __init__(self, url: str) -> None:
-        """Connect to `url` when it is needed."""
-        pool = BlockingConnectionPool.from_url(
-            url,
-            max_connections=_CONNECTIONS,
-            timeout=ANSWER_TIMEOUT,
-            socket_timeout=ANSWER_TIMEOUT,
-            socket_connect_timeout=_CONNECT_TIMEOUT,
-            retry=Retry(NoBackoff(), 0),
-            protocol=2,
-        )
-        pool.connection_class = packed_in_c(pool.connection_class)
-        self._redis = Redis(connection_pool=pool)
+    def __init__(self, settings: RedisSettings) -> None:
+        """Connect where `settings` say when it is needed."""
+        self._server = Server(settings)
+        self._redis = self._server.client
+        self.name = f"Redis at {settings.shown}"
+        """What it is and where, for a log."""
 
     async def check(self) -> None:
         """Return if Redis answers.
@@ -103,8 +88,7 @@ class Connection:
 
     async def close(self) -> None:
         """Hang up."""
-        await self._redis.aclose()
-        await self._redis.connection_pool.disconnect()
+        await self._server.close()
 
 
 def trouble(error: Exception) -> StateUnavailable:

@@ -1,0 +1,169 @@
+"""Where Redis is, and what a connection to it proves itself with."""
+
+from pathlib import Path
+from typing import Self
+from urllib.parse import SplitResult, urlsplit
+
+from pydantic import field_validator, model_validator
+
+from headrace.secret_settings import SecretSettings, SecretStr
+from headrace.settings import comma_separated, without_credentials
+
+type Login = tuple[str, str] | tuple[str] | None
+"""User and password, the password of the user `default`, or none."""
+
+_SCHEMES = ("redis", "rediss", "unix")
+
+
+class RedisSettings(SecretSettings):
+    """One server, or those that Sentinel names."""
+
+    redis_url: str = "redis://127.0.0.1:6379/0"
+    """Redis 7 or newer, or Valkey (``redis://``, ``rediss://`` with TLS, ``unix://``); one server,
+    not a cluster, and with `maxmemory-policy noeviction`: a view from which keys vanish is wrong
+    without anybody noticing. With Sentinel only the scheme and the database count."""
+
+    redis_user: SecretStr = SecretStr("")
+    """User (ACL), with HEADRACE_REDIS_PASSWORD; without it the user `default`."""
+
+    redis_user_file: Path | None = None
+    """File that holds it."""
+
+    redis_password: SecretStr = SecretStr("")
+    """Password, of any characters."""
+
+    redis_password_file: Path | None = None
+    """File that holds it."""
+
+    redis_ca: SecretStr = SecretStr("")
+    """Certificates (PEM) of the authorities that the certificates of Redis and Sentinel are checked
+    with; without it the system's."""
+
+    redis_ca_file: Path | None = None
+    """File that holds them."""
+
+    redis_cert: SecretStr = SecretStr("")
+    """Client certificate (PEM), with HEADRACE_REDIS_KEY."""
+
+    redis_cert_file: Path | None = None
+    """File that holds it."""
+
+    redis_key: SecretStr = SecretStr("")
+    """Private key of the client certificate (PEM)."""
+
+    redis_key_file: Path | None = None
+    """File that holds it."""
+
+    redis_sentinels: str = ""
+    """Sentinels, comma-separated URLs (``redis://host:26379``, ``rediss://`` with TLS): they are
+    asked which server is the master, whenever a connection is made."""
+
+    redis_master: str = ""
+    """Name by which the sentinels know the master."""
+
+    redis_sentinel_user: SecretStr = SecretStr("")
+    """User (ACL) of the sentinels."""
+
+    redis_sentinel_user_file: Path | None = None
+    """File that holds it."""
+
+    redis_sentinel_password: SecretStr = SecretStr("")
+    """Password of the sentinels."""
+
+    redis_sentinel_password_file: Path | None = None
+    """File that holds it."""
+
+    @field_validator("redis_url", "redis_sentinels")
+    @classmethod
+    def _are_urls(cls, value: str) -> str:
+        # What does not parse may hold a part of a password, so that no message shows it.
+        for url in comma_separated(value):
+            parts = _parts(url)
+            if parts.scheme not in _SCHEMES or parts.fragment:
+                raise ValueError(_NO_URL)
+        return value
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        if _has_login(self.redis_url) and (self.has("redis_user") or self.has("redis_password")):
+            raise ValueError(
+                "HEADRACE_REDIS_PASSWORD and credentials in HEADRACE_REDIS_URL are set; set one"
+            )
+        if any(map(_has_login, self.sentinel_urls)):
+            raise ValueError(
+                "credentials in HEADRACE_REDIS_SENTINELS; set HEADRACE_REDIS_SENTINEL_PASSWORD"
+            )
+        if bool(self.redis_sentinels) != bool(self.redis_master):
+            raise ValueError("HEADRACE_REDIS_SENTINELS and HEADRACE_REDIS_MASTER need each other")
+        for one, other in (
+            ("redis_user", "redis_password"),
+            ("redis_sentinel_user", "redis_sentinel_password"),
+            ("redis_cert", "redis_key"),
+            ("redis_key", "redis_cert"),
+        ):
+            self._require_pair(one, other)
+        schemes = {_parts(url).scheme for url in [self.redis_url, *self.sentinel_urls]}
+        if (self.has("redis_ca") or self.has("redis_cert")) and "rediss" not in schemes:
+            raise ValueError("HEADRACE_REDIS_CA or _CERT is set, and no URL of Redis is rediss://…")
+        return self
+
+    @property
+    def sentinel_urls(self) -> list[str]:
+        """`redis_sentinels`, split."""
+        return comma_separated(self.redis_sentinels)
+
+    @property
+    def shown(self) -> str:
+        """Where it is, as a log may show it."""
+        if self.redis_sentinels:
+            return f"{self.redis_master} (by the sentinels {self.redis_sentinels})"
+        return without_credentials(self.redis_url.partition("?")[0])
+
+    def redis_login(self) -> Login:
+        """Return what to log in to the server with, where the URL does not say it.
+
+        Raises:
+            SecretUnreadable: a file can't be read.
+        """
+        return self._login("redis")
+
+    def sentinel_login(self) -> Login:
+        """Return what to log in to a sentinel with.
+
+        Raises:
+            SecretUnreadable: a file can't be read.
+        """
+        return self._login("redis_sentinel")
+
+    def _login(self, server: str) -> Login:
+        if not self.has(f"{server}_password"):
+            return None
+        password = self.secret(f"{server}_password")
+        user = self.secret(f"{server}_user")
+        return (user, password) if user else (password,)
+
+
+_NO_URL = (
+    "not a URL of the form redis://host:6379/0; a password with special characters belongs into "
+    "HEADRACE_REDIS_PASSWORD or HEADRACE_REDIS_PASSWORD_FILE"
+)
+
+
+def _parts(url: str) -> SplitResult:
+    """Return the parts of a URL.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        parts = urlsplit(url)
+        if parts.port is not None or parts.hostname or parts.scheme == "unix":
+            return parts
+    except ValueError:
+        pass
+    raise ValueError(_NO_URL)
+
+
+def _has_login(url: str) -> bool:
+    parts = _parts(url)
+    return bool(parts.username or parts.password)
