@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +10,8 @@ from typing import Any
 import orjson
 
 from headrace.events import Json
+
+_PATIENCE = 60.0
 
 
 @dataclass(slots=True)
@@ -57,14 +59,28 @@ class ChatStub:
     last = b"data: [DONE]\n\n"
     """What ends a stream."""
 
-    def __init__(self, replies: Iterable[Reply]) -> None:
-        """Reply with `replies`; a further request is refused with 400."""
-        self._replies = deque(replies)
+    def __init__(self, replies: Iterable[Reply] | Callable[[Json], Reply]) -> None:
+        """Reply with `replies`, or as they say to a request; more requests are refused with 400."""
+        self._choose = replies if callable(replies) else None
+        self._replies = deque(() if callable(replies) else replies)
         self.requests: list[Json] = []
         self.keys: list[str] = []
         self.left = asyncio.Event()
         """Set when a client has closed the connection of a reply that hangs."""
         self.url = ""
+        self._came = asyncio.Event()
+
+    async def until_left(self) -> None:
+        """Return when a client has closed the connection of a reply that hangs."""
+        async with asyncio.timeout(_PATIENCE):
+            await self.left.wait()
+
+    async def until_heard(self, requests: int) -> None:
+        """Return when that many requests have come."""
+        async with asyncio.timeout(_PATIENCE):
+            while len(self.requests) < requests:
+                await self._came.wait()
+                self._came.clear()
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request, and close the connection."""
@@ -73,13 +89,19 @@ class ChatStub:
         body = await reader.readexactly(int(headers["content-length"]))
         assert head[0].startswith(f"POST {self.path} ")
         self.requests.append(orjson.loads(body))
+        self._came.set()
         self.keys.append(headers.get("authorization", ""))
-        reply = self._replies.popleft() if self._replies else Reply(status=400)
+        reply = self._next()
         await self._send(reply, writer)
         if reply.hangs:
             await reader.read()
             self.left.set()
         writer.close()
+
+    def _next(self) -> Reply:
+        if self._choose is not None:
+            return self._choose(self.requests[-1])
+        return self._replies.popleft() if self._replies else Reply(status=400)
 
     async def _send(self, reply: Reply, writer: asyncio.StreamWriter) -> None:
         kind = "text/event-stream" if reply.status == 200 else "application/json"

@@ -43,7 +43,7 @@ class Desk:
     def __init__(self, bus: Bus) -> None:
         self.bus = bus
 
-    async def start(
+    async def start(  # noqa: PLR0913  # what a task begins with
         self,
         agent: str,
         text: str = "",
@@ -51,9 +51,12 @@ class Desk:
         message: Json | None = None,
         metadata: Json | None = None,
         publish: bool = True,
+        context: str = "",
+        owner: str = "anonymous",
     ) -> "Task":
         """Append generation 1 and, unless told otherwise, publish its run."""
-        task = await self._begin("default", agent, message or user_message(text), metadata)
+        said = message or user_message(text)
+        task = await self._begin("default", agent, said, metadata, context, owner)
         if publish:
             await task.publish(1)
         return task
@@ -64,11 +67,21 @@ class Desk:
         await task.publish(1, priority=lane.priority)
         return task
 
-    async def _begin(self, tenant: str, agent: str, said: Json, metadata: Json | None) -> "Task":
+    async def _begin(  # noqa: PLR0917  # what a task is made of
+        self,
+        tenant: str,
+        agent: str,
+        said: Json,
+        metadata: Json | None,
+        context: str = "",
+        owner: str = "anonymous",
+    ) -> "Task":
         key = TaskKey(tenant, agent, mint_task_id(secrets.randbelow(16)))
-        task = Task(self.bus, key, mint_log_id(), f"ctx-{secrets.token_hex(4)}")
+        task = Task(
+            self.bus, key, mint_log_id(), context or f"ctx-{secrets.token_hex(4)}", owner=owner
+        )
         draft = events.task_submitted(key.task, task.context, said, metadata)
-        stamp = Stamp(task.log, 1, "gateway-test", SUBMITTED, 1, owner="anonymous")
+        stamp = Stamp(task.log, 1, "gateway-test", SUBMITTED, 1, owner=owner)
         await LogWriter(self.bus, key).append([draft], stamp)
         return task
 
@@ -76,12 +89,15 @@ class Desk:
 class Task:
     """One task of a desk's."""
 
-    def __init__(self, bus: Bus, key: TaskKey, log: str, context: str) -> None:
+    def __init__(
+        self, bus: Bus, key: TaskKey, log: str, context: str, *, owner: str = "anonymous"
+    ) -> None:
         self.bus, self.key, self.log, self.context = bus, key, log, context
+        self.owner = owner
 
     async def publish(self, leg: int, body: bytes | None = None, priority: str = NORMAL) -> Json:
         """Publish the run of a leg and return JetStream's answer."""
-        run = Run(log=self.log, context=self.context, owner="anonymous").encode()
+        run = Run(log=self.log, context=self.context, owner=self.owner).encode()
         subject = self.bus.subjects.run(self.key, leg, priority)
         msg = await self.bus.request(subject, run if body is None else body, PATIENCE)
         answer: Json = orjson.loads(msg.data)

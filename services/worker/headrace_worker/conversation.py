@@ -11,7 +11,7 @@ its provider knows) keeps the response `Verbatim`.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import orjson
 
@@ -62,6 +62,21 @@ class Call:
     """The arguments' JSON as the model wrote it, if it streamed."""
     encrypted: str = ""
     """As `Reasoning.encrypted`."""
+
+    @classmethod
+    def of_text(cls, name: str, tool: str, text: str, encrypted: str = "") -> Self:
+        """Return the call `name` of `tool` with arguments as a model wrote them."""
+        text = text or "{}"
+        try:
+            return cls(name, tool, orjson.loads(text), text, encrypted)
+        except orjson.JSONDecodeError:
+            # What a model has said wrong, it is told again as it said it.
+            return cls(name, tool, text, text, encrypted)
+
+    @property
+    def is_json(self) -> bool:
+        """Whether the arguments are JSON; a model that is cut off leaves a part of it."""
+        return not self.text or self.arguments != self.text
 
     @property
     def said(self) -> str:
@@ -283,7 +298,7 @@ class _Log:
         if parts.is_block_end(part):
             text = "".join(self._arguments.pop(call))
             sealed = parts.encrypted_value(part)
-            self._say(Call(call, parts.tool_name(part), _parsed(text), text or "{}", sealed))
+            self._say(Call.of_text(call, parts.tool_name(part), text, sealed))
 
     def _think(self, part: Json, name: str) -> None:
         turn = self._turn(name)
@@ -325,8 +340,11 @@ class _AgUi:
     """Reads an AG-UI client's messages."""
 
     def __init__(self, known: Sequence[Turn]) -> None:
-        self._known: Mapping[str, Turn] = {
-            item.id: turn for turn in known if turn.role == "assistant" for item in turn.items
+        self._known: Mapping[str, tuple[Turn, Item]] = {
+            item.id: (turn, item)
+            for turn in known
+            if turn.role == "assistant"
+            for item in turn.items
         }
 
     def turns(self, messages: Iterable[Json], content: Sequence[Json]) -> Iterator[Turn]:
@@ -342,7 +360,9 @@ class _AgUi:
             yield turn
         yield from self._responses(said)
 
-    def _turn(self, message: Json, content: Sequence[Json]) -> Turn | None:
+    def _turn(  # noqa: PLR0911  # one for each role
+        self, message: Json, content: Sequence[Json]
+    ) -> Turn | None:
         said, name = message.get("content"), message.get("id", "")
         match message.get("role"):
             case "system" | "developer":
@@ -360,6 +380,8 @@ class _AgUi:
                 items: list[Item] = [Words(said, name)] if said else []
                 items += map(_agui_call, message.get("toolCalls") or ())
                 return Turn("assistant", name, items=items)
+            case "activity" if name in self._known:
+                return Turn("assistant", name, items=[self._known[name][1]])
         return None
 
     def _responses(self, said: list[Turn]) -> Iterator[Turn]:
@@ -384,8 +406,8 @@ class _AgUi:
         return all(isinstance(item, Reasoning) for item in before.items)
 
     def _origin(self, turn: Turn) -> Turn | None:
-        found = (self._known.get(item.id) for item in turn.items)
-        return next((turn for turn in found if turn is not None), None)
+        found = (self._known[item.id][0] for item in turn.items if item.id in self._known)
+        return next(found, None)
 
 
 def _says_the_same(origin: Turn, turn: Turn) -> bool:
@@ -426,14 +448,5 @@ def _unanswered(call: str, turn: Turn) -> Turn:
 
 def _agui_call(call: Json) -> Call:
     function = call.get("function") or {}
-    text = function.get("arguments") or "{}"
-    sealed = call.get("encryptedValue") or ""
-    return Call(call["id"], function.get("name", ""), _parsed(text), text, sealed)
-
-
-def _parsed(arguments: str) -> Any:  # noqa: ANN401  # any JSON
-    try:
-        return orjson.loads(arguments or "{}")
-    except orjson.JSONDecodeError:
-        # What a model has said wrong, it is told again as it said it.
-        return arguments
+    name, text = function.get("name", ""), function.get("arguments", "")
+    return Call.of_text(call["id"], name, text, call.get("encryptedValue") or "")

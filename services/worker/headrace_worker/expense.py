@@ -19,7 +19,7 @@ class Expense:
     def add(self, used: Usage) -> None:
         """Take one report."""
         self._reported = True
-        self._tokens += used.input_tokens + used.output_tokens
+        self._tokens += used.total_tokens or used.input_tokens + used.output_tokens
         self._model = used.model or self._model
 
     @property

@@ -8,8 +8,11 @@ import asyncio
 import inspect
 import secrets
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
+from contextvars import copy_context
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, cast, overload, runtime_checkable
 
 import orjson
@@ -21,6 +24,10 @@ from headrace_worker.calling import Answer, ToolError
 from headrace_worker.context import RunContext
 from headrace_worker.errors import Misdeclared, Retryable
 from headrace_worker.tool_schemas import Signature, signature_of
+
+_THREADS = ThreadPoolExecutor(256, "tool")
+"""For functions that are not async. Not asyncio's own pool, which has a few threads and looks up
+addresses: tools that block would stop every new connection, and one another."""
 
 
 class Tool(Protocol):
@@ -99,7 +106,8 @@ class FunctionTool:
         arguments = self.signature.arguments(given, ctx)
         if inspect.iscoroutinefunction(self.function):
             return await self.function(**arguments)
-        return await asyncio.to_thread(self.function, **arguments)
+        call = partial(copy_context().run, self.function, **arguments)
+        return await asyncio.get_running_loop().run_in_executor(_THREADS, call)
 
 
 @overload

@@ -2,20 +2,21 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack
+from urllib.parse import urlsplit
 
 from headrace_worker.adapters.declaring import Declaration
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.openai_run import ChatRun, Endpoint
+from headrace_worker.adapters.openai_stream import FORMAT
 from headrace_worker.agent import Agent, agent
 from headrace_worker.context import RunContext
-from headrace_worker.conversation import answered
 from headrace_worker.errors import Misdeclared
 from headrace_worker.remembering import Memory, conversation
 from headrace_worker.toolbox import Toolbox
 from headrace_worker.tools import Tool, ToolSource
 
 with needs("openai"):
-    from openai import AsyncOpenAI, OpenAIError
+    from openai import AsyncOpenAI, OpenAIError, Timeout
 
 _TAKES = ("text/plain", "application/json", "image/png", "image/jpeg", "image/webp", "image/gif")
 
@@ -36,25 +37,29 @@ def openai_agent(  # noqa: PLR0913  # what such an endpoint can be told
     headers: Mapping[str, str] | None = None,
     memory: Memory = "context",
     max_turns: int = 16,
+    connect_timeout: float = 10.0,
     request_timeout: float = 600.0,
-    retries: int = 0,
+    retries: int = 2,
     **declared: Unpack[Declaration],
 ) -> Agent:
     """Make an agent of `model` at `base_url` (without one, OpenAI's own).
 
-    `api_key` is, where None, what the official client finds in its environment; an endpoint with a
-    `base_url` needs none. `instruction` is the system message. `tools` are called here, those that
+    `api_key` is, where None, what the official client finds in its environment. It finds it for
+    OpenAI alone: an endpoint with another `base_url` is sent the key given here, or none.
+    `instruction` is the system message. `tools` are called here, those that
     an AG-UI client brings are called by it: the run then ends with their calls pending, and the
     results begin the next one. At most `max_turns` answers of the model make one run. `options` go
-    into each request as they are. `request_timeout` (s) is how long the endpoint may be silent.
-    `retries` are those of the client itself, before anything of an answer has come; after them, and
-    where an answer breaks off, the run is tried again as `max_attempts` and `backoff` say. The
-    other keywords are `agent`'s.
+    into each request as they are. A connection is made in `connect_timeout` s; `request_timeout`
+    (s) is how long the endpoint may be silent. `retries` are those of one request, before anything
+    of an answer has come; after them, and where an answer breaks off, the run goes on behind its
+    last tool result in another attempt, as `max_attempts` and `backoff` say. The other keywords are
+    `agent`'s.
 
     Raises:
         Misdeclared: there is no key, two tools have one name, or as `agent`.
     """
-    client = _client(base_url, api_key, headers, request_timeout, retries)
+    timeout = Timeout(request_timeout, connect=connect_timeout)
+    client = _client(base_url, api_key, headers, timeout, retries)
     told = {
         "reasoning_effort": reasoning_effort,
         "temperature": temperature,
@@ -68,7 +73,7 @@ def openai_agent(  # noqa: PLR0913  # what such an endpoint can be told
 
     @agent(name=name, **declared)
     async def run(ctx: RunContext) -> None:
-        turns = answered(await conversation(ctx, memory))
+        turns = await conversation(ctx, memory, FORMAT)
         said = instruction if isinstance(instruction, str) else instruction(ctx)
         async with toolbox.open() as found:
             await ChatRun(ctx, endpoint, found).answer(said, turns)
@@ -80,21 +85,26 @@ def _client(
     base_url: str | None,
     api_key: str | None,
     headers: Mapping[str, str] | None,
-    timeout: float,
+    timeout: Timeout,
     retries: int,
 ) -> AsyncOpenAI:
-    def client(key: str | None) -> AsyncOpenAI:
-        return AsyncOpenAI(
+    foreign = base_url is not None and not _is_openais(base_url)
+    try:
+        client = AsyncOpenAI(
             base_url=base_url,
-            api_key=key,
+            api_key="none" if foreign and api_key is None else api_key,
             default_headers=headers,
             timeout=timeout,
             max_retries=retries,
         )
-
-    try:
-        return client(api_key)
     except OpenAIError as error:
-        if base_url is None:
-            raise Misdeclared(str(error)) from None
-        return client("none")
+        raise Misdeclared(str(error)) from None
+    if foreign:
+        # As the key, these are of the account with OpenAI that the environment names.
+        client.organization = client.project = None
+    return client
+
+
+def _is_openais(base_url: str) -> bool:
+    host = urlsplit(base_url).hostname or ""
+    return host == "openai.com" or host.endswith(".openai.com")

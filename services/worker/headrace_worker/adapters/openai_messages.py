@@ -1,5 +1,6 @@
 """A conversation in the words of the chat completions API."""
 
+from base64 import b64decode
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -7,32 +8,19 @@ import orjson
 
 from headrace import parts
 from headrace.events import Json
-from headrace_worker.conversation import Call, Turn
+from headrace.parts import ToolResultPart
+from headrace_worker.adapters.openai_stream import FORMAT
+from headrace_worker.conversation import Call, Result, Turn
 from headrace_worker.tools import Tool, as_text
+
+_AUDIO = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
+"""Audio that the API takes, with the API's names for it."""
 
 
 def messages_of(instruction: str, turns: Iterable[Turn]) -> list[Json]:
     """Return the messages of a request."""
     system = [{"role": "system", "content": instruction}] if instruction else []
     return [*system, *map(_message, turns)]
-
-
-def call_of(call: Call) -> Json:
-    """Return a tool call as an assistant's message names it."""
-    function = {"name": call.name, "arguments": call.said}
-    return {"id": call.id, "type": "function", "function": function}
-
-
-def assistant_message(text: str, calls: Sequence[Call]) -> Json:
-    """Return what the model has said, for the next request."""
-    said: Json = {"role": "assistant", "content": text or None}
-    return {**said, "tool_calls": list(map(call_of, calls))} if calls else said
-
-
-def tool_message(call: str, content: Any, error: str) -> Json:  # noqa: ANN401  # any JSON
-    """Return what a tool has answered, for the next request."""
-    said = f"Error: {error}" if error else as_text(content)
-    return {"role": "tool", "tool_call_id": call, "content": said}
 
 
 def function_of(tool: Tool) -> Json:
@@ -55,13 +43,46 @@ def offered(name: str, description: str, parameters: Json | None) -> Json:
 def _message(turn: Turn) -> Json:
     match turn.role:
         case "assistant":
-            return assistant_message(turn.text, turn.calls)
+            return _assistant(turn)
         case "tool" if turn.result is not None:
-            return tool_message(turn.result.id, turn.result.content, turn.result.error)
+            return _tool(turn.result)
         case "user":
             return {"role": "user", "content": _content(turn.parts)}
         case _:
             return {"role": turn.role, "content": turn.text}
+
+
+def _assistant(turn: Turn) -> Json:
+    """Return what the model has said, with every field that came with it."""
+    kept = turn.verbatim.response if turn.verbatim and turn.verbatim.format == FORMAT else {}
+    more = {key: value for key, value in kept.items() if key != "tool_calls"}
+    text = "\n".join(filter(None, [turn.text, *map(_mentioned, turn.items)]))
+    # Null means that there are calls instead of an answer: without any, servers refuse it.
+    content = text or (None if turn.calls else "")
+    said: Json = {**more, "role": "assistant", "content": content}
+    if turn.calls:
+        fields = kept.get("tool_calls") or {}
+        said["tool_calls"] = [_call(call, fields.get(call.id) or {}) for call in turn.calls]
+    return said
+
+
+def _call(call: Call, fields: Json) -> Json:
+    function = {**fields.get("function", {}), "name": call.name, "arguments": call.said}
+    return {**fields, "id": call.id, "type": "function", "function": function}
+
+
+def _mentioned(item: Any) -> str:  # noqa: ANN401  # an Item
+    """Return what a result of the agent's is told as: data as it is, a file by its name."""
+    if not isinstance(item, Result):
+        return ""
+    if "data" in item.part:
+        return as_text(item.part["data"])
+    return _file(item.part, item.name)
+
+
+def _tool(result: ToolResultPart) -> Json:
+    said = f"Error: {result.error}" if result.error else as_text(result.content)
+    return {"role": "tool", "tool_call_id": result.id, "content": said}
 
 
 def _content(said: Sequence[Json]) -> str | list[Json]:
@@ -71,15 +92,33 @@ def _content(said: Sequence[Json]) -> str | list[Json]:
 
 
 def _piece(part: Json) -> Json:
-    media = part.get("mediaType", "")
     if "text" in part:
-        return {"type": "text", "text": part["text"]}
+        return _text(part["text"])
     if "data" in part:
-        return {"type": "text", "text": orjson.dumps(part["data"]).decode()}
-    if "url" in part and media.startswith("image/"):
-        return {"type": "image_url", "image_url": {"url": part["url"]}}
-    if "raw" in part and media.startswith("image/"):
-        return {"type": "image_url", "image_url": {"url": f"data:{media};base64,{part['raw']}"}}
-    # A file that chat models don't take is at least mentioned.
-    name = part.get("filename") or part.get("url") or media
-    return {"type": "text", "text": f"[file {name}]"}
+        return _text(orjson.dumps(part["data"]).decode())
+    return _file_piece(part, part.get("mediaType", ""), part.get("raw", ""))
+
+
+def _file_piece(part: Json, media: str, raw: str) -> Json:
+    if media.startswith("image/"):
+        url = f"data:{media};base64,{raw}" if raw else part.get("url", "")
+        return {"type": "image_url", "image_url": {"url": url}}
+    if raw and media in _AUDIO:
+        return {"type": "input_audio", "input_audio": {"data": raw, "format": _AUDIO[media]}}
+    if raw and media == "application/pdf":
+        name = part.get("filename") or "file.pdf"
+        file = {"filename": name, "file_data": f"data:{media};base64,{raw}"}
+        return {"type": "file", "file": file}
+    if raw and media.startswith("text/"):
+        return _text(b64decode(raw).decode(errors="replace"))
+    return _text(_file(part))
+
+
+def _text(said: str) -> Json:
+    return {"type": "text", "text": said}
+
+
+def _file(part: Json, name: str = "") -> str:
+    """Return the mention of a file that chat models don't take."""
+    said = name or part.get("filename") or part.get("url") or part.get("mediaType") or "unnamed"
+    return f"[file {said}]"

@@ -7,24 +7,19 @@ from typing import Any
 
 from headrace import parts
 from headrace.events import Json
+from headrace.parts import ToolResultPart
 from headrace.task import FAILED
 from headrace_worker.adapters.busy import is_busy, seconds_of
 from headrace_worker.adapters.extras import needs
-from headrace_worker.adapters.openai_messages import (
-    assistant_message,
-    frontend_function,
-    function_of,
-    messages_of,
-    tool_message,
-)
-from headrace_worker.adapters.openai_stream import Answering, Call
+from headrace_worker.adapters.openai_messages import frontend_function, function_of, messages_of
+from headrace_worker.adapters.openai_stream import Answering
 from headrace_worker.calling import Answer
 from headrace_worker.context import RunContext
-from headrace_worker.conversation import Call as ToolCall
-from headrace_worker.conversation import Turn
+from headrace_worker.conversation import Call, Turn, answered, open_calls
 from headrace_worker.emission import InputRequired, Reject, Status, ToolResult
 from headrace_worker.errors import Retryable
 from headrace_worker.relayed import Outcome
+from headrace_worker.remembering import keep_result
 from headrace_worker.tools import Tool
 
 with needs("openai"):
@@ -53,29 +48,39 @@ class ChatRun:
         self._used: set[str] = set()
 
     async def answer(self, instruction: str, turns: Sequence[Turn]) -> None:
-        """Say the model's answer to `turns`.
+        """Say the model's answer to `turns`; what a former attempt has begun, go on with.
 
         Raises:
             Retryable: the endpoint is busy, out of reach or broke off.
         """
-        self._used = {call.id for turn in turns for call in turn.calls}
-        messages = messages_of("\n\n".join(filter(None, [instruction, self._context()])), turns)
-        for _ in range(self._endpoint.max_turns):
-            if (said := await self._ask(messages)) is None or not said.calls:
+        said, asked = list(turns), "\n\n".join(filter(None, [instruction, self._context()]))
+        self._used = {call.id for turn in said for call in turn.calls}
+        responses = sum(self._is_own(turn) for turn in said)
+        if said and self._is_own(said[-1]) and said[-1].whole and not said[-1].calls:
+            return
+        left = open_calls(said) if responses else []
+        while not await self._work(said, left):
+            if responses >= self._endpoint.max_turns:
+                most = self._endpoint.max_turns
+                await self._fail(f"the model has not come to an end in {most} turns")
                 return
-            pending = [call.id for call in said.calls if call.name in self._frontend]
-            messages += await self._work(said)
-            if pending:
-                await self._ctx.emit(InputRequired(tool_calls=pending))
+            response = await self._ask(messages_of(asked, answered(said)))
+            if response is None or not response.calls:
                 return
-        await self._fail(f"the model has not come to an end in {self._endpoint.max_turns} turns")
+            said.append(response)
+            left, responses = response.calls, responses + 1
+
+    def _is_own(self, turn: Turn) -> bool:
+        """Tell whether the turn is a response of this run's."""
+        ctx = self._ctx
+        return turn.role == "assistant" and (turn.task, turn.run) == (ctx.task, ctx.leg)
 
     def _context(self) -> str:
         known = self._ctx.agui.get("context") or []
         return "\n".join(f"{item['description']}: {item['value']}" for item in known)
 
-    async def _ask(self, messages: list[Json]) -> Answering | None:
-        """Return what the model has said; None: the leg has ended with it."""
+    async def _ask(self, messages: list[Json]) -> Turn | None:
+        """Return what the model has said; None: the run has ended with it."""
         endpoint, ctx = self._endpoint, self._ctx
         host = endpoint.client.base_url.host
         said = Answering(ctx, self._used, host, thinking=endpoint.show_thinking)
@@ -89,17 +94,12 @@ class ChatRun:
             await self._fail(_refusal(error))
             ctx.log.warning("the model's endpoint: %s", error)
             return None
-        return await self._concluded(said)
-
-    async def _concluded(self, said: Answering) -> Answering | None:
         if said.refusal or said.finish == "content_filter":
-            await self._ctx.emit(
-                Reject(said.refusal or "The model's provider filtered the answer.")
-            )
+            await ctx.emit(Reject(said.refusal or "The model's provider filtered the answer."))
             return None
         if said.finish == "length":
-            await self._ctx.emit(Status("The answer was cut off at the greatest length."))
-        return said
+            await ctx.emit(Status("The answer was cut off at the greatest length."))
+        return said.turn()
 
     def _request(self, messages: list[Json]) -> Any:  # noqa: ANN401  # the client's own types
         offered = [*map(function_of, self._tools.values())]
@@ -109,25 +109,38 @@ class ChatRun:
         model = {"model": self._endpoint.model, "messages": messages}
         return {**model, **usage, **tools, **self._endpoint.options}
 
-    async def _work(self, said: Answering) -> list[Json]:
-        """Call the tools that are ours, all at once, and return what the next request needs."""
-        ours = [call for call in said.calls if call.name not in self._frontend]
-        answers = await asyncio.gather(*map(self._call, ours))
-        calls = [ToolCall(call.id, call.name, call.arguments or "{}") for call in said.calls]
-        results = [
-            tool_message(call.id, answer.content, answer.error)
-            for call, answer in zip(ours, answers, strict=True)
-        ]
-        return [assistant_message(said.text, calls), *results]
+    async def _work(self, said: list[Turn], calls: Sequence[Call]) -> bool:
+        """Call the tools that are ours, all at once, and add their results to `said`.
 
-    async def _call(self, call: Call) -> Answer:
+        True: the run ends, for its client is to carry out the others. What has been answered when
+        one of them asks for another attempt is kept.
+        """
+        pending = [call.id for call in calls if self._is_pending(call)]
+        ours = [call for call in calls if call.id not in pending]
+        done = await asyncio.gather(*map(self._call, ours), return_exceptions=True)
+        for result in done:
+            if isinstance(result, BaseException):
+                raise result
+            run = self._ctx.leg
+            said.append(Turn("tool", f"{result.id}-result", self._ctx.task, run, result=result))
+        if pending:
+            await self._ctx.emit(InputRequired(tool_calls=pending))
+        return bool(pending)
+
+    def _is_pending(self, call: Call) -> bool:
+        """Tell whether the client is to carry out the call: of its own tools, and not cut off."""
+        return call.name in self._frontend and call.is_json
+
+    async def _call(self, call: Call) -> ToolResultPart:
         tool = self._tools.get(call.name)
-        if tool is None:
-            answer = Answer(error=f"there is no tool {call.name!r}")
+        if tool is not None:
+            answer = await tool.answer(self._ctx, call.said)
+        elif call.name in self._frontend:
+            answer = Answer(error="the arguments are no JSON: they were cut off")
         else:
-            answer = await tool.answer(self._ctx, call.arguments)
-        await self._ctx.emit(ToolResult(call.id, answer.content, answer.error))
-        return answer
+            answer = Answer(error=f"there is no tool {call.name!r}")
+        await keep_result(self._ctx, ToolResult(call.id, answer.content, answer.error))
+        return ToolResultPart(call.id, answer.content, answer.error, bool(answer.error))
 
     async def _fail(self, reason: str) -> None:
         await self._ctx.emit(Outcome(FAILED, [parts.notice_part(reason, parts.ERROR)]))

@@ -1,18 +1,28 @@
-"""One answer of a chat model, as it streams in."""
+"""One response of a chat model, as it streams in."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from headrace.events import Json
 from headrace_worker.adapters.extras import needs
+from headrace_worker.adapters.openai_verbatim import Fields
 from headrace_worker.context import RunContext
-from headrace_worker.emission import Emission, Thinking, ToolArguments
+from headrace_worker.conversation import Call as Called
+from headrace_worker.conversation import Item, Turn, Verbatim, Words
+from headrace_worker.emission import Thinking, ToolArguments
 from headrace_worker.errors import Retryable
+from headrace_worker.remembering import keep_response
 from headrace_worker.signals import Usage
 
 with needs("openai"):
+    from openai.types import CompletionUsage
     from openai.types.chat import ChatCompletionChunk
     from openai.types.chat.chat_completion_chunk import ChoiceDelta, ChoiceDeltaToolCall
+
+FORMAT = "openai.chat"
+"""Of the responses that are kept verbatim: fields of the assistant's message beside its text and
+its calls, and under ``tool_calls`` those of each call, by id."""
 
 _REASONING = ("reasoning_content", "reasoning")
 """What OpenAI-compatible servers call the piece of reasoning that a delta brings."""
@@ -23,26 +33,33 @@ class Call:
     """A tool call as its pieces come."""
 
     id: str
-    """In the log, and in what the model is told again: unlike every other of this run."""
-    name: str
+    """In the log, and in what the model is told again: unlike every other of the conversation."""
     theirs: str
-    """The model's own id, which some servers use again."""
+    """The model's own id, which some servers use again, and some leave out."""
+    name: str = ""
     pieces: list[str] = field(default_factory=list)
+    fields: Fields = field(default_factory=Fields)
 
     @property
     def arguments(self) -> str:
         """What has come of its arguments' JSON text."""
         return "".join(self.pieces)
 
+    def whole(self) -> Called:
+        """Return the call as far as it has come."""
+        return Called.of_text(self.id, self.name or "unnamed", self.arguments)
+
 
 class Answering:
-    """Says a model's answer while it comes, and keeps what the next request needs of it."""
+    """Says a model's response while it comes, and keeps what the next request needs of it."""
 
     def __init__(self, ctx: RunContext, used: set[str], provider: str, *, thinking: bool) -> None:
         """Say it in the run of `ctx`; `used` are the ids of its calls so far, `thinking`: show."""
         self._ctx, self._used, self._provider, self._thinking = ctx, used, provider, thinking
-        self._open: dict[int, Call] = {}
+        self._open: dict[int | None, Call] = {}
         self._texts: list[str] = []
+        self._fields = Fields()
+        self._usage: tuple[str, CompletionUsage] | None = None
         self.calls: list[Call] = []
         """In the order in which they began."""
         self.refusal = ""
@@ -50,37 +67,53 @@ class Answering:
         self.finish = ""
         """Why it stopped, in the API's words."""
 
-    @property
-    def text(self) -> str:
-        """The answer's text."""
-        return "".join(self._texts)
-
     async def take(self, stream: AsyncIterator[ChatCompletionChunk]) -> None:
-        """Take the whole answer.
+        """Take the whole response, and save it where somebody needs it again.
 
         Raises:
             Retryable: it broke off.
         """
         async for chunk in stream:
             if chunk.usage is not None:
-                used = chunk.usage
-                await self._say(
-                    Usage(chunk.model, self._provider, used.prompt_tokens, used.completion_tokens)
-                )
-            for choice in chunk.choices[:1]:
-                await self._take(choice.delta)
+                # Some servers count up in each chunk: the last count is the response's.
+                self._usage = chunk.model, chunk.usage
+            choices: Sequence[Any] = chunk.choices or ()  # Some servers send null, for deltas too.
+            for choice in choices[:1]:
+                if choice.delta is not None:
+                    await self._take(choice.delta)
                 self.finish = choice.finish_reason or self.finish
-        for call in self.calls:
-            await self._say(ToolArguments(call.id, "", call.name, end=True))
+        await self._say_usage()
         if not self.finish:
             raise Retryable("the model's answer broke off")
+        ends = [ToolArguments(c.id, "", c.name or "unnamed", end=True) for c in self.calls]
+        for end in ends[:-1]:
+            await self._ctx.emit(end)
+        verbatim = self._verbatim()
+        if ends or verbatim is not None:
+            await keep_response(self._ctx, verbatim, ends[-1] if ends else None)
+
+    def turn(self) -> Turn:
+        """Return the response as a turn of the conversation."""
+        text = "".join(self._texts)
+        items: list[Item] = [Words(text)] if text else []
+        items += [call.whole() for call in self.calls]
+        run = self._ctx.leg
+        return Turn("assistant", "", self._ctx.task, run, items=items, verbatim=self._verbatim())
+
+    def _verbatim(self) -> Verbatim | None:
+        kept: Json = dict(self._fields.found)
+        calls = {call.id: call.fields.found for call in self.calls if call.fields.found}
+        if calls:
+            kept["tool_calls"] = calls
+        return Verbatim(FORMAT, kept) if kept else None
 
     async def _take(self, delta: ChoiceDelta) -> None:
+        self._fields.add(delta.model_extra)
         if self._thinking and (thought := _reasoning(delta)):
-            await self._say(Thinking(thought))
+            await self._ctx.emit(Thinking(thought))
         if delta.content:
             self._texts.append(delta.content)
-            await self._say(delta.content)
+            await self._ctx.emit(delta.content)
         self.refusal += delta.refusal or ""
         for piece in delta.tool_calls or ():
             await self._call(piece)
@@ -89,21 +122,52 @@ class Answering:
         function = piece.function
         name, arguments = (function.name, function.arguments) if function else (None, None)
         call = self._open.get(piece.index)
-        # Some servers give every call the index 0; then only a new id tells them apart.
-        if call is None or (name and piece.id and piece.id != call.theirs):
-            call = self._open[piece.index] = self._begun(piece.id or "", name or "")
-        if arguments or not call.pieces:
-            call.pieces.append(arguments or "")
-            await self._say(ToolArguments(call.id, arguments or "", call.name))
+        if call is None or _begins(call, piece.id, name):
+            call = self._open[piece.index] = self._begun(piece.id or "")
+        call.fields.add(piece.model_extra)
+        if function is not None and function.model_extra:
+            call.fields.add({"function": function.model_extra})
+        begins = not call.name and bool(name)
+        call.name = call.name or name or ""
+        if arguments:
+            call.pieces.append(arguments)
+        if call.name and (arguments or begins):
+            said = call.arguments if begins else arguments or ""
+            await self._ctx.emit(ToolArguments(call.id, said, call.name))
 
-    def _begun(self, theirs: str, name: str) -> Call:
+    def _begun(self, theirs: str) -> Call:
         own = theirs if theirs and theirs not in self._used else self._ctx.voice.mint("call")
         self._used.add(own)
-        self.calls.append(Call(own, name, theirs))
+        self.calls.append(Call(own, theirs))
         return self.calls[-1]
 
-    async def _say(self, said: Emission) -> None:
+    async def _say_usage(self) -> None:
+        if self._usage is None:
+            return
+        model, used = self._usage
+        given, made = used.prompt_tokens_details, used.completion_tokens_details
+        said = Usage(
+            model or "",
+            self._provider,
+            used.prompt_tokens or 0,
+            used.completion_tokens or 0,
+            reasoning_tokens=(made and made.reasoning_tokens) or 0,
+            cached_input_tokens=(given and given.cached_tokens) or 0,
+        )
         await self._ctx.emit(said)
+
+
+def _begins(call: Call, theirs: str | None, name: str | None) -> bool:
+    """Tell whether a piece begins another call than `call`, which has the same index.
+
+    Some servers give every call the index 0: then a new id tells them apart or, where calls have
+    none, a name behind arguments that are complete.
+    """
+    if not name:
+        return False
+    if theirs:
+        return theirs != call.theirs
+    return not call.theirs and bool(call.pieces) and call.whole().is_json
 
 
 def _reasoning(delta: ChoiceDelta) -> str:

@@ -50,7 +50,13 @@ def refuse() -> str:
 
 
 def model(stub: ChatStub, **more: object) -> Agent:
-    given = {"tools": [add, whose, break_, refuse], "memory": "task", "backoff": 0.0, **more}
+    given = {
+        "tools": [add, whose, break_, refuse],
+        "memory": "task",
+        "backoff": 0.0,
+        "retries": 0,
+        **more,
+    }
     return openai_agent(name="model", model="small", base_url=stub.url, api_key="k", **given)  # type: ignore[arg-type]
 
 
@@ -419,10 +425,10 @@ async def test_the_example_answers_with_its_tool(
     assert (answer(done), results(done)) == ("500 nails.", [(500, "")])
 
 
-async def _alone(ctx: RunContext, _: object) -> object:
+async def _alone(ctx: RunContext, _: object, verbatim: str) -> object:
     from headrace_worker.remembering import conversation  # noqa: PLC0415  # the real one
 
-    return await conversation(ctx, "task")
+    return await conversation(ctx, "task", verbatim)
 
 
 def test_an_endpoint_of_ones_own_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:

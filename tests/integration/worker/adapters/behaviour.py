@@ -1,0 +1,394 @@
+"""What every adapter does alike: one suite, run against each with its real library.
+
+An adapter's test module subclasses `Behaviour`, names a model server that speaks the wire format of
+its framework, and has a function ``build(url, office)`` at its top level, which makes the agent
+``agent`` of the model at `url` with the tools of an `Office`. What a framework has no word for, the
+module says with `lacks`; what it is told in another shape, it overrides with the reason.
+"""
+
+import asyncio
+import base64
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from headrace import events
+from headrace.events import Json
+from headrace.files import FileStore
+from headrace.interrupts import INTERRUPTS, PENDING_TOOL_CALLS
+from headrace.task import CANCELED
+from headrace_worker import Agent
+from tests.integration.worker.adapters.office import Office
+from tests.integration.worker.adapters.wire import (
+    Model,
+    Refuses,
+    Script,
+    Spoken,
+    Told,
+    calls,
+    chat_model,
+    says,
+)
+from tests.integration.worker.conftest import Spawn, Working
+from tests.integration.worker.doors.reading import answer, folded, results, state, words
+from tests.support.desk import Desk, Task
+from tests.support.servers import NatsProcess, ValkeyProcess
+from tests.support.task_states import open_task_states
+from tests.support.worker_process import WorkerProcess
+
+BOB = calls(("c1", "mail", {"to": "bob"}))
+BOTH = calls(("c1", "mail", {"to": "bob"}), ("c2", "mail", {"to": "eve"}))
+REFUND = calls(("c1", "refund", {"order": "A1", "amount": 5}))
+IMAGE = b"\x89PNG" + bytes(1_000_000)
+PAINT = {"name": "paint", "description": "Paint it.", "parameters": {"type": "object"}}
+
+
+type Serve = Callable[[Script], AbstractAsyncContextManager[Model]]
+type Kill = Callable[[Model], WorkerProcess]
+
+
+class Behaviour:
+    """The suite."""
+
+    model: ClassVar[Any] = staticmethod(chat_model)
+    """A model server of `Script`s: a context manager that yields a `Model`."""
+    lacks: ClassVar[frozenset[str]] = frozenset()
+    """Of ``approvals``, ``client tools``, ``images``: what the framework does not have."""
+
+    @property
+    def build(self) -> Callable[[str, Office], Agent]:
+        """How the agent is made."""
+        made: Callable[[str, Office], Agent] = sys.modules[type(self).__module__].build
+        return made
+
+    @pytest.fixture
+    def office(self, tmp_path: Path) -> Office:
+        """Where the tools leave their traces."""
+        folder = tmp_path / "office"
+        folder.mkdir()
+        return Office(folder)
+
+    @pytest.fixture(autouse=True)
+    async def _remembered(
+        self, nats_server: NatsProcess, valkey: ValkeyProcess, names: dict[str, str], desk: Desk
+    ) -> AsyncIterator[None]:
+        """Task state, which knows the conversations."""
+        del desk
+        async with open_task_states(nats_server.url, valkey.url, **names) as states:
+            await states.start()
+            await states.followed()
+            yield
+
+    @pytest.fixture
+    def serve(self, working: Working, office: Office) -> Serve:
+        """How to serve a model that follows a script, and the agent of it."""
+
+        @asynccontextmanager
+        async def start(script: Script) -> AsyncIterator[Model]:
+            async with self.model(script) as model, working(self.build(model.url, office)):
+                yield model
+
+        return start
+
+    @pytest.fixture
+    def kill(self, spawn: Spawn, office: Office) -> Kill:
+        """How to start a worker process that serves the agent."""
+
+        def start(model: Model) -> WorkerProcess:
+            target = "tests.integration.worker.adapters.serving:agents"
+            module = type(self).__module__
+            return spawn(target, adapter=module, model=model.url, office=office.folder)
+
+        return start
+
+    async def test_a_second_turn_is_told_the_first_as_it_was(
+        self, desk: Desk, serve: Serve
+    ) -> None:
+        script = [BOB, says("I mailed ", "bob."), says("You asked for a mail.")]
+        async with serve(script) as model:
+            first = await folded(await desk.start("agent", "Mail bob.", context="shared"))
+            second = await folded(await desk.start("agent", "What was it?", context="shared"))
+        assert (state(first), answer(first)) == ("COMPLETED", "I mailed bob.")
+        assert answer(second) == "You asked for a mail."
+        assert lines(model.heard[2]) == [
+            "user: Mail bob.",
+            "assistant: mail(bob)",
+            "tool: sent to bob",
+            "assistant: I mailed bob.",
+            "user: What was it?",
+        ]
+
+    async def test_users_with_one_context_id_are_strangers(self, desk: Desk, serve: Serve) -> None:
+        script = [says("Noted."), says("I know nothing.")]
+        async with serve(script) as model:
+            await folded(await desk.start("agent", "It is 1234.", context="same", owner="ada"))
+            await folded(await desk.start("agent", "What is it?", context="same", owner="eve"))
+        assert lines(model.heard[1]) == ["user: What is it?"]
+
+    async def test_parallel_tasks_of_one_context_are_each_answered_and_all_remembered(
+        self, desk: Desk, serve: Serve
+    ) -> None:
+        def script(told: list[Told]) -> Spoken:
+            return says(f"About {told[-1].text}.")
+
+        async with serve(script) as model:
+            tasks = [await desk.start("agent", name, context="shared") for name in "abc"]
+            done = await asyncio.gather(*map(folded, tasks))
+            await folded(await desk.start("agent", "And?", context="shared"))
+        assert [answer(task) for task in done] == ["About a.", "About b.", "About c."]
+        told = lines(model.heard[3])
+        assert sorted(told[:-1]) == [
+            *(f"assistant: About {name}." for name in "abc"),
+            *(f"user: {name}" for name in "abc"),
+        ]
+        assert told[-1] == "user: And?"
+
+    async def test_images_reach_the_model_in_this_turn_and_the_next(
+        self, desk: Desk, serve: Serve
+    ) -> None:
+        self.needs("images")
+        small = b"\x89PNG" + bytes(1000)
+        script = [says("Two."), says("Two, still.")]
+        async with serve(script) as model:
+            task = await desk.start("agent", "x", context="shared", publish=False)
+            link = await FileStore(desk.bus).put(task.key, IMAGE, "large.png", "image/png")
+            message: Json = {
+                "messageId": "m",
+                "role": "ROLE_USER",
+                "parts": [
+                    {"text": "How many?"},
+                    {"raw": base64.b64encode(small).decode(), "mediaType": "image/png"},
+                    {"url": link, "mediaType": "image/png", "filename": "large.png"},
+                ],
+            }
+            await folded(await desk.start("agent", message=message, context="shared"))
+            await folded(await desk.start("agent", "Sure?", context="shared"))
+        assert model.heard[0][-1].images == [small, IMAGE]
+        [asked] = [told for told in model.heard[1] if told.images]
+        assert asked.images == [small, IMAGE]
+
+    async def test_parallel_calls_are_all_answered(
+        self, desk: Desk, serve: Serve, office: Office
+    ) -> None:
+        async with serve([BOTH, says("Done.")]) as model:
+            done = await folded(await desk.start("agent", "Mail both."))
+        assert (state(done), answer(done)) == ("COMPLETED", "Done.")
+        assert sorted(office.done("sent")) == ["bob", "eve"]
+        assert sorted(lines(model.heard[1])[2:]) == ["tool: sent to bob", "tool: sent to eve"]
+        assert sorted(told.answers for told in model.heard[1][2:]) == ["c1", "c2"]
+
+    @pytest.mark.parametrize(
+        "trouble",
+        [[Refuses(429)] * 4, [Refuses(503)] * 4, [says("I ma", cut=True)]],
+        ids=["busy", "down", "cut"],
+    )
+    async def test_trouble_after_a_tool_round_repeats_the_request_and_no_tool(
+        self, desk: Desk, serve: Serve, office: Office, trouble: list[Any]
+    ) -> None:
+        script = [BOB, *trouble, says("Mailed.")]
+        async with serve(script) as model:
+            done = await folded(await desk.start("agent", "Mail bob."))
+        assert (state(done), answer(done)) == ("COMPLETED", "Mailed.")
+        assert office.done("begun") == ["bob"]
+        assert [content for content, _ in results(done)] == ["sent to bob"]
+        assert lines(model.heard[-1]) == lines(model.heard[1])
+
+    async def test_a_call_that_is_cut_off_is_asked_for_again(
+        self, desk: Desk, serve: Serve, office: Office
+    ) -> None:
+        cut = calls(("c1", "mail", {"to": "bob"}), cut=True)
+        script = [cut, BOB, says("Mailed.")]
+        async with serve(script):
+            done = await folded(await desk.start("agent", "Mail bob."))
+        assert (state(done), office.done("begun")) == ("COMPLETED", ["bob"])
+
+    async def test_a_worker_killed_between_rounds_has_its_tools_not_run_again(
+        self, desk: Desk, office: Office, kill: Kill
+    ) -> None:
+        script = [BOB, says("I ", hangs=True), says("Mailed.")]
+        async with self.model(script) as model:
+            with kill(model) as worker:
+                task = await desk.start("agent", "Mail bob.")
+                await model.until_heard(2)
+                worker.kill()
+            with kill(model):
+                done = await folded(task)
+        assert (state(done), answer(done)) == ("COMPLETED", "Mailed.")
+        assert office.done("begun") == ["bob"]
+        assert lines(model.heard[2]) == lines(model.heard[1])
+
+    async def test_a_worker_killed_inside_a_round_has_the_finished_tools_not_run_again(
+        self, desk: Desk, office: Office, kill: Kill
+    ) -> None:
+        office.hold("eve")
+        async with self.model([BOTH, says("Done.")]) as model:
+            with kill(model) as worker:
+                task = await desk.start("agent", "Mail both.")
+                await until_said(task, "sent to bob")
+                worker.kill()
+            office.release("eve")
+            with kill(model):
+                done = await folded(task)
+        assert (state(done), answer(done)) == ("COMPLETED", "Done.")
+        assert office.done("sent") == ["bob", "eve"]
+        assert sorted(lines(model.heard[-1])[2:]) == ["tool: sent to bob", "tool: sent to eve"]
+        assert len(model.heard) == 2
+
+    async def test_a_cancel_amid_a_token_closes_the_models_stream(
+        self, desk: Desk, serve: Serve
+    ) -> None:
+        script = [says("and ", hangs=True)]
+        async with serve(script) as model:
+            task = await desk.start("agent", "Go on.")
+            await until_said(task, "and ")
+            await task.held()
+            await task.ask("cancel")
+            done = await folded(task)
+            await model.until_left()
+        assert state(done) == "CANCELED"
+
+    async def test_a_clients_tool_is_the_clients_to_run(self, desk: Desk, serve: Serve) -> None:
+        self.needs("client tools")
+        script = [calls(("p1", "paint", {"colour": "red"})), says("Painted.")]
+        agui: Json = {"tools": [PAINT, {**PAINT, "name": "mail"}]}
+        async with serve(script) as model:
+            task = await desk.start("agent", "Paint.", metadata={"headrace.agui": agui})
+            waits = (await task.events())[-1]["statusUpdate"]
+            assert waits["metadata"][PENDING_TOOL_CALLS] == ["p1"]
+            result = {
+                "data": {"tool_call_id": "p1", "content": "wet", "error": ""},
+                "metadata": {"agui_event_type": "tool_call", "agui_is_error": False},
+            }
+            done = await answered(task, result, {"headrace.agui": agui})
+        assert (state(done), answer(done)) == ("COMPLETED", "Painted.")
+        assert lines(model.heard[1])[1:] == ["assistant: paint(red)", "tool: wet"]
+
+    async def test_a_clients_tool_of_the_agents_own_name_is_the_agents(
+        self, desk: Desk, serve: Serve, office: Office
+    ) -> None:
+        self.needs("client tools")
+        agui: Json = {"tools": [{**PAINT, "name": "mail"}]}
+        async with serve([BOB, says("Done.")]):
+            done = await folded(
+                await desk.start("agent", "Mail bob.", metadata={"headrace.agui": agui})
+            )
+        assert (state(done), office.done("sent")) == ("COMPLETED", ["bob"])
+
+    @pytest.mark.parametrize(
+        ("payload", "refunded", "told"),
+        [
+            ({"approved": True}, ["A1:5"], "refunded A1"),
+            ({"approved": True, "arguments": {"order": "A1", "amount": 2}}, ["A1:2"], "refunded"),
+            ({"approved": False, "message": "too much"}, [], "too much"),
+        ],
+        ids=["approved", "edited", "rejected"],
+    )
+    async def test_an_approval_is_asked_for_and_heeded(  # noqa: PLR0917  # fixtures
+        self,
+        desk: Desk,
+        serve: Serve,
+        office: Office,
+        payload: Json,
+        refunded: list[str],
+        told: str,
+    ) -> None:
+        self.needs("approvals")
+        async with serve([REFUND, says("So be it.")]) as model:
+            task = await desk.start("agent", "Refund A1.")
+            [asked] = await interrupts(task)
+            assert asked["responseSchema"]["properties"]["approved"] == {"type": "boolean"}
+            assert office.done("refunded") == []
+            done = await answered(task, approval(asked["id"], payload))
+        assert (state(done), answer(done)) == ("COMPLETED", "So be it.")
+        assert office.done("refunded") == refunded
+        assert told in model.heard[1][-1].text
+
+    async def test_a_canceled_approval_is_a_refusal(
+        self, desk: Desk, serve: Serve, office: Office
+    ) -> None:
+        self.needs("approvals")
+        async with serve([REFUND, says("Fine.")]) as model:
+            task = await desk.start("agent", "Refund A1.")
+            [asked] = await interrupts(task)
+            done = await answered(task, approval(asked["id"], None, "cancelled"))
+        assert (state(done), office.done("refunded")) == ("COMPLETED", [])
+        assert model.heard[1][-1].answers == "c1"
+
+    async def test_several_approvals_are_asked_for_at_once(
+        self, desk: Desk, serve: Serve, office: Office
+    ) -> None:
+        self.needs("approvals")
+        both = calls(("c1", "refund", {"order": "A1"}), ("c2", "refund", {"order": "A2"}))
+        async with serve([both, says("Done.")]) as model:
+            task = await desk.start("agent", "Refund both.")
+            first, second = await interrupts(task)
+            done = await answered(
+                task,
+                approval(first["id"], {"approved": True}),
+                more=[approval(second["id"], {"approved": False})],
+            )
+        assert (state(done), office.done("refunded")) == ("COMPLETED", ["A1:1"])
+        assert len(model.heard[1]) == 4
+
+    async def test_an_approval_of_a_canceled_task_is_nobodys(
+        self, desk: Desk, serve: Serve, office: Office
+    ) -> None:
+        self.needs("approvals")
+        async with serve([REFUND, says("Sunny.")]):
+            task = await desk.start("agent", "Refund A1.", context="shared")
+            await interrupts(task)
+            await cancel_waiting(task)
+            done = await folded(await desk.start("agent", "The weather?", context="shared"))
+        assert (state(done), answer(done)) == ("COMPLETED", "Sunny.")
+        assert office.done("refunded") == []
+
+    def needs(self, capability: str) -> None:
+        """Skip a test of what the framework does not have."""
+        if capability in self.lacks:
+            pytest.skip(f"the framework has no {capability}")
+
+
+def lines(told: list[Told]) -> list[str]:
+    """Return a conversation in lines."""
+    return [each.line for each in told]
+
+
+def approval(name: str, payload: Json | None, status: str = "resolved") -> Json:
+    """Return the part with which a user interface answers an interrupt."""
+    said = {"agui_interrupt_id": name, "agui_resume_status": status}
+    return {"data": payload, "metadata": said}
+
+
+async def interrupts(task: Task) -> list[Json]:
+    """Return what a task asks its user, once it does."""
+    last = (await task.events())[-1]["statusUpdate"]
+    assert last["status"]["state"] == "TASK_STATE_INPUT_REQUIRED", words(await folded(task))
+    asked: list[Json] = last["metadata"][INTERRUPTS]
+    return asked
+
+
+async def answered(
+    task: Task, part: Json, metadata: Json | None = None, more: list[Json] | None = None
+) -> Json:
+    """Answer a task that waits, and return it when that run has ended."""
+    message = {"messageId": "answer", "role": "ROLE_USER", "parts": [part, *(more or [])]}
+    run = await task.follow_up_with(message, metadata)
+    await task.reaches(run + 2)
+    return await folded(task)
+
+
+async def until_said(task: Task, text: str) -> None:
+    """Return once `text` is in the task's log."""
+    async with asyncio.timeout(60):
+        while not any(text.encode() in line for e in await task.entries() for line in e.lines):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+
+async def cancel_waiting(task: Task) -> None:
+    """Cancel a task that waits for its user, as a gateway does."""
+    draft = events.status_update(task.key.task, task.context, CANCELED)
+    await task.append(draft, CANCELED, writer="gateway-test", leg=1)

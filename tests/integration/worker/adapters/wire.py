@@ -1,0 +1,146 @@
+"""A model that says what a test has it say, whichever wire format an adapter's framework speaks."""
+
+from base64 import b64decode
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import orjson
+
+from headrace.events import Json
+from tests.support.chat_stub import ChatStub, Reply, call, chunk, deltas, serving, usage
+
+
+@dataclass(frozen=True)
+class Says:
+    """An answer, in pieces."""
+
+    pieces: tuple[str, ...]
+    calls: tuple[tuple[str, str, Json], ...] = ()
+    """Of tools: id, name, arguments."""
+    cut: bool = False
+    """Whether the connection breaks before the answer is over."""
+    hangs: bool = False
+    """Whether it never goes on."""
+
+
+@dataclass(frozen=True)
+class Refuses:
+    """A status instead of an answer."""
+
+    status: int = 429
+
+
+type Spoken = Says | Refuses
+
+
+def says(*pieces: str, cut: bool = False, hangs: bool = False) -> Says:
+    """Return an answer of text."""
+    return Says(pieces, cut=cut, hangs=hangs)
+
+
+def calls(*called: tuple[str, str, Json], cut: bool = False) -> Says:
+    """Return an answer of tool calls."""
+    return Says((), called, cut=cut)
+
+
+@dataclass
+class Told:
+    """One message of a request, as the framework told the model."""
+
+    role: str
+    text: str = ""
+    images: list[bytes | str] = field(default_factory=list)
+    """Contents, or addresses."""
+    calls: list[tuple[str, Any]] = field(default_factory=list)
+    """Names and arguments."""
+    answers: str = ""
+    """Of a tool's result: the call's id."""
+
+    @property
+    def line(self) -> str:
+        """The message in a line, for comparing conversations."""
+        called = [f"{name}({','.join(map(str, given.values()))})" for name, given in self.calls]
+        return " ".join(filter(None, [f"{self.role}:", self.text, *called]))
+
+
+class Model(Protocol):
+    """A running model server."""
+
+    url: str
+
+    @property
+    def heard(self) -> list[list[Told]]:
+        """The conversation of each request, in order, without system messages."""
+
+    async def until_left(self) -> None:
+        """Return when a client has closed the connection of an answer that hangs."""
+
+    async def until_heard(self, requests: int) -> None:
+        """Return when that many requests have come."""
+
+
+type Script = Iterable[Spoken] | Callable[[list[Told]], Spoken]
+"""What the model says: one after the other, or as it is asked."""
+
+
+class ChatModel(ChatStub):
+    """Speaks OpenAI's chat completions."""
+
+    def __init__(self, script: Script) -> None:
+        """Say what `script` has it say."""
+        if callable(script):
+            super().__init__(lambda request: _reply(script(_told(request))))
+        else:
+            super().__init__(map(_reply, script))
+
+    @property
+    def heard(self) -> list[list[Told]]:
+        """The conversation of each request."""
+        return [_told(request) for request in self.requests]
+
+
+@asynccontextmanager
+async def chat_model(script: Script) -> AsyncIterator[ChatModel]:
+    """Serve a model for the length of a block."""
+    async with serving(ChatModel(script)) as model:
+        model.url += "/v1"
+        yield model
+
+
+def _reply(said: Spoken) -> Reply:
+    if isinstance(said, Refuses):
+        return Reply(status=said.status, headers={"retry-after": "0"})
+    pieces: list[Json] = [{"content": piece} for piece in said.pieces]
+    for index, (name, tool, arguments) in enumerate(said.calls):
+        text = orjson.dumps(arguments).decode()
+        pieces.append(call(index, id=name, name=tool))
+        pieces += [call(index, said=text[:3]), call(index, said=text[3:])]
+    if said.cut or said.hangs:
+        return Reply([chunk(piece) for piece in pieces], breaks=said.cut, hangs=said.hangs)
+    finish = "tool_calls" if said.calls else "stop"
+    return Reply([*deltas(*pieces, finish=finish), usage(10, 5)])
+
+
+def _told(request: Json) -> list[Told]:
+    return [_message(m) for m in request["messages"] if m["role"] not in {"system", "developer"}]
+
+
+def _message(message: Json) -> Told:
+    told, content = Told(message["role"]), message.get("content")
+    told.answers = message.get("tool_call_id", "")
+    for called in message.get("tool_calls") or ():
+        function = called["function"]
+        told.calls.append((function["name"], orjson.loads(function["arguments"])))
+    if not isinstance(content, list):
+        told.text = content or ""
+        return told
+    for part in content:
+        if part["type"] == "text":
+            told.text += part["text"]
+        elif part["type"] == "image_url":
+            url = part["image_url"]["url"]
+            inline = url.startswith("data:")
+            told.images.append(b64decode(url.partition("base64,")[2]) if inline else url)
+    return told
