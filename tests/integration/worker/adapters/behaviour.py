@@ -18,7 +18,7 @@ import pytest
 
 from headrace import events
 from headrace.events import Json
-from headrace.files import FileStore
+from headrace.files import FileOwner, FileStore
 from headrace.interrupts import INTERRUPTS, PENDING_TOOL_CALLS
 from headrace.task import CANCELED
 from headrace_worker import Agent
@@ -155,7 +155,9 @@ class Behaviour:
         script = [says("Two."), says("Two, still.")]
         async with serve(script) as model:
             task = await desk.start("agent", "x", context="shared", publish=False)
-            link = await FileStore(desk.bus).put(task.key, IMAGE, "large.png", "image/png")
+            link = await FileStore(desk.bus).put(
+                task.key, FileOwner("anonymous", "shared"), IMAGE, "large.png", "image/png"
+            )
             message: Json = {
                 "messageId": "m",
                 "role": "ROLE_USER",
