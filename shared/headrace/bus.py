@@ -252,6 +252,8 @@ def connect_options(settings: BusSettings, name: str) -> dict[str, Any]:
     return {
         "servers": settings.nats_servers,
         "name": name,
+        # A user may then read the answers to its own role's questions, and no others.
+        "inbox_prefix": f"_INBOX.{settings.role}",
         "max_reconnect_attempts": -1,
         "reconnect_time_wait": 0.25,
         "connect_timeout": 2,

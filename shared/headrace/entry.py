@@ -38,6 +38,7 @@ _WRITABLE = 254
 _DIGITS = 15
 """Of a number in a header: JSON's readers elsewhere take no more."""
 
+SUBJECT = "Nats-Subject"
 SEQUENCE = "Nats-Sequence"
 PREVIOUS = "Nats-Last-Sequence"
 TIME = "Nats-Time-Stamp"

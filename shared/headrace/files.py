@@ -1,8 +1,9 @@
 """Files that are too large for a log: kept in a JetStream object store, named in the log by a link.
 
-The store has the object store's own format (NATS ADR-20), so that its tools read it. Chunks lie on
-subjects that begin with the task, so that all files of a task can be dropped at once. An object is
-written once, under a name of its own, and never changed.
+The store has the object store's own format (NATS ADR-20) but for one thing: chunks and descriptions
+alike lie on subjects that begin with the task, so that all files of a task can be dropped at once,
+and so that NATS can keep one agent's workers from writing another one's files. An object is written
+once, under a name of its own, and never changed.
 
 A link stands where a Part has its URL: ``headrace-file:<agent>/tasks/<task>/files/<name>``.
 Gateways put their address before it when they show it (`headrace.links`); agents read what it
@@ -124,7 +125,7 @@ class FileStore:
             "chunks": len(chunks),
             "digest": f"SHA-256={_digest(content)}",
         }
-        await self._publish(self._meta(key, name), orjson.dumps(meta), {"Nats-Rollup": "sub"})
+        await self._publish(self._meta(key, name), orjson.dumps(meta))
 
     async def info(self, key: TaskKey, name: str) -> FileInfo:
         """Return what is known of the file `name` of the task at `key`.
@@ -225,8 +226,7 @@ class FileStore:
         return f"$O.{self._bucket}.C.{key.tenant}.{key.agent}.{key.task}.{name}"
 
     def _meta(self, key: TaskKey, name: str) -> str:
-        encoded = base64.urlsafe_b64encode(self._object(key, name).encode()).decode()
-        return f"$O.{self._bucket}.M.{encoded}"
+        return f"$O.{self._bucket}.M.{key.tenant}.{key.agent}.{key.task}.{name}"
 
     @staticmethod
     def _object(key: TaskKey, name: str) -> str:

@@ -2,20 +2,25 @@
 
 Each lane is a consumer of the work queue, so that workers can take turns between them: however many
 runs one tenant has waiting, another's first one is next. The lane of the tenant without a name is
-made by workers as they start; every other one by who first asks for a run of it.
+made by workers as they start; every other one by who first asks for a run of it. Workers in an
+account without streams have task state make lanes.
 """
 
 import asyncio
 import hashlib
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 from nats.errors import Error as NatsError
 from nats.js import api
+from nats.js.errors import NotFoundError, ServiceUnavailableError
 
 from headrace.bus import Bus
-from headrace.errors import BusUnavailable
+from headrace.errors import BusUnavailable, StateUnavailable
+from headrace.messages import OpenLane
 from headrace.patience import reason
+from headrace.state_client import StateClient
 from headrace.subjects import NORMAL
 from headrace.task import TaskKey
 
@@ -40,6 +45,10 @@ REMEMBERED = 60.0
 UNUSED = 600.0
 """Seconds without a run after which a lane is let go; many times `REMEMBERED`, so that nobody who
 takes it to be there has one to publish."""
+
+_NO_STREAMS_HERE = 10039
+"""JetStream's error in an account without streams of its own: where workers have accounts, theirs
+(`headrace.permissions`)."""
 
 _MAX_ACK_PENDING = 100_000
 _LONGEST_TENANT = 120
@@ -88,6 +97,32 @@ def weight_of(consumer: str) -> float:
 
 
 async def ensure_lane(bus: Bus, lane: Lane, timeout: float = 5.0) -> None:
+    """Make the lane, if it is not there, or have task state make it where this process may not.
+
+    Raises:
+        BusUnavailable: task state does not answer.
+        nats.errors.Error: JetStream does not answer, or refuses.
+    """
+    try:
+        await make_lane(bus, lane, timeout)
+    except ServiceUnavailableError as refused:
+        if refused.err_code != _NO_STREAMS_HERE:
+            raise
+        await _have_made(bus, lane, timeout)
+
+
+async def _have_made(bus: Bus, lane: Lane, timeout: float) -> None:
+    with suppress(NotFoundError):
+        await bus.js.consumer_info(bus.streams.runs, lane.consumer, timeout)
+        return
+    wanted = OpenLane(tenant=lane.tenant, agent=lane.agent, priority=lane.priority)
+    try:
+        await StateClient(bus).open_lane(wanted)
+    except StateUnavailable as trouble:
+        raise BusUnavailable(f"the lane {lane.consumer}: {trouble}") from trouble
+
+
+async def make_lane(bus: Bus, lane: Lane, timeout: float = 5.0) -> None:
     """Make the lane's consumer of the work queue, if it is not there, within `timeout` seconds.
 
     Raises:
@@ -120,7 +155,7 @@ class Lanes:
             BusUnavailable: JetStream does not answer, or refuses.
         """
         now = asyncio.get_running_loop().time()
-        if lane.is_first or now - self._known.get(lane, -REMEMBERED) < REMEMBERED:
+        if now - self._known.get(lane, -REMEMBERED) < REMEMBERED:
             return
         try:
             await ensure_lane(self._bus, lane)

@@ -172,6 +172,58 @@ class StartTask(BusMessage):
     """W3C trace context of the parent's run."""
 
 
+class ChildTask(BusMessage):
+    """A child, named to task state by a worker of its parent's agent."""
+
+    tenant: str
+    agent: str
+    """The child's."""
+    task: str
+    """The child's."""
+    parent: str
+    """The task that asked for it."""
+    parent_agent: str
+    """The parent's, whose workers alone may ask."""
+
+
+class CancelChild(ChildTask):
+    """Operation ``cancel``: the child is to end; CANCELED in its log confirms it."""
+
+
+class TellChild(ChildTask):
+    """Operation ``tell``: hand the child's holder a message, as `Control` does with ``input``."""
+
+    input: str
+    """The name that the message is known by, however often it is handed in."""
+    message: dict[str, Any]
+    """The user's A2A v1.0 Message."""
+
+
+class OpenLane(BusMessage):
+    """Operation ``lane``: there is to be a lane for these runs."""
+
+    tenant: str
+    agent: str
+    priority: str = "normal"
+
+
+class DropFile(BusMessage):
+    """Operation ``drop``: forget a file of a task of the agent's."""
+
+    tenant: str
+    agent: str
+    task: str
+    name: str
+    """The file's, within its task."""
+
+
+class Done(BusMessage):
+    """What was asked for is done, or goes on by itself."""
+
+    generation: int | None = None
+    """Of the message that a child was told, in its log; None: it was told none."""
+
+
 class TaskStarted(BusMessage):
     """A child is in its log."""
 

@@ -4,7 +4,7 @@ A field's description stands under the field and is what the table in ``docs/`` 
 """
 
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from pydantic import Field, field_validator, model_validator
@@ -33,6 +33,9 @@ class BusSettings(SecretSettings):
         frozen=True,
         hide_input_in_errors=True,
     )
+
+    role: ClassVar[str] = "operator"
+    """What a process with these settings is on the bus."""
 
     nats_url: str = "nats://127.0.0.1:4222"
     """NATS servers, comma-separated URLs (``nats://``, ``tls://``). One is enough: the others of a

@@ -17,13 +17,18 @@ from headrace.errors import (
 from headrace.links import Links
 from headrace.messages import (
     BusMessage,
+    CancelChild,
+    Done,
+    DropFile,
     GetTask,
     ListTasks,
+    OpenLane,
     Refusal,
     StartTask,
     TaskFound,
     TasksFound,
     TaskStarted,
+    TellChild,
 )
 from headrace.patience import ELECTION
 
@@ -88,7 +93,23 @@ class StateClient:
         Raises:
             StartRefused: a rule forbids it; trying again does not help.
         """
-        return await self._ask("start", query, TaskStarted)
+        return await self._ask(f"start.{query.parent_agent}", query, TaskStarted)
+
+    async def cancel(self, query: CancelChild) -> None:
+        """Have a child canceled; what has not ended within seconds goes on ending by itself."""
+        await self._ask(f"cancel.{query.parent_agent}", query, Done)
+
+    async def tell(self, query: TellChild) -> int | None:
+        """Hand a message to a child's holder; return its generation; None: nobody took it."""
+        return (await self._ask(f"tell.{query.parent_agent}", query, Done)).generation
+
+    async def open_lane(self, query: OpenLane) -> None:
+        """Have a lane made, where the worker that asks may not."""
+        await self._ask(f"lane.{query.agent}", query, Done)
+
+    async def drop(self, query: DropFile) -> None:
+        """Have a file forgotten."""
+        await self._ask(f"drop.{query.agent}", query, Done)
 
     async def _ask[Answer: BusMessage](
         self, operation: str, query: BusMessage, answer: type[Answer]

@@ -10,8 +10,9 @@ from typing import Any
 
 import orjson
 from nats.js import JetStreamContext, api
-from nats.js.errors import BadRequestError, NotFoundError
+from nats.js.errors import BadRequestError, NotFoundError, ServiceUnavailableError
 
+from headrace.errors import BusUnavailable
 from headrace.settings import BusSettings
 from headrace.stream_names import Streams
 from headrace.subjects import Subjects
@@ -25,6 +26,8 @@ DEAD_MAX_AGE = 30 * 24 * 3600.0
 """How long a dead letter is kept, seconds."""
 
 _STREAM_NAME_IN_USE = 10058
+_NO_STREAMS_HERE = 10039
+"""Where an account may have no streams of its own: a worker's (`headrace.permissions`)."""
 
 _CONFIGURABLE = ("num_replicas", "max_bytes", "max_msgs")
 """What follows the settings, where they say something."""
@@ -38,6 +41,7 @@ _CONTRACT = (
     "republish",
     "allow_direct",
     "allow_msg_ttl",
+    "allow_rollup_hdrs",
 )
 """What promises rest on; an operator who changes it is warned."""
 
@@ -127,7 +131,8 @@ def _files(settings: BusSettings, streams: Streams) -> api.StreamConfig:
         max_bytes=settings.files_max_bytes,
         discard=api.DiscardPolicy.NEW,
         allow_direct=True,
-        allow_rollup_hdrs=True,
+        # Whoever may write one file could drop all with a header of one message.
+        allow_rollup_hdrs=False,
     )
 
 
@@ -141,10 +146,18 @@ def _bucket(settings: BusSettings, name: str) -> api.StreamConfig:
         max_msgs_per_subject=1,
         discard=api.DiscardPolicy.NEW,
         allow_direct=True,
-        allow_rollup_hdrs=True,
+        # Whoever may write one key could drop all with a header of one message.
+        allow_rollup_hdrs=False,
         deny_delete=True,
         allow_msg_ttl=True,
     )
+
+
+def hidden_from_workers(settings: BusSettings) -> frozenset[str]:
+    """Return the names of streams that workers do not use, and may not even look at."""
+    streams = Streams(settings.stream_prefix)
+    buckets = streams.idempotency, streams.keys, streams.push
+    return frozenset({*(f"KV_{name}" for name in buckets), streams.pushes})
 
 
 async def ensure_streams(js: JetStreamContext, settings: BusSettings) -> None:
@@ -153,8 +166,10 @@ async def ensure_streams(js: JetStreamContext, settings: BusSettings) -> None:
     Raises:
         nats.errors.Error: JetStream does not answer, or refuses a declaration.
     """
+    hidden = hidden_from_workers(settings) if settings.role == "worker" else frozenset()
     for declared in declarations(settings):
-        await _ensure(js, declared)
+        if declared.name not in hidden:
+            await _ensure(js, declared)
 
 
 async def _ensure(js: JetStreamContext, declared: api.StreamConfig) -> None:
@@ -189,6 +204,11 @@ async def _create(js: JetStreamContext, declared: api.StreamConfig) -> None:
         # Another service of the fleet, starting beside this one, was first.
         if error.err_code != _STREAM_NAME_IN_USE:
             raise
+    except ServiceUnavailableError as error:
+        if error.err_code != _NO_STREAMS_HERE:
+            raise
+        missing = f"there is no stream {declared.name}, and NATS lets this service make none"
+        raise BusUnavailable(f"{missing}; a gateway or task state does") from error
 
 
 async def _ask(

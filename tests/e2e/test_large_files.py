@@ -193,7 +193,11 @@ async def test_the_store_is_one_that_the_usual_tools_read(
     await bus.connect("tool")
     try:
         store = await bus.js.object_store(bus.streams.files)
-        found = await store.get(f"default/filer/{task['id']}/{name}")
-        assert found.data == b"x" * LARGE
+        [found] = [one for one in await store.list() if (one.name or "").endswith(name)]
+        assert found.name == f"default/filer/{task['id']}/{name}"
+        assert found.size == LARGE
+        chunks = f"$O.{bus.streams.files}.C.{found.nuid}"
+        kept = await bus.js.stream_info(f"OBJ_{bus.streams.files}", subjects_filter=chunks)
+        assert kept.state.subjects == {chunks: found.chunks}
     finally:
         await bus.close()

@@ -12,17 +12,22 @@ from headrace.directory import INSTANCE_TTL, AgentCard
 from headrace.events import GENERATION, Json
 from headrace.messages import (
     BusMessage,
+    CancelChild,
     Control,
     DeadLetter,
+    Done,
+    DropFile,
     GetTask,
     Holding,
     ListTasks,
+    OpenLane,
     Refusal,
     Run,
     StartTask,
     TaskFound,
     TasksFound,
     TaskStarted,
+    TellChild,
 )
 from headrace.streams import Streams
 from headrace.subjects import UNUSUAL, Subjects
@@ -143,7 +148,7 @@ def _run(name: str, priority: str = "normal") -> Channel:
 def _question(operation: str, asks: type[BusMessage] | Json, *answers: type[BusMessage]) -> Channel:
     asked = Carried("Nothing", asks) if isinstance(asks, dict) else _message(asks)
     return Channel(
-        f"state.{operation}",
+        f"state.{operation.partition('.')[0]}",
         SUBJECTS.state(operation),
         "core NATS, queue group task-state",
         f"Asks task state: {operation}; {SUBJECTS.state(operation, of_all=True)}: all replicas.",
@@ -186,7 +191,11 @@ CHANNELS: tuple[Channel, ...] = (
     ),
     _question("get", GetTask, TaskFound),
     _question("list", ListTasks, TasksFound),
-    _question("start", StartTask, TaskStarted),
+    _question("start.{agent}", StartTask, TaskStarted),
+    _question("cancel.{agent}", CancelChild, Done),
+    _question("tell.{agent}", TellChild, Done),
+    _question("lane.{agent}", OpenLane, Done),
+    _question("drop.{agent}", DropFile, Done),
     _question("ready", NOTHING),
     Channel(
         "dead",

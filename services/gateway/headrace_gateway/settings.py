@@ -12,6 +12,8 @@ from headrace.settings import BusSettings, split_commas
 class GatewaySettings(BusSettings):
     """Variables ``HEADRACE_*`` that a gateway reads, beside those of the bus."""
 
+    role = "gateway"
+
     http_host: str = "127.0.0.1"
     """Address to listen on."""
 

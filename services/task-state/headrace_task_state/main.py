@@ -21,6 +21,7 @@ from headrace.patience import patiently
 from headrace.secret_settings import first_error
 from headrace_task_state.answering.answers import Answers
 from headrace_task_state.answering.broker import make_broker
+from headrace_task_state.answering.for_workers import ForWorkers
 from headrace_task_state.answering.pieces import Pieces
 from headrace_task_state.answering.starting import Starting
 from headrace_task_state.following.follow import Follower
@@ -28,6 +29,7 @@ from headrace_task_state.following.orphans import Orphans
 from headrace_task_state.following.replica import Replica
 from headrace_task_state.following.retention import Retention
 from headrace_task_state.following.sweep import Sweep
+from headrace_task_state.lane_upkeep import LaneUpkeep
 from headrace_task_state.pushing.composing import means
 from headrace_task_state.pushing.duty import Pushing
 from headrace_task_state.pushing.telling import Means
@@ -98,6 +100,7 @@ class TaskState:
         tending = keep_running(replica.run, "leases")
         self._stack.push_async_callback(replica.stop)
         self._stack.callback(tending.cancel)
+        self._stack.callback(keep_running(LaneUpkeep(self._bus).run, "unused lanes").cancel)
         self._answers_now = True
 
     async def stop(self) -> None:
@@ -115,7 +118,7 @@ class TaskState:
         return Answers(
             Tasks(self._bus, reader, streams),
             Lists(reader, frontier),
-            Starting(self._bus, self._directory, self._settings),
+            ForWorkers(self._bus, Starting(self._bus, self._directory, self._settings)),
             reader,
             self._ranges,
         )

@@ -13,6 +13,8 @@ from headrace_task_state.store.settings import RedisSettings
 class TaskStateSettings(RedisSettings, BusSettings):
     """Where Redis is, how long tasks are kept, and when a waiting input is asked for again."""
 
+    role = "task-state"
+
     metrics_port: int = Field(default=0, ge=0, le=65535)
     """Port on which this service's metrics are served to Prometheus, and `/healthz` and
     `/readyz` to probes; 0: they are not."""

@@ -1,8 +1,7 @@
-"""The lanes of a worker's agents: found, pulled from, and let go when they are used no more."""
+"""The lanes of a worker's agents: found, and pulled from. Task state lets go of unused ones."""
 
 import asyncio
 import logging
-import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
@@ -14,17 +13,13 @@ from headrace.background import keep_running
 from headrace.bus import Bus
 from headrace.errors import BusUnavailable
 from headrace.events import Json
-from headrace.lanes import UNUSED, Lane, agent_of
-from headrace_worker.disuse import Disuse
+from headrace.lanes import Lane, agent_of
 from headrace_worker.pulling import Puller
 
 _log = logging.getLogger(__name__)
 
 LOOK_EVERY = 3.0
 """Seconds between looks for lanes, also if nobody hints at one."""
-
-TIDY_EVERY = 60.0
-"""Seconds between looks for lanes that are used no more."""
 
 _SETTLE = 0.005
 _PATIENCE = 2.0
@@ -44,8 +39,6 @@ class LaneWatch:
         self._pullers: dict[str, Puller] = {}
         self._hints: dict[str, Subscription] = {}
         self._hinted = asyncio.Event()
-        self._tidy_at = 0.0
-        self._disuse = Disuse()
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -56,8 +49,6 @@ class LaneWatch:
         """
         for agent in self._agents:
             await self._welcome(agent)
-        # Not all workers at a time.
-        self._tidy_at = asyncio.get_running_loop().time() + random.uniform(0, TIDY_EVERY)  # noqa: S311
         self._hinted.set()
         self._task = keep_running(self._watch, "lanes")
 
@@ -125,7 +116,6 @@ class LaneWatch:
             self._hinted.clear()
             try:
                 await self.look()
-                await self._tidy()
             except BusUnavailable as trouble:
                 _log.debug("lanes: %s", trouble)
 
@@ -133,7 +123,7 @@ class LaneWatch:
         names: set[str] = set()
         read, total = 0, 1
         while read < total:
-            page = await self._ask(f"NAMES.{self._stream}", {"offset": read})
+            page = await self._ask({"offset": read})
             if "error" in page:
                 raise BusUnavailable(f"the lanes can't be read: {page['error']}")
             total, some = page["total"], page["consumers"] or []
@@ -141,23 +131,12 @@ class LaneWatch:
             read += max(len(some), 1)
         return names
 
-    async def _tidy(self) -> None:
-        now = asyncio.get_running_loop().time()
-        if now < self._tidy_at:
-            return
-        self._tidy_at = now + TIDY_EVERY
-        self._disuse.keep(self._pullers)
-        for name in self._others():
-            info = await self._ask(f"INFO.{self._stream}.{name}")
-            if self._disuse.seconds(name, info, now) >= UNUSED:
-                _log.info("the lane %s is used no more", name)
-                await self._ask(f"DELETE.{self._stream}.{name}")
-
     def _others(self) -> set[str]:
         return self._pullers.keys() - self._first
 
-    async def _ask(self, what: str, query: Json | None = None) -> Json:
-        subject = f"$JS.API.CONSUMER.{what}"
-        body = orjson.dumps(query) if query else b""
-        answer: Json = orjson.loads((await self._bus.request(subject, body, _PATIENCE)).data)
+    async def _ask(self, query: Json) -> Json:
+        subject = f"$JS.API.CONSUMER.NAMES.{self._stream}"
+        answer: Json = orjson.loads(
+            (await self._bus.request(subject, orjson.dumps(query), _PATIENCE)).data
+        )
         return answer

@@ -7,7 +7,7 @@ from functools import partial
 from headrace import events
 from headrace.delegation import Lineage
 from headrace.events import Draft, Json
-from headrace.files import FileOwner, FileStore
+from headrace.files import FileOwner
 from headrace.task import WORKING, TaskKey
 from headrace_worker.agent import Agent
 from headrace_worker.assignment import Assignment
@@ -27,7 +27,7 @@ from headrace_worker.rendering import Rendering
 from headrace_worker.seat import Seat
 from headrace_worker.shared_state import SharedState
 from headrace_worker.station import Station
-from headrace_worker.stowing import Stowing
+from headrace_worker.stowing import Stowing, WorkerFiles
 from headrace_worker.taking import Taken
 from headrace_worker.voice import Voice
 
@@ -84,7 +84,7 @@ class Performance:
         )
         trace = taken.past.metadata.get(events.TRACEPARENT) or run.traceparent
         stowing = Stowing(
-            files=FileStore(station.bus),
+            files=WorkerFiles(station.bus),
             key=key,
             belongs_to=FileOwner(run.owner, run.context),
             inline=station.settings.inline_bytes,
@@ -94,7 +94,6 @@ class Performance:
             context=run.context,
             leg=leg,
             attempt=taken.authorship.attempt,
-            writer=self.writer,
             bus=station.bus,
             rule=station.rule,
             outbox=self.outbox,

@@ -8,6 +8,8 @@ from headrace.settings import BusSettings
 class WorkerSettings(BusSettings):
     """Variables ``HEADRACE_*`` that a worker reads, beside those of the bus."""
 
+    role = "worker"
+
     metrics_port: int = Field(default=0, ge=0, le=65535)
     """Port on which this service's metrics are served to Prometheus, and `/healthz` and
     `/readyz` to probes; 0: they are not."""

@@ -7,9 +7,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
-from headrace.errors import BusUnavailable, LogFull
+from headrace.bus import Bus
+from headrace.errors import BusUnavailable, LogFull, StateUnavailable
 from headrace.events import Json
 from headrace.files import FileOwner, FileStore, stowed_part
+from headrace.messages import DropFile
+from headrace.state_client import StateClient
 from headrace.task import TaskKey
 from headrace_worker.emission import Emission, File
 from headrace_worker.relayed import Artifact
@@ -21,6 +24,27 @@ BULKY = frozenset({File, Artifact})
 """What may hold a file."""
 
 _PAUSE = 0.5
+
+
+class WorkerFiles(FileStore):
+    """The store as workers use it: what they may not purge, task state does."""
+
+    def __init__(self, bus: Bus) -> None:
+        """Keep files on `bus`."""
+        super().__init__(bus)
+        self._state = StateClient(bus)
+
+    async def drop(self, key: TaskKey, name: str = "*") -> None:
+        """Have a file of the task at `key` forgotten.
+
+        Raises:
+            BusUnavailable: task state does not answer; the file goes with its task.
+        """
+        file = DropFile(tenant=key.tenant, agent=key.agent, task=key.task, name=name)
+        try:
+            await self._state.drop(file)
+        except StateUnavailable as trouble:
+            raise BusUnavailable(str(trouble)) from trouble
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +74,11 @@ class Stowing:
                     said, content=None, url=await self.put(content, said.name, said.media_type)
                 )
             case Artifact():
-                return replace(
-                    said, parts=[await self._part(self.key, part) for part in said.parts]
-                )
+                return replace(said, parts=[await self._part(part) for part in said.parts])
         return said
 
-    async def of(self, key: TaskKey, message: Json) -> tuple[Json, list[str]]:
-        """Return a Message for the task at `key`, and the links of its files that were stored.
+    async def of(self, message: Json) -> tuple[Json, list[str]]:
+        """Return a Message for another agent, and the links of its files that were stored.
 
         However long NATS is away, as `stowed`.
 
@@ -65,17 +87,17 @@ class Stowing:
         """
         parts, links = list[Json](), list[str]()
         for part in message["parts"]:
-            stowed = await self._part(key, part)
+            stowed = await self._part(part)
             if stowed is not part:
                 links.append(stowed["url"])
             parts.append(stowed)
         return ({**message, "parts": parts} if links else message), links
 
-    async def drop(self, key: TaskKey, links: list[str]) -> None:
-        """Forget files of the task at `key`, as far as the store answers."""
+    async def drop(self, links: list[str]) -> None:
+        """Forget files of the task, as far as task state answers."""
         for link in links:
             with suppress(BusUnavailable):
-                await self.files.drop(key, link.rpartition("/")[2])
+                await self.files.drop(self.key, link.rpartition("/")[2])
 
     async def put(self, content: bytes, filename: str = "", media_type: str = "") -> str:
         """Store a file of the task and return its link, however long NATS is away.
@@ -96,6 +118,6 @@ class Stowing:
                 _log.warning("keeping a file until the store takes it: %s", trouble)
                 await asyncio.sleep(_PAUSE)
 
-    async def _part(self, key: TaskKey, part: Json) -> Json:
-        put = partial(stowed_part, self.files, key, self.belongs_to, part, self.inline)
+    async def _part(self, part: Json) -> Json:
+        put = partial(stowed_part, self.files, self.key, self.belongs_to, part, self.inline)
         return await self._patiently(put)

@@ -42,6 +42,7 @@ class Follower:
         self.heard = 0.0
         self.sequence = -1
         self._bus, self._rule = bus, rule
+        self._live, self._event = bus.subjects.live(key), bus.subjects.event(key)
         self._deliver, self._lost = deliver, lost
         self._continuity = Continuity(key, 0)
         self._meanwhile = Meanwhile()
@@ -58,9 +59,7 @@ class Follower:
         Raises:
             BusUnavailable: the connection is closed.
         """
-        self._subscription = await self._bus.listen(
-            self._bus.subjects.live(self.key), self._on_live
-        )
+        self._subscription = await self._bus.listen(self._live, self._on_live)
 
     def begin(self, after: int, first_check: float = FIRST_CHECK) -> None:
         """Deliver what lies behind stream sequence `after`; 0: from the start.
@@ -94,8 +93,11 @@ class Follower:
             self._repair_if_needed()
 
     def _on_live(self, msg: Msg) -> None:
+        if msg.reply or msg.subject != self._live:
+            # What a consumer hands out, whose deliver subject or whose requests led here.
+            return
         try:
-            stored = from_message(msg)
+            stored = from_message(msg, self._event)
         except UndecodableMessage:
             return
         self.heard = self._loop.time()

@@ -8,7 +8,7 @@ import orjson
 from nats.aio.msg import Msg
 
 from headrace.bus import Bus
-from headrace.entry import SEQUENCE
+from headrace.entry import SEQUENCE, SUBJECT
 from headrace.errors import BusUnavailable
 from headrace.log.direct import direct_get
 from headrace.log.read import LEADER_TIMEOUT, last_stored
@@ -19,7 +19,6 @@ FEW = 8
 """Up to so many logs of a stream, the leader is asked for each; above, one multi_last asks."""
 
 _MULTI_MAX = 512
-_SUBJECT = "Nats-Subject"
 
 
 async def last_sequences(bus: Bus, keys: Iterable[TaskKey]) -> dict[TaskKey, int]:
@@ -63,7 +62,7 @@ async def _multi_last(
 
 def _subject_and_sequence(msg: Msg) -> tuple[str, int]:
     headers = msg.headers or {}
-    return headers[_SUBJECT], int(headers[SEQUENCE])
+    return headers[SUBJECT], int(headers[SEQUENCE])
 
 
 async def _leader_head(bus: Bus, stream: str) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 from nats.aio.msg import Msg
 
-from headrace.entry import PREVIOUS, SEQUENCE, TIME, Entry, parse_entry
+from headrace.entry import PREVIOUS, SEQUENCE, SUBJECT, TIME, Entry, parse_entry
 from headrace.errors import UndecodableMessage
 from headrace.nats_client import NatsClient
 
@@ -25,13 +25,16 @@ class Stored:
     """None: it does not parse, and is stepped over."""
 
 
-def from_message(msg: Msg) -> Stored:
-    """Read a republished or directly got message.
+def from_message(msg: Msg, event: str = "") -> Stored:
+    """Read a republished or directly got message; `event` is the subject of the log it is to be of.
 
     Raises:
-        UndecodableMessage: it carries no sequence, so JetStream did not send it.
+        UndecodableMessage: it carries no sequence, so JetStream did not send it; or it is of
+            another log.
     """
     headers = msg.headers or {}
+    if event and headers.get(SUBJECT) != event:
+        raise UndecodableMessage(msg.subject, f"is of {headers.get(SUBJECT)}, not of {event}")
     try:
         sequence, previous = int(headers[SEQUENCE]), int(headers.get(PREVIOUS, "0"))
     except (KeyError, ValueError):

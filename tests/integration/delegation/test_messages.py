@@ -49,7 +49,7 @@ async def stored(desk: Desk) -> list[str]:
     return [chunks.removeprefix(f"$O.{bucket}.C.") for chunks in info.state.subjects or {}]
 
 
-async def test_a_large_file_is_the_childs_in_the_store_and_not_in_its_log(
+async def test_a_large_file_is_the_parents_in_the_store_and_linked_in_the_childs_log(
     desk: Desk, working: Working, names: dict[str, str]
 ) -> None:
     settings = GatewaySettings.model_validate(
@@ -62,7 +62,8 @@ async def test_a_large_file_is_the_childs_in_the_store_and_not_in_its_log(
         }
     )
     async with working(weigher, sender):
-        entries = await (await desk.start("sender")).ended()
+        parent = await desk.start("sender")
+        entries = await parent.ended()
         [key] = children(entries).values()
         child = await log_of(desk, key)
         [file] = await stored(desk)
@@ -76,13 +77,13 @@ async def test_a_large_file_is_the_childs_in_the_store_and_not_in_its_log(
     assert answer(entries) == f"{LARGE} 1"
     text, large, small = task_of(child)["history"][0]["parts"]
     assert (text, small) == ({"text": "weigh"}, {"raw": b64encode(b"y").decode()})
-    name = file.rpartition(".")[2]
+    place = f"sender/tasks/{parent.key.task}/files/{file.rpartition('.')[2]}"
     assert large == {
-        "url": f"headrace-file:weigher/tasks/{key.task}/files/{name}",
+        "url": f"headrace-file:{place}",
         "filename": "x.bin",
         "mediaType": "application/x-made",
     }
-    assert link == f"{gateway}/v1/agents/weigher/tasks/{key.task}/files/{name}"
+    assert link == f"{gateway}/v1/agents/{place}"
     assert content == b"x" * LARGE
 
 

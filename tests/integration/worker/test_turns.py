@@ -2,11 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 from nats.js import api
 
 from headrace.lanes import Lane, Lanes, ensure_lane
+from headrace_task_state import lane_upkeep
+from headrace_task_state.lane_upkeep import LaneUpkeep
 from headrace_worker import Emission, RunContext, agent
 from headrace_worker import lanes as lane_watch
 from tests.integration.worker.conftest import Working
@@ -112,16 +115,26 @@ async def test_a_lane_whose_hint_was_lost_is_found_all_the_same(
 async def test_a_lane_that_nobody_uses_is_let_go_and_made_again_when_it_is_used(
     desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in {"LOOK_EVERY": 0.1, "TIDY_EVERY": 0.1, "UNUSED": 2.0}.items():
-        monkeypatch.setattr(lane_watch, name, value)
+    monkeypatch.setattr(lane_watch, "LOOK_EVERY", 0.1)
+    monkeypatch.setattr(lane_upkeep, "EVERY", 0.1)
+    monkeypatch.setattr(lane_upkeep, "UNUSED", 2.0)
     clerk, lane = Clerk(), Lane("clerk", "seldom")
-    async with working(clerk.agent):
+    async with working(clerk.agent), keeping(LaneUpkeep(desk.bus)):
         [task] = await fill(desk, 1, lane)
         await task.ended()
         await eventually(lambda: missing(desk, lane))
         [task] = await fill(desk, 1, lane)
         await task.ended()
     assert clerk.served == ["seldom", "seldom"]
+
+
+@asynccontextmanager
+async def keeping(upkeep: LaneUpkeep) -> AsyncIterator[None]:
+    task = asyncio.create_task(upkeep.run())
+    try:
+        yield
+    finally:
+        task.cancel()
 
 
 async def missing(desk: Desk, lane: Lane) -> bool:

@@ -8,8 +8,8 @@ import orjson
 
 from headrace.errors import StateUnavailable
 from headrace.events import Json
-from headrace.messages import GetTask, ListTasks, StartTask
-from headrace_task_state.answering.starting import Starting
+from headrace.messages import GetTask, ListTasks
+from headrace_task_state.answering.for_workers import ForWorkers, Question
 from headrace_task_state.ranges import Range
 from headrace_task_state.reading.get import Tasks
 from headrace_task_state.reading.listing import Lists
@@ -26,12 +26,12 @@ class Answers:
         self,
         tasks: Tasks,
         lists: Lists,
-        starting: Starting,
+        for_workers: ForWorkers,
         reader: Reader,
         ranges: Iterable[Range],
     ) -> None:
         """Answer from these."""
-        self._starting = starting
+        self._for_workers = for_workers
         self._tasks, self._lists = tasks, lists
         self._reader, self._ranges = reader, list(ranges)
 
@@ -43,9 +43,9 @@ class Answers:
         """Return a `TasksFound`; see `Lists.list` for what is raised."""
         return await _in_time(self._lists.list(query))
 
-    async def start(self, query: StartTask) -> bytes:
-        """Return a `TaskStarted`; see `Starting.start` for what is raised."""
-        return await _in_time(self._starting.start(query))
+    async def for_worker(self, question: Question, agent: str) -> bytes:
+        """Answer a worker of `agent`; see `ForWorkers.answer` for what is raised."""
+        return await _in_time(self._for_workers.answer(question, agent))
 
     async def ready(self) -> bytes:
         """Return ``{"following": …}``: whether every range is being applied by some replica."""

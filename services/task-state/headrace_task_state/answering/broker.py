@@ -11,10 +11,19 @@ from faststream.nats import NatsBroker, NatsMessage, NatsResponse
 from nats.aio.client import Client
 
 from headrace.bus import connect_options
-from headrace.messages import GetTask, ListTasks, StartTask
+from headrace.messages import (
+    CancelChild,
+    DropFile,
+    GetTask,
+    ListTasks,
+    OpenLane,
+    StartTask,
+    TellChild,
+)
 from headrace.nats_client import NatsClient
 from headrace.nats_credentials import NatsCredentials
 from headrace.patience import reason
+from headrace.subjects import Subjects
 from headrace_task_state.answering.answers import Answers
 from headrace_task_state.answering.pieces import Piece, Pieces
 from headrace_task_state.answering.refusals import refusal_of
@@ -72,11 +81,6 @@ def make_broker(settings: TaskStateSettings, answers: Answers, pieces: Pieces) -
     async def list_tasks(query: ListTasks) -> NatsResponse:
         return _response(pieces.first(await answers.list(query)))
 
-    @broker.subscriber(subjects.state("start", of_all=True), max_workers=_AT_ONCE)
-    @broker.subscriber(subjects.state("start"), queue=QUEUE, max_workers=_AT_ONCE)
-    async def start(query: StartTask) -> NatsResponse:
-        return NatsResponse(await answers.start(query))
-
     @broker.subscriber(subjects.state("ready"), queue=QUEUE, max_workers=_AT_ONCE)
     async def ready() -> NatsResponse:
         return NatsResponse(await answers.ready())
@@ -85,7 +89,40 @@ def make_broker(settings: TaskStateSettings, answers: Answers, pieces: Pieces) -
     async def more(message: NatsMessage) -> NatsResponse:
         return _response(pieces.fetch(message.raw_message.subject))
 
+    _answer_workers(broker, subjects, answers)
     return broker
+
+
+def _answer_workers(broker: NatsBroker, subjects: Subjects, answers: Answers) -> None:
+    @broker.subscriber(subjects.state("start.*", of_all=True), max_workers=_AT_ONCE)
+    @broker.subscriber(subjects.state("start.*"), queue=QUEUE, max_workers=_AT_ONCE)
+    async def start(query: StartTask, message: NatsMessage) -> NatsResponse:
+        return NatsResponse(await answers.for_worker(query, _agent(message)))
+
+    @broker.subscriber(subjects.state("cancel.*", of_all=True), max_workers=_AT_ONCE)
+    @broker.subscriber(subjects.state("cancel.*"), queue=QUEUE, max_workers=_AT_ONCE)
+    async def cancel(query: CancelChild, message: NatsMessage) -> NatsResponse:
+        return NatsResponse(await answers.for_worker(query, _agent(message)))
+
+    @broker.subscriber(subjects.state("tell.*", of_all=True), max_workers=_AT_ONCE)
+    @broker.subscriber(subjects.state("tell.*"), queue=QUEUE, max_workers=_AT_ONCE)
+    async def tell(query: TellChild, message: NatsMessage) -> NatsResponse:
+        return NatsResponse(await answers.for_worker(query, _agent(message)))
+
+    @broker.subscriber(subjects.state("lane.*", of_all=True), max_workers=_AT_ONCE)
+    @broker.subscriber(subjects.state("lane.*"), queue=QUEUE, max_workers=_AT_ONCE)
+    async def lane(query: OpenLane, message: NatsMessage) -> NatsResponse:
+        return NatsResponse(await answers.for_worker(query, _agent(message)))
+
+    @broker.subscriber(subjects.state("drop.*", of_all=True), max_workers=_AT_ONCE)
+    @broker.subscriber(subjects.state("drop.*"), queue=QUEUE, max_workers=_AT_ONCE)
+    async def drop(query: DropFile, message: NatsMessage) -> NatsResponse:
+        return NatsResponse(await answers.for_worker(query, _agent(message)))
+
+
+def _agent(message: NatsMessage) -> str:
+    """Return whose workers may publish on the message's subject."""
+    return message.raw_message.subject.rpartition(".")[2]
 
 
 def _response(piece: Piece) -> NatsResponse:

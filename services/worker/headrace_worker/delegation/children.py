@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Awaitable
 from datetime import UTC, datetime
 
-from headrace.canceling import cancel_task
-from headrace.errors import BusUnavailable, LogLost
+from headrace.errors import StateUnavailable, TaskUnknown
+from headrace.messages import CancelChild
 from headrace.task import INPUT_REQUIRED, TaskKey
 from headrace_worker.delegation.child import Child
 from headrace_worker.delegation.errors import DelegationFailed, DelegationRefused
@@ -177,9 +177,19 @@ class Children:
         await child.let_go()
 
     async def _cancel(self, key: TaskKey) -> None:
+        parent = self._parent.key
+        child = CancelChild(
+            tenant=key.tenant,
+            agent=key.agent,
+            task=key.task,
+            parent=parent.task,
+            parent_agent=parent.agent,
+        )
         try:
-            await cancel_task(self._parent.bus, key, self._parent.writer)
-        except (BusUnavailable, LogLost) as trouble:
+            await self._parent.state.cancel(child)
+        except TaskUnknown:
+            _log.debug("there is no task %s to cancel", key.task)
+        except StateUnavailable as trouble:
             _log.warning("task %s is left to task state to cancel: %s", key.task, trouble)
 
 

@@ -4,10 +4,9 @@ import asyncio
 import logging
 from contextlib import suppress
 
-from headrace.errors import BusUnavailable
+from headrace.errors import StateUnavailable, TaskUnknown
 from headrace.events import Json
-from headrace.holders import ask_holder
-from headrace.messages import Control
+from headrace.messages import TellChild
 from headrace.task import TaskKey
 from headrace_worker.delegation.parent import Parent
 from headrace_worker.errors import LegOver
@@ -17,7 +16,6 @@ _log = logging.getLogger(__name__)
 SETTLE = 0.2
 """Seconds for which a child must have waited: one whose log is read again may be long past it."""
 
-_HOLDER_PATIENCE = 2.0
 _PAUSE = 0.3
 
 
@@ -50,15 +48,22 @@ class Credentials:
 
     async def _hand_in(self, answer: Json, name: str) -> None:
         """Give the answer, once, to whoever holds the child; another follows one that dies."""
-        control = Control(ask="input", input=name, message=answer)
+        parent = self._parent.key
+        told = TellChild(
+            tenant=self._child.tenant,
+            agent=self._child.agent,
+            task=self._child.task,
+            parent=parent.task,
+            parent_agent=parent.agent,
+            input=name,
+            message=answer,
+        )
         while True:
             try:
-                holding = await ask_holder(self._parent.bus, self._child, control, _HOLDER_PATIENCE)
-            except BusUnavailable as trouble:
-                _log.info("task %s: %s", self._child.task, trouble)
-            else:
-                if holding is not None and holding.generation is not None:
+                if await self._parent.state.tell(told) is not None:
                     return
+            except (StateUnavailable, TaskUnknown) as trouble:
+                _log.info("task %s: %s", self._child.task, trouble)
             await asyncio.sleep(_PAUSE)
 
 

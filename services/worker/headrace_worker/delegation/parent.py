@@ -25,8 +25,6 @@ class Parent:
     context: str
     leg: int
     attempt: int
-    writer: str
-    """Its writer id."""
     bus: Bus
     rule: TailRule
     outbox: Outbox

@@ -25,13 +25,14 @@ _LEG_OVER = "leg_over"
 async def start_child(parent: Parent, key: TaskKey, question: Question, name: str) -> TaskStarted:
     """Have the child started, or find it started; task state's absence is waited out.
 
-    Large files of the message go to the store first, as the child's: they are gone with it.
+    Large files of the message go to the store first, as the parent's: where NATS tells agents'
+    workers apart, they write no other agent's files. They are gone with the parent's log.
 
     Raises:
         DelegationRefused: a rule forbids it.
         LegOver: the parent's leg is over, or somebody else's.
     """
-    message, links = await _stowed(parent, key, question)
+    message, links = await _stowed(parent, question)
     query, tries = _query(parent, key, replace(question, message=message), name), 0
     try:
         _check_size(parent, question.agent, query)
@@ -39,18 +40,18 @@ async def start_child(parent: Parent, key: TaskKey, question: Question, name: st
             await asyncio.sleep(_PAUSES[min(tries, len(_PAUSES) - 1)])
             tries += 1
     except (DelegationRefused, LegOver):
-        await parent.stowing.drop(key, links)
+        await parent.stowing.drop(links)
         raise
     if started.again and not tries:
         # Its log has the files of the attempt that asked first. After an answer that did not come,
         # it may well have these.
-        await parent.stowing.drop(key, links)
+        await parent.stowing.drop(links)
     return started
 
 
-async def _stowed(parent: Parent, key: TaskKey, question: Question) -> tuple[Json, list[str]]:
+async def _stowed(parent: Parent, question: Question) -> tuple[Json, list[str]]:
     try:
-        return await parent.stowing.of(key, question.message)
+        return await parent.stowing.of(question.message)
     except LogFull:
         raise DelegationRefused(question.agent, "busy", "the store of files is full") from None
 

@@ -1,0 +1,223 @@
+"""A fleet in which every service has a NATS user of its own does all that it does without."""
+
+import asyncio
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+
+from headrace.permissions import WorkerGroup
+from headrace_worker import Agents
+from tests.support import extra_services, role_agents
+from tests.support.compose_file import ROOT
+from tests.support.deployment import get
+from tests.support.event_stream import all_frames
+from tests.support.plain_a2a import PlainAgent, message
+from tests.support.receiver import receiving
+from tests.support.role_agents import LARGE
+from tests.support.roles import NatsOfRoles
+from tests.support.servers import ValkeyProcess, ports
+from tests.support.service_process import ServiceProcess
+from tests.support.waiting import eventually, until
+
+_PATIENCE = 120
+
+
+@dataclass(frozen=True)
+class RoleFleet:
+    nats: NatsOfRoles
+    gateway: str
+
+    def agent(self, http: httpx.AsyncClient, name: str) -> PlainAgent:
+        return PlainAgent(http, self.gateway, name)
+
+    def operate(self, *arguments: str) -> str:
+        """Return what a command of an operator's says."""
+        own = {key: value for key, value in os.environ.items() if not key.startswith("HEADRACE_")}
+        done = subprocess.run(
+            [sys.executable, "-m", "headrace_cli", *arguments],
+            env=own | self.nats.login("operator"),
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=_PATIENCE,
+        )
+        return done.stdout
+
+
+def _names(agents: Agents) -> tuple[str, ...]:
+    return tuple(agent.name for agent in agents)
+
+
+def _task_state(folder: Path, nats: NatsOfRoles, valkey: ValkeyProcess) -> ServiceProcess:
+    port = ports.pick()
+    environment = {
+        **nats.login("task-state"),
+        "HEADRACE_REDIS_URL": valkey.url,
+        "HEADRACE_METRICS_PORT": str(port),
+        "HEADRACE_PUSH_ALLOW": "127.0.0.0/8",
+    }
+    return ServiceProcess(
+        "task-state",
+        folder,
+        ["task-state"],
+        environment,
+        lambda: get(f"127.0.0.1:{port}", "/readyz")[0] == 200,
+    )
+
+
+@pytest.fixture(scope="module")
+def roles(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoleFleet]:
+    folder = tmp_path_factory.mktemp("roles")
+    groups = {"chiefs": role_agents.chiefs, "crew": role_agents.crew}
+    nats = NatsOfRoles(folder / "nats", [WorkerGroup(n, _names(a)) for n, a in groups.items()])
+    valkey = ValkeyProcess(folder / "valkey")
+    with ExitStack() as running:
+        running.enter_context(nats)
+        running.enter_context(valkey)
+        gateway, url = extra_services.gateway(folder / "gateway", nats.url, **nats.login("gateway"))
+        services = [gateway, _task_state(folder / "task-state", nats, valkey)]
+        for name in groups:
+            environment = {"PYTHONPATH": str(ROOT), **nats.login(name)}
+            arguments = ["worker", f"tests.support.role_agents:{name}"]
+            services.append(
+                ServiceProcess(name, folder / name, arguments, environment, lambda: True)
+            )
+        for service in services:
+            running.callback(service.stop)
+            service.start(wait=False)
+        until(lambda: extra_services.is_served([url], "boss"), "the chiefs are served")
+        until(lambda: extra_services.is_served([url], "counter"), "the crew is served")
+        services[1].until_answers()
+        yield RoleFleet(nats, url)
+
+
+@pytest.fixture
+async def http(roles: RoleFleet) -> AsyncIterator[httpx.AsyncClient]:
+    """A client; whatever a test has done, nobody has tried what it may not."""
+    async with httpx.AsyncClient(timeout=90) as client:
+        yield client
+    assert roles.nats.violations() == []
+
+
+async def ended(agent: PlainAgent, task: str, state: str) -> None:
+    async def has_ended() -> bool:
+        return bool((await agent.get(task)).json()["status"]["state"] == f"TASK_STATE_{state}")
+
+    await eventually(has_ended, f"{task} is {state}")
+
+
+async def test_messages_are_answered_streamed_and_listed(
+    roles: RoleFleet, http: httpx.AsyncClient
+) -> None:
+    sent = (await roles.agent(http, "echo").send("hello")).json()["task"]
+    assert sent["artifacts"][0]["parts"][0]["text"] == "hello"
+    async with roles.agent(http, "counter").stream("20") as response:
+        frames = await all_frames(response)
+    assert frames[-1].event["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
+    listed = (await roles.agent(http, "echo").list()).json()["tasks"]
+    assert sent["id"] in {task["id"] for task in listed}
+
+
+async def test_a_task_goes_on_with_its_users_answer(
+    roles: RoleFleet, http: httpx.AsyncClient
+) -> None:
+    agent = roles.agent(http, "asker")
+    asked = (await agent.send("hi")).json()["task"]
+    assert asked["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+    answer = message("Ann", taskId=asked["id"], contextId=asked["contextId"])
+    done = (await agent.post("message:send", {"message": answer})).json()["task"]
+    assert done["status"]["state"] == "TASK_STATE_COMPLETED"
+
+
+async def test_a_message_reaches_a_task_at_work_and_a_cancel_ends_it(
+    roles: RoleFleet, http: httpx.AsyncClient
+) -> None:
+    agent = roles.agent(http, "counter")
+    sent = (await agent.send("1000 100", returnImmediately=True)).json()["task"]
+    more = message("5", taskId=sent["id"], contextId=sent["contextId"])
+    body = {"message": more, "configuration": {"returnImmediately": True}}
+    assert (await agent.post("message:send", body)).status_code == 200
+    assert (await agent.cancel(sent["id"])).status_code == 200
+    await ended(agent, sent["id"], "CANCELED")
+
+
+async def test_agents_of_two_groups_ask_each_other(
+    roles: RoleFleet, http: httpx.AsyncClient
+) -> None:
+    done = (await roles.agent(http, "boss").send("3")).json()["task"]
+    assert done["artifacts"][0]["parts"][0]["text"] == "1 2 3 "
+    file = (await roles.agent(http, "boss").send("file")).json()["task"]
+    digest = hashlib.sha256(b"y" * LARGE).hexdigest()
+    assert file["artifacts"][0]["parts"][0]["text"] == digest
+
+
+async def test_a_cancel_reaches_a_child_of_another_group(
+    roles: RoleFleet, http: httpx.AsyncClient
+) -> None:
+    boss, counter = roles.agent(http, "boss"), roles.agent(http, "counter")
+    sent = (await boss.send("1000 100", returnImmediately=True)).json()["task"]
+
+    async def children() -> list[str]:
+        tasks = (await counter.list(contextId=sent["contextId"])).json()["tasks"]
+        return [task["id"] for task in tasks]
+
+    await eventually(children, "the child is there")
+    [task] = await children()
+    assert (await boss.cancel(sent["id"])).status_code == 200
+    await ended(counter, task, "CANCELED")
+
+
+async def test_webhooks_are_told(roles: RoleFleet, http: httpx.AsyncClient) -> None:
+    async with receiving() as receiver:
+        config = {"url": f"http://127.0.0.1:{receiver.port}/hook"}
+        sent = await roles.agent(http, "echo").send("hello", taskPushNotificationConfig=config)
+        assert sent.status_code == 200, sent.text
+
+        async def is_told() -> bool:
+            return bool(receiver.came)
+
+        await eventually(is_told, "the webhook is told")
+
+
+async def test_a_request_that_is_sent_again_is_one(
+    roles: RoleFleet, http: httpx.AsyncClient
+) -> None:
+    agent, key = roles.agent(http, "echo"), {"Idempotency-Key": "once"}
+    body = {"message": message("hello")}
+    tasks = [
+        (await http.post(f"{agent.url}/message:send", json=body, headers=key)).json()["task"]["id"]
+        for _ in range(2)
+    ]
+    assert tasks[0] == tasks[1]
+
+
+async def test_large_files_are_kept(roles: RoleFleet, http: httpx.AsyncClient) -> None:
+    made = (await roles.agent(http, "filer").send(str(LARGE))).json()["task"]
+    url = made["artifacts"][0]["parts"][0]["url"]
+    assert (await http.get(url)).content == b"x" * LARGE
+
+
+async def test_what_was_given_up_is_tried_again_by_an_operator(
+    roles: RoleFleet, http: httpx.AsyncClient
+) -> None:
+    agent = roles.agent(http, "moody")
+    failed = (await agent.send("please")).json()["task"]
+    assert failed["status"]["state"] == "TASK_STATE_FAILED"
+    of_it = ("--agent", "moody", "--task", failed["id"])
+    said = await asyncio.to_thread(roles.operate, "dead", "retry", "--all", *of_it, "--yes")
+    await ended(agent, said.split()[-1], "COMPLETED")
+
+
+async def test_an_operator_ends_a_task(roles: RoleFleet, http: httpx.AsyncClient) -> None:
+    agent = roles.agent(http, "counter")
+    sent = (await agent.send("1000 100", returnImmediately=True)).json()["task"]
+    await asyncio.to_thread(roles.operate, "tasks", "fail", sent["id"], "--reason", "enough")
+    await ended(agent, sent["id"], "FAILED")

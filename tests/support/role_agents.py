@@ -1,0 +1,24 @@
+"""Agents of two groups that may not touch each other's tasks, and ask each other all the same."""
+
+from base64 import b64encode
+
+from headrace_worker import Agents, RunContext, agent
+from headrace_worker.demo import counter, echo
+from tests.support.agents import asker, filer, moody
+
+LARGE = 300_000
+"""Bytes of a file that no log takes."""
+
+
+@agent()
+async def boss(ctx: RunContext) -> str:
+    """Has its message counted, or, if that is `file`, a large file looked at."""
+    if ctx.prompt != "file":
+        return (await ctx.delegate("counter", ctx.prompt)).text
+    raw = b64encode(b"y" * LARGE).decode()
+    said = {"messageId": "one", "role": "ROLE_USER", "parts": [{"raw": raw, "filename": "y"}]}
+    return (await ctx.delegate("filer", said)).text
+
+
+chiefs = Agents([boss, asker, moody])
+crew = Agents([counter, echo, filer])
