@@ -65,9 +65,10 @@ class Holding(BusMessage):
     """Whether what was asked will be attended to."""
     generation: int | None = None
     """Of the accepted message in the log."""
-    refused: Literal["policy", "over", "too_large", "generation"] | None = None
-    """Why a message was not: the agent takes none, its leg has ended, it fits no entry, or the task
-    is at `generation` and not where the message wants it."""
+    refused: Literal["policy", "over", "too_large", "generation", "blocked"] | None = None
+    """Why a message was not: the agent takes none, its leg has ended, it fits no entry, the task is
+    at `generation` and not where the message wants it, or the agent blocks its worker: then whoever
+    asked queues the message, and the holder goes on behind it."""
 
 
 class Control(BusMessage):

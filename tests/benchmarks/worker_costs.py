@@ -67,7 +67,9 @@ async def per_token() -> float:
     authorship = Authorship("abcdefgh", "writer", 1, 1)
     writer = cast("LogWriter", _Nowhere())
     losses: list[Exception] = []
-    outbox = Outbox(writer, authorship, losses.append, max_events=2048, max_bytes=1 << 22)
+    outbox = Outbox(
+        writer, authorship, losses.append, lambda *_: None, max_events=2048, max_bytes=1 << 22
+    )
     context = "0" * 36
     voice = Voice(
         Rendering(task, context, ids),

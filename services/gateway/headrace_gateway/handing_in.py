@@ -2,7 +2,8 @@
 
 Either way it stands there as *queued*, under a name of its own, so whoever looks at the log knows
 whether it was accepted. That makes a holder that dies with the message in its hands no trouble: its
-append and this gateway's compare-and-set cannot both succeed behind the same tail.
+append and this gateway's compare-and-set cannot both succeed behind the same tail. A holder that
+lives finds the message there, goes on behind it, and queues none of that name itself.
 """
 
 import secrets
@@ -19,7 +20,7 @@ from headrace_gateway.asked import FollowUp
 from headrace_gateway.refusals import GenerationMismatch, TaskBusy
 
 HOLDER_PATIENCE = 2.0
-"""Seconds that a holder has to put a message into the log; then it is fenced."""
+"""Seconds that a holder has to put a message into the log; then the gateway does."""
 
 _ROUNDS = 20
 _APPEND_PATIENCE = 5.0
@@ -56,7 +57,7 @@ class HandingIn:
         if (size := len(control.encode())) > self._bus.max_payload:
             raise EventTooLarge(size, self._bus.max_payload)
         holding = await ask_holder(self._bus, key, control, HOLDER_PATIENCE)
-        if holding is not None:
+        if holding is not None and holding.refused != "blocked":
             return _answered(key.task, holding, size)
         return await self._append(key, found, asked, name)
 

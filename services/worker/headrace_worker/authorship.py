@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from headrace.entry import Stamp
+from headrace.entry import Entry, Stamp
 from headrace.task import WORKING
 
 
@@ -14,6 +14,16 @@ class Authorship:
     writer: str
     leg: int
     attempt: int
+
+    def holds_after(self, entry: Entry) -> bool:
+        """Tell whether the attempt still holds its task after `entry`, appended by somebody else.
+
+        Who takes a task away from its holder begins another attempt or leg, or ends this one. A
+        gateway that queues a message over the holder's head repeats the stamp of the tail.
+        """
+        stamp = entry.stamp
+        same = (stamp.log, stamp.leg, stamp.attempt) == (self.log, self.leg, self.attempt)
+        return same and not entry.ends_leg
 
     def stamp(self, generation: int, state: str = WORKING, checkpoint: str | None = None) -> Stamp:
         """Return the stamp of an entry that begins at `generation`."""

@@ -2,6 +2,7 @@
 
 import logging
 import secrets
+from contextlib import suppress
 from datetime import UTC, datetime
 
 from headrace import events, metrics
@@ -13,6 +14,7 @@ from headrace_worker.endings import End
 from headrace_worker.errors import MalformedOutput, Retryable
 from headrace_worker.giving_up import why_overdue
 from headrace_worker.interrupt import Interrupt
+from headrace_worker.outbox import GivesWay
 from headrace_worker.performance import Performance
 from headrace_worker.queued import Queued
 
@@ -42,15 +44,20 @@ async def conclude(performance: Performance, why: Interrupt) -> int | None:
     made = performance.rendering.artifacts
     orphans = [artifact for artifact in performance.past.orphans if artifact not in made]
     retractions = [_retraction(performance, artifact) for artifact in orphans]
-    waiting = performance.inputs.waiting
-    if not waiting or end.state not in _GOES_ON:
-        await performance.outbox.close([*retractions, end.draft], end.state)
-        metrics.RUNS_ENDED.labels(performance.key.agent, end.state).inc()
-        return None
+    inputs, outbox = performance.inputs, performance.outbox
+
+    def gives_way() -> bool:
+        return end.state in _GOES_ON and bool(inputs.waiting)
+
+    if not gives_way():
+        with suppress(GivesWay):
+            await outbox.close([*retractions, end.draft], end.state, gives_way=gives_way)
+            metrics.RUNS_ENDED.labels(performance.key.agent, end.state).inc()
+            return None
     # Not the end after all: what was said last is said, and the next message has its turn.
     last = [performance.says(end.message)] if end.message else []
-    await performance.outbox.close([*retractions, *last], WORKING)
-    return await performance.outbox.go_on(_next_input(performance, *waiting))
+    await outbox.close([*retractions, *last], WORKING)
+    return await outbox.go_on(lambda: _next_input(performance, *inputs.waiting))
 
 
 async def _end_children(performance: Performance, state: str) -> None:

@@ -21,6 +21,17 @@ class LegOver(HeadraceError):
     code = "leg_over"
 
 
+class Overtaken(HeadraceError):
+    """A message was queued first, behind `generation`: what was to come there must not."""
+
+    code = "overtaken"
+
+    def __init__(self, generation: int) -> None:
+        """Say where the log is now."""
+        super().__init__(f"a message was queued at generation {generation}")
+        self.generation = generation
+
+
 class AgentExited(HeadraceError):
     """An agent tried to end the process; only its leg ends."""
 

@@ -7,6 +7,7 @@ ends and the message becomes the next leg's input.
 """
 
 import asyncio
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -15,17 +16,18 @@ from headrace import events
 from headrace.events import Json
 from headrace.messages import Control
 from headrace.task import AUTH_REQUIRED, WORKING
-from headrace_worker.errors import LegOver, MalformedOutput
+from headrace_worker.errors import LegOver, MalformedOutput, Overtaken
 from headrace_worker.outbox import Outbox
 from headrace_worker.policy import FollowUps
 from headrace_worker.queued import Queued
+from headrace_worker.receipts import Receipt
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
     """Why a message is not taken in."""
 
-    reason: Literal["policy", "over", "too_large", "generation"]
+    reason: Literal["policy", "over", "too_large", "generation", "blocked"]
     generation: int | None = None
     """Where the task is, if that is why."""
 
@@ -46,32 +48,51 @@ class Inputs:
         `interrupt` is called when a message is to stop the agent.
         """
         self.waiting = waiting
-        """In the order of the log."""
+        """In the order of the log, those last whose append is in flight."""
         self._outbox, self._task, self._follow_ups = outbox, task, follow_ups
         self._interrupt = interrupt
-        self._known: dict[str, int] = {}
+        self._known: dict[str, Receipt] = {}
         self._asking = False
         self._changed = asyncio.Event()
+        for each in waiting:
+            self._know(each)
 
     async def take_in(self, asked: Control) -> int | Refused:
         """Queue the message of `asked`; return its generation once it is stored."""
-        if self._follow_ups == "reject" and not self._asking:
+        if self.refuses:
             return Refused("policy")
         try:
-            generation = self._known.get(asked.input or "")
-            if generation is None:
+            receipt = self._known.get(asked.input or "")
+            if receipt is None:
                 if asked.if_generation not in (None, self._outbox.offered):
                     return Refused("generation", self._outbox.offered)
-                generation = self._queue(asked)
-            await self._outbox.receipts.of(generation)
+                receipt = self._queue(asked)
+            generation = await receipt.stored()
         except MalformedOutput:
             return Refused("too_large")
         except LegOver:
             return Refused("over")
-        self._changed.set()
-        if self.interrupts:
-            self._interrupt()
+        except Overtaken as other:
+            return Refused("generation", other.generation)
+        self._tell()
         return generation
+
+    def overtaken(self, queued: list[Queued], refused: list[Queued]) -> None:
+        """Be told what others have `queued`, and which messages therefore are `refused`."""
+        self.waiting = [each for each in self.waiting if each not in refused]
+        for each in refused:
+            self._known.pop(each.name, None)
+        for each in queued:
+            if not each.name or each.name not in self._known:
+                self.waiting.append(each)
+                self._know(each)
+        self.waiting.sort(key=lambda each: each.generation or math.inf)
+        self._tell()
+
+    @property
+    def refuses(self) -> bool:
+        """Whether the agent takes no message now; may be asked on any thread."""
+        return self._follow_ups == "reject" and not self._asking
 
     @property
     def interrupts(self) -> bool:
@@ -105,24 +126,37 @@ class Inputs:
         finally:
             self._asking = False
 
-    def _queue(self, asked: Control) -> int:
+    def _queue(self, asked: Control) -> Receipt:
         state = AUTH_REQUIRED if self._asking else WORKING
-        held = Queued(0, asked.message or {}, asked.metadata or {}, self._asking)
+        name = asked.input or ""
+        held = Queued(0, asked.message or {}, asked.metadata or {}, self._asking, name)
         draft = events.queued(
             *self._task,
             state,
             held.message,
             held.metadata,
-            name=asked.input or "",
+            name=name,
         )
-        generation = self._outbox.post(draft, state=state)
-        self.waiting.append(Queued(generation, held.message, held.metadata, held.is_answer))
-        if asked.input:
-            self._known[asked.input] = generation
-        return generation
+        receipt = Receipt(held, is_conditional=asked.if_generation is not None)
+        self._outbox.post(draft, state=state, receipt=receipt)
+        self.waiting.append(held)
+        if name:
+            self._known[name] = receipt
+        return receipt
+
+    def _know(self, stored: Queued) -> None:
+        if stored.name:
+            receipt = self._known[stored.name] = Receipt()
+            receipt.settle(stored.generation)
+
+    def _tell(self) -> None:
+        self._changed.set()
+        if self.interrupts:
+            self._interrupt()
 
     def _of_kind(self, *, is_answer: bool) -> list[Queued]:
-        return [each for each in self.waiting if each.is_answer is is_answer]
+        stored = (each for each in self.waiting if each.generation)
+        return [each for each in stored if each.is_answer is is_answer]
 
     async def _hand_out(self, taken: Queued) -> Json:
         self.waiting.remove(taken)

@@ -9,6 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +30,10 @@ HEARTBEAT = 1.2
 BLOCKED = 2.0
 """Seconds without a sign of the worker's loop after which that is worth a line in the log."""
 
+TAKE_IN = 1.0
+"""Seconds that the worker's loop has to queue a message; then whoever asked is told to do it, well
+before it would stop waiting."""
+
 _TICK = 0.05
 _FLUSH = 1
 _IN_PROGRESS = b"+WPI"
@@ -45,6 +50,8 @@ class Claim:
     """Called on the worker's loop when somebody asks to cancel."""
     take_in: Callable[[Control], Coroutine[Any, Any, int | Refused]]
     """Run on the worker's loop when somebody hands a message in: its generation in the log."""
+    refuses: Callable[[], bool]
+    """Asked on any thread: whether the agent takes no message now."""
 
 
 class Hold:
@@ -156,8 +163,15 @@ class Leases:
         await self._lifeline.bus.connection.publish(msg.reply, claim.answer.encode())
 
     async def _take_in(self, msg: Msg, asked: Control, claim: Claim) -> None:
-        work = asyncio.run_coroutine_threadsafe(claim.take_in(asked), self._workers_loop)
-        taken = await asyncio.wrap_future(work)
+        taken: int | Refused = Refused("blocked")
+        if claim.refuses():
+            taken = Refused("policy")
+        elif self._silence < TAKE_IN:
+            work = asyncio.run_coroutine_threadsafe(claim.take_in(asked), self._workers_loop)
+            # Not cancelled: should it be queued twice, the log shows under which name.
+            waiting = asyncio.shield(asyncio.wrap_future(work))
+            with suppress(TimeoutError):
+                taken = await asyncio.wait_for(waiting, TAKE_IN)
         more: dict[str, object] = {"generation": taken}
         if isinstance(taken, Refused):
             refused = {"refused": taken.reason, "generation": taken.generation}
@@ -176,8 +190,13 @@ class Leases:
         if subscription is not None:
             await subscription.unsubscribe()
 
+    @property
+    def _silence(self) -> float:
+        """Seconds without a sign of the worker's loop."""
+        return time.monotonic() - self._pulse
+
     def _watch_pulse(self, *, blocked: bool) -> bool:
-        silence = time.monotonic() - self._pulse
+        silence = self._silence
         if silence < BLOCKED:
             if blocked:
                 _log.warning("the worker's loop goes on")

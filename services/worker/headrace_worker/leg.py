@@ -160,7 +160,8 @@ class Leg:
             writer=by.writer, worker=self._station.worker, leg=by.leg, attempt=by.attempt
         )
         control = self._station.bus.subjects.control(self._assignment.key)
-        return Claim(control, answer, self.cancel, performance.inputs.take_in)
+        inputs = performance.inputs
+        return Claim(control, answer, self.cancel, inputs.take_in, lambda: inputs.refuses)
 
     async def _act(self, performance: Performance) -> None:
         """Run the agent until it ends, or does not end in time after an interrupt."""

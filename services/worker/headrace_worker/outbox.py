@@ -2,23 +2,29 @@
 
 So an idle log gets each event at once, a busy one gets them in batches, and an agent that is too
 far ahead waits.
+
+A gateway may queue a message over the holder's head. That takes nothing from the holder: what it
+was about to append gets the generations behind the message. The refused append can never be stored
+(it expected another tail), so the new one may have other bytes.
 """
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
-from headrace.entry import Stamp
+from headrace.entry import Entry, Stamp
 from headrace.errors import BusUnavailable, Fenced, LogLost
 from headrace.events import Draft
-from headrace.log import LogWriter
+from headrace.log import FencedBy, LogWriter
 from headrace.task import SUBMITTED, WORKING
 from headrace_worker.authorship import Authorship
 from headrace_worker.batch import BATCH, Batch
-from headrace_worker.errors import LegOver, MalformedOutput
-from headrace_worker.receipts import Receipts
+from headrace_worker.errors import LegOver, MalformedOutput, Overtaken
+from headrace_worker.queued import Queued
+from headrace_worker.receipts import Receipt
 
 _log = logging.getLogger(__name__)
 
@@ -26,6 +32,14 @@ _PATIENCE = 20.0
 _PAUSE = 0.5
 _GENERATION_ROOM = 21
 """Bytes of a line beside its draft: a generation, and the line's end."""
+_LOOK = 2.0
+"""Seconds that a look at the log may take; if it fails, the next one comes."""
+
+type Made = tuple[list[Draft], Stamp]
+
+
+class GivesWay(Exception):
+    """A message waits, so that the leg does not end as its holder was about to say."""
 
 
 class Outbox:
@@ -36,20 +50,27 @@ class Outbox:
         writer: LogWriter,
         authorship: Authorship,
         lost: Callable[[Exception], None],
+        overtaken: Callable[[list[Queued], list[Queued]], None],
         *,
         max_events: int,
         max_bytes: int,
     ) -> None:
-        """Append with `writer`; `lost` is called once if nothing can be appended any more."""
+        """Append with `writer`; `lost` is called once if nothing can be appended any more.
+
+        `overtaken` is called with the messages that somebody else has queued, and those offered
+        here that therefore are not: they were to come right behind what was the tail.
+        """
         self._writer, self._authorship, self._lost = writer, authorship, lost
+        self._overtaken = overtaken
         self._max_events, self._max_bytes = max_events, max_bytes
         self._capacity = writer.capacity
         self._batches: deque[Batch] = deque()
         self._last = Batch()
+        self._in_flight: Batch | None = None
         self._events = self._bytes = 0
-        self.offered = writer.generation  # of the last event that was taken
-        self.receipts = Receipts(writer.generation)
-        self._awake = self._closed = False
+        self.offered = writer.generation
+        """Generation that the last event taken has, unless messages are queued before it."""
+        self._awake = self._closed = self._is_to_look = False
         self._loss: Exception | None = None
         self._sender: asyncio.Task[None] | None = None
         self._room = asyncio.Event()
@@ -78,12 +99,18 @@ class Outbox:
             raise LegOver("the leg is over")
         self._put(draft)
         if not self._awake:
-            self._awake = True
-            self._loop.call_soon(self._send_soon)
+            self._wake()
         return self._events < self._max_events and self._bytes < self._max_bytes
 
-    def post(self, draft: Draft, *, checkpoint: str | None = None, state: str = WORKING) -> int:
-        """Take an event and return the generation that it will have.
+    def post(
+        self,
+        draft: Draft,
+        *,
+        checkpoint: str | None = None,
+        state: str = WORKING,
+        receipt: Receipt | None = None,
+    ) -> Receipt:
+        """Take an event and return its receipt: the one given, or a new one.
 
         A `checkpoint`, or another `state` than WORKING, ends the message behind it.
 
@@ -92,18 +119,24 @@ class Outbox:
         """
         self.check(draft)
         self.offer(draft)
+        receipt = receipt or Receipt()
+        receipt.index = len(self._last.drafts) - 1
+        self._last.receipts.append(receipt)
         if checkpoint is not None or state != WORKING:
             self._last.checkpoint, self._last.state = checkpoint, state
             self._break()
-        return self.offered
+        return receipt
 
     async def deliver(
         self, draft: Draft, *, checkpoint: str | None = None, state: str = WORKING
     ) -> int:
-        """As `post`, and return when the event is stored."""
-        generation = self.post(draft, checkpoint=checkpoint, state=state)
-        await self.receipts.of(generation)
-        return generation
+        """As `post`, and return the event's generation when it is stored."""
+        return await self.post(draft, checkpoint=checkpoint, state=state).stored()
+
+    def look(self) -> None:
+        """See what others have appended behind this attempt's last entry."""
+        self._is_to_look = True
+        self._wake()
 
     def check(self, draft: Draft) -> None:
         """Check that an event fits a message.
@@ -122,10 +155,13 @@ class Outbox:
             self._room.clear()
             await self._room.wait()
 
-    async def close(self, last: Iterable[Draft], state: str) -> None:
+    async def close(
+        self, last: Sequence[Draft], state: str, *, gives_way: Callable[[], bool] = lambda: False
+    ) -> None:
         """Append what is pending and `last`, after which the task is in `state`; take no more.
 
         Raises:
+            GivesWay: `gives_way` has become true; of `last`, what is not stored is forgotten.
             Fenced, LogLost: the hold on the log is gone; nothing more was appended.
             MalformedOutput: one of `last` does not fit a message; nothing of them was appended.
         """
@@ -136,20 +172,29 @@ class Outbox:
             await asyncio.wait([self._sender])
         if self._loss is not None:
             raise self._loss
-        while self._events:
-            batch = self._take()
-            await self._append(batch, batch.state if self._events else state)
+        try:
+            while self._events:
+                batch = self._take()
+                await self._append(batch, batch.state if self._events else state, gives_way)
+        except GivesWay:
+            self._forget_last(len(last))
+            raise
 
-    async def go_on(self, following: Draft) -> int:
+    async def go_on(self, following: Callable[[], Draft]) -> int:
         """Append the next leg's input behind all that was closed; return the leg.
+
+        The input is made again if more messages have been queued meanwhile.
 
         Raises:
             Fenced, LogLost: as `close`.
         """
-        leg = self._writer.generation + 1
-        stamp = replace(self._authorship, leg=leg, attempt=0).stamp(leg, SUBMITTED)
-        await self._store([following], stamp)
-        return leg
+
+        def made() -> Made:
+            leg = self._writer.generation + 1
+            stamp = replace(self._authorship, leg=leg, attempt=0).stamp(leg, SUBMITTED)
+            return [following()], stamp
+
+        return await self._store(made)
 
     async def bid_farewell(self, last: Draft, patience: float) -> None:
         """Drop what is pending and append `last`, if the log takes it in `patience` seconds."""
@@ -159,9 +204,8 @@ class Outbox:
                 if self._sender is not None:
                     await asyncio.wait([self._sender])
                 if self._loss is None:
-                    stamp = self._authorship.stamp(self._writer.generation + 1)
-                    await self._writer.append([last], stamp, patience)
-        except (TimeoutError, BusUnavailable) as trouble:
+                    await self._store(lambda: ([last], self._stamp()))
+        except TimeoutError as trouble:
             _log.info("left a log without a word: %s", trouble)
         finally:
             self.mute()
@@ -185,6 +229,11 @@ class Outbox:
         self.offered += 1
         self._bytes += size
 
+    def _wake(self) -> None:
+        if not self._awake:
+            self._awake = True
+            self._loop.call_soon(self._send_soon)
+
     def _break(self) -> None:
         """Let what comes next begin another message."""
         self._batches.append(self._last)
@@ -200,16 +249,37 @@ class Outbox:
         self._bytes -= batch.size
         return batch
 
+    def _put_back(self, batch: Batch) -> None:
+        self._batches.appendleft(batch)
+        self._events += len(batch.drafts)
+        self._bytes += batch.size
+
+    def _forget_last(self, count: int) -> None:
+        """Forget the last `count` events that were put, or as many of them as are left."""
+        for batch in [self._last, *reversed(self._batches)]:
+            while count and batch.drafts:
+                self._uncount(batch, batch.drafts.pop())
+                count -= 1
+
+    def _uncount(self, batch: Batch, draft: Draft) -> None:
+        size = len(draft.head) + len(draft.tail) + _GENERATION_ROOM
+        batch.size -= size
+        self.offered -= 1
+        if batch is not self._in_flight:
+            self._events -= 1
+            self._bytes -= size
+
     def _shut(self) -> None:
         self._closed = True
+        for batch in (*self._batches, self._last):
+            batch.lost()
         self._batches.clear()
         self._last = Batch()
         self._events = self._bytes = 0
         self._room.set()
-        self.receipts.lost()
 
     def _send_soon(self) -> None:
-        if self._events and not self._closed:
+        if (self._events or self._is_to_look) and not self._closed:
             # Started at once: a round of the loop later is a later first token.
             sender = asyncio.Task(self._send(), loop=self._loop, eager_start=True)
             self._sender = None if sender.done() else sender
@@ -218,10 +288,13 @@ class Outbox:
 
     async def _send(self) -> None:
         try:
-            while self._events and not self._closed:
-                batch = self._take()
-                self._room.set()
-                await self._append(batch, batch.state)
+            while (self._events or self._is_to_look) and not self._closed:
+                if self._is_to_look:
+                    await self._catch_up()
+                if self._events and not self._closed:
+                    batch = self._take()
+                    self._room.set()
+                    await self._append(batch, batch.state)
         except Exception as loss:  # noqa: BLE001  # whatever it is, the leg must hear of it
             if not isinstance(loss, Fenced | LogLost):
                 _log.exception("an append failed in an unknown way")
@@ -232,19 +305,96 @@ class Outbox:
             self._sender = None
             self._awake = False
 
-    async def _append(self, batch: Batch, state: str) -> None:
+    async def _append(
+        self, batch: Batch, state: str, gives_way: Callable[[], bool] = lambda: False
+    ) -> None:
         """Append until it is stored, however long NATS is away: the same bytes each time."""
-        first = self._writer.generation + 1
-        await self._store(batch.drafts, self._authorship.stamp(first, state, batch.checkpoint))
+        self._in_flight = batch
+        try:
+            first = await self._store(partial(self._made, batch, state, gives_way))
+        except GivesWay:
+            self._put_back(batch)
+            raise
+        except BaseException:
+            batch.lost()
+            raise
+        else:
+            batch.stored(first)
+        finally:
+            self._in_flight = None
 
-    async def _store(self, drafts: list[Draft], stamp: Stamp) -> None:
-        while True:
+    def _made(self, batch: Batch, state: str, gives_way: Callable[[], bool]) -> Made:
+        if gives_way():
+            raise GivesWay
+        return batch.drafts, self._stamp(state, batch.checkpoint)
+
+    def _stamp(self, state: str = WORKING, checkpoint: str | None = None) -> Stamp:
+        return self._authorship.stamp(self._writer.generation + 1, state, checkpoint)
+
+    async def _store(self, made: Callable[[], Made]) -> int:
+        """Append what is `made` and return its first generation; nothing may be left of it.
+
+        It is made again, and only then, when messages were queued before it.
+        """
+        drafts, stamp = made()
+        while drafts:
             try:
                 await self._writer.append(drafts, stamp, _PATIENCE)
             except BusUnavailable as trouble:
                 _log.warning("keeping %d events until the log takes them: %s", len(drafts), trouble)
                 await asyncio.sleep(_PAUSE)
+            except FencedBy as fence:
+                if not self._steps_behind(fence.entry):
+                    raise
+                drafts, stamp = made()
             else:
                 self.spoke = self._loop.time()
-                self.receipts.stored(self._writer.generation)
-                return
+                break
+        return stamp.generation
+
+    async def _catch_up(self) -> None:
+        """Go behind the messages that others have queued.
+
+        Raises:
+            Fenced, LogLost: the log is somebody else's.
+        """
+        self._is_to_look = False
+        try:
+            while (entry := await self._writer.next_entry(_LOOK)) is not None:
+                if not self._steps_behind(entry):
+                    raise FencedBy(entry)
+        except BusUnavailable as trouble:
+            _log.info("looking for messages: %s", trouble)
+
+    def _steps_behind(self, entry: Entry) -> bool:
+        """Go on behind `entry` if it only queues messages; False: it is a fence."""
+        events = enumerate(entry.parsed(), entry.generation)
+        queued = [Queued.read(event, generation) for generation, event in events]
+        found = [each for each in queued if each is not None]
+        if not self._authorship.holds_after(entry) or len(found) < len(queued):
+            return False
+        self._writer.go_behind(entry)
+        self.offered += len(found)
+        named = {each.name: each.generation for each in found if each.name}
+        refused = self._drop_overtaken(named, entry.last_generation)
+        self._overtaken(found, refused)
+        return True
+
+    def _drop_overtaken(self, named: dict[str, int], generation: int) -> list[Queued]:
+        """Drop pending messages that are in the log by now, or must not come behind `generation`.
+
+        Returns the latter.
+        """
+        refused: list[Queued] = []
+        flying = () if self._in_flight is None else (self._in_flight,)
+        for batch in (*flying, *self._batches, self._last):
+            for receipt in [each for each in batch.receipts if each.queued is not None]:
+                if (there := named.get(receipt.queued.name)) is not None:
+                    receipt.settle(there)
+                elif receipt.is_conditional:
+                    receipt.fail(Overtaken(generation))
+                    refused.append(receipt.queued)
+                else:
+                    continue
+                self._uncount(batch, batch.drop(receipt))
+        return refused

@@ -53,6 +53,10 @@ class Past:
     unsaved: list[Json] = field(default_factory=list)
     """Those behind it: an attempt that makes the next checkpoint saves them."""
 
+    def knows(self, name: str) -> bool:
+        """Tell whether a message was queued under that name: again, it is the same message."""
+        return bool(name) and any(queued.name == name for queued in self.queued)
+
     @property
     def waiting(self) -> list[Queued]:
         """The messages that nobody has answered, in the order of the log.
@@ -169,7 +173,7 @@ def _go_through(past: Past, entry: Entry) -> None:
 
 
 def _note_inputs(past: Past, event: Json, generation: int) -> None:
-    if (queued := Queued.read(event, generation)) is not None:
+    if (queued := Queued.read(event, generation)) is not None and not past.knows(queued.name):
         past.queued.append(queued)
     taken = event.get("statusUpdate", {}).get("metadata", {}).get(events.TAKEN)
     if taken is not None:

@@ -59,16 +59,17 @@ class Performance:
         self.authorship = taken.authorship
         self.assignment = assignment
         self.key: TaskKey = key
-        self.lose = lost
         self.writer = taken.authorship.writer
         self.past = taken.past
         self.outbox = Outbox(
             taken.writer,
             taken.authorship,
             lambda _: lost(),
+            lambda *told: self.inputs.overtaken(*told),  # noqa: PLW0108  # made below
             max_events=station.settings.emit_buffer_events,
             max_bytes=station.settings.emit_buffer_bytes,
         )
+        self.look = self.outbox.look
         self.inputs = Inputs(
             self.outbox,
             (key.task, run.context),

@@ -7,21 +7,26 @@ from headrace.events import Json
 from headrace.task import AUTH_REQUIRED
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Queued:
     """A message that waits in the log."""
 
     generation: int
+    """0 until it is stored."""
     message: Json
     metadata: Json
     is_answer: bool
     """Whether it came while the agent waited for the user."""
+    name: str = ""
+    """What it was handed in as, once."""
 
     @classmethod
     def read(cls, event: Json, generation: int) -> "Queued | None":
         """Return the message that `event` queues, if it queues one."""
-        held = event.get("statusUpdate", {}).get("metadata", {}).get(events.QUEUED)
+        metadata = event.get("statusUpdate", {}).get("metadata", {})
+        held = metadata.get(events.QUEUED)
         if held is None:
             return None
         is_answer = event["statusUpdate"]["status"]["state"] == AUTH_REQUIRED
-        return cls(generation, held["message"], held.get("metadata") or {}, is_answer)
+        name = metadata.get(events.INPUT_ID) or ""
+        return cls(generation, held["message"], held.get("metadata") or {}, is_answer, name)

@@ -1,46 +1,62 @@
-"""Waiting until an event that was offered is stored."""
+"""Waiting until an event that was offered is stored.
+
+Its generation is known only then: messages that gateways queue may come before it.
+"""
 
 import asyncio
 
-from headrace_worker.errors import LegOver
+from headrace_worker.queued import Queued
 
 
-class Receipts:
-    """Who waits for which generation of one log."""
+class Receipt:
+    """For one event: where in the log it stands, once it does."""
 
-    def __init__(self, stored: int) -> None:
-        """Begin with a log whose last event has the generation `stored`."""
-        self._stored = stored
-        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+    __slots__ = ("_failure", "_waiting", "generation", "index", "is_conditional", "queued")
 
-    async def of(self, generation: int) -> None:
-        """Return when the event with `generation` is stored.
+    def __init__(self, queued: Queued | None = None, *, is_conditional: bool = False) -> None:
+        """Begin before the event is stored.
+
+        `queued` is the message that it queues; `is_conditional` says that nothing may come between
+        the log's end of now and the event.
+        """
+        self.queued, self.is_conditional = queued, is_conditional
+        self.index = 0
+        """Of the event in its message."""
+        self.generation = 0
+        """0: it is not stored."""
+        self._failure: Exception | None = None
+        self._waiting: list[asyncio.Future[int]] = []
+
+    async def stored(self) -> int:
+        """Return the event's generation when it is stored.
 
         Raises:
-            LegOver: it will never be.
+            LegOver: it will never be, or nobody knows.
+            Overtaken: another message came first.
         """
-        if generation <= self._stored:
-            return
-        receipt: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((generation, receipt))
-        await receipt
+        if self._failure is not None:
+            raise self._failure
+        if not self.generation:
+            waiting: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiting)
+            await waiting
+        return self.generation
 
-    def stored(self, generation: int) -> None:
-        """Let those go whose events are stored: all up to `generation` are."""
-        self._stored = generation
-        if not self._waiting:
-            return
+    def settle(self, generation: int) -> None:
+        """Say that the event is stored as `generation`."""
+        self.generation = generation
+        if self.queued is not None:
+            self.queued.generation = generation
         waiting, self._waiting = self._waiting, []
-        for each, receipt in waiting:
-            if each > generation:
-                self._waiting.append((each, receipt))
-            elif not receipt.done():
-                receipt.set_result(None)
+        for each in waiting:
+            if not each.done():
+                each.set_result(generation)
 
-    def lost(self) -> None:
-        """Tell everybody who still waits that nothing more is stored."""
+    def fail(self, failure: Exception) -> None:
+        """Say why the event is not stored."""
+        self._failure = failure
         waiting, self._waiting = self._waiting, []
-        for _, receipt in waiting:
-            if not receipt.done():
-                receipt.set_exception(LegOver("the leg is over"))
-                receipt.exception()  # asked for, so that nobody waiting is no complaint
+        for each in waiting:
+            if not each.done():
+                each.set_exception(failure)
+                each.exception()  # asked for, so that nobody waiting is no complaint

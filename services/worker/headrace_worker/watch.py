@@ -15,8 +15,8 @@ from nats.errors import Error as NatsError
 
 from headrace.bus import Bus
 from headrace.entry import parse_stamp
-from headrace.errors import BusUnavailable, UndecodableMessage
-from headrace.log import TailRule, last_entry
+from headrace.errors import UndecodableMessage
+from headrace.log import TailRule
 from headrace.task import TaskKey
 
 _log = logging.getLogger(__name__)
@@ -48,8 +48,8 @@ class Watched(Protocol):
     def appending(self) -> bool:
         """Whether an append is in flight, whose outcome will tell."""
 
-    def lose(self) -> None:
-        """Be told that the log is somebody else's."""
+    def look(self) -> None:
+        """Be told that the log may have gone on by another's hand."""
 
 
 class Watch:
@@ -108,7 +108,6 @@ class _Watcher:
         self.heard = 0.0
         self._bus, self._rule, self._leg = bus, rule, leg
         self._subscription: Subscription | None = None
-        self._looking: asyncio.Task[None] | None = None
 
     @property
     def engaged(self) -> bool:
@@ -121,15 +120,13 @@ class _Watcher:
 
     async def disengage(self) -> None:
         self._rule.forget(self)
-        if self._looking is not None:
-            self._looking.cancel()
         subscription, self._subscription = self._subscription, None
         if subscription is not None and not self._bus.connection.is_closed:
             await subscription.unsubscribe()
 
     def tail_is(self, sequence: int) -> None:
         if sequence != self._leg.sequence and not self._leg.appending:
-            self._look()
+            self._leg.look()
 
     async def _on_live(self, msg: Msg) -> None:
         try:
@@ -137,18 +134,4 @@ class _Watcher:
         except UndecodableMessage:
             return
         if stamp.writer != self._leg.writer:
-            self._look()
-
-    def _look(self) -> None:
-        """Read the tail: only an entry by another writer ends the hold."""
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.get_running_loop().create_task(self._read())
-
-    async def _read(self) -> None:
-        try:
-            last = await last_entry(self._bus, self.key)
-        except BusUnavailable as trouble:
-            _log.info("looking at the log of %s: %s", self.key.task, trouble)
-            return
-        if last is None or last.stamp.writer != self._leg.writer:
-            self._leg.lose()
+            self._leg.look()

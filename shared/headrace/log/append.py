@@ -43,6 +43,15 @@ class Appended:
     """Generation of the last event appended."""
 
 
+class FencedBy(Fenced):
+    """An `entry` of somebody else's stands where this writer wanted to append."""
+
+    def __init__(self, entry: Entry) -> None:
+        """Keep the entry."""
+        super().__init__(f"{entry.stamp.writer} appended first")
+        self.entry = entry
+
+
 class LogWriter:
     """The one place from which a process appends to a task's log.
 
@@ -63,6 +72,28 @@ class LogWriter:
         """Return a writer that appends behind `last`."""
         return cls(bus, key, sequence=last.sequence, generation=last.last_generation)
 
+    def go_behind(self, last: Entry) -> None:
+        """Append behind `last` from now on."""
+        self.sequence, self.generation = last.sequence, last.last_generation
+
+    async def next_entry(self, patience: float) -> Entry | None:
+        """Return the entry that stands behind this writer's last one, from the leader.
+
+        Raises:
+            LogLost: the log it wrote behind is gone.
+            BusUnavailable: no leader answered within `patience` seconds.
+        """
+        while True:
+            found = await next_stored(self._bus, self._key, self.sequence, patience)
+            if found is None:
+                if self.sequence:
+                    await check_reaches(self._bus, self._key, self.sequence, patience)
+                return None
+            if found.entry is not None:
+                return found.entry
+            # Not an entry, so nobody's append: the next one goes behind it.
+            self.sequence = found.sequence
+
     @property
     def capacity(self) -> int:
         """Bytes of events that one message takes."""
@@ -78,7 +109,8 @@ class LogWriter:
         were stored after all.
 
         Raises:
-            Fenced: somebody else appended first; this writer may never append again.
+            FencedBy: somebody else appended first, and this append is never stored. Only a holder
+                that finds nothing but queued messages there may `go_behind` them.
             LogLost: the log it wrote behind is gone.
             LogFull: the stream is at its limit.
             EventTooLarge: the drafts exceed `capacity`, or the checkpoint its room in the headers.
@@ -129,19 +161,11 @@ class LogWriter:
 
     async def _resolve(self, payload: bytes, stamp: Stamp, deadline: float) -> int | None:
         """Return the sequence if the append is stored after all; None: it is not, try again."""
-        patience = max(deadline - asyncio.get_running_loop().time(), 0.0)
-        while True:
-            found = await next_stored(self._bus, self._key, self.sequence, patience)
-            if found is None:
-                if self.sequence:
-                    await check_reaches(self._bus, self._key, self.sequence, patience)
-                return None
-            if found.entry is not None:
-                break
-            # Not an entry, so nobody's append: the next one goes behind it.
-            self.sequence = found.sequence
-        if not _is_this(found.entry, stamp, payload):
-            raise Fenced(f"{self._key.task}: {found.entry.stamp.writer} appended first")
+        found = await self.next_entry(max(deadline - asyncio.get_running_loop().time(), 0.0))
+        if found is None:
+            return None
+        if not _is_this(found, stamp, payload):
+            raise FencedBy(found)
         # Readers may have missed the live copy while the outcome was in doubt.
         with suppress(BusUnavailable):
             await self._bus.publish(self._bus.subjects.poke(self._key.task), b"")

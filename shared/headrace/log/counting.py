@@ -7,10 +7,10 @@ from headrace.metrics import APPENDS
 
 _STORED = APPENDS.labels("stored")
 _FAILED = {
-    Fenced: APPENDS.labels("fenced"),
-    LogLost: APPENDS.labels("lost"),
-    LogFull: APPENDS.labels("full"),
-    BusUnavailable: APPENDS.labels("unknown"),
+    Fenced.code: APPENDS.labels("fenced"),
+    LogLost.code: APPENDS.labels("lost"),
+    LogFull.code: APPENDS.labels("full"),
+    BusUnavailable.code: APPENDS.labels("unknown"),
 }
 
 
@@ -23,7 +23,7 @@ async def counted(storing: Awaitable[int]) -> int:
     try:
         sequence = await storing
     except (Fenced, LogLost, BusUnavailable) as error:
-        _FAILED[type(error)].inc()
+        _FAILED[error.code].inc()
         raise
     _STORED.inc()
     return sequence

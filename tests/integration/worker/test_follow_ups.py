@@ -266,7 +266,7 @@ async def test_a_message_for_a_leg_that_is_over_is_not_accepted(
         assert len(await task.entries()) == len(before)
 
 
-async def test_a_holder_that_does_not_answer_is_fenced_and_the_message_kept_once(
+async def test_the_message_to_a_holder_that_does_not_answer_is_kept_once(
     desk: Desk, spawn: Spawn
 ) -> None:
     workers = await asyncio.gather(*(asyncio.to_thread(spawn, PARROTS) for _ in range(2)))

@@ -63,6 +63,7 @@ def make(
         cast("LogWriter", writer),
         Authorship("log", "writer", 1, 1),
         (lost if lost is not None else []).append,
+        lambda *_: None,
         max_events=max_events,
         max_bytes=max_bytes,
     )

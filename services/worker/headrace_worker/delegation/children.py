@@ -18,6 +18,7 @@ from headrace_worker.delegation.question import Question
 from headrace_worker.delegation.result import Result
 from headrace_worker.errors import LegOver
 from headrace_worker.interrupt import Interrupt
+from headrace_worker.receipts import Receipt
 
 _log = logging.getLogger(__name__)
 
@@ -160,10 +161,10 @@ class Children:
             and not (asks and known.state == INPUT_REQUIRED)
         ]
 
-    async def _drop(self, child: Child, told: int) -> None:
+    async def _drop(self, child: Child, told: Receipt) -> None:
         """End a child once the log has the event `told`: else another attempt may want it."""
         try:
-            await self._parent.outbox.receipts.of(told)
+            await told.stored()
         except LegOver:
             await child.let_go()
         else:

@@ -1,0 +1,259 @@
+"""Messages that gateways queue between a holder's appends, wherever they come in."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, cast
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace import events
+from headrace.entry import Entry, Stamp
+from headrace.errors import BusUnavailable
+from headrace.events import Draft, Json
+from headrace.log import FencedBy, LogWriter
+from headrace.messages import Control
+from headrace.task import AUTH_REQUIRED, COMPLETED, SUBMITTED, WORKING
+from headrace_worker import outbox as module
+from headrace_worker.authorship import Authorship
+from headrace_worker.inputs import Inputs, Refused
+from headrace_worker.outbox import GivesWay, Outbox
+
+HOLDER = Authorship("logid", "holder", 1, 1)
+
+
+class FakeLog:
+    """A log, and the holder's way into it; what is lost of an answer is found when asked again."""
+
+    def __init__(self) -> None:
+        self.entries = [Entry(HOLDER.stamp(1), [b"{}"], 1, "")]
+        self.sequence = self.generation = 1
+        self.capacity = 600
+        self.unknown: list[bool] = []
+
+    async def append(self, drafts: Sequence[Draft], stamp: Stamp, _: float) -> None:
+        lines = [draft.line(stamp.generation + n) for n, draft in enumerate(drafts)]
+        await asyncio.sleep(0)
+        is_lost = self.unknown.pop(0) if self.unknown else None
+        if is_lost is None or is_lost:
+            if self.sequence == len(self.entries):
+                self._store(stamp, lines)
+            there = self.entries[self.sequence]
+            if (there.stamp, there.lines) != (stamp, lines):
+                raise FencedBy(there)
+        await asyncio.sleep(0)
+        if is_lost is not None:
+            raise BusUnavailable("no answer")
+        self.go_behind(self.entries[self.sequence])
+
+    def go_behind(self, last: Entry) -> None:
+        self.sequence, self.generation = last.sequence, last.last_generation
+
+    async def next_entry(self, _: float) -> Entry | None:
+        await asyncio.sleep(0)
+        return self.entries[self.sequence] if self.sequence < len(self.entries) else None
+
+    def queue(self, name: str) -> None:
+        """Append as a gateway does, unless the message is there."""
+        last = self.entries[-1]
+        if name not in self.names and not last.ends_leg and last.stamp.leg == 1:
+            stamp = replace(last.stamp, generation=last.last_generation + 1, writer=name)
+            draft = events.queued("task", "ctx", stamp.state, {"text": name}, None, name)
+            self._store(stamp, [draft.line(stamp.generation)])
+
+    def _store(self, stamp: Stamp, lines: list[bytes]) -> None:
+        self.entries.append(Entry(stamp, lines, len(self.entries) + 1, ""))
+
+    @property
+    def told(self) -> list[Json]:
+        """Events behind the first entry, each checked to have its generation."""
+        told: list[Json] = []
+        for entry in self.entries[1:]:
+            for generation, line in enumerate(entry.lines, entry.generation):
+                [event] = orjson.loads(line).values()
+                assert event["metadata"][events.GENERATION] == generation == len(told) + 2
+                told.append(event)
+        return told
+
+    @property
+    def names(self) -> list[str]:
+        return [e["metadata"][events.INPUT_ID] for e in self.told if self._is_queued(e)]
+
+    @staticmethod
+    def _is_queued(event: Json) -> bool:
+        return events.QUEUED in event["metadata"]
+
+
+def said(text: str) -> Draft:
+    return events.status_update("task", "ctx", WORKING, None, {"said": text})
+
+
+NAMES = st.sampled_from(["a", "b", "c", "d"])
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("say"), st.integers(1, 4)),
+        st.tuples(st.just("turn"), st.integers(1, 6)),
+        st.tuples(st.just("take in"), NAMES),
+        st.tuples(st.just("take in on a condition"), NAMES),
+        st.tuples(st.just("queue"), NAMES),
+        st.tuples(st.just("save"), st.just(0)),
+        st.tuples(st.just("ask"), st.just(0)),
+        st.tuples(st.just("look"), st.just(0)),
+        st.tuples(st.just("lose an answer"), st.booleans()),
+    ),
+    max_size=25,
+)
+
+
+async def play(  # noqa: C901  # one case a step
+    steps: list[tuple[str, Any]], at_the_end: list[str]
+) -> None:
+    log, losses = FakeLog(), list[Exception]()
+    outbox = Outbox(
+        cast("LogWriter", log),
+        HOLDER,
+        losses.append,
+        lambda *told: inputs.overtaken(*told),  # noqa: PLW0108  # made below
+        max_events=1000,
+        max_bytes=1_000_000,
+    )
+    inputs = Inputs(outbox, ("task", "ctx"), "enqueue", [], lambda: None)
+    taking: list[tuple[str, int | None, asyncio.Task[int | Refused]]] = []
+    saving: list[asyncio.Task[int]] = []
+    texts: list[str] = []
+    for step, what in steps:
+        match step:
+            case "say":
+                for _ in range(what):
+                    texts.append(str(len(texts)))
+                    outbox.offer(said(texts[-1]))
+            case "turn":
+                for _ in range(what):
+                    await asyncio.sleep(0)
+            case "take in" | "take in on a condition":
+                at = outbox.offered if "condition" in step else None
+                control = Control(ask="input", input=what, message={"text": what}, if_generation=at)
+                taking.append((what, at, asyncio.create_task(inputs.take_in(control))))
+                await asyncio.sleep(0)
+            case "queue":
+                log.queue(what)
+            case "save":
+                texts.append(str(len(texts)))
+                last = outbox.deliver(said(texts[-1]), checkpoint=texts[-1])
+                saving.append(asyncio.create_task(last))
+                await asyncio.sleep(0)
+            case "ask":
+                texts.append(str(len(texts)))
+                outbox.post(said(texts[-1]), state=AUTH_REQUIRED)
+            case "look":
+                outbox.look()
+            case _:
+                log.unknown.append(what)
+    queueing = asyncio.create_task(queue_at(log, at_the_end))
+    await conclude(outbox, inputs)
+    await queueing
+    assert losses == []
+    told = log.told
+    assert [e["metadata"]["said"] for e in told if "said" in e["metadata"]] == texts
+    check_queue(log, [(name, at, await task) for name, at, task in taking])
+    for saved in saving:
+        generation = await saved
+        entry = next(e for e in log.entries if e.last_generation >= generation)
+        assert entry.last_generation == generation
+        assert entry.stamp.checkpoint == told[generation - 2]["metadata"]["said"]
+    check_end(log)
+
+
+async def queue_at(log: FakeLog, names: list[str]) -> None:
+    for name in names:
+        log.queue(name)
+        await asyncio.sleep(0)
+
+
+async def conclude(outbox: Outbox, inputs: Inputs) -> None:
+    """End as `headrace_worker.conclusion` does."""
+    if not inputs.waiting:
+        with suppress(GivesWay):
+            end = events.status_update("task", "ctx", COMPLETED)
+            await outbox.close([end], COMPLETED, gives_way=lambda: bool(inputs.waiting))
+            return
+    await outbox.close([], WORKING)
+
+    def following() -> Draft:
+        first, *others = inputs.waiting
+        metadata = {"input": first.name, events.WAITING: [other.generation for other in others]}
+        return events.status_update("task", "ctx", SUBMITTED, first.message, metadata)
+
+    await outbox.go_on(following)
+
+
+def check_queue(log: FakeLog, taken: list[tuple[str, int | None, int | Refused]]) -> None:
+    told = log.told
+    assert len(log.names) == len(set(log.names))
+    for name, at, generation in taken:
+        if isinstance(generation, Refused):
+            assert at is not None
+            assert generation.reason == "generation"
+        else:
+            assert told[generation - 2]["metadata"][events.INPUT_ID] == name
+            wanted = [at for other, at, _ in taken if other == name]
+            if None not in wanted and writer_of(log, generation) == HOLDER.writer:
+                assert generation - 1 in wanted
+
+
+def writer_of(log: FakeLog, generation: int) -> str:
+    return next(e.stamp.writer for e in log.entries if e.last_generation >= generation)
+
+
+def check_end(log: FakeLog) -> None:
+    told, last = log.told, log.entries[-1]
+    queued = [n for n, event in enumerate(told, 2) if events.QUEUED in event["metadata"]]
+    if last.stamp.state == COMPLETED:
+        assert queued == []
+        return
+    assert last.stamp.state == SUBMITTED
+    assert last.stamp.leg == last.generation
+    assert last.stamp.attempt == 0
+    assert told[-1]["metadata"]["input"] == log.names[0]
+    assert told[-1]["metadata"][events.WAITING] == queued[1:]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _at_once() -> Iterator[None]:
+    """Wait for nothing between tries."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_PAUSE", 0)
+        yield
+
+
+@given(STEPS, st.lists(NAMES, max_size=4))
+def test_wherever_messages_are_queued_the_log_is_whole(
+    steps: list[tuple[str, Any]], at_the_end: list[str]
+) -> None:
+    asyncio.run(play(steps, at_the_end))
+
+
+async def test_another_attempts_entry_is_a_fence() -> None:
+    log, losses = FakeLog(), list[Exception]()
+    outbox = Outbox(
+        cast("LogWriter", log),
+        HOLDER,
+        losses.append,
+        lambda *_: None,
+        max_events=10,
+        max_bytes=10_000,
+    )
+    log.queue("a")
+    last = log.entries[-1]
+    stamp = replace(last.stamp, generation=last.last_generation + 1, writer="thief", attempt=2)
+    draft = events.queued("task", "ctx", WORKING, {}, None, "b")
+    log._store(stamp, [draft.line(stamp.generation)])
+    outbox.look()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert [type(loss) for loss in losses] == [FencedBy]
+    assert len(log.entries) == 3
