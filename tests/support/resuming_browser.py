@@ -59,11 +59,11 @@ def find_browser() -> str:
 
 
 class Browser:
-    """A page with one EventSource."""
+    """A page, by default one with an EventSource, that posts what it sees to ``/seen``."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, page: bytes = _PAGE) -> None:
         """Make the browser that is to be; it keeps its profile under `folder`."""
-        self._folder, self._program = folder, find_browser()
+        self._folder, self._program, self._page = folder, find_browser(), page
         self._said: dict[str, Any] = {"seen": [], "opened": 0, "state": 0}
         port = ports.pick()
         self.origin = f"http://127.0.0.1:{port}"
@@ -72,7 +72,7 @@ class Browser:
         self._serving = threading.Thread(target=self._server.serve_forever, daemon=True)
 
     def follow(self, url: str) -> None:
-        """Open the page, whose EventSource connects to `url`."""
+        """Open the page with `url` in its query, which its EventSource connects to."""
         command = [
             self._program,
             *FLAGS,
@@ -80,6 +80,11 @@ class Browser:
             f"{self.origin}/?url={quote(url, safe='')}",
         ]
         self._process = start_process(command, self._folder / "browser.log")
+
+    @property
+    def said(self) -> Json:
+        """What the page has posted last."""
+        return self._said
 
     @property
     def received(self) -> list[Received]:
@@ -118,7 +123,7 @@ class Browser:
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                self._answer(_PAGE)
+                self._answer(browser._page)
 
             def do_POST(self) -> None:
                 said: Json = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

@@ -74,6 +74,7 @@ def draw(settings: DevSettings, folder: Path, storage: Path) -> Plan:
         "HEADRACE_REDIS_URL": redis_url,
         "HEADRACE_DATA_DIR": str(folder),
         "HEADRACE_PUSH_ALLOW": settings.push_allow,
+        "HEADRACE_CORS_ORIGINS": settings.cors_origins,
         # One port can't be everybody's; the gateways serve theirs at /metrics.
         "HEADRACE_METRICS_PORT": "0",
         "PYTHONUNBUFFERED": "1",

@@ -40,6 +40,10 @@ class DevSettings(BusSettings):
     """Hosts and networks that webhooks may have beside public addresses: those of this machine, as
     a receiver that is being developed runs here too."""
 
+    cors_origins: str = "loopback"
+    """Origins whose pages may call the gateways: those of this machine that ask by CORS, as a
+    front end that is being developed is served here too."""
+
     agents: str = "headrace_dojo:agents"
     """MODULE:ATTR of the agents that the workers run."""
 

@@ -16,7 +16,7 @@ from headrace_gateway.discovery import Discovery
 from headrace_gateway.file_download import FileDownload
 from headrace_gateway.health import Health
 from headrace_gateway.metrics_page import MetricsPage
-from headrace_gateway.origin import OriginGuard
+from headrace_gateway.origin import LOOPBACK, LOOPBACK_ORIGIN, OriginGuard
 from headrace_gateway.services import Services
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.websocket.endpoint import SocketEndpoint
@@ -75,7 +75,8 @@ def _middleware(settings: GatewaySettings) -> list[Middleware]:
         return [guard]
     cors = Middleware(
         CORSMiddleware,
-        allow_origins=settings.cors_origins,
+        allow_origins=[origin for origin in settings.cors_origins if origin != LOOPBACK],
+        allow_origin_regex=LOOPBACK_ORIGIN.pattern if LOOPBACK in settings.cors_origins else None,
         allow_methods=["GET", "POST", "DELETE"],
         allow_headers=["*"],
         expose_headers=_EXPOSED,

@@ -5,8 +5,12 @@ Requests of foreign pages are refused before anything is read; so are hosts that
 not go by, since a name that turns to loopback (DNS rebinding) makes a foreign page look like ours.
 An address is nobody's to turn: probes and Prometheus, which know a gateway by it, are let through.
 Programs that are no browsers send no Origin and are not concerned.
+
+A browser sends a plain GET anywhere, without Origin: a link, a frame, an image. A GET that starts
+work is therefore held to more (`Origins.refusal_of_effect`).
 """
 
+import re
 from functools import lru_cache
 from ipaddress import ip_address
 from urllib.parse import urlsplit
@@ -14,9 +18,23 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from headrace.errors import HeadraceError
 from headrace_gateway.hector.refusals import refused
 from headrace_gateway.json_response import json_response
 from headrace_gateway.settings import GatewaySettings
+
+LOOPBACK = "loopback"
+"""In HEADRACE_CORS_ORIGINS: any page of this machine, if it asks by CORS (`fetch`)."""
+
+LOOPBACK_ORIGIN = re.compile(
+    r"https?://(localhost|[\w.-]+\.localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d+)?"
+)
+
+
+class PageRefused(HeadraceError):
+    """A page starts work by a GET, and not every page may."""
+
+    code = "page_refused"
 
 
 class OriginGuard:
@@ -24,7 +42,23 @@ class OriginGuard:
 
     def __init__(self, app: ASGIApp, settings: GatewaySettings) -> None:
         """Guard `app`."""
-        self._app = app
+        self._app, self._origins = app, Origins(settings)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse, or hand on."""
+        if scope["type"] in ("http", "websocket"):
+            refusal = self._origins.refusal(Headers(scope=scope))
+            if refusal:
+                await _refuse(refusal, scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+class Origins:
+    """Which pages may call, and by which names of the gateway."""
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        """Let call whom `settings` name, beside the gateway's own pages."""
         self._origins = set(settings.cors_origins)
         self._hosts = {host.lower() for host in settings.allowed_hosts}
         # Behind a proxy that listens on loopback, only the operator can know.
@@ -34,15 +68,6 @@ class OriginGuard:
             self._hosts.add(public.hostname or "")
             self._origins.add(f"{public.scheme}://{public.netloc}")
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse, or hand on."""
-        if scope["type"] in ("http", "websocket"):
-            refusal = self.refusal(Headers(scope=scope))
-            if refusal:
-                await _refuse(refusal, scope, receive, send)
-                return
-        await self._app(scope, receive, send)
-
     def refusal(self, headers: Headers) -> str:
         """Return why a request with these headers is refused; empty: it is not."""
         host = headers.get("host", "")
@@ -51,10 +76,39 @@ class OriginGuard:
         origin = headers.get("origin")
         if origin is None:
             return _refusal_by_site(headers)
-        same = urlsplit(origin).netloc == host != ""
-        if same or "*" in self._origins or origin.rstrip("/") in self._origins:
+        if self._may_call(origin, host) or self._is_local_fetch(origin, headers):
             return ""
         return f"pages of {origin!r} may not call; HEADRACE_CORS_ORIGINS may name it"
+
+    def refusal_of_effect(self, headers: Headers) -> str:
+        """Return why a GET that starts work is refused; empty: it is not.
+
+        A page must say that it is the gateway's own or a listed one: by Origin, which `refusal` has
+        looked at, by Sec-Fetch-Site, or, over plain HTTP, where browsers leave that out, by
+        Referer.
+        """
+        if "origin" in headers:
+            return ""
+        site = headers.get("sec-fetch-site")
+        if site == "same-origin" or (site is None and not _is_browser(headers)):
+            return ""
+        page = urlsplit(headers.get("referer", ""))
+        referer = f"{page.scheme}://{page.netloc}"
+        if site is None and self._may_call(referer, headers.get("host", "")):
+            return ""
+        return (
+            "only pages of this gateway or of origins in HEADRACE_CORS_ORIGINS may send a message "
+            "by GET; send it by POST"
+        )
+
+    def _may_call(self, origin: str, host: str) -> bool:
+        same = urlsplit(origin).netloc == host != ""
+        return same or "*" in self._origins or origin.rstrip("/") in self._origins
+
+    def _is_local_fetch(self, origin: str, headers: Headers) -> bool:
+        is_local = LOOPBACK in self._origins and LOOPBACK_ORIGIN.fullmatch(origin) is not None
+        # A form, too, names its page's origin, but the browser asks nobody before it is sent.
+        return is_local and headers.get("sec-fetch-mode") == "cors"
 
     def _goes_by(self, host: str) -> bool:
         name = (urlsplit(f"//{host}").hostname or "").lower()
@@ -78,6 +132,11 @@ def _is_address(host: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _is_browser(headers: Headers) -> bool:
+    # Every browser says so, and pages can't change it in what they send without permission.
+    return headers.get("user-agent", "").startswith("Mozilla/")
 
 
 def _refusal_by_site(headers: Headers) -> str:

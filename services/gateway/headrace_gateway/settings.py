@@ -45,7 +45,8 @@ class GatewaySettings(BusSettings):
     """The agent that answers at the root. Unless it is set, the only agent that there is does."""
 
     cors_origins: Annotated[list[str], NoDecode] = Field(default_factory=list)
-    """Origins whose pages may call, comma-separated; ``*`` for all. Same origin always may."""
+    """Origins whose pages may call, comma-separated; ``*`` for all, ``loopback`` for pages of this
+    machine that ask by CORS (`headrace dev` has it so). Same origin always may."""
 
     allowed_hosts: Annotated[list[str], NoDecode] = Field(default_factory=list)
     """Host names, comma-separated, that the gateway goes by beside loopback's own, any IP address

@@ -52,6 +52,21 @@ async def test_a_foreign_page_cannot_read_nor_ask_whether_it_may(http: httpx.Asy
     assert (await http.get("/v1/agents", headers=plain)).status_code == 403
 
 
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "none"])
+@pytest.mark.parametrize("mode", ["navigate", "no-cors"])
+async def test_a_page_starts_no_work_by_a_plain_get(
+    http: httpx.AsyncClient, fleet: ScriptedFleet, site: str, mode: str
+) -> None:
+    headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode}
+    response = await http.get("/message:stream?message=hello", headers=headers)
+    assert response.status_code == 403
+    assert response.json()["error"]["status"] == "PERMISSION_DENIED"
+    assert fleet.legs == []
+    own = {"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"}
+    assert (await http.get("/message:stream?message=hello", headers=own)).is_success
+    assert (await http.get("/message:stream?message=hello")).is_success
+
+
 async def test_our_own_pages_and_programs_may(http: httpx.AsyncClient, gateway: str) -> None:
     own = {"Origin": gateway, "Sec-Fetch-Site": "same-origin"}
     assert (await http.post("/message:send", json=message(), headers=own)).is_success

@@ -7,7 +7,7 @@ import pytest
 from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
-from headrace_gateway.origin import OriginGuard, is_loopback
+from headrace_gateway.origin import OriginGuard, Origins, is_loopback
 from headrace_gateway.settings import GatewaySettings
 
 type Json = MutableMapping[str, Any]
@@ -41,15 +41,14 @@ async def test_a_foreign_pages_websocket_is_closed_before_it_opens() -> None:
 
 
 def test_a_gateway_for_others_goes_by_any_host_but_not_for_any_page() -> None:
-    guard = OriginGuard(app, GatewaySettings(http_host="0.0.0.0"))  # noqa: S104 - not listened on
-    assert guard.refusal(Headers({"host": "agents.example"})) == ""
+    origins = Origins(GatewaySettings(http_host="0.0.0.0"))  # noqa: S104 - not listened on
+    assert origins.refusal(Headers({"host": "agents.example"})) == ""
     foreign = Headers({"host": "agents.example", "origin": "https://evil.example"})
-    assert "HEADRACE_CORS_ORIGINS" in guard.refusal(foreign)
+    assert "HEADRACE_CORS_ORIGINS" in origins.refusal(foreign)
 
 
 def test_a_gateway_for_others_goes_by_its_own_hosts_once_they_are_named() -> None:
-    guard = OriginGuard(
-        app,
+    origins = Origins(
         GatewaySettings(
             http_host="0.0.0.0",  # noqa: S104 - not listened on
             public_url="https://agents.example",
@@ -57,28 +56,28 @@ def test_a_gateway_for_others_goes_by_its_own_hosts_once_they_are_named() -> Non
         ),
     )
     for host in ("gateway:8080", "agents.example", "127.0.0.1:8080"):
-        assert guard.refusal(Headers({"host": host})) == ""
-    assert "HEADRACE_ALLOWED_HOSTS" in guard.refusal(Headers({"host": "evil.example:8080"}))
+        assert origins.refusal(Headers({"host": host})) == ""
+    assert "HEADRACE_ALLOWED_HOSTS" in origins.refusal(Headers({"host": "evil.example:8080"}))
 
 
 @pytest.mark.parametrize("host", ["10.1.2.3:8080", "192.0.2.7", "[2001:db8::7]:8080"])
 def test_who_asks_by_address_needs_no_name_but_a_page_of_its_own(host: str) -> None:
-    guard = OriginGuard(app, GatewaySettings(allowed_hosts=["gateway"]))
-    assert guard.refusal(Headers({"host": host})) == ""
-    assert guard.refusal(Headers({"host": host, "origin": f"http://{host}"})) == ""
+    origins = Origins(GatewaySettings(allowed_hosts=["gateway"]))
+    assert origins.refusal(Headers({"host": host})) == ""
+    assert origins.refusal(Headers({"host": host, "origin": f"http://{host}"})) == ""
     for foreign in ({"origin": "https://evil.example"}, {"sec-fetch-site": "cross-site"}):
-        assert "HEADRACE_CORS_ORIGINS" in guard.refusal(Headers({"host": host, **foreign}))
+        assert "HEADRACE_CORS_ORIGINS" in origins.refusal(Headers({"host": host, **foreign}))
 
 
 @pytest.mark.parametrize("host", ["10.1.2.3.evil.example", "10.1.2.3.4", "10.1.2", "0x7f000001"])
 def test_what_only_looks_like_an_address_is_a_name(host: str) -> None:
-    guard = OriginGuard(app, GatewaySettings(allowed_hosts=["gateway"]))
-    assert "HEADRACE_ALLOWED_HOSTS" in guard.refusal(Headers({"host": host}))
+    origins = Origins(GatewaySettings(allowed_hosts=["gateway"]))
+    assert "HEADRACE_ALLOWED_HOSTS" in origins.refusal(Headers({"host": host}))
 
 
 def test_a_star_lets_all_pages_call() -> None:
-    guard = OriginGuard(app, GatewaySettings(cors_origins=["*"]))
-    assert guard.refusal(Headers({"host": "localhost", "origin": "https://any.example"})) == ""
+    origins = Origins(GatewaySettings(cors_origins=["*"]))
+    assert origins.refusal(Headers({"host": "localhost", "origin": "https://any.example"})) == ""
 
 
 @pytest.mark.parametrize(
@@ -96,3 +95,67 @@ def test_a_star_lets_all_pages_call() -> None:
 )
 def test_loopback_is_this_machine_for_itself(host: str, loopback: bool) -> None:  # noqa: FBT001 - a parameter of the test
     assert is_loopback(host) is loopback
+
+
+HOST = {"host": "127.0.0.1:8080"}
+CHROME = {"user-agent": "Mozilla/5.0 (X11; Linux x86_64)"}
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"},
+        {"sec-fetch-site": "same-site", "sec-fetch-mode": "no-cors"},
+        {"sec-fetch-site": "none", "sec-fetch-mode": "navigate"},
+        CHROME,
+        CHROME | {"referer": "https://evil.example/page"},
+        CHROME | {"referer": "http://127.0.0.1:3000/"},
+    ],
+)
+def test_a_page_that_is_not_allowed_starts_nothing_by_a_get(headers: dict[str, str]) -> None:
+    origins = Origins(GatewaySettings(cors_origins=["loopback", "https://app.example"]))
+    assert "POST" in origins.refusal_of_effect(Headers(HOST | headers))
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"user-agent": "curl/8.5.0"},
+        CHROME | {"sec-fetch-site": "same-origin"},
+        CHROME | {"referer": "http://127.0.0.1:8080/page"},
+        CHROME | {"referer": "https://app.example/page"},
+        CHROME | {"origin": "https://app.example", "sec-fetch-site": "cross-site"},
+    ],
+)
+def test_programs_and_allowed_pages_start_work_by_a_get(headers: dict[str, str]) -> None:
+    origins = Origins(GatewaySettings(cors_origins=["https://app.example"]))
+    assert origins.refusal(Headers(HOST | headers)) == ""
+    assert origins.refusal_of_effect(Headers(HOST | headers)) == ""
+
+
+@pytest.mark.parametrize(
+    ("origin", "mode", "allowed"),
+    [
+        ("http://localhost:3000", "cors", True),
+        ("http://127.0.0.1:5173", "cors", True),
+        ("http://app.localhost", "cors", True),
+        ("http://[::1]:3000", "cors", True),
+        ("http://localhost:3000", "navigate", False),
+        ("http://localhost:3000", "websocket", False),
+        ("http://localhost:3000", "", False),
+        ("http://localhost.evil.example", "cors", False),
+        ("http://127.0.0.1.evil.example", "cors", False),
+        ("https://evil.example", "cors", False),
+        ("null", "cors", False),
+    ],
+)
+def test_loopback_names_the_pages_of_this_machine_that_ask_by_cors(
+    origin: str,
+    mode: str,
+    allowed: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    origins = Origins(GatewaySettings(cors_origins=["loopback"]))
+    headers = HOST | {"origin": origin} | ({"sec-fetch-mode": mode} if mode else {})
+    assert (origins.refusal(Headers(headers)) == "") is allowed
+    assert origins.refusal(Headers(HOST | {"origin": "http://127.0.0.1:8080"})) == ""

@@ -28,6 +28,7 @@ from headrace.webhooks import TooManyWebhooks
 from headrace_gateway.a2a.protojson import Malformed, Violation
 from headrace_gateway.body import BodyTooLarge
 from headrace_gateway.credentials.schemes import CHALLENGE, REFUSED
+from headrace_gateway.origin import PageRefused
 from headrace_gateway.refusals import (
     AgentUnknown,
     ContextMismatch,
@@ -114,6 +115,7 @@ _PROBLEMS: Mapping[type[Exception], Problem] = {
     GenerationMismatch: Problem(-32010, 409, "ABORTED", "TASK_GENERATION_MISMATCH"),
     CredentialsMissing: replace(_UNAUTHENTICATED, challenge=CHALLENGE),
     CredentialsRefused: replace(_UNAUTHENTICATED, challenge=REFUSED),
+    PageRefused: _own(-32600, 403, "PERMISSION_DENIED", "PAGE_REFUSED"),
     AgentUnknown: _own(-32602, 404, "NOT_FOUND", "AGENT_NOT_FOUND"),
     FileUnknown: _own(-32602, 404, "NOT_FOUND", "FILE_NOT_FOUND"),
     BodyTooLarge: _TOO_LARGE,

@@ -38,6 +38,7 @@ from headrace_gateway.body import read_body
 from headrace_gateway.endpoint import Endpoint
 from headrace_gateway.hector.asking import asks_for_it
 from headrace_gateway.hector.messages import completed
+from headrace_gateway.origin import Origins, PageRefused
 from headrace_gateway.services import Services
 from headrace_gateway.sse import HEADERS
 
@@ -83,7 +84,7 @@ class RestBinding:
 
     def __init__(self, services: Services) -> None:
         """Serve the operations over `services`."""
-        self._services = services
+        self._services, self._origins = services, Origins(services.settings)
 
     def routes(self, prefix: str) -> list[Route]:
         """Return the routes under `prefix`, the path of an agent or nothing."""
@@ -132,9 +133,16 @@ class RestBinding:
         return endpoint
 
     async def _asked_by_get(self, request: Request) -> ASGIApp:
-        """Send the message in the query, or go on with the task in the client's cursor."""
+        """Send the message in the query, or go on with the task in the client's cursor.
+
+        Raises:
+            PageRefused: a page asks that may not start work.
+            A2AError, HeadraceError: as the operation.
+        """
         if request.method == "HEAD":
             return Response(headers=HEADERS)  # Nothing is started for nobody.
+        if refusal := self._origins.refusal_of_effect(request.headers):
+            raise PageRefused(refusal)
         call = call_of(self._services, request, tenant=_tenant(request))
         check_version(request, looks_like=PROTOCOL_VERSION_1_0)
         call, operation, params = asked_by_get(call, request.query_params)
