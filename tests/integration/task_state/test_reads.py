@@ -20,6 +20,7 @@ from headrace.task import (
     TaskKey,
 )
 from headrace_task_state.ranges import Range
+from headrace_task_state.reading.frontier import Frontier
 from tests.support.legal_logs import LegalLog
 from tests.support.task_states import OWNER, TaskStates, folded, new_key
 from tests.support.waiting import eventually
@@ -79,6 +80,30 @@ async def test_a_list_says_that_it_can_not_be_complete(fleet: TaskStates) -> Non
     await fleet.start()
     assert await fleet.listed() == {}
     await fleet.store(begun())
+    with pytest.raises(StateUnavailable):
+        await fleet.list_now()
+
+
+async def lose_view(fleet: TaskStates) -> None:
+    """Do as FLUSHALL does, and keep replicas from rebuilding the view."""
+    await fleet.redis.unlink_all(fleet.keys.root)
+    await hold_up(fleet)
+
+
+async def test_a_view_lost_in_the_moment_is_not_taken_for_an_empty_one(
+    fleet: TaskStates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fleet.start()
+    await fleet.store(begun())
+    assert len(await fleet.listed()) == 1
+    reached = Frontier.reached
+
+    async def reached_and_lost(frontier: Frontier) -> object:
+        found = await reached(frontier)
+        await lose_view(fleet)
+        return found
+
+    monkeypatch.setattr(Frontier, "reached", reached_and_lost)
     with pytest.raises(StateUnavailable):
         await fleet.list_now()
 

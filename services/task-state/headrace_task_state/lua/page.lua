@@ -1,7 +1,8 @@
--- Answers {total, '1' if there is more, {task, time, hash, history items, artifact items}, …}: one
+-- Answers {positions of the ranges, total, '1' if there is more, {task, time, hash, history items, artifact items}, …}: one
 -- page of a list, newest status first, tasks of equal time by their id backwards.
 --
--- KEYS: era
+-- KEYS: era, positions of the ranges: as of the same moment, so that an answer from a view that was
+--       lost a moment ago shows
 -- ARGV: start of the views' keys, tenant, owner, agent ('' for all), state ('' for all), '1' if there is a context,
 --       context, least time ('-inf' for none), time and task after which the page begins ('' for
 --       the first), size, '1' if artifacts are wanted
@@ -71,7 +72,11 @@ table.sort(found, function(a, b)
   return less(b[1], a[1])
 end)
 
-local answer = { total, #found > size and '1' or '0' }
+local positions = {}
+for i = 2, #KEYS do
+  positions[i - 1] = redis.call('HGET', KEYS[i], 'position')
+end
+local answer = { positions, total, #found > size and '1' or '0' }
 for i = 1, math.min(size, #found) do
   local key = view .. 't:' .. tenant .. ':' .. found[i][1]
   answer[#answer + 1] = {

@@ -1,13 +1,14 @@
 """Waiting until the view has caught up with the log as it was when a question came."""
 
 import asyncio
+import operator
 from collections.abc import Iterable
 
 from headrace.bus import Bus
 from headrace.errors import StateUnavailable
 from headrace_task_state.leader import stream_state
 from headrace_task_state.ranges import Range
-from headrace_task_state.store.reading import Reader
+from headrace_task_state.store.reading import Heads, Reader
 
 PATIENCE = 3.0
 """Seconds that a question waits for the view."""
@@ -26,11 +27,13 @@ class Frontier:
         """Look at all of `ranges`."""
         self._bus, self._reader = bus, reader
         self._ranges = list(ranges)
-        self._running: asyncio.Task[None] | None = None
-        self._next: asyncio.Task[None] | None = None
+        self._running: asyncio.Task[Heads] | None = None
+        self._next: asyncio.Task[Heads] | None = None
 
-    async def reached(self) -> None:
-        """Return when the view reflects everything that was in the log when this was called.
+    async def reached(self) -> Heads:
+        """Return when the view reflects all that was in the log when this was called: up to there.
+
+        The view may be lost right after, so whoever reads it names these heads with the question.
 
         Raises:
             StateUnavailable: it did not catch up in time, or Redis does not answer.
@@ -39,30 +42,30 @@ class Frontier:
         if self._next is None:
             self._next = asyncio.create_task(self._look(self._running), name="frontier")
             self._next.add_done_callback(_heard)
-        await asyncio.shield(self._next)
+        return await asyncio.shield(self._next)
 
-    async def _look(self, former: asyncio.Task[None] | None) -> None:
+    async def _look(self, former: asyncio.Task[Heads] | None) -> Heads:
         if former is not None:
             await asyncio.wait([former])
         self._running, self._next = self._next, None
         try:
             async with asyncio.timeout(PATIENCE):
-                await self._catch_up()
+                return await self._catch_up()
         except TimeoutError:
             raise StateUnavailable("the view is behind the log; try again") from None
 
-    async def _catch_up(self) -> None:
+    async def _catch_up(self) -> Heads:
         names = [self._bus.streams.events(place.stream) for place in self._ranges]
         states = await asyncio.gather(*(stream_state(self._bus, name) for name in names))
+        heads = {place: state.last for place, state in zip(self._ranges, states, strict=True)}
         while True:
             positions = await self._reader.positions(self._ranges)
-            reached = zip(positions, states, strict=True)
-            if all(position >= state.last for position, state in reached):
-                return
+            if all(map(operator.ge, positions, heads.values())):
+                return heads
             await asyncio.sleep(_PAUSE)
 
 
-def _heard(look: asyncio.Task[None]) -> None:
+def _heard(look: asyncio.Task[Heads]) -> None:
     # Whoever waits is told of a failure; asyncio complains where nobody does any more.
     if not look.cancelled():
         look.exception()

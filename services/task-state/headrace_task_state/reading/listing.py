@@ -32,8 +32,8 @@ class Lists:
         after, least = decode_cursor(query.page_token), _least(query.status_after)
         if query.status not in STATES | {None}:
             raise InvalidName("status", query.status or "", "is no task state")
-        await self._frontier.reached()
-        page = await self._reader.page(query, least, after)
+        heads = await self._frontier.reached()
+        page = await self._reader.page(query, least, after, heads)
         last = page.tasks[-1] if page.more else None
         return {
             "tasks": [_task(stored, query) for stored in page.tasks],

@@ -1,14 +1,18 @@
 """Reading from the view, each answer as of one moment."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from headrace.errors import StateUnavailable
 from headrace.messages import ListTasks
 from headrace_task_state.ranges import Range
 from headrace_task_state.store.connection import Connection
 from headrace_task_state.store.keys import Keys
 
 type Fields = dict[bytes, bytes]
+
+type Heads = Mapping[Range, int]
+"""Stream sequences, one of each range, that a view has reached from which is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,10 @@ class After:
     task: str = ""
 
 
+class ViewBehind(StateUnavailable):
+    """The view is not where it was a moment ago: it was lost, and is being rebuilt."""
+
+
 class Reader:
     """Reads the view in use. Every call raises StateUnavailable without Redis."""
 
@@ -58,11 +66,15 @@ class Reader:
         """Return whose task it was that is past retention; None: nobody knows."""
         return await self._get(f"{await self._view()}g:{tenant}:{task}")
 
-    async def page(self, query: ListTasks, least: str, after: After) -> StoredPage:
-        """Return one page; `least` is the least time of a status (us since 1970, or ``-inf``)."""
-        total, more, *tasks = await self._redis.run(
+    async def page(self, query: ListTasks, least: str, after: After, heads: Heads) -> StoredPage:
+        """Return one page; `least` is the least time of a status (us since 1970, or ``-inf``).
+
+        Raises:
+            ViewBehind: the view has not reached `heads` (any more).
+        """
+        positions, total, more, *tasks = await self._redis.run(
             "page",
-            [self._keys.era],
+            [self._keys.era, *self._progress(heads)],
             [
                 *(self._keys.root, query.tenant, query.owner, query.agent or ""),
                 *(query.status or "", "" if query.context is None else "1", query.context or ""),
@@ -70,6 +82,7 @@ class Reader:
                 "1" if query.include_artifacts else "",
             ],
         )
+        _check_reached(heads, positions)
         return StoredPage([_stored_task(*task) for task in tasks], total, more == b"1")
 
     async def positions(self, ranges: Iterable[Range]) -> list[int]:
@@ -89,12 +102,20 @@ class Reader:
         ]
         return all(await self._redis.ask(*queries))
 
+    def _progress(self, heads: Heads) -> list[str]:
+        return [self._keys.progress(place) for place in heads]
+
     async def _view(self) -> str:
         return self._keys.view(int(await self._get(self._keys.era) or 0))
 
     async def _get(self, key: str) -> str | None:
         [value] = await self._redis.ask(["GET", key])
         return None if value is None else value.decode()
+
+
+def _check_reached(heads: Heads, positions: Iterable[bytes | None]) -> None:
+    if any(int(at or 0) < head for at, head in zip(positions, heads.values(), strict=True)):
+        raise ViewBehind("the view is being rebuilt; try again")
 
 
 def _stored_task(
