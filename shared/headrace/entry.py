@@ -34,6 +34,8 @@ ANSWERED = "HEADRACE_ANSWERED"
 DEEPEST = 200
 """Levels to which the objects and arrays of an event may nest."""
 
+_STATED = {state.encode(): state for state in (*STATES, ANSWERED)}
+
 _WRITABLE = 254
 _DIGITS = 15
 """Of a number in a header: JSON's readers elsewhere take no more."""
@@ -42,6 +44,20 @@ SUBJECT = "Nats-Subject"
 SEQUENCE = "Nats-Sequence"
 PREVIOUS = "Nats-Last-Sequence"
 TIME = "Nats-Time-Stamp"
+
+_BLOCK = re.compile(
+    rb"NATS/1\.0\r\n"
+    rb"Headrace-Version: 1\r\n"
+    rb"Headrace-Log: ([0-9a-z]{4,16})\r\n"
+    rb"Headrace-Generation: ([0-9]{1,15})\r\n"
+    rb"Headrace-Writer: ([A-Za-z0-9._-]+)\r\n"
+    rb"Headrace-State: ([A-Z_]+)\r\n"
+    rb"Headrace-Leg: ([0-9]{1,15})\r\n"
+    rb"(?:Headrace-Attempt: ([0-9]{1,15})\r\n)?"
+    rb"(?:Headrace-Owner: ([A-Za-z0-9_-]+)\r\n)?"
+    rb"(?:Nats-[A-Za-z-]+: [^\r\n]*\r\n)*\r\n"
+)
+"""The headers of nearly every entry, as `Stamp.headers` and NATS write them."""
 
 _LOG_ID = re.compile(r"[0-9a-z]{4,16}")
 _NOT_EMPTY = re.compile(r".+")
@@ -156,6 +172,34 @@ def parse_stamp(subject: str, headers: Mapping[str, str] | None) -> Stamp:
         raise UndecodableMessage(subject, f"bad header: {error}") from None
 
 
+def read_stamp(
+    subject: str, block: bytes, headers: Callable[[], Mapping[str, str] | None]
+) -> Stamp:
+    """Like `parse_stamp`, from the bytes that came; `headers` parses them where it must.
+
+    A tenth of the cost of the latter, which is a third of what applying a small entry took.
+
+    Raises:
+        UndecodableMessage: as `parse_stamp`.
+    """
+    match = _BLOCK.fullmatch(block)
+    if match is None:
+        return parse_stamp(subject, headers())
+    log, generation, writer, state, leg, attempt, owner = match.groups()
+    first, input_at, stated = int(generation), int(leg), _STATED.get(state)
+    if stated is None or not (first and input_at):
+        return parse_stamp(subject, headers())
+    return Stamp(
+        log.decode(),
+        first,
+        writer.decode(),
+        stated,
+        input_at,
+        int(attempt) if attempt else 0,
+        None if owner is None else owner.decode(),
+    )
+
+
 def _number(text: str, *, least: int) -> int:
     # int() alone would take signs, spaces, underscores and other scripts' digits.
     is_short = text.isascii() and text.isdecimal() and len(text) <= _DIGITS
@@ -187,39 +231,35 @@ def parse_entry(
     Raises:
         UndecodableMessage: the headers do not parse, or a line is no JSON object.
     """
-    entry = _unchecked(subject, headers, data, sequence, time)
+    entry = _unchecked(subject, parse_stamp(subject, headers), data, sequence, time)
     # Each let go before the next is read: half the cost of keeping them all.
     for line in entry.lines:
         _parsed(subject, line)
     return entry
 
 
-def parse_whole(  # noqa: PLR0917 - as `parse_entry`
+def parse_whole(
     subject: str,
-    headers: Mapping[str, str] | None,
+    stamp: Stamp,
     data: bytes,
     sequence: int,
-    time: str,
     text_of: Callable[[bytes, int], str | None] | None = None,
 ) -> tuple[Entry, list[Json | str]]:
-    """Like `parse_entry`, for who wants all events parsed too: nothing is parsed twice.
+    """Like `parse_entry`, for who has the stamp and wants all events parsed: nothing is twice.
 
     A line of which `text_of` knows the text, without parsing, is that text among the events.
 
     Raises:
-        UndecodableMessage: the headers do not parse, or a line is no JSON object.
+        UndecodableMessage: a line is no JSON object.
     """
-    entry = _unchecked(subject, headers, data, sequence, time)
+    entry = _unchecked(subject, stamp, data, sequence, "")
     count = itertools.count(entry.generation)
     texts = map(text_of, entry.lines, count) if text_of else itertools.repeat(None)
     pairs = zip(texts, entry.lines, strict=False)
     return entry, [_parsed(subject, line) if text is None else text for text, line in pairs]
 
 
-def _unchecked(
-    subject: str, headers: Mapping[str, str] | None, data: bytes, sequence: int, time: str
-) -> Entry:
-    stamp = parse_stamp(subject, headers)
+def _unchecked(subject: str, stamp: Stamp, data: bytes, sequence: int, time: str) -> Entry:
     if b"\r" in data:
         # JSON takes it between tokens; spliced into server-sent events it would end a line.
         raise UndecodableMessage(subject, "the body has a carriage return")

@@ -4,6 +4,9 @@ from typing import NamedTuple
 
 from nats.aio.msg import Msg
 
+from headrace.entry import Stamp, parse_stamp, read_stamp
+from headrace.nats_client import Received
+
 _OLD_FORM = 9
 _DOMAIN_AND_ACCOUNT = 2
 
@@ -23,6 +26,17 @@ class Arrival(NamedTuple):
     def pending(self) -> int:
         """How many messages the consumer had still to hand out behind this one."""
         return int(self.msg.reply.rpartition(".")[2])
+
+    def stamp(self) -> Stamp:
+        """Read what the headers say of the entry.
+
+        Raises:
+            UndecodableMessage: they are no entry's.
+        """
+        msg = self.msg
+        if isinstance(msg, Received):
+            return read_stamp(msg.subject, msg.block, lambda: msg.headers)
+        return parse_stamp(msg.subject, msg.headers)
 
 
 def read_arrival(msg: Msg) -> Arrival:

@@ -9,7 +9,7 @@ from nats.aio.msg import Msg
 
 from headrace.entry import PREVIOUS, SEQUENCE, SUBJECT, TIME, Entry, parse_entry
 from headrace.errors import UndecodableMessage
-from headrace.nats_client import NatsClient
+from headrace.nats_client import header_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def from_message(msg: Msg, event: str = "") -> Stored:
 
 def from_leader(message: Mapping[str, Any]) -> Stored:
     """Read the ``message`` of a STREAM.MSG.GET answer."""
-    headers = _headers(b64decode(message["hdrs"])) if message.get("hdrs") else {}
+    headers = header_lines(b64decode(message.get("hdrs") or "").partition(b"\r\n")[2])
     sequence = int(message["seq"])
     data = b64decode(message.get("data") or "")
     return Stored(
@@ -61,7 +61,3 @@ def _entry(
         return parse_entry(subject, headers, data, sequence, time)
     except UndecodableMessage:
         return None
-
-
-def _headers(raw: bytes) -> dict[str, str]:
-    return NatsClient._parse_header_lines(raw.partition(b"\r\n")[2])  # noqa: SLF001 - the one parser

@@ -1,5 +1,7 @@
 """Entries: what the headers say, and what is no entry for anybody."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,6 +20,7 @@ from headrace.entry import (
     parse_entry,
     parse_stamp,
     parse_whole,
+    read_stamp,
 )
 from headrace.errors import UndecodableMessage
 from headrace.task import AUTH_REQUIRED, COMPLETED, INPUT_REQUIRED, STATES, WORKING
@@ -141,11 +144,11 @@ def test_what_is_large_but_not_deep_is_an_entry(body: bytes) -> None:
 
 def test_parsed_whole_it_is_the_same_entry_with_its_events() -> None:
     body = b'{"a": 1}\n{"b":2}'
-    parsed, found = parse_whole("subject", STAMP.headers(), body, 12, "then")
-    assert parsed == entry(STAMP, body)
+    parsed, found = parse_whole("subject", STAMP, body, 12)
+    assert parsed == replace(entry(STAMP, body), time="")
     assert found == parsed.events
     with pytest.raises(UndecodableMessage):
-        parse_whole("subject", STAMP.headers(), b"{}\n[]", 12, "then")
+        parse_whole("subject", STAMP, b"{}\n[]", 12)
 
 
 @settings(deadline=None, max_examples=50)
@@ -172,3 +175,43 @@ def test_any_bytes_are_an_entry_or_undecodable(body: bytes) -> None:
 def test_the_state_tells_what_an_entry_ends(state: str, *, ends_leg: bool, ends_task: bool) -> None:
     last = entry(Stamp("abcd", 1, "w", state, 1), b"{}")
     assert (last.ends_leg, last.ends_task) == (ends_leg, ends_task)
+
+
+def block_of(headers: dict[str, str]) -> bytes:
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return f"NATS/1.0\r\n{lines}\r\n".encode()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"Headrace-Owner": "owner"},
+        {"Nats-Expected-Last-Subject-Sequence": "3"},
+        {"Headrace-Checkpoint": '{"a": 1}'},
+        {"Some-Other": "header"},
+        {"Headrace-Attempt": "2"},
+        {"Headrace-State": "HEADRACE_ANSWERED"},
+    ],
+    ids=str,
+)
+def test_a_stamp_is_the_same_from_the_bytes_as_from_the_headers(change: dict[str, str]) -> None:
+    headers = STAMP.headers() | change
+    assert read_stamp("subject", block_of(headers), lambda: headers) == parse_stamp("", headers)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"Headrace-Version": "2"},
+        {"Headrace-Generation": "0"},
+        {"Headrace-Leg": "0"},
+        {"Headrace-State": "TASK_STATE_ODD"},
+        {"Headrace-Log": "x"},
+    ],
+    ids=str,
+)
+def test_what_is_no_stamp_is_none_from_the_bytes_either(change: dict[str, str]) -> None:
+    headers = STAMP.headers() | change
+    with pytest.raises(UndecodableMessage):
+        read_stamp("subject", block_of(headers), lambda: headers)

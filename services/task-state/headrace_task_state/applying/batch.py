@@ -74,7 +74,8 @@ class Batches:
         delta = self._deltas.get(msg.subject) or self._delta(msg.subject)
         frame = delta.frame
         known = frame.text_of if frame is not None else None
-        entry, events = parse_whole(msg.subject, msg.headers, msg.data, arrival.sequence, "", known)
+        stamp = arrival.stamp()
+        entry, events = parse_whole(msg.subject, stamp, msg.data, arrival.sequence, known)
         if not delta.follows(entry):
             letters.append(letter(arrival, "it is of another log than those before it"))
             return

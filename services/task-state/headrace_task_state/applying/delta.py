@@ -154,16 +154,21 @@ class Delta:
         if self._status:
             self._fields["status"] = orjson.dumps(self._status)
         if self._state:
+            self._fields["state"] = self._state
             time = str(time_of(self._status, self._stored))
             due = self._due(stored + patience) if self._state == SUBMITTED else ""
             ended = str(stored) if self._state in TERMINAL or self._state == ANSWERED else ""
+        whose: list[Argument] = ["", "", "", ""]
+        if self._begins:
+            whose = [self._fields[name] for name in ("owner", "agent", "context")]
+            whose.append("1" if "parent" in self._fields else "")
         history, artifacts = self._history.flush(), self._artifacts.flush()
         fields = [word for pair in self._fields.items() for word in pair]
         begins = "1" if self._begins else ""
         head: list[Argument] = [self._name, self._log, begins, self._state, time, due, ended]
         sizes = [len(fields), len(history), len(artifacts)]
         self._clear()
-        return [*head, *sizes, *fields, *history, *artifacts]
+        return [*head, *whose, *sizes, *fields, *history, *artifacts]
 
 
 def time_ms(text: object) -> int:

@@ -13,6 +13,7 @@ from headrace_task_state.applying.batch import Batches
 from headrace_task_state.following.consumer import Consumer, ConsumerLost
 from headrace_task_state.following.dead_letters import DeadLetters
 from headrace_task_state.following.origin import origin_of
+from headrace_task_state.store.connection import Argument
 from headrace_task_state.store.progress import Progress
 from headrace_task_state.store.writing import LeaseLost, PositionMoved, Writer
 
@@ -105,24 +106,63 @@ class Follower:
         return Consumer(self._bus, self._stream, name.replace(".", "-"))
 
     async def _apply_all(self, consumer: Consumer, progress: Progress) -> None:
-        batches = Batches(self._bus.subjects, self._patience)
-        while True:
-            arrivals = await consumer.take(MOST, MOST_BYTES)
-            begun = self._loop.time()
-            batch = batches.build(arrivals, progress)
-            for letter in batch.letters:
-                await self._letters.send(letter)
-            await self._announce(batch.touched)
-            then = batch.then
-            if not arrivals:
-                if consumer.examined <= progress.position:
-                    continue
-                then = replace(progress, position=consumer.examined)
-            await self._writer.apply(progress, then, batch.tasks)
-            progress = then
-            waiting = consumer.waiting + (arrivals[-1].pending if arrivals else 0)
-            metrics.POSITION.labels(self._range.name).set(progress.position)
-            metrics.LAG.labels(self._range.name).set(waiting)
-            if consumer.waiting < FULL:
-                linger = LINGER if len(arrivals) < MANY else LONGER
-                await asyncio.sleep(begun + linger - self._loop.time())
+        """Apply what the consumer hands out; the next batch is built while one is being written."""
+        batches, writing = Batches(self._bus.subjects, self._patience), Writing(self._writer)
+        try:
+            while True:
+                arrivals = await consumer.take(MOST, MOST_BYTES)
+                begun = self._loop.time()
+                batch = batches.build(arrivals, progress)
+                for letter in batch.letters:
+                    await self._letters.send(letter)
+                await self._announce(batch.touched)
+                then = batch.then
+                if not arrivals:
+                    if consumer.examined <= progress.position:
+                        continue
+                    then = replace(progress, position=consumer.examined)
+                await writing.begin(progress, then, batch.tasks)
+                progress = then
+                waiting = consumer.waiting + (arrivals[-1].pending if arrivals else 0)
+                metrics.LAG.labels(self._range.name).set(waiting)
+                if consumer.waiting < FULL:
+                    await writing.done()
+                    linger = LINGER if len(arrivals) < MANY else LONGER
+                    await asyncio.sleep(begun + linger - self._loop.time())
+        finally:
+            await writing.give_up()
+
+
+class Writing:
+    """One batch on its way to Redis, while the next one is built."""
+
+    def __init__(self, writer: Writer) -> None:
+        """Write through `writer`."""
+        self._writer = writer
+        self._position = metrics.POSITION.labels(writer.lease.range.name)
+        self._batch: asyncio.Task[None] | None = None
+
+    async def begin(self, expected: Progress, then: Progress, tasks: list[Argument]) -> None:
+        """Write a batch, once the one before it is written.
+
+        Raises:
+            HeadraceError: that one was not, see `Writer.apply`.
+        """
+        await self.done()
+        self._batch = asyncio.create_task(self._write(expected, then, tasks))
+
+    async def _write(self, expected: Progress, then: Progress, tasks: list[Argument]) -> None:
+        await self._writer.apply(expected, then, tasks)
+        self._position.set(then.position)
+
+    async def done(self) -> None:
+        """Return when nothing is being written; raises as `begin`."""
+        batch, self._batch = self._batch, None
+        if batch is not None:
+            await batch
+
+    async def give_up(self) -> None:
+        """Wait for nothing any more; what was sent may be carried out."""
+        if self._batch is not None:
+            self._batch.cancel()
+            await asyncio.gather(self._batch, return_exceptions=True)

@@ -6,8 +6,9 @@
 -- ARGV: token, lease's life (ms), view, range, expected position, number of progress fields, the
 --       fields and values; then for each task: name, log, '1' if its log begins here, state, time
 --       of the status (us), when a waiting input is due (ms), when the task ended (ms), each ''
---       if it does not change; number of hash fields and values, number of history items, number
---       of artifact items, and all of these.
+--       if it does not change; owner, agent, context, and '1' if another task has asked for it,
+--       each '' unless its log begins here; number of hash fields and values, number of history
+--       items, number of artifact items, and all of these.
 
 local LOOK_AFTER = 30000 -- ms after which the parent of a task at work is looked at
 local MOST = 1000 -- values that one RPUSH takes; unpack has its limits
@@ -19,40 +20,27 @@ local function push(key, first, count)
   end
 end
 
-local function restate(view, range, name, state, time, due, ended)
-  local key = view .. 't:' .. name
-  local tenant, task = tenant_and_task(name)
-  local was = redis.call('HMGET', key, 'owner', 'agent', 'context', 'state')
-  local owner, agent, context, before = was[1], was[2], was[3], was[4]
-  local listed = listings(view, tenant, owner, agent, context, state)
-  if before and before ~= state then
-    for place, listing in ipairs(listings(view, tenant, owner, agent, context, before)) do
-      if place > 2 then
-        redis.call('ZREM', listing, task)
-      end
+local function take_off(view, tenant, owner, agent, context, task, state)
+  for place, listing in ipairs(listings(view, tenant, owner, agent, context, state)) do
+    if place > 2 then
+      redis.call('ZREM', listing, task)
     end
   end
-  for _, listing in ipairs(listed) do
+end
+
+local function list(view, tenant, owner, agent, context, task, state, time)
+  for _, listing in ipairs(listings(view, tenant, owner, agent, context, state)) do
     if state == 'HEADRACE_ANSWERED' then
       redis.call('ZREM', listing, task)
     else
       redis.call('ZADD', listing, time, task)
     end
   end
-  redis.call('HSET', key, 'state', state)
-  if due ~= '' then
-    redis.call('ZADD', view .. 'w:' .. range, due, name)
-  else
-    redis.call('ZREM', view .. 'w:' .. range, name)
-  end
-  if ended ~= '' then
-    redis.call('ZADD', view .. 'e:' .. range, ended, name)
-  end
 end
 
 -- A task that another one has asked for is looked after until it ends: its parent may go first.
-local function mind_parent(view, range, name, ended)
-  local tenant, task = tenant_and_task(name)
+local function mind_parent(view, range, tenant, task, ended)
+  local name = tenant .. ':' .. task
   local parent = redis.call('HGET', view .. 't:' .. name, 'parent')
   if not parent then
     return
@@ -69,11 +57,10 @@ local function mind_parent(view, range, name, ended)
 end
 
 -- When a leg ends or begins, whom the task has asked is looked at.
-local function mind_children(view, range, name, state)
+local function mind_children(view, range, tenant, name, state)
   if state == 'TASK_STATE_WORKING' or state == 'TASK_STATE_AUTH_REQUIRED' then
     return
   end
-  local tenant = tenant_and_task(name)
   for _, child in ipairs(redis.call('SMEMBERS', view .. 't:' .. name .. ':d')) do
     redis.call('ZADD', view .. 'd:' .. range, 'XX', 0, tenant .. ':' .. child)
   end
@@ -92,9 +79,12 @@ redis.call('HSET', KEYS[2], unpack(ARGV, 7, at - 1))
 
 while at <= #ARGV do
   local name, log, begins = ARGV[at], ARGV[at + 1], ARGV[at + 2] == '1'
-  local fields, history = tonumber(ARGV[at + 7]), tonumber(ARGV[at + 8])
-  local artifacts = tonumber(ARGV[at + 9])
-  local first = at + 10
+  local state, time, due, ended = ARGV[at + 3], ARGV[at + 4], ARGV[at + 5], ARGV[at + 6]
+  local owner, agent, context = ARGV[at + 7], ARGV[at + 8], ARGV[at + 9]
+  local is_asked_for = not begins or ARGV[at + 10] == '1'
+  local fields, history = tonumber(ARGV[at + 11]), tonumber(ARGV[at + 12])
+  local artifacts = tonumber(ARGV[at + 13])
+  local first = at + 14
   local key = view .. 't:' .. name
   local known = redis.call('HGET', key, 'log')
   if begins and known then
@@ -103,18 +93,35 @@ while at <= #ARGV do
   end
   -- A log whose beginning is gone, or that is not the one we know, makes no task.
   if begins or known == log then
+    local tenant, task = tenant_and_task(name)
+    if begins then
+      redis.call('SADD', view .. 'o:' .. tenant .. ':' .. owner, agent)
+    elseif state ~= '' then
+      local was = redis.call('HMGET', key, 'owner', 'agent', 'context', 'state')
+      owner, agent, context = was[1], was[2], was[3]
+      if was[4] and was[4] ~= state then
+        take_off(view, tenant, owner, agent, context, task, was[4])
+      end
+    end
     redis.call('HSET', key, unpack(ARGV, first, first + fields - 1))
     push(key .. ':h', first + fields, history)
     push(key .. ':a', first + fields + history, artifacts)
-    if begins then
-      local tenant = tenant_and_task(name)
-      local was = redis.call('HMGET', key, 'owner', 'agent')
-      redis.call('SADD', view .. 'o:' .. tenant .. ':' .. was[1], was[2])
-    end
-    if ARGV[at + 3] ~= '' then
-      restate(view, range, name, ARGV[at + 3], ARGV[at + 4], ARGV[at + 5], ARGV[at + 6])
-      mind_parent(view, range, name, ARGV[at + 6])
-      mind_children(view, range, name, ARGV[at + 3])
+    if state ~= '' then
+      list(view, tenant, owner, agent, context, task, state, time)
+      if due ~= '' then
+        redis.call('ZADD', view .. 'w:' .. range, due, name)
+      elseif not begins then
+        redis.call('ZREM', view .. 'w:' .. range, name)
+      end
+      if ended ~= '' then
+        redis.call('ZADD', view .. 'e:' .. range, ended, name)
+      end
+      if is_asked_for then
+        mind_parent(view, range, tenant, task, ended)
+      end
+      if not begins then
+        mind_children(view, range, tenant, name, state)
+      end
     end
   end
   at = first + fields + history + artifacts
