@@ -76,6 +76,7 @@ tck: $(DEVELOPMENT) ## A2A's compatibility kit against a stack of ours (TCK=path
 
 .PHONY: up
 up: ## Start the stack of docker-compose.yml and wait until it is healthy
+	deploy/passwords .env
 	docker compose up --build --detach --wait $(ARGS)
 	@echo "ready http://localhost:$${HEADRACE_HTTP_PORT:-8080}"
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from headrace.errors import InvalidName
 from headrace.lanes import DEFAULT_TENANT, PRIORITIES, Lane
-from headrace.names import check_agent_name
+from headrace.names import check_agent_name, is_token
 from headrace.settings import BusSettings
 from headrace.stream_names import Streams
 
@@ -86,9 +86,12 @@ class Permissions:
         """Declare them for `groups` of workers, which do the work of `tenants` (as tokens).
 
         Raises:
-            InvalidName: a group or an agent can't be called so, or two groups serve one agent.
+            InvalidName: a group, agent or tenant can't be called so, or two groups serve one agent.
         """
         _check(groups)
+        for tenant in tenants:
+            if tenant != ANY_TENANT and not is_token(tenant):
+                raise InvalidName("tenant", tenant, "must be a token, as in subjects, or '*'")
         self._settings, self._groups, self._tenants = settings, groups, tenants
         self._prefix, self._subjects = settings.prefix, settings.subjects
         self._streams = Streams(settings.stream_prefix)

@@ -13,9 +13,10 @@ import httpx
 import nats
 import pytest
 from nats.aio.client import Client
-from nats.errors import TimeoutError as NatsTimeoutError
 from starlette.datastructures import Headers
 
+from headrace.lanes import DEFAULT_TENANT
+from headrace_cli.nats_permissions import DEMO, configuration
 from headrace_gateway import server as http_server
 from headrace_gateway.grpc import server as rpc_server
 from headrace_gateway.origin import Origins
@@ -37,6 +38,11 @@ DEMO_AGENTS = ["assistant", "counter", "echo"]
 @pytest.fixture(scope="module")
 def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     with Deployment(tmp_path_factory.mktemp("deployment")) as running:
+
+        def all_are_there() -> bool:
+            return all(available_agents(url) == DEMO_AGENTS for url in running.gateway_urls)
+
+        until(all_are_there, "both gateways know the demo agents")
         yield running
 
 
@@ -104,7 +110,7 @@ def test_every_service_has_longer_to_end_in_than_it_takes(
 
 def test_every_file_that_is_mounted_exists(services: dict[str, ComposeService]) -> None:
     mounted = [path for service in services.values() for path in service.files.values()]
-    assert len(mounted) == 3
+    assert len(mounted) == 4
     assert [path for path in mounted if not path.is_file()] == []
 
 
@@ -220,17 +226,12 @@ def test_every_services_health_check_passes(deployment: Deployment, role: str) -
 
 
 def test_every_worker_announces_its_agents(deployment: Deployment) -> None:
-    def all_are_there() -> bool:
-        return all(available_agents(url) == DEMO_AGENTS for url in deployment.gateway_urls)
-
-    until(all_are_there, "both gateways know the demo agents")
-
-    url = f"nats://{deployment.nats.address}"
+    url = deployment.nats.url("operator")
     until(lambda: len(instances(url, "echo")) == 2, "both workers have announced echo")
 
 
 async def test_task_state_follows(deployment: Deployment) -> None:
-    client = await nats.connect(f"nats://{deployment.nats.address}")
+    client = await nats.connect(deployment.nats.url("operator"), inbox_prefix="_INBOX.operator")
 
     async def follows() -> bool:
         return bool((await ask(client, "headrace.state.ready"))["following"])
@@ -250,26 +251,37 @@ async def test_a_message_to_one_gateway_is_read_from_the_other(
     assert found.json()["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
-async def test_the_shipped_nats_lets_nobody_publish_on_the_live_subjects(
-    deployment: Deployment,
+def test_the_shipped_accounts_are_those_of_the_code() -> None:
+    shipped = (ROOT / "deploy" / "nats-accounts.conf").read_text()
+    made = configuration((DEMO,), (DEFAULT_TENANT,))
+    assert shipped == made, "run: headrace nats-permissions > deploy/nats-accounts.conf"
+
+
+def test_the_shipped_nats_lets_nobody_in_without_a_password(deployment: Deployment) -> None:
+    with socket.create_connection(("127.0.0.1", deployment.nats.port), timeout=30) as connection:
+        connection.recv(4096)
+        connection.sendall(b'CONNECT {"verbose":false}\r\nPING\r\n')
+        assert b"Authorization Violation" in connection.recv(4096)
+
+
+def test_passwords_are_made_once(tmp_path: Path, services: dict[str, ComposeService]) -> None:
+    file = tmp_path / ".env"
+    file.write_text("HEADRACE_NATS_WORKER_PASSWORD=chosen\n")
+    for _ in range(2):
+        subprocess.run([ROOT / "deploy" / "passwords", file], check=True, timeout=60)
+    made = dict(line.split("=") for line in file.read_text().splitlines())
+    assert made.keys() == services["nats"].environment.keys()
+    assert made["HEADRACE_NATS_WORKER_PASSWORD"] == "chosen"
+    assert len(set(made.values())) == len(made)
+
+
+async def test_nobody_has_tried_what_it_may_not(
+    deployment: Deployment, http: httpx.AsyncClient
 ) -> None:
-    refused = list[Exception]()
-
-    async def note(error: Exception) -> None:
-        refused.append(error)
-
-    client = await nats.connect(f"nats://{deployment.nats.address}", error_cb=note)
-    live = await client.subscribe("headrace.live.>")
-    await client.publish("headrace.live.0.default.echo.forged", b"{}")
-    with pytest.raises(NatsTimeoutError):
-        await live.next_msg(timeout=0.5)
-
-    async def is_told() -> bool:
-        return bool(refused)
-
-    await eventually(is_told, "it is refused")
-    await client.close()
-    assert "permissions violation" in str(refused[0]).lower()
+    sent = await PlainAgent(http, deployment.gateway_urls[0], "echo").send("hello")
+    assert sent.json()["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
+    log = deployment.nats.log.read_text()
+    assert [line for line in log.splitlines() if "Permissions Violation" in line] == []
 
 
 def test_the_shipped_nats_syncs_every_write(deployment: Deployment) -> None:

@@ -55,7 +55,9 @@ def told(role: str) -> dict[str, str]:
 def settings_of(role: str, monkeypatch: pytest.MonkeyPatch) -> Any:  # noqa: ANN401 - one of three
     """Return what a role's process makes of its environment."""
     for name, value in told(role).items():
-        monkeypatch.setenv(name, value)
+        # Files of Secrets are on the cluster only.
+        is_file = name.endswith("_FILE")
+        monkeypatch.setenv(name.removesuffix("_FILE"), "secret" if is_file else value)
     return ROLES[role]()
 
 
@@ -163,3 +165,13 @@ def test_alerts_go_by_metrics_that_are_documented() -> None:
 def test_the_page_says_of_each_alert_what_to_do() -> None:
     rows = re.findall(r"^\| `(Headrace\w+)` \| .+ \| .+ \|$", PAGE, re.MULTILINE)
     assert sorted(rows) == sorted(alerts())
+
+
+@every_role
+def test_each_has_a_nats_user_of_its_own_whose_password_is_a_secret(role: str) -> None:
+    accounts = (ROOT / "deploy" / "nats-accounts.conf").read_text()
+    assert f'user: "{told(role)["HEADRACE_NATS_USER"]}", password: $' in accounts
+    [mount] = [one for one in container(role)["volumeMounts"] if one["name"] == "nats"]
+    assert told(role)["HEADRACE_NATS_PASSWORD_FILE"] == f"{mount['mountPath']}/password"
+    [volume] = [one for one in pod(role)["spec"]["volumes"] if one["name"] == "nats"]
+    assert volume["secret"] == {"secretName": f"headrace-nats-{role}"}

@@ -12,7 +12,7 @@ def instances(nats_url: str, agent: str) -> set[str]:
 
 
 async def _instances(nats_url: str, agent: str) -> set[str]:
-    client = await nats.connect(nats_url)
+    client = await nats.connect(nats_url, inbox_prefix="_INBOX.operator")
     query = json.dumps({"subjects_filter": f"$KV.AGENTS.live.{agent}.*"}).encode()
     try:
         answer = await client.request("$JS.API.STREAM.INFO.KV_AGENTS", query, timeout=30)

@@ -11,8 +11,14 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 COMPOSE_FILE = ROOT / "docker-compose.yml"
 
-_VARIABLE = re.compile(r"\$\{(\w+)(?::-([^${}]*))?\}")
-"""The innermost variables: a default may hold others."""
+_VARIABLE = re.compile(r"\$\{(\w+)(?::(?:-([^${}]*)|\?[^${}]*))?\}")
+"""The innermost variables: a default may hold others, and behind ``:?`` stands a complaint."""
+
+PASSWORDS = {
+    f"HEADRACE_NATS_{user}_PASSWORD": f"password-of-{user.lower()}"
+    for user in ("GATEWAY", "TASK_STATE", "WORKER", "OPERATOR")
+}
+"""Variables without a default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +49,8 @@ def load(variables: Mapping[str, str] | None = None) -> dict[str, ComposeService
     Raises:
         KeyError: a variable without a default is not among `variables`.
     """
-    content = _filled(yaml.safe_load(COMPOSE_FILE.read_text()), variables or {})
+    given = PASSWORDS | dict(variables or {})
+    content = _filled(yaml.safe_load(COMPOSE_FILE.read_text()), given)
     return {name: _service(name, body) for name, body in content["services"].items()}
 
 

@@ -6,13 +6,13 @@ replaced by those of this machine.
 """
 
 import json
+import os
 from abc import abstractmethod
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from headrace_cli.servers_nats import NatsServer
 from headrace_cli.servers_nats import program_path as nats_program
 from headrace_cli.servers_valkey import ValkeyServer
 from headrace_cli.servers_valkey import program_path as valkey_program
@@ -78,6 +78,7 @@ class ShippedNats(_ShippedServer):
         """Keep everything under `folder`."""
         super().__init__(service, nats_program(), folder)
         self.monitor_port = ports.pick()
+        self.environment = {"PATH": os.environ["PATH"], **service.environment}
 
     def changes(self) -> dict[str, str]:
         return {
@@ -86,8 +87,18 @@ class ShippedNats(_ShippedServer):
             '"/data"': json.dumps(str(self.folder / "data")),
         }
 
+    def command(self) -> list[str]:
+        accounts = self._service.files["/etc/nats/nats-accounts.conf"]
+        (self.folder / accounts.name).write_text(accounts.read_text())
+        return super().command()
+
     def answers(self) -> bool:
-        return NatsServer(self.port, self.folder, self.folder).answers()
+        return get(f"127.0.0.1:{self.monitor_port}", "/healthz?js-server-only=true")[0] == 200
+
+    def url(self, user: str) -> str:
+        """Return where one of its users connects."""
+        variable = f"HEADRACE_NATS_{user.upper().replace('-', '_')}_PASSWORD"
+        return f"nats://{user}:{self._service.environment[variable]}@{self.address}"
 
 
 class ShippedValkey(_ShippedServer):

@@ -25,6 +25,7 @@ _COMMANDS = {
     "config": "headrace_cli.configuring:config",
     "settings": "headrace_cli.settings_table:settings",
     "asyncapi": "headrace_cli.asyncapi:asyncapi",
+    "nats-permissions": "headrace_cli.nats_permissions:nats_permissions",
 }
 
 
