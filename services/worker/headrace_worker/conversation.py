@@ -19,6 +19,7 @@ from headrace import parts
 from headrace.delegation import CHILD
 from headrace.entry import Entry
 from headrace.events import DISCARDED_AFTER, QUEUED, RETRACTED, TAKEN, Json
+from headrace.interrupts import INTERRUPTS
 from headrace.parts import ToolResultPart
 from headrace.task import AUTH_REQUIRED, SUBMITTED
 from headrace.user_content import to_parts
@@ -257,7 +258,9 @@ class _Log:
             return
         if status.get("state") == SUBMITTED:
             self._run = generation
-        if status.get("state") != AUTH_REQUIRED and metadata.get(TAKEN) not in self._secrets:
+        # A request for credentials is nothing for a model, and an approval's prompt not from it.
+        is_said = status.get("state") != AUTH_REQUIRED and not _asks_for_approval(metadata)
+        if is_said and metadata.get(TAKEN) not in self._secrets:
             self._take_message(status.get("message") or {})
 
     def _take_message(self, message: Json) -> None:
@@ -429,6 +432,11 @@ def _kept(log: Iterable[Entry]) -> list[tuple[int, Json, str | None]]:
             is_last = generation == entry.last_generation
             kept.append((generation, event, entry.stamp.checkpoint if is_last else None))
     return kept
+
+
+def _asks_for_approval(metadata: Json) -> bool:
+    asked = metadata.get(INTERRUPTS) or ()
+    return any(isinstance(each, dict) and each.get("toolCallId") for each in asked)
 
 
 def _is_queued(event: Json) -> bool:

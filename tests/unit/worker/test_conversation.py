@@ -167,6 +167,14 @@ def test_follow_ups_questions_and_steering_are_turns_and_credentials_are_not() -
     assert [turn.run for turn in log.turns] == [1, 1, 4, 4]
 
 
+def test_the_prompt_of_an_approval_is_none_of_the_models_words() -> None:
+    log = Log()
+    log.say(ToolCall("refund", {}, "c1"))
+    asks = {"messageId": "q", "role": "ROLE_AGENT", "parts": [{"text": "Approve?"}]}
+    log.status(INPUT_REQUIRED, asks, interrupts=[{"id": "c1", "toolCallId": "c1"}])
+    assert shape(log.turns)[1:] == [("assistant", ["Call"], "")]
+
+
 def test_an_artifact_that_begins_anew_replaces_what_it_said() -> None:
     log = Log()
     log.say(File("a.png", b"old", "image/png", id="f"), Text("See."))

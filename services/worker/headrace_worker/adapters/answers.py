@@ -1,10 +1,12 @@
 """What a user answered to an interrupt."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from headrace import parts
 from headrace.events import Json
+from headrace.interrupts import INTERRUPTS
+from headrace.task import INPUT_REQUIRED
 
 INTERRUPT_ID = "agui_interrupt_id"
 """Metadata key of a part that answers an interrupt: its id."""
@@ -35,3 +37,13 @@ def answers_of(message: Sequence[Json], interrupts: Sequence[str]) -> Json:
     data = [part["data"] for part in message if "data" in part]
     said = data[0] if len(data) == 1 else parts.text_of(message)
     return dict.fromkeys(interrupts, said)
+
+
+def asked_in(log: Iterable[tuple[int, Json]]) -> list[Json]:
+    """Return the interrupts that the last question in a task's log asks."""
+    asked: list[Json] = []
+    for _, event in log:
+        update = event.get("statusUpdate", {})
+        if update.get("status", {}).get("state") == INPUT_REQUIRED:
+            asked = update.get("metadata", {}).get(INTERRUPTS) or []
+    return asked

@@ -1,23 +1,44 @@
 """A pydantic-ai agent, unchanged, as an agent."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, is_dataclass, replace
 from typing import Any, Unpack
 
+from pydantic import BaseModel
+
+from headrace import parts
+from headrace.events import Json
+from headrace_worker.adapters.answers import asked_in
+from headrace_worker.adapters.approvals import (
+    AnswerInvalid,
+    Decision,
+    call_of,
+    decisions_of,
+    words_beside,
+)
 from headrace_worker.adapters.busy import is_busy
 from headrace_worker.adapters.declaring import Declaration
 from headrace_worker.adapters.extras import needs
-from headrace_worker.adapters.pydantic_events import Telling
-from headrace_worker.adapters.pydantic_messages import history_of
+from headrace_worker.adapters.pydantic_events import Keeping, Telling, ask
+from headrace_worker.adapters.pydantic_messages import FORMAT, Past, content_of
 from headrace_worker.agent import Agent, agent
 from headrace_worker.context import RunContext
-from headrace_worker.conversation import answered
+from headrace_worker.conversation import Turn
 from headrace_worker.emission import Reject
 from headrace_worker.errors import Retryable
 from headrace_worker.remembering import Memory, conversation
 
 with needs("pydantic-ai"):
     from pydantic_ai import Agent as PydanticAgent
-    from pydantic_ai import DeferredToolRequests, ExternalToolset, ToolDefinition
+    from pydantic_ai import (
+        DeferredToolRequests,
+        DeferredToolResults,
+        ExternalToolset,
+        ToolApproved,
+        ToolDefinition,
+        ToolDenied,
+    )
+    from pydantic_ai.capabilities import ReinjectSystemPrompt
     from pydantic_ai.exceptions import (
         ContentFilterError,
         ModelAPIError,
@@ -38,21 +59,24 @@ _BUSY = (
 )
 
 
-def pydantic_ai_agent(
+def pydantic_ai_agent(  # what such an agent can be told
     wrapped: PydanticAgent[Any, Any],
     *,
     name: str,
     deps: Any | Callable[[RunContext], Any] = None,  # noqa: ANN401  # whatever the agent depends on
     memory: Memory = "context",
     show_thinking: bool = True,
+    approve_within: float | None = None,
     **declared: Unpack[Declaration],
 ) -> Agent:
     """Make an agent of a pydantic-ai agent.
 
-    `deps` are its dependencies, or a function that makes them of the run's context. The tools that
-    an AG-UI client brings are offered to its model beside its own; where it calls them the run ends
-    with the calls pending. Output that is no text becomes a data artifact. The other keywords are
-    `agent`'s.
+    `deps` are its dependencies, or a function that makes them of the run's context; those with a
+    ``state`` (pydantic-ai's StateDeps) are given the state that the run shares with its client. The
+    tools that an AG-UI client brings are offered to its model beside its own; where it calls them
+    the run ends with the calls pending. Tools that need approval end the run with an interrupt for
+    each call; what is not approved `approve_within` seconds later is refused (None: there is no
+    hurry). Output that is no text becomes a data artifact. The other keywords are `agent`'s.
 
     Raises:
         Misdeclared: as `agent`.
@@ -61,13 +85,27 @@ def pydantic_ai_agent(
 
     @agent(name=name, **declared)
     async def run(ctx: RunContext) -> None:
-        turns = answered(await conversation(ctx, memory))
-        prompt, history = history_of(turns)
-        depends = deps(ctx) if callable(deps) else deps
-        telling = Telling(ctx, thinking=show_thinking)
-        asked = {"deps": depends, "message_history": history, **_frontend(ctx, wrapped)}
+        turns = await conversation(ctx, memory, FORMAT)
         try:
-            async with wrapped.run_stream_events(prompt, **asked) as events:
+            begun = await _begin(ctx, turns)
+        except AnswerInvalid as error:
+            await ask(ctx, asked_in(await ctx.retell()), wrong=f"{error}.")
+            return
+        if begun is None:
+            return
+        used = {call.id for turn in turns for call in turn.calls}
+        known = begun.past.results if begun.replays else {}
+        telling = Telling(ctx, used, known, thinking=show_thinking, approve_within=approve_within)
+        depends = _with_state(deps(ctx) if callable(deps) else deps, ctx)
+        asked: Any = {
+            "deps": depends,
+            "message_history": begun.past.messages,
+            "deferred_tool_results": begun.deferred,
+            "capabilities": [ReinjectSystemPrompt(), Keeping(telling, known)],
+            **_frontend(ctx, wrapped),
+        }
+        try:
+            async with wrapped.run_stream_events(begun.prompt, **asked) as events:
                 async for event in events:
                     await telling.take(event)
         except ModelAPIError as error:
@@ -80,24 +118,127 @@ def pydantic_ai_agent(
     return run
 
 
+@dataclass(slots=True)
+class _Beginning:
+    """Where a run begins."""
+
+    past: Past
+    prompt: Any = None
+    """What the user says; None: tools have answered, or are to be called."""
+    deferred: DeferredToolResults | None = None
+    """What the user has decided."""
+    replays: bool = False
+    """Whether calls of the last response are to be carried out, but those that have results."""
+
+
+async def _begin(ctx: RunContext, turns: Sequence[Turn]) -> _Beginning | None:
+    """Return where the run begins; None: there is nothing left to do but to end it.
+
+    Raises:
+        AnswerInvalid: what the user has answered can't be understood.
+    """
+    past, mine = Past(), (ctx.task, ctx.leg)
+    said = [part for turn in turns if _is_input(turn, mine) for part in turn.parts]
+    others = [turn for turn in turns if not _is_input(turn, mine)]
+    if others and others[-1].role == "user":
+        # An AG-UI client's: its input has no task yet.
+        said = [*others.pop().parts]
+    response = next((turn for turn in reversed(others) if turn.role == "assistant"), None)
+    is_own = response is not None and (response.task, response.run) == mine
+    for turn in turns if is_own else others:
+        past.take(turn)
+    if is_own:
+        return _go_on(past)
+    if past.open and response is not None and response.task == ctx.task:
+        return await _answer(ctx, past, said)
+    past.close()
+    return _Beginning(past, content_of(said) or None)
+
+
+def _go_on(past: Past) -> _Beginning | None:
+    """Go on behind a response of this run, which a former attempt has kept."""
+    if not past.calls:
+        return None
+    if past.open:
+        return _Beginning(past, replays=True)
+    past.close()
+    return _Beginning(past)
+
+
+async def _answer(ctx: RunContext, past: Past, said: Sequence[Json]) -> _Beginning | None:
+    """Go on behind open calls of an earlier run, with what the user says to them."""
+    asked = asked_in(await ctx.retell())
+    named = {call_of(interrupt) for interrupt in asked}
+    waiting = [call for call in past.open if call.tool_call_id in named]
+    if waiting and not said:
+        # The results of the client's tools have come, without a word on the approvals.
+        await ask(ctx, asked)
+        return None
+    for call in past.open:
+        if call.tool_call_id not in named:
+            past.refuse(call)
+    if not waiting:
+        past.close()
+        return _Beginning(past, content_of(said) or None)
+    decided = decisions_of(said, asked)
+    past.put_results()
+    approvals: Any = {call.tool_call_id: _approval(decided[call.tool_call_id]) for call in waiting}
+    is_named = any(parts.interrupt_id(part) for part in said)
+    beside = content_of(words_beside(said)) if is_named else []
+    return _Beginning(past, beside or None, DeferredToolResults(approvals=approvals))
+
+
+def _approval(decided: Decision) -> ToolApproved | ToolDenied:
+    if decided.approved:
+        return ToolApproved(override_args=decided.arguments)
+    return ToolDenied(decided.reason) if decided.reason else ToolDenied()
+
+
+def _is_input(turn: Turn, mine: tuple[str, int]) -> bool:
+    return turn.role == "user" and (turn.task, turn.run) == mine
+
+
 def _is_busy(error: ModelAPIError) -> bool:
     return isinstance(error, _BUSY) or (
         isinstance(error, ModelHTTPError) and is_busy(error.status_code)
     )
 
 
+def _with_state(deps: Any, ctx: RunContext) -> Any:  # noqa: ANN401  # whatever the agent depends on
+    """Return the dependencies with the state that the client shares, if they take one."""
+    held = getattr(deps, "state", None)
+    if held is None or isinstance(deps, type) or not is_dataclass(deps):
+        return deps
+    state = type(held).model_validate(ctx.state) if isinstance(held, BaseModel) else ctx.state
+    taking: Any = deps
+    return replace(taking, state=state)
+
+
+class _ClientTools(ExternalToolset[Any]):
+    """The tools that an AG-UI client brings, but those of a name that the agent has itself."""
+
+    def __init__(self, wrapped: PydanticAgent[Any, Any], tools: list[ToolDefinition]) -> None:
+        super().__init__(tools)
+        self._wrapped = wrapped
+
+    async def get_tools(self, ctx: Any) -> Any:  # noqa: ANN401  # the library's
+        own = [await toolset.get_tools(ctx) for toolset in self._wrapped.toolsets]
+        taken = {name for tools in own for name in tools}
+        brought = await super().get_tools(ctx)
+        return {name: tool for name, tool in brought.items() if name not in taken}
+
+
 def _frontend(ctx: RunContext, wrapped: PydanticAgent[Any, Any]) -> Any:  # noqa: ANN401  # keywords
-    """Return what a run is told of the tools that its client brings."""
-    sent = ctx.agui.get("tools") or []
-    if not sent:
-        return {}
+    """Return what a run is told of the tools that its client brings, and of those that wait."""
+    # The library refuses another output type for an agent that validates its output.
+    validates = bool(getattr(wrapped, "_output_validators", None))
+    output = {} if validates else {"output_type": [wrapped.output_type, DeferredToolRequests]}
     offered = [
         ToolDefinition(
             name=tool["name"],
             description=tool.get("description"),
             parameters_json_schema=tool.get("parameters") or {"type": "object", "properties": {}},
         )
-        for tool in sent
+        for tool in ctx.agui.get("tools") or ()
     ]
-    output = [wrapped.output_type, DeferredToolRequests]
-    return {"toolsets": [ExternalToolset(offered)], "output_type": output}
+    return {**output, "toolsets": [_ClientTools(wrapped, offered)]} if offered else output

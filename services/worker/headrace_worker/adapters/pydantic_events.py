@@ -1,21 +1,44 @@
 """What a pydantic-ai agent does, said in a task's log while it does it."""
 
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
+import orjson
+from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
+from headrace_worker.adapters.agui_events import Telling as AgUiTelling
+from headrace_worker.adapters.approvals import question
 from headrace_worker.adapters.extras import needs
+from headrace_worker.adapters.pydantic_messages import FORMAT, verbatim_of
 from headrace_worker.context import RunContext
-from headrace_worker.emission import Data, InputRequired, Text, Thinking, ToolCall, ToolResult
-from headrace_worker.errors import MalformedOutput
+from headrace_worker.conversation import Call, Verbatim
+from headrace_worker.emission import (
+    Data,
+    InputRequired,
+    Text,
+    Thinking,
+    ToolArguments,
+    ToolCall,
+    ToolResult,
+)
+from headrace_worker.remembering import keep_response, keep_result
 from headrace_worker.signals import Custom, Usage
 
 with needs("pydantic-ai"):
     from pydantic_ai import AgentRunResultEvent, DeferredToolRequests
+    from pydantic_ai.capabilities import AbstractCapability
+    from pydantic_ai.exceptions import ToolFailed
     from pydantic_ai.messages import (
         CustomEvent,
         FunctionToolCallEvent,
         FunctionToolResultEvent,
+        ModelResponse,
+        NativeToolCallPart,
+        NativeToolReturnPart,
+        OutputToolCallEvent,
         PartDeltaEvent,
         PartEndEvent,
         PartStartEvent,
@@ -23,44 +46,161 @@ with needs("pydantic-ai"):
         TextPartDelta,
         ThinkingPart,
         ThinkingPartDelta,
+        ToolCallPart,
+        ToolCallPartDelta,
+        ToolReturnPart,
     )
 
 _FAILED = frozenset({"failed", "retried", "denied", "interrupted"})
 
 
+@dataclass
+class Keeping(AbstractCapability[Any]):
+    """Hands on each response as it was, and answers calls whose results are in the log."""
+
+    telling: "Telling"
+    known: Mapping[str, ToolReturnPart]
+    """Results of the calls that a former attempt has carried out, by call id."""
+
+    async def prepare_output_tools(self, ctx: Any, tool_defs: Any) -> Any:  # noqa: ANN401  # the library's
+        """Learn which calls are an answer in its shape."""
+        del ctx
+        self.telling.outputs |= {tool.name for tool in tool_defs}
+        return tool_defs
+
+    async def after_model_request(
+        self,
+        ctx: Any,  # noqa: ANN401  # the library's
+        *,
+        request_context: Any,  # noqa: ANN401  # the library's
+        response: ModelResponse,
+    ) -> ModelResponse:
+        """Hand on a response."""
+        del ctx, request_context
+        self.telling.responded(response)
+        return response
+
+    async def wrap_tool_execute(
+        self,
+        ctx: Any,  # noqa: ANN401  # the library's
+        *,
+        call: ToolCallPart,
+        tool_def: Any,  # noqa: ANN401  # the library's
+        args: Any,  # noqa: ANN401  # the library's
+        handler: Any,  # noqa: ANN401  # the library's
+    ) -> Any:  # noqa: ANN401  # a tool's result
+        """Carry out a call once its response is stored, unless it has been carried out."""
+        del ctx, tool_def
+        done = self.known.get(call.tool_call_id)
+        if done is None:
+            await self.telling.stored()
+            return await handler(args)
+        if done.outcome in _FAILED:
+            raise ToolFailed(str(done.content))
+        return done.content
+
+
 class Telling:
     """Says one run's events."""
 
-    def __init__(self, ctx: RunContext, *, thinking: bool) -> None:
-        """Say them in the run of `ctx`; `thinking`: reasoning too."""
-        self._ctx, self._thinking = ctx, thinking
-        self._called: set[str] = set()
+    def __init__(
+        self,
+        ctx: RunContext,
+        used: set[str],
+        known: Mapping[str, Any],
+        *,
+        thinking: bool,
+        approve_within: float | None,
+    ) -> None:
+        """Say them in the run of `ctx`; `thinking`: reasoning too.
+
+        `used` are the ids of the conversation's calls so far, `known` those of which the log has
+        all that is to be said. An approval is waited for `approve_within` seconds.
+        """
+        self._ctx, self._thinking, self._within = ctx, thinking, approve_within
+        self._used, self._known = used, known
+        self._ids: dict[str, str] = {}
+        self._streaming: dict[int, str] = {}
+        self._responses: list[ModelResponse] = []
+        self._stored = asyncio.Event()
+        self._stored.set()
+        self._agui = AgUiTelling(ctx)
+        self.outputs = set[str]()
+        """Names of the tools that are no tools but the shape of an answer."""
+
+    def responded(self, response: ModelResponse) -> None:
+        """Take a whole response; its last events may be still to come."""
+        self._responses.append(response)
+        self._stored.clear()
+
+    async def stored(self) -> None:
+        """Return when the last response is in the log."""
+        await self._stored.wait()
 
     async def take(self, event: Any) -> None:  # noqa: ANN401  # whatever the library says
-        """Say `event`.
-
-        Raises:
-            MalformedOutput: the agent asks for what this door can't give.
-        """
+        """Say `event`."""
         match event:
-            case PartStartEvent(part=TextPart() as part):
-                await self._text(part.content)
-            case PartStartEvent(part=ThinkingPart() as part):
-                await self._think(part.content)
-            case PartDeltaEvent(delta=TextPartDelta() as delta):
-                await self._text(delta.content_delta)
-            case PartDeltaEvent(delta=ThinkingPartDelta() as delta):
-                await self._think(delta.content_delta or "")
-            case PartEndEvent(part=TextPart()):
-                await self._ctx.emit(Text("", end=True))
+            case PartStartEvent():
+                await self._keep()
+                await self._start(event.index, event.part)
+            case PartDeltaEvent():
+                await self._delta(event.index, event.delta)
+            case PartEndEvent():
+                await self._end(event.index, event.part)
             case FunctionToolCallEvent(part=part):
+                await self._keep()
                 await self._call(part)
+            case OutputToolCallEvent():
+                await self._keep()
             case FunctionToolResultEvent(part=part):
                 await self._result(part)
             case CustomEvent():
                 await self._ctx.emit(Custom(event.name, to_jsonable_python(event)))
             case AgentRunResultEvent(result=result):
-                await self._end(result)
+                await self._keep()
+                await self._finish(result)
+
+    async def _start(self, index: int, part: Any) -> None:  # noqa: ANN401  # a part of a response
+        match part:
+            case TextPart():
+                await self._text(part.content)
+            case ThinkingPart():
+                await self._think(part.content)
+            case ToolCallPart() if part.tool_name not in self.outputs:
+                own = self._streaming[index] = self._own(part.tool_call_id)
+                await self._ctx.emit(ToolArguments(own, _text_of(part.args), part.tool_name))
+
+    async def _delta(self, index: int, delta: Any) -> None:  # noqa: ANN401  # a piece of a part
+        match delta:
+            case TextPartDelta():
+                await self._text(delta.content_delta)
+            case ThinkingPartDelta():
+                await self._think(delta.content_delta or "")
+            case ToolCallPartDelta(args_delta=str(piece)) if piece and index in self._streaming:
+                await self._ctx.emit(ToolArguments(self._streaming[index], piece))
+
+    async def _end(self, index: int, part: Any) -> None:  # noqa: ANN401  # a part of a response
+        match part:
+            case TextPart():
+                await self._ctx.emit(Text("", end=True))
+            case NativeToolCallPart():
+                own = self._own(part.tool_call_id)
+                await self._ctx.emit(ToolCall(part.tool_name, part.args_as_dict(), own))
+            case NativeToolReturnPart():
+                await self._ctx.emit(_result(self._ids.get(part.tool_call_id, ""), part))
+            case ToolCallPart() if index in self._streaming:
+                own = self._streaming.pop(index)
+                self._ids[part.tool_call_id] = own
+                # Arguments that come as an object are whole at the end alone.
+                rest = orjson.dumps(part.args).decode() if isinstance(part.args, dict) else ""
+                await self._ctx.emit(ToolArguments(own, rest, part.tool_name, end=True))
+
+    async def _keep(self) -> None:
+        """Save the responses that are complete: no later attempt asks for them again."""
+        while self._responses:
+            response = self._responses.pop(0)
+            await keep_response(self._ctx, Verbatim(FORMAT, verbatim_of(response, self._ids)))
+        self._stored.set()
 
     async def _text(self, said: str) -> None:
         if said:
@@ -70,18 +210,31 @@ class Telling:
         if said and self._thinking:
             await self._ctx.emit(Thinking(said))
 
-    async def _call(self, part: Any) -> None:  # noqa: ANN401  # a ToolCallPart
-        self._called.add(part.tool_call_id)
-        await self._ctx.emit(ToolCall(part.tool_name, part.args_as_dict(), part.tool_call_id))
+    def _own(self, theirs: str) -> str:
+        """Return the id that a call has in the log, where each has one of its own."""
+        own = theirs if theirs and theirs not in self._used else self._ctx.voice.mint("call")
+        self._used.add(own)
+        self._ids[theirs] = own
+        return own
+
+    async def _call(self, part: ToolCallPart) -> None:
+        """Say a call that did not stream."""
+        known = part.tool_call_id in self._ids or part.tool_call_id in self._used
+        if not known and part.tool_name not in self.outputs:
+            own = self._own(part.tool_call_id)
+            await self._ctx.emit(ToolCall(part.tool_name, part.args_as_dict(), own))
 
     async def _result(self, part: Any) -> None:  # noqa: ANN401  # a ToolReturnPart
-        content = to_jsonable_python(part.content)
-        if part.outcome in _FAILED:
-            await self._ctx.emit(ToolResult(part.tool_call_id, "", str(content)))
-        else:
-            await self._ctx.emit(ToolResult(part.tool_call_id, content))
+        if part.tool_call_id in self._known:
+            return
+        for event in _events_of(part.metadata):
+            await self._agui.take(event)
+        await keep_result(self._ctx, _result(self._id(part.tool_call_id), part))
 
-    async def _end(self, result: Any) -> None:  # noqa: ANN401  # an AgentRunResult
+    def _id(self, theirs: str) -> str:
+        return self._ids.get(theirs, theirs)
+
+    async def _finish(self, result: Any) -> None:  # noqa: ANN401  # an AgentRunResult
         await self._usage(result)
         output = result.output
         if isinstance(output, DeferredToolRequests):
@@ -91,15 +244,64 @@ class Telling:
 
     async def _usage(self, result: Any) -> None:  # noqa: ANN401  # an AgentRunResult
         used, response = result.usage, result.response
-        model, provider = response.model_name or "", response.provider_name or ""
-        told = Usage(model, provider, used.input_tokens, used.output_tokens)
-        await self._ctx.emit(told)
+        said = Usage(
+            response.model_name or "",
+            response.provider_name or "",
+            used.input_tokens,
+            used.output_tokens,
+            cached_input_tokens=used.cache_read_tokens,
+            cache_write_input_tokens=used.cache_write_tokens,
+        )
+        await self._ctx.emit(said)
 
     async def _defer(self, output: DeferredToolRequests) -> None:
-        if output.approvals:
-            raise MalformedOutput("a tool that needs approval, which this door can't ask for")
-        for part in output.calls:
-            if part.tool_call_id not in self._called:
-                await self._call(part)
-        pending = [part.tool_call_id for part in output.calls]
-        await self._ctx.emit(InputRequired(tool_calls=pending))
+        for part in (*output.calls, *output.approvals):
+            await self._call(part)
+        asked = [
+            question(
+                Call(self._id(part.tool_call_id), part.tool_name, part.args_as_dict()),
+                to_jsonable_python(output.metadata.get(part.tool_call_id)),
+                self._within,
+            )
+            for part in output.approvals
+        ]
+        pending = [self._id(part.tool_call_id) for part in output.calls]
+        await ask(self._ctx, asked, pending)
+
+
+async def ask(
+    ctx: RunContext, asked: list[Any], pending: Iterable[str] = (), wrong: str = ""
+) -> None:
+    """End the run with questions, and calls that the client is to carry out.
+
+    `wrong` says what is the matter with the answer that came.
+    """
+    prompt = "\n".join(filter(None, [wrong, *(each["message"] for each in asked)]))
+    schema = asked[0]["responseSchema"] if len(asked) == 1 else None
+    await ctx.emit(InputRequired(prompt, schema, asked, list(pending)))
+
+
+def _result(own: str, part: Any) -> ToolResult:  # noqa: ANN401  # a ToolReturnPart
+    content = to_jsonable_python(part.content)
+    if part.outcome in _FAILED:
+        return ToolResult(own, "", content if isinstance(content, str) else str(content))
+    return ToolResult(own, content)
+
+
+def _text_of(arguments: str | Mapping[str, Any] | None) -> str:
+    """Return the arguments as far as they are text; an object may still grow."""
+    return arguments if isinstance(arguments, str) else ""
+
+
+def _events_of(metadata: Any) -> list[Any]:  # noqa: ANN401  # whatever the tool attached
+    """Return the AG-UI events that a tool attached to its result, as JSON."""
+    attached = metadata if isinstance(metadata, list | tuple) else [metadata]
+    events = [each for each in attached if _is_event(each)]
+    return [each.model_dump(mode="json", by_alias=True, exclude_none=True) for each in events]
+
+
+def _is_event(attached: Any) -> bool:  # noqa: ANN401  # whatever the tool attached
+    names = {
+        base.__name__ for base in type(attached).__mro__ if base.__module__.startswith("ag_ui.")
+    }
+    return isinstance(attached, BaseModel) and "BaseEvent" in names

@@ -2,68 +2,175 @@
 
 from base64 import b64decode
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
+from pydantic import ValidationError
 
 from headrace.events import Json
+from headrace.parts import ToolResultPart
 from headrace_worker.adapters.extras import needs
-from headrace_worker.conversation import Turn
+from headrace_worker.conversation import Call, Item, Reasoning, Result, Turn, Words
+from headrace_worker.tools import as_text
 
 with needs("pydantic-ai"):
     from pydantic_ai.messages import (
+        AudioUrl,
         BinaryContent,
         DocumentUrl,
         ImageUrl,
         ModelMessage,
+        ModelMessagesTypeAdapter,
         ModelRequest,
+        ModelRequestPart,
         ModelResponse,
-        SystemPromptPart,
         TextPart,
+        ThinkingPart,
         ToolCallPart,
         ToolReturnPart,
         UserContent,
         UserPromptPart,
+        VideoUrl,
     )
 
+FORMAT = "pydantic-ai"
+"""Of the responses that are kept verbatim: a ModelResponse as JSON."""
 
-def history_of(turns: Sequence[Turn]) -> tuple[list[UserContent] | None, list[ModelMessage]]:
-    """Return what the user says now, None where tools have answered, and what was said before."""
-    if turns and turns[-1].role == "user":
-        return _content(turns[-1].parts), _messages(turns[:-1])
-    return None, _messages(turns)
+_LINKS: dict[str, Any] = {"image": ImageUrl, "audio": AudioUrl, "video": VideoUrl}
 
 
-def _messages(turns: Sequence[Turn]) -> list[ModelMessage]:
-    names = {call.id: call.name for turn in turns for call in turn.calls}
-    return [_message(turn, names) for turn in turns]
+@dataclass(slots=True)
+class Past:
+    """What was said before, ending with a response whose calls may be open."""
+
+    messages: list[ModelMessage] = field(default_factory=list)
+    last: ModelResponse | None = None
+    """The last response; the results behind it are in `results` alone."""
+    results: dict[str, ToolReturnPart] = field(default_factory=dict)
+    """By call id."""
+    _logged: set[str] = field(default_factory=set)
+    """Ids of the calls that the log knows; others are the library's own, the shape of an answer."""
+
+    def take(self, turn: Turn) -> None:
+        """Take the next turn; one of a system is the agent's own to say."""
+        match turn.role:
+            case "assistant":
+                self.close()
+                self._logged = {call.id for call in turn.calls}
+                self._respond(_response(turn))
+            case "tool" if turn.result is not None:
+                self._answer(turn.result)
+            case "user":
+                self.close()
+                self._request([UserPromptPart(content_of(turn.parts))])
+
+    def close(self) -> None:
+        """Put the results behind the last response, and answer what nobody has answered."""
+        if self.last is None:
+            return
+        for call in self.open:
+            self.refuse(call)
+        closing = [self.results[call.tool_call_id] for call in self.calls]
+        self.last, self.results = None, {}
+        if closing:
+            self._request(closing)
+
+    def refuse(self, call: ToolCallPart) -> None:
+        """Answer a call that nobody has answered, and nobody will."""
+        name, tool = call.tool_call_id, call.tool_name
+        if name in self._logged:
+            said = ToolReturnPart(tool, "It was not answered.", name, outcome="failed")
+        else:
+            said = ToolReturnPart(tool, "Final result processed.", name)
+        self.results[name] = said
+
+    def put_results(self) -> None:
+        """Put the results that there are behind the last response; its other calls stay open."""
+        if self.results:
+            self._request([*self.results.values()])
+
+    @property
+    def calls(self) -> Sequence[ToolCallPart]:
+        """The last response's calls."""
+        return self.last.tool_calls if self.last is not None else ()
+
+    @property
+    def open(self) -> list[ToolCallPart]:
+        """Those of them that nobody has answered."""
+        return [call for call in self.calls if call.tool_call_id not in self.results]
+
+    def _respond(self, response: ModelResponse) -> None:
+        if response.parts:
+            self.messages.append(response)
+            self.last = response
+
+    def _answer(self, result: ToolResultPart) -> None:
+        names = {call.tool_call_id: call.tool_name for call in self.calls}
+        if result.id in names:
+            self.results[result.id] = _return(names[result.id], result)
+
+    def _request(self, said: Sequence[ModelRequestPart]) -> None:
+        """Add to the request that is last, for results and what a user says are one."""
+        if self.messages and isinstance(self.messages[-1], ModelRequest):
+            said = [*self.messages.pop().parts, *said]
+        self.messages.append(ModelRequest(said))
 
 
-def _message(turn: Turn, names: dict[str, str]) -> ModelMessage:
-    if turn.role == "assistant":
-        calls = [ToolCallPart(call.name, call.arguments, call.id) for call in turn.calls]
-        said = [TextPart(turn.text)] if turn.text else []
-        return ModelResponse([*said, *calls])
-    if turn.role == "tool" and turn.result is not None:
-        result = turn.result
-        content, outcome = (result.error, "failed") if result.error else (result.content, "success")
-        name = names.get(result.id, "")
-        returned: Any = ToolReturnPart(name, content, result.id, outcome=outcome)  # type: ignore[arg-type]  # a literal by value
-        return ModelRequest([returned])
-    if turn.role == "system":
-        return ModelRequest([SystemPromptPart(turn.text)])
-    return ModelRequest([UserPromptPart(_content(turn.parts))])
-
-
-def _content(said: Sequence[Json]) -> list[UserContent]:
+def content_of(said: Sequence[Json]) -> list[UserContent]:
+    """Return what a user says, A2A Parts."""
     return [_piece(part) for part in said]
 
 
+def verbatim_of(response: ModelResponse, ids: dict[str, str]) -> Any:  # noqa: ANN401  # any JSON
+    """Return the response as JSON, with its calls under the `ids` that the log has for theirs."""
+    [kept] = ModelMessagesTypeAdapter.dump_python([response], mode="json")
+    for part in kept["parts"]:
+        if part.get("tool_call_id") in ids:
+            part["tool_call_id"] = ids[part["tool_call_id"]]
+    return kept
+
+
+def _response(turn: Turn) -> ModelResponse:
+    if turn.verbatim is not None:
+        try:
+            [kept] = ModelMessagesTypeAdapter.validate_python([turn.verbatim.response])
+        except ValidationError:
+            # Another version of the library wrote it.
+            pass
+        else:
+            if isinstance(kept, ModelResponse):
+                return kept
+    said = [part for item in turn.items if (part := _part(item)) is not None]
+    return ModelResponse(said)
+
+
+def _part(item: Item) -> Any:  # noqa: ANN401  # a ModelResponsePart
+    match item:
+        case Words():
+            return TextPart(item.text) if item.text else None
+        case Reasoning():
+            return ThinkingPart(item.text) if item.text else None
+        case Call():
+            return ToolCallPart(item.name, item.text or item.arguments, item.id)
+        case Result():
+            name = item.name or item.part.get("filename") or item.part.get("mediaType") or "unnamed"
+            told = as_text(item.part["data"]) if "data" in item.part else f"[file {name}]"
+            return TextPart(told)
+
+
+def _return(tool: str, result: ToolResultPart) -> ToolReturnPart:
+    if result.error:
+        return ToolReturnPart(tool, result.error, result.id, outcome="failed")
+    return ToolReturnPart(tool, result.content, result.id)
+
+
 def _piece(part: Json) -> UserContent:
-    media = part.get("mediaType") or "application/octet-stream"
+    media = part.get("mediaType")
     if "raw" in part:
-        return BinaryContent(b64decode(part["raw"]), media_type=media)
+        return BinaryContent(b64decode(part["raw"]), media_type=media or "application/octet-stream")
     if "url" in part:
-        linked = ImageUrl if media.startswith("image/") else DocumentUrl
-        return linked(part["url"])
+        linked = _LINKS.get(str(media).partition("/")[0], DocumentUrl)
+        content: UserContent = linked(part["url"], media_type=media)
+        return content
     return part["text"] if "text" in part else orjson.dumps(part.get("data")).decode()

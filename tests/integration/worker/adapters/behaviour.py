@@ -284,8 +284,8 @@ class Behaviour:
         ("payload", "refunded", "told"),
         [
             ({"approved": True}, ["A1:5"], "refunded A1"),
-            ({"approved": True, "arguments": {"order": "A1", "amount": 2}}, ["A1:2"], "refunded"),
-            ({"approved": False, "message": "too much"}, [], "too much"),
+            ({"approved": True, "editedArgs": {"order": "A1", "amount": 2}}, ["A1:2"], "refunded"),
+            ({"approved": False, "reason": "too much"}, [], "too much"),
         ],
         ids=["approved", "edited", "rejected"],
     )
@@ -318,7 +318,7 @@ class Behaviour:
             [asked] = await interrupts(task)
             done = await answered(task, approval(asked["id"], None, "cancelled"))
         assert (state(done), office.done("refunded")) == ("COMPLETED", [])
-        assert model.heard[1][-1].answers == "c1"
+        assert [told.answers for told in model.heard[1]] == ["", "", "c1"]
 
     async def test_several_approvals_are_asked_for_at_once(
         self, desk: Desk, serve: Serve, office: Office

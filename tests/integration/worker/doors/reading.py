@@ -1,5 +1,7 @@
 """What a log says, as tests of doors look at it."""
 
+import orjson
+
 from headrace import parts
 from headrace.events import Json
 from headrace.fold import TaskFold
@@ -41,9 +43,20 @@ def said(task: Json) -> list[Json]:
 
 
 def calls(task: Json) -> list[tuple[str, object]]:
-    """Return the tool calls that the agent said whole: names and arguments."""
-    found = filter(None, map(parts.tool_call, said(task)))
-    return [(call.name, call.arguments) for call in found]
+    """Return the tool calls that the agent said: names and arguments, also those that streamed."""
+    found: dict[str, tuple[str, object]] = {}
+    streamed: dict[str, str] = {}
+    for part in said(task):
+        if (call := parts.tool_call(part)) is not None:
+            found[call.id] = call.name, call.arguments
+        elif parts.is_partial_tool_call(part):
+            name = parts.tool_call_id(part)
+            streamed[name] = streamed.get(name, "") + part["text"]
+            found[name] = parts.tool_name(part), streamed[name]
+    return [
+        (name, orjson.loads(text or "{}") if isinstance(text, str) else text)
+        for name, text in found.values()
+    ]
 
 
 def results(task: Json) -> list[tuple[object, str]]:

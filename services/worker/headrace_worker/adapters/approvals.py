@@ -1,0 +1,130 @@
+"""Tool calls that a person must approve: how they are asked for, and what was decided.
+
+The question is an AG-UI Interrupt of the kind that AG-UI clients know as tool approval. A client
+that knows nothing of interrupts answers in words: those in `_YES` approve, all else refuses.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pydantic import BaseModel, Field, StrictBool, ValidationError
+
+from headrace import parts
+from headrace.errors import HeadraceError
+from headrace.events import Json
+from headrace.parts import INTERRUPT_ID
+from headrace_worker.adapters.answers import answers_of
+from headrace_worker.conversation import Call
+
+_YES = frozenset({"yes", "y", "ok", "approve", "approved"})
+
+_SCHEMA: Json = {
+    "type": "object",
+    "properties": {
+        "approved": {"type": "boolean"},
+        "editedArgs": {"type": "object"},
+        "reason": {"type": "string"},
+    },
+    "required": ["approved"],
+}
+
+
+class AnswerInvalid(HeadraceError):
+    """An answer to an approval is none; the message says which field breaks which rule."""
+
+    code = "approval_answer_invalid"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What was decided on a call."""
+
+    approved: bool
+    arguments: Json | None = None
+    """Those to call the tool with; None: the model's."""
+    reason: str = ""
+    """Why it was refused, for the model."""
+
+
+class _Payload(BaseModel):
+    """What answers an approval."""
+
+    approved: StrictBool
+    edited_args: Json | None = Field(None, alias="editedArgs")
+    reason: str | None = None
+
+
+def question(call: Call, metadata: Json | None = None, within: float | None = None) -> Json:
+    """Return the interrupt that asks whether `call` may be carried out, `within` seconds."""
+    asked: Json = {
+        "id": call.id,
+        "reason": "tool_call",
+        "toolCallId": call.id,
+        "message": f"Approve {call.name}({call.said})?",
+        "responseSchema": _SCHEMA,
+    }
+    if metadata:
+        asked["metadata"] = metadata
+    if within is not None:
+        ends = datetime.now(UTC) + timedelta(seconds=within)
+        asked["expiresAt"] = ends.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return asked
+
+
+def decisions_of(said: Sequence[Json], asked: Sequence[Json]) -> dict[str, Decision]:
+    """Return what a message decides on each call that the interrupts `asked` ask for, by its id.
+
+    A call that it does not speak of, or speaks of too late, is refused.
+
+    Raises:
+        AnswerInvalid: an answer is of none of the shapes that were asked for.
+    """
+    answers = answers_of(said, [interrupt["id"] for interrupt in asked])
+    return {call_of(interrupt): _decided(interrupt, answers) for interrupt in asked}
+
+
+def call_of(interrupt: Json) -> str:
+    """Return the id of the call that an interrupt is about."""
+    return str(interrupt.get("toolCallId") or interrupt["id"])
+
+
+def words_beside(said: Sequence[Json]) -> list[Json]:
+    """Return the parts of a message that are no answer to an interrupt."""
+    return [part for part in said if not parts.metadata_of(part, INTERRUPT_ID)]
+
+
+def _decided(interrupt: Json, answers: Json) -> Decision:
+    name = interrupt["id"]
+    if _is_over(interrupt):
+        return Decision(approved=False, reason="The approval came too late.")
+    if name not in answers:
+        return Decision(approved=False, reason="The user did not answer.")
+    return _decision(answers[name], name)
+
+
+def _decision(answer: Any, name: str) -> Decision:  # noqa: ANN401  # any JSON
+    match answer:
+        case None:
+            return Decision(approved=False, reason="The user cancelled it.")
+        case bool():
+            return Decision(approved=answer)
+        case str():
+            said = answer.strip()
+            approved = said.lower().rstrip(".!") in _YES
+            return Decision(approved=approved, reason="" if approved else said)
+    try:
+        given = _Payload.model_validate(answer)
+    except ValidationError as error:
+        wrong = error.errors(include_url=False, include_input=False, include_context=False)
+        told = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'answer'}: {e['msg']}" for e in wrong)
+        raise AnswerInvalid(f"the answer to {name}: {told}") from None
+    return Decision(
+        given.approved, given.edited_args if given.approved else None, given.reason or ""
+    )
+
+
+def _is_over(interrupt: Json) -> bool:
+    ends = interrupt.get("expiresAt")
+    return isinstance(ends, str) and datetime.fromisoformat(ends) < datetime.now(UTC)
