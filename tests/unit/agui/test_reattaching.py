@@ -5,13 +5,14 @@ from hypothesis import strategies as st
 
 from headrace.entry import Entry
 from headrace.events import Json
-from headrace.parts import text_part, thinking_part, tool_arguments_part
+from headrace.parts import STEP_STARTED, text_part, thinking_part, tool_arguments_part
 from headrace_gateway.agui.cursor import FrameCursor
 from headrace_gateway.agui.frame import Frame
 from headrace_gateway.agui.leads import AfterCursor, AsOfNow
 from headrace_gateway.agui.run_frames import RunFrames
-from tests.unit.agui.agui_logs import GIVEN, RUN_METADATA, AguiLog, agui_logs, unhurried
+from tests.unit.agui.agui_logs import GIVEN, RUN_METADATA, AguiLog, agui_logs, hinted, unhurried
 from tests.unit.agui.client_rules import Client
+from tests.unit.agui.test_subagents import asked, child
 
 
 def client_of(frames: list[Frame]) -> Client:
@@ -95,6 +96,20 @@ def test_everything_that_is_open_is_opened_again() -> None:
         *["RUN_STARTED", "STATE_SNAPSHOT", "MESSAGES_SNAPSHOT"],
         *["REASONING_START", "REASONING_MESSAGE_START", "TOOL_CALL_START", "TEXT_MESSAGE_START"],
     ]
+
+
+def test_steps_of_one_name_are_each_opened_again() -> None:
+    log = AguiLog.started()
+    step = hinted(STEP_STARTED, agui_step_name="s")
+    for task in ("c-1", "c-2"):
+        asked(log, task=task)
+        child(log, step, task=task)
+    log.say(step)
+    entries = log.parsed()
+    again = [frame.event for frame in joined(entries, entries[-1].last_generation)]
+    steps = [e.get("subagentRunId", "") for e in again if e["type"] == "STEP_STARTED"]
+    assert steps == ["c-1", "c-2", ""]
+    Client().take_all([frame.event for frame in joined(log.end().parsed(), 4)])
 
 
 def test_earlier_runs_messages_lead_once() -> None:

@@ -1,12 +1,15 @@
 """Reasoning as THINKING events, for clients that asked for them."""
 
+import dataclasses
+import itertools
 import json
 
 import pytest
 from hypothesis import given
 
-from headrace.events import Json
+from headrace.events import Draft, Json
 from headrace.parts import thinking_part
+from headrace.task import COMPLETED
 from headrace_gateway.agui.extras import in_query
 from headrace_gateway.agui.leads import AsOfNow
 from headrace_gateway.agui.refusal import InputInvalid
@@ -14,6 +17,7 @@ from headrace_gateway.agui.run_frames import RunFrames
 from headrace_gateway.agui.run_input import RunInput
 from tests.unit.agui.agui_logs import AguiLog, agui_logs, unhurried
 from tests.unit.agui.test_run_input import INPUT
+from tests.unit.agui.test_subagents import asked, child
 
 ASKED: Json = {"forwardedProps": {"headrace": {"thinking": True}}}
 OPENS = ["THINKING_START", "THINKING_TEXT_MESSAGE_START"]
@@ -48,18 +52,75 @@ def test_who_comes_back_amid_a_thought_is_told_that_it_is_open() -> None:
     assert told == ["RUN_STARTED", "STATE_SNAPSHOT", "MESSAGES_SNAPSHOT", *OPENS]
 
 
+def blocks(told: list[Json]) -> list[tuple[str, str]]:
+    """Return who thought what, block by block; a block that opens inside another fails."""
+    said = list[tuple[str, str]]()
+    is_open = False
+    for event in told:
+        kind, who = event["type"], event.get("subagentRunId", "")
+        if kind == "THINKING_START":
+            assert not is_open, f"{who} begins a block inside another one"
+            is_open = True
+            said.append((who, ""))
+        elif kind.startswith("THINKING"):
+            assert is_open, f"{kind} outside a block"
+            assert said[-1][0] == who, f"{kind} of {who} in a block of {said[-1][0]}"
+            said[-1] = who, said[-1][1] + event.get("delta", "")
+            is_open = kind != "THINKING_END"
+        assert not (is_open and kind in {"RUN_FINISHED", "RUN_ERROR"}), kind
+    return said
+
+
+def test_two_children_and_their_parent_think_in_turns() -> None:
+    log = AguiLog.started(**ASKED, protocolVersion="1.0")
+    for task in ("c-1", "c-2"):
+        asked(log, task=task)
+    child(log, thinking_part("a", "x"), task="c-1")
+    child(log, thinking_part("b", "x"), task="c-2")
+    log.say(thinking_part("c", "x"))
+    child(log, thinking_part("d", "x"), task="c-1")
+    child(log, thinking_part("e", "x", end=True), task="c-1")
+    child(log, state=COMPLETED, task="c-1")
+    child(log, thinking_part("f", "x"), task="c-2")
+    told = log.end().told()
+    assert blocks(told) == [("c-1", "a"), ("c-2", "b"), ("", "c"), ("c-1", "de"), ("c-2", "f")]
+
+
+def test_a_block_left_open_by_a_child_that_ended_is_ended_once() -> None:
+    log = AguiLog.started(**ASKED, protocolVersion="1.0")
+    asked(log)
+    child(log, thinking_part("a", "x"))
+    child(log, state=COMPLETED)
+    log.say(thinking_part("b", "x"))
+    assert blocks(log.end().told()) == [("c-1", "a"), ("", "b")]
+
+
+def by_speaker(said: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Join what one speaker says in a row."""
+    turns = itertools.groupby(said, key=lambda piece: piece[0])
+    return [(who, "".join(text for _, text in turn)) for who, turn in turns]
+
+
+def unasked(log: AguiLog) -> AguiLog:
+    """Return the log as if its client had not asked for THINKING events."""
+    stamp, [first] = log.messages[0]
+    line = Draft(*(half.replace(b'"thinking":true', b'"thinking":false') for half in first))
+    assert line != first
+    return dataclasses.replace(log, messages=[(stamp, [line]), *log.messages[1:]])
+
+
 @unhurried
 @given(agui_logs(**ASKED))
-def test_whatever_is_said_they_are_in_order_and_nothing_else_is_reasoning(log: AguiLog) -> None:
-    is_open = False
-    for kind in (frame.event["type"] for frame in log.frames()):
-        assert not kind.startswith("REASONING") or kind == "REASONING_ENCRYPTED_VALUE"
-        if kind == "THINKING_TEXT_MESSAGE_CONTENT":
-            assert is_open
-        if kind in {"THINKING_START", "THINKING_END"}:
-            assert is_open == (kind == "THINKING_END")
-            is_open = not is_open
-        assert not (is_open and kind in {"RUN_FINISHED", "RUN_ERROR"}), kind
+def test_whatever_is_said_they_are_in_order_and_say_what_reasoning_would(log: AguiLog) -> None:
+    told = log.told()
+    named = {event["type"] for event in told if event["type"].startswith("REASONING")}
+    assert named <= {"REASONING_ENCRYPTED_VALUE"}
+    thought = [
+        (event.get("subagentRunId", ""), event["delta"])
+        for event in unasked(log).told()
+        if event["type"] == "REASONING_MESSAGE_CONTENT"
+    ]
+    assert by_speaker(blocks(told)) == by_speaker(thought)
 
 
 @pytest.mark.parametrize(

@@ -24,22 +24,31 @@ _ENDS = {
     "THINKING_TEXT_MESSAGE_END": ("reasoning", ""),
 }
 
+type _Key = tuple[str, str, str]
+
 
 class OpenItems:
     """Remembers how each item that is open was opened."""
 
     def __init__(self) -> None:
         """Begin with nothing open."""
-        self._open: dict[tuple[str, str], Frame] = {}
+        self._open: dict[_Key, Frame] = {}
 
     def take(self, frame: Frame) -> None:
         """Take note of what `frame` opens or closes."""
         kind = frame.event["type"]
         if (start := _STARTS.get(kind)) is not None:
-            self._open[start[0], frame.event.get(start[1], "")] = frame
+            self._open[_key(start, frame)] = frame
         elif (end := _ENDS.get(kind)) is not None:
-            self._open.pop((end[0], frame.event.get(end[1], "")), None)
+            self._open.pop(_key(end, frame), None)
 
     def openings(self) -> list[Frame]:
         """Return the frames that open it all again, in the order in which it was opened."""
         return list(self._open.values())
+
+
+def _key(named: tuple[str, str], frame: Frame) -> _Key:
+    """Return what is open. Ids are the run's, but two subagents may have steps of one name."""
+    kind, field = named
+    whose = frame.event.get("subagentRunId", "") if kind == "step" else ""
+    return kind, whose, frame.event.get(field, "")

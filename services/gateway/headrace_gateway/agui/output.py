@@ -34,6 +34,8 @@ class _Sink:
     generation: int = 0
     number: int = 0
     time: Json = field(default_factory=dict)
+    alone: "tuple[Output, Key, OpenItem] | None" = None
+    """The last item begun of which the stream has one at a time, whoever speaks."""
 
 
 class Output:
@@ -84,6 +86,16 @@ class Output:
         self.open[key] = item
         self._say(item.opening)
         return item
+
+    def begin_alone(self, key: Key, item: OpenItem) -> None:
+        """Say that `item` begins, and before it that the one begun here before it ends.
+
+        For events that carry no id: a client can tell only one such item at a time from another,
+        and it makes no difference to it which agent of the run speaks.
+        """
+        if (before := self._sink.alone) is not None and not before[2].ended:
+            before[0].end(before[1])
+        self._sink.alone = self, key, self.begin(key, item)
 
     def end(self, key: Key) -> bool:
         """Say that the item ends, if it is open; return whether it was."""

@@ -1,6 +1,7 @@
 """Reasoning for clients older than REASONING events, which ask for THINKING events instead.
 
-These name nothing: one block is told at a time, and none becomes a message.
+These name nothing: the run has one block open at a time, its subagents' included, and none becomes
+a message. A block that goes on after another one has begun is opened again.
 """
 
 from headrace import parts
@@ -37,11 +38,9 @@ class Thoughts:
     def _turn_to(self, block: str, title: object) -> None:
         if (_USE, block) in self._output.open:
             return
-        for key in [key for key in self._output.open if key[0] == _USE]:
-            self._output.end(key)
         titled = {"title": title} if isinstance(title, str) and title else {}
         opening: tuple[Event, ...] = (
             ("THINKING_START", titled),
             ("THINKING_TEXT_MESSAGE_START", {}),
         )
-        self._output.begin((_USE, block), OpenItem(opening, _CLOSING))
+        self._output.begin_alone((_USE, block), OpenItem(opening, _CLOSING))
