@@ -4,31 +4,23 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 from tests.support import containers
 from tests.support.cluster import NatsCluster
-from tests.support.resuming_sizes import IS_SOAK, SEED
+from tests.support.draws import draw_by_seed
+from tests.support.resuming_sizes import SEED
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.stack import Stack
 
-settings.register_profile(
-    "headrace",
-    settings(),
-    deadline=None,  # A slow machine is no fault.
-    suppress_health_check=[HealthCheck.too_slow],
-    derandomize=not IS_SOAK,
-    database=None,
-)
-settings.load_profile("headrace")
 
-
-def pytest_configure() -> None:
-    """Take signals as from a terminal; refuse what could not run: containers without an engine."""
+@pytest.hookimpl(tryfirst=True)  # Hypothesis' plugin reads the seed.
+def pytest_configure(config: pytest.Config) -> None:
+    """Take signals as from a terminal, draw by the seed; refuse containers without an engine."""
     for number in (signal.SIGINT, signal.SIGHUP):
         # Ignored in background jobs and under nohup, and by every stack that tests start there.
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
+    draw_by_seed(config)
     try:
         if containers.are_wanted():
             containers.require_engine()
@@ -37,8 +29,8 @@ def pytest_configure() -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say by which seed the resumes were drawn, in this process or in those that it started."""
-    terminalreporter.write_line(f"resumes were drawn with HEADRACE_SEED={SEED}")
+    """Say by which seed all was drawn, in this process or in those that it started."""
+    terminalreporter.write_line(f"drawn with HEADRACE_SEED={SEED}")
 
 
 @pytest.fixture(scope="session")

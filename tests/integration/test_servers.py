@@ -1,6 +1,8 @@
 """The embedded servers keep what the bus relies on them for."""
 
 import asyncio
+import signal
+import sys
 from pathlib import Path
 
 import nats
@@ -9,7 +11,9 @@ from nats.errors import TimeoutError as NatsTimeoutError
 from nats.js.api import RePublish, StreamConfig
 
 from tests.support.cluster import NatsCluster
+from tests.support.pids import freeze, is_still
 from tests.support.servers import NatsProcess, ValkeyProcess
+from tests.support.starting import start_process
 from tests.support.waiting import eventually, until
 
 
@@ -59,6 +63,22 @@ def test_a_frozen_server_does_not_answer_until_it_is_thawed(tmp_path: Path) -> N
         assert not server.answers()
         server.thaw()
         until(server.answers, "the server answers again")
+
+
+def test_a_frozen_process_stands_still_when_freeze_returns(tmp_path: Path) -> None:
+    work = "while True: os.stat('.')"
+    threads = "[threading.Thread(target=work, daemon=True).start() for _ in range(8)]; work()"
+    program = f"import os, threading\ndef work():\n  {work}\n{threads}"
+    process = start_process([sys.executable, "-c", program], tmp_path / "log")
+    try:
+        for _ in range(20):
+            freeze(process.pid)
+            assert is_still(process.pid)
+            process.send_signal(signal.SIGCONT)
+            until(lambda: not is_still(process.pid), "it goes on")
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_another_server_on_the_port_is_not_taken_for_this_one(

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from headrace_cli.dev_file import Role
 from headrace_cli.dev_ready import until_ready
+from tests.support.pids import freeze
 from tests.support.server_process import ServerProcess
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.stack import Stack
@@ -55,15 +56,13 @@ class Fleet:
         if role in self._servers:
             self._servers[role].freeze()
         else:
-            self._signal(role, signal.SIGSTOP)
+            for pid in self.stack.pids(role):
+                freeze(pid)
         try:
             yield
         finally:
             if role in self._servers:
                 self._servers[role].thaw()
             else:
-                self._signal(role, signal.SIGCONT)
-
-    def _signal(self, role: Role, number: signal.Signals) -> None:
-        for pid in self.stack.pids(role):
-            os.kill(pid, number)
+                for pid in self.stack.pids(role):
+                    os.kill(pid, signal.SIGCONT)

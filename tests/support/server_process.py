@@ -13,6 +13,7 @@ from typing import Self
 
 from tests.support import containers
 from tests.support.containers import ContainerProcess
+from tests.support.pids import freeze
 from tests.support.starting import start_process
 from tests.support.waiting import until
 
@@ -89,8 +90,11 @@ class ServerProcess(ABC):
         self.start(wait=wait)
 
     def freeze(self) -> None:
-        """Stop it in its tracks: its connections stay open and nothing is answered."""
-        self._signal(signal.SIGSTOP)
+        """Stop it in its tracks: its connections stay open and nothing is answered any more."""
+        if isinstance(self._process, ContainerProcess):
+            self._process.send_signal(signal.SIGSTOP)
+        else:
+            freeze(self.pid)
 
     def thaw(self) -> None:
         """Let it go on after `freeze`."""

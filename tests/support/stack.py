@@ -13,6 +13,7 @@ from typing import Self
 
 from headrace_cli import dev_file
 from headrace_cli.dev_file import DevFile, Process, Role
+from tests.support.pids import freeze
 from tests.support.starting import start_process
 from tests.support.waiting import until
 
@@ -112,9 +113,12 @@ class Stack:
         return [p["pid"] for p in self.processes(role)]
 
     def kill(self, role: Role, index: int = 0, number: int = signal.SIGKILL) -> int:
-        """Send a signal to one process and return its pid."""
+        """Send a signal to one process and return its pid; SIGSTOP has taken effect by then."""
         pid = self.pids(role)[index]
-        os.kill(pid, number)
+        if number == signal.SIGSTOP:
+            freeze(pid)
+        else:
+            os.kill(pid, number)
         return pid
 
     def until_restarted(self, role: Role, index: int, old_pid: int, timeout: float = 90.0) -> int:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.support.fleet import Fleet
@@ -14,7 +14,7 @@ from tests.support.resuming_bindings import Refused
 from tests.support.resuming_gateway import OwnGateway
 from tests.support.resuming_log import whole_log
 from tests.support.resuming_plans import ClientPlan, TaskPlan, tasks
-from tests.support.resuming_sizes import SEED, sized
+from tests.support.resuming_sizes import sized
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(sized(900, 3600))]
 
@@ -23,7 +23,7 @@ _PATIENCE = 200.0
 
 def drawn[**P, R](examples: int, full: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Have a test run with so many examples, or `full` under ``make soak``."""
-    size = settings(
+    return settings(
         max_examples=sized(examples, full),
         # A fleet is never twice in the same state: an example says all there is, smaller or not.
         phases=[Phase.generate],
@@ -31,7 +31,6 @@ def drawn[**P, R](examples: int, full: int) -> Callable[[Callable[P, R]], Callab
         deadline=None,
         suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
     )
-    return lambda test: seed(SEED)(size(test))
 
 
 @drawn(80, 3000)

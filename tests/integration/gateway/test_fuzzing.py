@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import httpx
 import pytest
-from hypothesis import HealthCheck, Phase, given, seed
+from hypothesis import HealthCheck, Phase, given
 from hypothesis import settings as drawing
 from hypothesis.strategies import SearchStrategy
 
@@ -25,7 +25,7 @@ from tests.integration.gateway.requests_drawn import (
     rest_requests,
     rpc_requests,
 )
-from tests.support.resuming_sizes import SEED, sized
+from tests.support.resuming_sizes import sized
 from tests.support.servers import NatsProcess, ports
 
 EXAMPLES = sized(700, 20_000)
@@ -125,7 +125,6 @@ async def fuzz(gateway: str, requests: SearchStrategy[Drawn]) -> int:
     with httpx.Client(base_url=gateway, timeout=60) as http:
         task = await asyncio.to_thread(begun, http)
 
-        @seed(SEED)
         @drawing(
             max_examples=EXAMPLES,
             deadline=None,

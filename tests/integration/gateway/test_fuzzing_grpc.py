@@ -16,14 +16,14 @@ from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.json_format import ParseDict, ParseError
 from google.protobuf.message_factory import GetMessageClass
 from google.rpc import error_details_pb2, status_pb2
-from hypothesis import HealthCheck, Phase, given, seed
+from hypothesis import HealthCheck, Phase, given
 from hypothesis import settings as drawing
 from hypothesis import strategies as st
 
 from headrace_gateway.settings import GatewaySettings
 from tests.integration.gateway.requests_drawn import TASK, bodies, sound
 from tests.integration.gateway.talking import Json
-from tests.support.resuming_sizes import SEED, sized
+from tests.support.resuming_sizes import sized
 from tests.support.servers import NatsProcess, ports
 
 EXAMPLES = sized(500, 20_000)
@@ -162,7 +162,6 @@ async def test_nothing_that_is_drawn_breaks_a_gateway(
     task = answer.json()["task"]["id"]
     with grpc.insecure_channel(f"127.0.0.1:{settings.grpc_port}") as channel:
 
-        @seed(SEED)
         @drawing(
             max_examples=EXAMPLES,
             deadline=None,

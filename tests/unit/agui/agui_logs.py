@@ -123,7 +123,16 @@ def conversations(draw: st.DrawFn) -> Any:  # noqa: ANN401
         lambda name: {"id": name, "role": "nobody"},
     ]
     names = draw(st.lists(st.sampled_from(["x", "y", "u", "s", "b-1"]), max_size=3))
-    return [draw(st.sampled_from(makers))(name) for name in names]
+    return [_drawn(draw, makers)(name) for name in names]
+
+
+def _drawn[Maker](draw: st.DrawFn, makers: list[Maker]) -> Maker:
+    """Draw one of `makers`, which were made for this draw.
+
+    By number: what is sampled itself is told apart by its hash, that of a function is its address,
+    and other addresses lead Hypothesis to draw something else.
+    """
+    return makers[draw(st.integers(0, len(makers) - 1))]
 
 
 def _said(draw: st.DrawFn) -> list[Callable[[], Json]]:
@@ -172,7 +181,7 @@ def _said(draw: st.DrawFn) -> list[Callable[[], Json]]:
 @st.composite
 def said_parts(draw: st.DrawFn) -> Json:
     """Draw a part of any kind."""
-    part = draw(st.sampled_from(_said(draw)))()
+    part = _drawn(draw, _said(draw))()
     if draw(st.integers(0, 5)):
         return part
     return {**part, "metadata": {**part.get("metadata", {}), parts.ENCRYPTED_VALUE: "sealed"}}

@@ -95,6 +95,15 @@ def test_what_a_gateway_tells_keeps_every_rule(log: AguiLog) -> None:
     assert found["broken"] <= {"tool.arguments", "tool.result"}
 
 
+def test_two_subagents_may_have_steps_of_one_name_and_each_ends_its_own() -> None:
+    children = [{"subagentRunId": run} for run in ("c-1", "c-2")]
+    begun = [{"type": "SUBAGENT_STARTED", "name": "x", **child} for child in children]
+    steps = [{"type": "STEP_STARTED", "stepName": "s", **child} for child in [*children, {}]]
+    assert levels([STARTED, *begun, *steps], end=False)["broken"] == set()
+    foreign = {"type": "STEP_FINISHED", "stepName": "s", **children[1]}
+    assert levels([STARTED, *begun, steps[0], foreign], end=False)["broken"] == {"item.open"}
+
+
 def test_a_good_stream_keeps_every_rule_that_it_touches() -> None:
     found = levels(GOOD)
     assert found["broken"] == found["doubtful"] == set()

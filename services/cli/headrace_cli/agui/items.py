@@ -38,13 +38,15 @@ _CHUNKS = {
     "REASONING_MESSAGE_CHUNK": "messageId",
 }
 
+type _Key = tuple[str, str, str]
+
 
 class Items:
     """Checks that each item is opened once, open while it goes on, and closed in time."""
 
     def __init__(self) -> None:
         """Begin with nothing open."""
-        self._open: set[tuple[str, str]] = set()
+        self._open: set[_Key] = set()
         self._chunk = ""
 
     def check(self, event: Json) -> Iterator[Finding]:
@@ -76,9 +78,12 @@ class Items:
         self._chunk = kind
 
 
-def _key(item: tuple[str, str], event: Json) -> tuple[str, str]:
-    return item[0], str(event.get(item[1], ""))
+def _key(item: tuple[str, str], event: Json) -> _Key:
+    """Return what is open; a step is the subagent's own, so two of them may have one name."""
+    kind, field = item
+    whose = f"of {event['subagentRunId']}" if kind == "step" and event.get("subagentRunId") else ""
+    return kind, str(event.get(field, "")), whose
 
 
-def _named(key: tuple[str, str]) -> str:
+def _named(key: _Key) -> str:
     return " ".join(filter(None, key))
