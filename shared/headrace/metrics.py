@@ -64,7 +64,8 @@ POSITION = Gauge(
 )
 LAG = Gauge("headrace_lag", "Messages that a range has still to apply, by its holder.", ["range"])
 RUNS_ASKED_AGAIN = Counter(
-    "headrace_runs_asked_again", "Inputs that no worker had taken up in time, asked for again."
+    "headrace_runs_asked_again",
+    "Runs asked for again: no worker had begun them in time, or nobody held them.",
 )
 TASKS_PURGED = Counter("headrace_tasks_purged", "Ended tasks whose time was over.")
 PUSH_SECONDS = Histogram(

@@ -19,9 +19,10 @@ from headrace_worker.policy import Policy
 
 _log = logging.getLogger(__name__)
 
-MOST_DELIVERIES = 1000
-"""Deliveries after which a run is given up though its log shows fewer attempts: nobody comes so far
-as to begin one."""
+MOST_ATTEMPTS = 1000
+"""Attempts after which a run is given up though most were handed back. Deliveries do not count:
+each look at a run that waits its turn, or that somebody else holds, is one. An input that nobody
+comes so far as to begin ends by its start deadline."""
 
 _PATIENCE = 10.0
 
@@ -51,13 +52,13 @@ def is_too_late(past: Past) -> bool:
         return False
 
 
-def why_hopeless(policy: Policy, assignment: Assignment, past: Past, attempt: int) -> str | None:
+def why_hopeless(policy: Policy, past: Past, attempt: int) -> str | None:
     """Return why `attempt` is not to begin; None: it is."""
     failed = attempt - 1 - past.handed_back
     if failed >= policy.max_attempts:
         return f"Given up after {failed} attempts"
-    if assignment.message.metadata.num_delivered > MOST_DELIVERIES:
-        return "Given up: its run was handed out too often"
+    if attempt > MOST_ATTEMPTS:
+        return f"Given up: it was begun {MOST_ATTEMPTS} times"
     deadline = deadline_of(policy, past)
     if deadline is not None and datetime.now(UTC) >= deadline:
         return why_overdue(policy, past)

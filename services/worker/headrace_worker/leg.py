@@ -111,7 +111,7 @@ class Leg:
     async def _wait_behind(self, behind: Behind) -> None:
         run = self._assignment
         _log.debug("task %s waits for %s to be over", run.key.task, behind.task)
-        pause = pause_before(run.message.metadata.num_delivered)
+        pause = pause_before(run.message.metadata.timestamp)
         await run.give_back(self._station.bus, pause)
 
     async def _drop(self, void: Void) -> None:

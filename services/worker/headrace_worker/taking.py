@@ -72,7 +72,7 @@ async def _begin(
         return Behind(task)
     writer_id = f"{worker}-{next(_attempts)}"
     authorship = Authorship(assignment.run.log, writer_id, assignment.leg, free.attempt)
-    if (reason := why_hopeless(policy, assignment, past, free.attempt)) is not None:
+    if (reason := why_hopeless(policy, past, free.attempt)) is not None:
         await give_up(bus, assignment, authorship, free.last, reason)
         return Void(reason)
     writer = LogWriter.behind(bus, assignment.key, free.last)

@@ -3,6 +3,8 @@
 Whoever makes a task may name them in its metadata, so that the order outlives every process.
 """
 
+from datetime import UTC, datetime
+
 from headrace.bus import Bus
 from headrace.errors import InvalidName
 from headrace.events import BEHIND
@@ -10,8 +12,9 @@ from headrace.log import last_entry
 from headrace.task import SUBMITTED, WORKING, TaskKey, check_task_id
 from headrace_worker.past import Past
 
-_LONGEST_PAUSE = 2.0
-_PAUSE = 0.1
+_LEAST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
+_PART = 0.05
+"""Of the time that a run has waited: so long it waits on until it is looked at again."""
 
 
 async def whose_turn_it_is(bus: Bus, key: TaskKey, past: Past) -> str | None:
@@ -29,9 +32,10 @@ async def whose_turn_it_is(bus: Bus, key: TaskKey, past: Past) -> str | None:
     return None
 
 
-def pause_before(delivery: int) -> float:
-    """Return the seconds until a run that waits its turn is looked at again, by its deliveries."""
-    return min(_PAUSE * delivery, _LONGEST_PAUSE)
+def pause_before(since: datetime) -> float:
+    """Return the seconds until a run that waits its turn `since` then is looked at again."""
+    waited = (datetime.now(UTC) - since).total_seconds()
+    return min(max(_PART * waited, _LEAST_PAUSE), _LONGEST_PAUSE)
 
 
 def _is_id(task: object) -> bool:

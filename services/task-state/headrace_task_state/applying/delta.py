@@ -8,7 +8,7 @@ from headrace.entry import ANSWERED, Entry
 from headrace.events import PRIORITY, START_BY, TRACEPARENT, Json
 from headrace.fold import Change, Item
 from headrace.subjects import NORMAL
-from headrace.task import SUBMITTED, TERMINAL, TaskKey
+from headrace.task import AUTH_REQUIRED, SUBMITTED, TERMINAL, WORKING, TaskKey
 from headrace_task_state.applying.chunk_frame import ChunkFrame
 from headrace_task_state.applying.compaction import Compaction
 from headrace_task_state.store.connection import Argument
@@ -143,7 +143,7 @@ class Delta:
         return str(min(due, self._start_by) if self._start_by else due)
 
     def flush(self, patience: int) -> list[Argument]:
-        """Return the arguments of the batch's script; an input may wait `patience` ms for a worker.
+        """Return the arguments of the batch's script; the sweep looks at it after `patience` ms.
 
         See ``lua/apply.lua`` for their order.
         """
@@ -156,7 +156,10 @@ class Delta:
         if self._state:
             self._fields["state"] = self._state
             time = str(time_of(self._status, self._stored))
-            due = self._due(stored + patience) if self._state == SUBMITTED else ""
+            if self._state == SUBMITTED:
+                due = self._due(stored + patience)
+            elif self._state in {WORKING, AUTH_REQUIRED}:
+                due = str(stored + patience)
             ended = str(stored) if self._state in TERMINAL or self._state == ANSWERED else ""
         whose: list[Argument] = ["", "", "", ""]
         if self._begins:

@@ -6,8 +6,8 @@
 --   <view>l:<tenant>:<owner>:<agent> sorted set: tasks by the time of their status, microseconds;
 --                                    with :s:<state>, :c:<context>, :s:<state>:c:<context> after it
 --   <view>o:<tenant>:<owner>         set: the agents that the owner has tasks with
---   <view>w:<range>                  sorted set: inputs that no worker has taken up, by when (ms)
---                                    they are due to be asked for again
+--   <view>w:<range>                  sorted set: inputs that no worker has taken up and tasks at
+--                                    work, by when (ms) the sweep is to look at them
 --   <view>e:<range>                  sorted set: ended tasks, by when (ms)
 --   <view>t:<tenant>:<task>:d        set: tasks that it has asked for and that have not ended
 --   <view>d:<range>                  sorted set: tasks that others have asked for and that have not

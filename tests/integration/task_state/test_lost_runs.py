@@ -1,0 +1,109 @@
+"""Tasks at work whose runs are gone: the sweep finds them by their silence, and they end."""
+
+import asyncio
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from headrace.entry import Entry
+from headrace.task import AUTH_REQUIRED, COMPLETED
+from headrace_task_state.following import sweep
+from tests.integration.worker.test_follow_ups import answers, hand_in
+from tests.support.desk import Desk, Task, eventually
+from tests.support.servers import NatsProcess, ValkeyProcess
+from tests.support.task_states import TaskStates, open_task_states
+from tests.support.worker_process import WorkerProcess
+
+PARROT, GUARDED = "tests.support.parrots:slow_parrot", "tests.support.parrots:guarded"
+
+
+def worker(fleet: TaskStates, folder: Path, target: str) -> WorkerProcess:
+    settings = fleet.settings
+    names = {"prefix": settings.prefix, "stream_prefix": settings.stream_prefix}
+    return WorkerProcess(folder, target, settings.nats_url, names)
+
+
+async def runs_of(task: Task) -> int:
+    """Return how many runs of the task are in the queue, at work or not."""
+    subjects = task.bus.subjects.runs_of_task(task.key)
+    info = await task.bus.js.stream_info(task.bus.streams.runs, subjects_filter=subjects)
+    return len(info.state.subjects or {})
+
+
+async def test_tasks_at_work_end_though_their_runs_were_purged_and_their_worker_killed(
+    nats_server: NatsProcess,
+    valkey: ValkeyProcess,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sweep, "SILENT", 0.5)
+    monkeypatch.setattr(sweep, "LONGEST", 1.0)
+    monkeypatch.setattr(sweep, "EVERY", 0.1)
+    with ExitStack() as stack:
+        async with open_task_states(nats_server.url, valkey.url, sweep_after=0.3) as fleet:
+            await fleet.start()
+            desk = Desk(fleet.bus)
+            dying = stack.enter_context(worker(fleet, tmp_path / "dying", PARROT))
+            healthy = stack.enter_context(worker(fleet, tmp_path / "healthy", GUARDED))
+            lost = [await desk.start("slow_parrot", str(number)) for number in range(3)]
+            held = await desk.start("guarded", "go")
+            await asyncio.gather(*(task.held() for task in (*lost, held)))
+            await held.reaches(3)
+            await fleet.bus.js.purge_stream(fleet.bus.streams.runs)
+            dying.kill()
+            stack.enter_context(worker(fleet, tmp_path / "next", PARROT))
+            for task, entries in zip(lost, await asyncio.gather(*map(ended, lost)), strict=True):
+                assert entries[-1].stamp.state == COMPLETED, task.key.task
+                assert entries[-1].stamp.attempt == 2
+            assert answers(entries) == ["2"]
+            # Who is asked and answers is left alone.
+            assert (await held.held()).worker == healthy.id
+            last = await held.last()
+            assert (last.stamp.state, last.stamp.attempt) == (AUTH_REQUIRED, 1)
+            assert await runs_of(held) == 0
+            await hand_in(held, "secret")
+            assert answers(await ended(held)) == ["got secret"]
+            assert (await held.last()).stamp.attempt == 1
+
+
+async def ended(task: Task) -> list[Entry]:
+    """Return the log once the task is over."""
+
+    async def look() -> list[Entry] | None:
+        last = await task.last()
+        return await task.entries(last) if last.ends_task else None
+
+    return await eventually(look)
+
+
+async def test_a_silent_task_whose_run_is_there_is_not_asked_for_twice(
+    nats_server: NatsProcess,
+    valkey: ValkeyProcess,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sweep, "SILENT", 0.2)
+    monkeypatch.setattr(sweep, "LONGEST", 0.2)
+    monkeypatch.setattr(sweep, "EVERY", 0.1)
+    async with open_task_states(nats_server.url, valkey.url, sweep_after=0.1) as fleet:
+        desk = Desk(fleet.bus)
+        with worker(fleet, tmp_path / "worker", PARROT) as dying:
+            task = await desk.start("slow_parrot", "one")
+            await task.held()
+            dying.kill()
+        await fleet.start()
+        looks: list[str] = []
+        publish = sweep.Sweep._publish
+
+        async def counted(self: sweep.Sweep, *args: object) -> None:
+            await publish(self, *args)  # type: ignore[arg-type]
+            looks.append(task.key.task)
+
+        monkeypatch.setattr(sweep.Sweep, "_publish", counted)
+
+        async def looked() -> bool:
+            return len(looks) > 2
+
+        await eventually(looked)
+        assert await runs_of(task) == 1

@@ -1,0 +1,53 @@
+"""Runs that wait behind others, however often they are looked at meanwhile."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from headrace.bus import Bus
+from headrace.events import BEHIND
+from headrace.task import COMPLETED, TaskKey
+from headrace_worker import Emission, RunContext, agent, giving_up, taking, turn_taking
+from headrace_worker.past import Past
+from headrace_worker.turn_taking import whose_turn_it_is
+from tests.integration.worker.conftest import Working
+from tests.support.desk import Desk, eventually
+
+
+async def test_looks_at_a_run_that_waits_its_turn_are_no_attempts(
+    desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, may_end = 0, asyncio.Event()
+
+    async def counted(bus: Bus, key: TaskKey, past: Past) -> str | None:
+        nonlocal looks
+        task = await whose_turn_it_is(bus, key, past)
+        looks += task is not None
+        return task
+
+    monkeypatch.setattr(taking, "whose_turn_it_is", counted)
+    monkeypatch.setattr(turn_taking, "_LEAST_PAUSE", 0.01)
+    monkeypatch.setattr(turn_taking, "_LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr(giving_up, "MOST_ATTEMPTS", 3)
+
+    @agent()
+    async def clerk(ctx: RunContext) -> AsyncIterator[Emission]:
+        if ctx.prompt == "first":
+            await may_end.wait()
+        yield ctx.prompt
+
+    async with working(clerk):
+        first = await desk.start("clerk", "first")
+        await first.held()
+        second = await desk.start("clerk", "second", metadata={BEHIND: [first.key.task]})
+
+        async def looked_often() -> bool:
+            return looks > 10
+
+        await eventually(looked_often)
+        assert (await second.last()).last_generation == 1
+        may_end.set()
+        entries = await second.ended()
+    assert entries[-1].stamp.state == COMPLETED
+    assert entries[-1].stamp.attempt == 1
