@@ -19,6 +19,12 @@ class BodyTooLarge(HeadraceError):
         self.limit = limit
 
 
+class RequestNotWhole(HeadraceError):
+    """The rest of a request did not come in time."""
+
+    code = "request_not_whole"
+
+
 _LONG_STRING = re.compile(rb'"[^"]{4096,}')
 """A file or a text, which costs little to read, however long it is."""
 

@@ -78,7 +78,8 @@ class GatewaySettings(BusSettings):
     limit: without authentication everybody is one owner."""
 
     socket_streams: int = Field(default=256, ge=1)
-    """Subscriptions and calls that one WebSocket may have under way."""
+    """Subscriptions and calls that one WebSocket or gRPC connection may have under way. Of more, a
+    WebSocket refuses them and gRPC clients wait."""
 
     max_waiting_per_agent: int = Field(default=20_000, ge=-1)
     """Runs that may wait for one agent's workers; more are refused with 429. -1 is no limit. Many

@@ -15,10 +15,10 @@ HEAD_BYTES = 64 * 1024
 """Of a request line and its headers."""
 
 SECONDS = 30.0
-"""In which a head must be there, and after it the body; a body has more as it comes in."""
+"""In which a head must be there; and for which a body may be silent."""
 
-_BODY_RATE = 4096
-"""Bytes of a body that give it one second more."""
+BODY_SECONDS = 180.0
+"""In which a body must be there, however it comes in: 10 MB at half a megabit per second."""
 
 
 class _Awaited(Enum):
@@ -38,14 +38,16 @@ class HttpWire(HttpToolsProtocol):
     """
 
     # In slots: with more than 30 attributes each connection's dictionary takes a kilobyte more.
-    __slots__ = ("_awaited", "_deadline", "_head_bytes", "_plain", "_timer")
+    __slots__ = ("_awaited", "_deadline", "_framing", "_head_bytes", "_last", "_plain", "_timer")
 
     def __init__(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401 - uvicorn's, handed on
         """Take what uvicorn gives."""
         super().__init__(*arguments, **named)
         self._awaited = _Awaited.HEAD
         self._head_bytes = 0
-        self._deadline = 0.0
+        self._framing = 0
+        """Bytes since the last of the body: chunk sizes, their extensions, trailers."""
+        self._deadline = self._last = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # theirs
@@ -63,8 +65,11 @@ class HttpWire(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Take what came, and see what is still to come."""
         if self._awaited is _Awaited.BODY:
-            self._deadline += len(data) / _BODY_RATE
+            self._deadline = min(self.loop.time() + SECONDS, self._last)
+            self._framing += len(data)
         super().data_received(data)
+        if self._awaited is _Awaited.BODY and self._framing > HEAD_BYTES:
+            self._refuse(431, "INVALID_ARGUMENT", _TRAILERS_TOO_LARGE)
         if self._awaited is _Awaited.HEAD:
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_BYTES:
@@ -90,16 +95,24 @@ class HttpWire(HttpToolsProtocol):
             self._awaited, self._deadline = _Awaited.HEAD, self.loop.time() + SECONDS
         self._head_bytes = 0
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header; trailers, which come behind the body, are for nobody here."""
+        if self._awaited is _Awaited.HEAD:
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
         """Begin to serve the request, unless its head is too large."""
         if sum(len(name) + len(value) for name, value in self.headers) > HEAD_BYTES:
             self._refuse(431, "INVALID_ARGUMENT", _TOO_LARGE)
             return
-        self._awaited, self._deadline = _Awaited.BODY, self.loop.time() + SECONDS
+        now = self.loop.time()
+        self._awaited, self._deadline, self._last = _Awaited.BODY, now + SECONDS, now + BODY_SECONDS
+        self._framing = 0
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         """Take a piece of the body."""
+        self._framing = 0
         if not self.transport.is_closing():
             super().on_body(body)
 
@@ -125,7 +138,7 @@ class HttpWire(HttpToolsProtocol):
         """Give up on a request that is not whole by now, where that is its client's doing."""
         now = self.loop.time()
         if self.flow.read_paused or self._serves_another():
-            self._deadline = now + SECONDS
+            self._deadline, self._last = now + SECONDS, self._last + SECONDS
         if self._deadline > now:
             self._look_again()
             return
@@ -133,7 +146,7 @@ class HttpWire(HttpToolsProtocol):
         if self._awaited is _Awaited.HEAD and not self._head_bytes:
             self.transport.close()  # Nothing was asked.
             return
-        self._refuse(408, "DEADLINE_EXCEEDED", f"the request was not whole in {SECONDS:g} s")
+        self._refuse(408, "DEADLINE_EXCEEDED", "the request was not whole in time")
 
     def _serves_another(self) -> bool:
         """Tell whether an earlier request of this connection is being answered."""
@@ -172,6 +185,7 @@ class SocketWire(WebSocketsSansIOProtocol):
 
 
 _TOO_LARGE = f"the request's head exceeds the limit of {HEAD_BYTES} bytes"
+_TRAILERS_TOO_LARGE = f"the body's trailers exceed the limit of {HEAD_BYTES} bytes"
 _REASONS = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fields Too Large"}
 
 

@@ -1,8 +1,10 @@
 """Credentials on every way into a gateway, and refusals in each protocol's shape."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -77,6 +79,32 @@ async def test_who_is_unknown_learns_nothing_of_agents_and_bodies(
     assert (await talk.refused("SendMessage", {"nonsense": 1})).status == 401
     response = await nobody.post("/v1/agents/no-such-agent", content=b"no json")
     assert response.status_code == 401
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/message:send",
+        "/stream",
+        "/rpc",
+        "/v1/agents/assistant/ag-ui",
+        "/v1/agents/assistant/ag-ui/attach",
+        "/v1/agents/assistant/ag-ui/stop",
+        "/copilotkit",
+        "/copilotkit/agent/assistant/run",
+        "/copilotkit/agent/assistant/connect",
+        "/copilotkit/agent/assistant/stop/thread",
+    ],
+)
+async def test_who_is_unknown_is_refused_before_a_body_is_read(guarded: str, path: str) -> None:
+    place = urlsplit(guarded)
+    reader, writer = await asyncio.open_connection(place.hostname, place.port)
+    head = f"POST {path} HTTP/1.1\r\nHost: {place.netloc}\r\nContent-Type: application/json\r\n"
+    writer.write(f"{head}Content-Length: 9000000\r\n\r\n".encode() + b" " * 100_000)
+    async with asyncio.timeout(20):  # Less than a body has.
+        assert b" 401 " in await reader.readline()
+    writer.close()
 
 
 async def test_agui_refuses_in_its_own_shape(nobody: httpx.AsyncClient) -> None:

@@ -18,11 +18,13 @@ from google.rpc import error_details_pb2, status_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from headrace_gateway.grpc import service
 from headrace_gateway.settings import GatewaySettings
 from tests.integration.gateway.running import running, until
 from tests.integration.gateway.talking import Rest, message
 from tests.integration.gateway.talking_grpc import Grpc
 from tests.integration.gateway.test_process import NOWHERE, WITHIN, bus_of, started
+from tests.support.credentials import ANN, write
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import ports
 
@@ -379,3 +381,56 @@ async def test_more_runs_than_may_wait_are_refused_before_a_task_exists(
             seconds = dict(refused.value.trailing_metadata() or ())["retry-after"]
             assert 1 <= told.retry_delay.seconds == int(seconds) <= 30
         assert (await Rest(http).call("ListTasks", {}))["totalSize"] == tasks
+
+
+def half_asked(channel: grpc.aio.Channel) -> grpc.aio.StreamUnaryCall[Any, Any]:
+    """Return a call of GetTask whose request message does not come."""
+    rpc: grpc.aio.StreamUnaryMultiCallable[Any, Any] = channel.stream_unary(f"/{SERVICE}/GetTask")
+    return rpc(timeout=60)
+
+
+async def test_who_is_unknown_is_refused_before_a_message_is_read(
+    settings: GatewaySettings, tmp_path: Path
+) -> None:
+    guarded = {"credentials": write(tmp_path / "credentials.toml", ANN)}
+    async with other(settings, **guarded) as (_, channel):
+        call = half_asked(channel)
+        assert await call.code() == grpc.StatusCode.UNAUTHENTICATED
+
+
+async def test_a_message_that_does_not_come_is_not_waited_for_for_ever(
+    channel: grpc.aio.Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "RECEIVE_SECONDS", 0.5)
+    call = half_asked(channel)
+    assert await call.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+    assert await call.details() == "the request was not whole in time"
+
+
+async def test_an_rpc_without_a_message_is_refused(channel: grpc.aio.Channel) -> None:
+    call = half_asked(channel)
+    await call.done_writing()
+    assert await call.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+async def test_a_connection_has_a_bounded_number_of_calls_under_way(
+    settings: GatewaySettings, fleet: ScriptedFleet
+) -> None:
+    metadata = (("agent-name", "patient"),)
+    async with other(settings, socket_streams=2) as (_, channel):
+        stub = stub_of(channel)
+        await stub.ListTasks(a2a_pb2.ListTasksRequest(), timeout=60)  # The bound is known by now.
+        streams = [
+            stub.SendStreamingMessage(asking(), metadata=metadata, timeout=120) for _ in range(2)
+        ]
+        for stream in streams:
+            assert await stream.read()
+        third = asyncio.ensure_future(stub.ListTasks(a2a_pb2.ListTasksRequest(), timeout=60))
+        done, _ = await asyncio.wait({third}, timeout=1)
+        assert not done
+        for leg in fleet.legs:
+            leg.go_on.set()
+        for stream in streams:
+            while await stream.read() is not grpc.aio.EOF:
+                pass
+        assert await third

@@ -26,7 +26,7 @@ from headrace.errors import (
 from headrace.metrics import REFUSALS
 from headrace.webhooks import TooManyWebhooks
 from headrace_gateway.a2a.protojson import Malformed, Violation
-from headrace_gateway.body import BodyTooLarge
+from headrace_gateway.body import BodyTooLarge, RequestNotWhole
 from headrace_gateway.credentials.schemes import CHALLENGE, REFUSED
 from headrace_gateway.origin import PageRefused
 from headrace_gateway.refusals import (
@@ -119,6 +119,7 @@ _PROBLEMS: Mapping[type[Exception], Problem] = {
     AgentUnknown: _own(-32602, 404, "NOT_FOUND", "AGENT_NOT_FOUND"),
     FileUnknown: _own(-32602, 404, "NOT_FOUND", "FILE_NOT_FOUND"),
     BodyTooLarge: _TOO_LARGE,
+    RequestNotWhole: _own(-32600, 408, "DEADLINE_EXCEEDED", "REQUEST_NOT_WHOLE"),
     EventTooLarge: _TOO_LARGE,
     TooManyStreams: _UNAVAILABLE,
     TooManyStreamsOfOwner: replace(

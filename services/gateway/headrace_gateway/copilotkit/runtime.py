@@ -3,7 +3,6 @@
 Facts from @copilotkit/core 1.75, which speaks to one URL per thing it asks, or to one for all.
 """
 
-from collections.abc import Awaitable, Callable
 from importlib.metadata import version
 
 from starlette.requests import Request
@@ -22,6 +21,7 @@ from headrace_gateway.agui.stopping import stop
 from headrace_gateway.body import read_body
 from headrace_gateway.copilotkit.envelope import Envelope, unwrapped
 from headrace_gateway.copilotkit.failures import answering_failures
+from headrace_gateway.endpoint import Endpoint
 from headrace_gateway.json_response import json_response
 from headrace_gateway.services import Services
 
@@ -58,7 +58,7 @@ class CopilotRuntime:
     def routes(self) -> list[BaseRoute]:
         """Return the runtime's routes."""
         agent = f"{BASE}/agent/{{agent}}"
-        pages: dict[str, tuple[Callable[[Request], Awaitable[ASGIApp]], str]] = {
+        pages: dict[str, tuple[Endpoint, str]] = {
             f"{BASE}/info": (self.info, "GET"),
             f"{agent}/run": (self.run, "POST"),
             f"{agent}/connect": (self.connect, "POST"),
@@ -67,9 +67,17 @@ class CopilotRuntime:
             f"{BASE}/": (self.one_for_all, "POST"),
         }
         return [
-            Route(path, answering_failures(page), methods=[method])
+            Route(path, answering_failures(self._to_the_known(page)), methods=[method])
             for path, (page, method) in pages.items()
         ]
+
+    def _to_the_known(self, page: Endpoint) -> Endpoint:
+        async def answer(request: Request) -> ASGIApp:
+            if request.method == "POST":
+                self._services.callers.of(request.headers)  # before a body is read
+            return await page(request)
+
+        return answer
 
     async def info(self, request: Request) -> Response:
         """Tell of every agent."""

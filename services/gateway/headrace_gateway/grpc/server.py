@@ -105,7 +105,7 @@ class _Door(grpc.GenericRpcHandler):
 
     def __init__(self) -> None:
         self.handlers: Mapping[str, _Handler] | None = None
-        self._starting: _Handler = grpc.unary_unary_rpc_method_handler(_refuse_for_now)
+        self._starting: _Handler = grpc.stream_unary_rpc_method_handler(_refuse_for_now)
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> _Handler | None:
         path = handler_call_details.method
@@ -115,7 +115,7 @@ class _Door(grpc.GenericRpcHandler):
         return self._starting if is_ours else None
 
 
-async def _refuse_for_now(request: bytes, context: Context) -> bytes:  # noqa: ARG001 - a method
+async def _refuse_for_now(requests: object, context: Context) -> bytes:  # noqa: ARG001 - a method
     message = "the gateway is starting; it waits for NATS"
     await refuse(context, replace(problem_of(BusUnavailable(message)), message=message))
 
@@ -130,6 +130,7 @@ def _options(settings: GatewaySettings) -> list[tuple[str, Any]]:
         ("grpc.so_reuseport", 0),  # else two gateways could share a port unawares
         ("grpc.max_receive_message_length", settings.max_body_bytes),
         ("grpc.max_send_message_length", -1),
+        ("grpc.max_concurrent_streams", settings.socket_streams),
         ("grpc.keepalive_time_ms", keepalive),
         ("grpc.keepalive_timeout_ms", keepalive),
         ("grpc.keepalive_permit_without_calls", 1),

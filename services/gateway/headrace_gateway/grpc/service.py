@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import grpc
@@ -17,6 +17,7 @@ from headrace_gateway.a2a.problems import problem_of
 from headrace_gateway.a2a.streaming import Streaming
 from headrace_gateway.a2a.subscribing import NothingLeft
 from headrace_gateway.a2a.versions import check_version
+from headrace_gateway.body import RequestNotWhole
 from headrace_gateway.grpc.asking import Asking, Context, outgoing
 from headrace_gateway.grpc.errors import gone, refuse
 from headrace_gateway.grpc.forms import Form
@@ -26,6 +27,11 @@ from headrace_gateway.services import Services
 _log = logging.getLogger(__name__)
 
 type _Handler = grpc.RpcMethodHandler[bytes, bytes]
+
+type _Requests = AsyncIterator[bytes]
+
+RECEIVE_SECONDS = 60.0
+"""In which an RPC's request message must be there."""
 
 _LARGE = 256 * 1024
 """Bytes of a request that is read aside."""
@@ -48,21 +54,26 @@ class Service:
         self._under_way = set[asyncio.Future[Any]]()
 
     def handlers(self) -> Iterator[tuple[str, _Handler]]:
-        """Yield each method's full path and what answers it."""
+        """Yield each method's full path and what answers it.
+
+        Each takes its request as the one message of a stream, which is the same on the wire: gRPC
+        itself would read it whole, and wait for it as long as the client likes, before anybody
+        sees who sends it.
+        """
         for method, operation in self._form.operations.items():
             path = f"/{self._form.service}/{method}"
             if operation in STREAMING:
-                yield path, grpc.unary_stream_rpc_method_handler(self._stream(method))
+                yield path, grpc.stream_stream_rpc_method_handler(self._stream(method))
             else:
-                yield path, grpc.unary_unary_rpc_method_handler(self._unary(method))
+                yield path, grpc.stream_unary_rpc_method_handler(self._unary(method))
 
     def _unary(self, method: str) -> Any:  # noqa: ANN401 - gRPC's types know no asyncio
         operation = UNARY[self._form.operations[method]]
 
-        async def answer(request: bytes, context: Context) -> bytes:
+        async def answer(requests: _Requests, context: Context) -> bytes:
             asking = Asking(context, self._services.settings)
             try:
-                call, params = await self._read(asking, method, request)
+                call, params = await self._read(asking, method, requests)
                 work = operation(self._services, call, params)
                 result = await self._carried_out(asking, work)
                 answer = self._form.answer(method, result)
@@ -76,10 +87,10 @@ class Service:
         return answer
 
     def _stream(self, method: str) -> Any:  # noqa: ANN401 - as _unary
-        async def answer(request: bytes, context: Context) -> None:
+        async def answer(requests: _Requests, context: Context) -> None:
             asking = Asking(context, self._services.settings)
             try:
-                call, params = await self._read(asking, method, request)
+                call, params = await self._read(asking, method, requests)
                 await self._serve(asking, context, method, call, params)
             except CutOff as cut:
                 await refuse(context, cut.problem)
@@ -103,7 +114,7 @@ class Service:
         finally:
             seat.release()
 
-    async def _read(self, asking: Asking, method: str, request: bytes) -> tuple[Call, Json]:
+    async def _read(self, asking: Asking, method: str, requests: _Requests) -> tuple[Call, Json]:
         """Return who asks, and the operation's parameters.
 
         Raises:
@@ -111,7 +122,7 @@ class Service:
         """
         # Nothing is read from whom nobody knows.
         caller = self._services.callers.of(asking.request.headers)
-        params = await self._params(method, request)
+        params = await self._params(method, await _received(requests))
         version = self._form.version
         call = call_of(self._services, asking.request, caller, params.get("tenant"), version)
         check_version(asking.request, looks_like=version, served=(version,))
@@ -170,6 +181,19 @@ async def _abandoned[Result](
         return
     if unwanted is not None:
         await unwanted(result)
+
+
+async def _received(requests: _Requests) -> bytes:
+    """Return the RPC's one request message.
+
+    Raises:
+        RequestNotWhole: it does not come, or not in time.
+    """
+    try:
+        async with asyncio.timeout(RECEIVE_SECONDS):
+            return await anext(requests)
+    except (TimeoutError, StopAsyncIteration):
+        raise RequestNotWhole("the request was not whole in time") from None
 
 
 def _add_from_metadata(asking: Asking, operation: str, params: Json) -> None:
