@@ -15,6 +15,7 @@ from headrace.errors import (
     TaskUnknown,
 )
 from headrace.links import Links
+from headrace.logged_task import task_in_log
 from headrace.messages import (
     BusMessage,
     CancelChild,
@@ -51,6 +52,9 @@ _DOUBT = 60.0
 """Seconds for which a replica that was silent is taken to be so still: NATS itself takes a frozen
 process out of the queue group only when it has missed its pings."""
 
+_LOG_AFTER = 1.0
+"""Seconds after which a task is read from its log instead."""
+
 _NOBODY = 3.0
 """Seconds for which nobody listens while replicas find another server, or start again."""
 
@@ -64,8 +68,8 @@ for. The pieces in a row are the answer."""
 class StateClient:
     """Task state's operations as calls.
 
-    Every call raises StateUnavailable when no replica answers in time or the view is being
-    rebuilt, and TaskUnknown for a task that is not there or not the caller's.
+    Every call raises StateUnavailable when no replica answers in time (`get`: and the log does not
+    either) and TaskUnknown for a task that is not there or not the caller's.
 
     A question goes to any one replica. Is that one silent, all are asked, so a frozen replica costs
     the first questions less than a second and those after them 50 ms. The election of a log's
@@ -80,8 +84,24 @@ class StateClient:
         """When it counts as known that nobody listens; None: somebody does."""
 
     async def get(self, query: GetTask) -> TaskFound:
-        """Return one task as of now: never older than the log's tail when the question came."""
-        return await self._ask("get", query, TaskFound)
+        """Return one task as of now: never older than the log's tail when the question came.
+
+        Where task state can't tell soon, the log does.
+        """
+        try:
+            async with asyncio.timeout(_LOG_AFTER):
+                return await self._ask("get", query, TaskFound)
+        except (StateUnavailable, TimeoutError):
+            return await self._from_log(query)
+
+    async def _from_log(self, query: GetTask) -> TaskFound:
+        try:
+            found = await task_in_log(self._bus, query)
+        except BusUnavailable as error:
+            raise StateUnavailable(f"the log can't be read: {error}") from error
+        if self._links is None:
+            return found
+        return TaskFound.decode("log", self._links.shown(found.encode()))
 
     async def list(self, query: ListTasks) -> TasksFound:
         """Return one page of the owner's tasks, complete as of when the question came."""

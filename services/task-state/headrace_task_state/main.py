@@ -113,10 +113,10 @@ class TaskState:
         return Pieces(subject, self._bus.max_payload - _HEADERS)
 
     def _answers(self) -> Answers:
-        reader, streams = Reader(self._redis, self._keys), self._settings.event_streams
+        reader = Reader(self._redis, self._keys)
         frontier = Frontier(self._bus, reader, self._ranges)
         return Answers(
-            Tasks(self._bus, reader, streams),
+            Tasks(self._bus, reader),
             Lists(reader, frontier),
             ForWorkers(self._bus, Starting(self._bus, self._directory, self._settings)),
             reader,

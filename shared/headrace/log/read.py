@@ -43,9 +43,17 @@ async def last_stored(bus: Bus, key: TaskKey, patience: float = ELECTION) -> Sto
     Raises:
         BusUnavailable: no leader answered within `patience` seconds.
     """
-    query = {"last_by_subj": bus.subjects.event(key)}
-    message = await _ask_leader(bus, key, query, patience)
+    message = await last_raw(bus, key, patience)
     return None if message is None else from_leader(message)
+
+
+async def last_raw(bus: Bus, key: TaskKey, patience: float = ELECTION) -> dict[str, Any] | None:
+    """Return what STREAM.MSG.GET says of that message; `key` may have wildcards for names.
+
+    Raises:
+        BusUnavailable: no leader answered within `patience` seconds.
+    """
+    return await _ask_leader(bus, key, {"last_by_subj": bus.subjects.event(key)}, patience)
 
 
 async def next_stored(

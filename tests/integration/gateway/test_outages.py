@@ -1,4 +1,4 @@
-"""NATS or task state away: 503 in the binding's shape, and recovery by itself."""
+"""NATS or task state away: 503 in the binding's shape where no log helps, and recovery."""
 
 import asyncio
 import secrets
@@ -27,7 +27,7 @@ def is_unavailable(refusal: Refusal) -> bool:
     )
 
 
-async def test_without_task_state_tasks_are_taken_and_stream_but_not_read(
+async def test_without_task_state_all_but_lists_works_from_the_log(
     talk: Talk, fleet: ScriptedFleet
 ) -> None:
     asked = (await talk.to("ask").call("SendMessage", message()))["task"]
@@ -36,13 +36,18 @@ async def test_without_task_state_tasks_are_taken_and_stream_but_not_read(
     assert (await talk.call("SendMessage", message(contextId="any")))["task"]["artifacts"]
     async with talk.stream("SendStreamingMessage", message()) as stream:
         assert len(await stream.rest()) == 4
-    for operation, params in (
-        ("GetTask", {"id": asked["id"]}),
-        ("ListTasks", {}),
-        ("SubscribeToTask", {"id": asked["id"]}),
-    ):
-        assert is_unavailable(await talk.refused(operation, params))
-    assert is_unavailable(await talk.to("ask").refused("SendMessage", message(taskId=asked["id"])))
+    assert is_unavailable(await talk.refused("ListTasks", {}))
+    params = {"id": asked["id"]}
+    assert await talk.to("ask").call("GetTask", params) == asked
+    async with talk.to("ask").stream("SubscribeToTask", params) as stream:
+        _, event = await anext(stream.frames())
+        assert event["task"] == asked
+    # As another agent's, or as nobody's, it is as unknown as ever.
+    for agent, task in ((talk, asked["id"]), (talk.to("ask"), f"{asked['id'][:-3]}xyz")):
+        assert (await agent.refused("GetTask", {"id": task})).reason == "TASK_NOT_FOUND"
+    answered = await talk.to("ask").call("SendMessage", message(taskId=asked["id"]))
+    assert answered["task"]["id"] == asked["id"]
+    assert answered["task"]["status"]["state"] != asked["status"]["state"]
 
 
 async def test_without_task_state_a_gateway_is_ready_but_degraded(

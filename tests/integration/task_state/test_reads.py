@@ -3,6 +3,7 @@
 import asyncio
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from pathlib import Path
 
 import orjson
 import pytest
@@ -11,6 +12,7 @@ from headrace import events
 from headrace.entry import ANSWERED
 from headrace.errors import InvalidName, StateUnavailable, TaskUnknown
 from headrace.events import GENERATION, Json
+from headrace.messages import GetTask
 from headrace.streams import ensure_streams
 from headrace.task import (
     COMPLETED,
@@ -22,7 +24,8 @@ from headrace.task import (
 from headrace_task_state.ranges import Range
 from headrace_task_state.reading.frontier import Frontier
 from tests.support.legal_logs import LegalLog
-from tests.support.task_states import OWNER, TaskStates, folded, new_key
+from tests.support.servers import NatsProcess, ValkeyProcess
+from tests.support.task_states import OWNER, TaskStates, folded, new_key, open_task_states
 from tests.support.waiting import eventually
 
 FIRST = Range(0)
@@ -73,6 +76,52 @@ async def test_a_get_needs_no_view_at_all(fleet: TaskStates) -> None:
     await fleet.store(log)
     assert (await fleet.get(log.key)).task == folded(log)
     assert (await fleet.get(log.key, agent=log.key.agent)).task == folded(log)
+
+
+async def test_without_redis_a_get_is_answered_from_the_log(
+    nats_server: NatsProcess, tmp_path: Path
+) -> None:
+    log, theirs = ended(), ended(owner="other")
+    with ValkeyProcess(tmp_path) as valkey:
+        async with open_task_states(nats_server.url, valkey.url) as fleet:
+            await fleet.start()
+            for each in (log, theirs):
+                await fleet.store(each)
+            await fleet.listed()
+            valkey.freeze()
+            try:
+                query = GetTask(tenant="default", owner=OWNER, task=log.key.task)
+                subject, replica = fleet.bus.subjects.state("get"), query.encode()
+                answer = orjson.loads((await fleet.bus.request(subject, replica, 5)).data)
+                assert answer["task"] == folded(log)
+                with pytest.raises(TaskUnknown):
+                    await fleet.get_now(theirs.key)
+                with pytest.raises(StateUnavailable):
+                    await fleet.list_now()
+            finally:
+                valkey.thaw()
+
+
+async def test_without_any_task_state_a_get_is_answered_from_the_log(fleet: TaskStates) -> None:
+    log, theirs = begun(), ended(owner="other")
+    log.append([log.status(INPUT_REQUIRED)], state=INPUT_REQUIRED)
+    log.submit("more", {events.TRACEPARENT: "00-trace"})
+    for each in (log, theirs):
+        await fleet.store(each)
+    found = await fleet.get_now(log.key)
+    assert (found.task, found.log, found.agent) == (folded(log), log.log, log.key.agent)
+    assert (found.generation, found.sequence) == (log.generation, len(log.entries))
+    assert (found.state, found.traceparent) == (SUBMITTED, "00-trace")
+    for key, query in (
+        (theirs.key, {}),
+        (log.key, {"agent": "another"}),
+        (log.key, {"tenant": "elsewhere"}),
+        (log.key, {"agent": "*"}),
+        (new_key(), {}),
+        (new_key(999), {}),
+    ):
+        with pytest.raises(TaskUnknown):
+            await fleet.get_now(key, **query)
 
 
 async def test_a_list_says_that_it_can_not_be_complete(fleet: TaskStates) -> None:

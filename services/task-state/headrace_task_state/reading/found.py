@@ -1,34 +1,20 @@
 """A task as it was found in the view."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import orjson
 
 from headrace.events import Json
 from headrace.fold import Change, Item, Standing, TaskFold
+from headrace.logged_task import LoggedTask
 from headrace_task_state.store.reading import Fields, StoredTask
 
 
-@dataclass(slots=True)
-class Found:
-    """A task and what of it is no part of A2A's Task."""
-
-    fold: TaskFold
-    owner: str
-    agent: str
-    log: str
-    sequence: int
-    """Stream sequence of the last entry that the fold reflects."""
-    traceparent: str | None = None
-    """W3C trace context of the newest input in the view that came with one."""
-
-
-def read_found(stored: StoredTask) -> Found:
+def read_found(stored: StoredTask) -> LoggedTask:
     """Return the task that a view's hash and lists hold (``lua/listings.lua``)."""
     fields = stored.fields
     standing = _standing(stored.task, fields)
-    return Found(
+    return LoggedTask(
         TaskFold.restored(standing, _items(stored.history), _items(stored.artifacts)),
         owner=fields[b"owner"].decode(),
         agent=fields[b"agent"].decode(),
