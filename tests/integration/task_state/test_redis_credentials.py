@@ -62,9 +62,14 @@ class TlsEdge(TcpProxy):
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         from_server, to_server = await self._connect()
-        async with asyncio.TaskGroup() as both:
-            both.create_task(_copy(reader, to_server))
-            both.create_task(_copy(from_server, writer))
+        try:
+            async with asyncio.TaskGroup() as both:
+                both.create_task(_copy(reader, to_server))
+                both.create_task(_copy(from_server, writer))
+        except* OSError:
+            pass
+        finally:
+            to_server.transport.abort()
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
