@@ -92,6 +92,7 @@ class Bus:
 
         Raises:
             BusUnavailable: NATS or JetStream was not there within `startup_timeout`.
+            StreamsDiffer: the streams that there are are not what the settings ask for.
         """
         await self.dial(name)
         await patiently(

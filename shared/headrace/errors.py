@@ -84,6 +84,12 @@ class NobodyListens(BusUnavailable):
     code = "nobody_listens"
 
 
+class StreamsDiffer(HeadraceError):
+    """What JetStream has is not what the bus contract or the settings ask for."""
+
+    code = "streams_differ"
+
+
 class LogFull(BusUnavailable):
     """The stream is at its limit and refuses appends (discard: new)."""
 

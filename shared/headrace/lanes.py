@@ -17,10 +17,11 @@ from nats.js import api
 from nats.js.errors import NotFoundError, ServiceUnavailableError
 
 from headrace.bus import Bus
-from headrace.errors import BusUnavailable, StateUnavailable
+from headrace.errors import BusUnavailable, StateUnavailable, StreamsDiffer
 from headrace.messages import OpenLane
 from headrace.patience import reason
 from headrace.state_client import StateClient
+from headrace.streams import ensure_consumer
 from headrace.subjects import NORMAL
 from headrace.task import TaskKey
 
@@ -126,6 +127,7 @@ async def make_lane(bus: Bus, lane: Lane, timeout: float = 5.0) -> None:
     """Make the lane's consumer of the work queue, if it is not there, within `timeout` seconds.
 
     Raises:
+        StreamsDiffer: it is there and breaks the bus contract.
         nats.errors.Error: JetStream does not answer, or refuses.
     """
     config = api.ConsumerConfig(
@@ -137,7 +139,7 @@ async def make_lane(bus: Bus, lane: Lane, timeout: float = 5.0) -> None:
         max_deliver=-1,
         max_ack_pending=_MAX_ACK_PENDING,
     )
-    await bus.js.add_consumer(bus.streams.runs, config, timeout=timeout)
+    await ensure_consumer(bus.js, bus.streams.runs, config, timeout)
 
 
 class Lanes:
@@ -159,7 +161,7 @@ class Lanes:
             return
         try:
             await ensure_lane(self._bus, lane)
-        except (NatsError, OSError) as trouble:
+        except (NatsError, OSError, StreamsDiffer) as trouble:
             raise BusUnavailable(f"the lane {lane.consumer}: {reason(trouble)}") from trouble
         self._known = {one: at for one, at in self._known.items() if now - at < REMEMBERED}
         self._known[lane] = now

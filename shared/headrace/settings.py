@@ -100,24 +100,29 @@ class BusSettings(SecretSettings):
     stream_prefix: str = Field(default="", pattern=r"^[A-Za-z0-9_-]*$")
     """Put before every stream's and bucket's name, for several fleets on one NATS account."""
 
-    replicas: int = Field(default=1, ge=1, le=5)
-    """Copies of each stream; 3 on a cluster."""
+    replicas: int | None = Field(default=None, ge=1, le=5)
+    """Copies of each stream; 3 on a cluster. Unset: those that there are, 1 where a stream is made.
+    A service refuses to start on streams with another number (`headrace streams apply`)."""
 
     event_streams: int = Field(default=1, ge=1, le=64)
-    """Number of event streams, 16 shards each. May grow; never shrinks."""
+    """Number of event streams, 16 shards each. May grow; never shrinks: a service refuses to start
+    where there are more."""
 
-    events_max_bytes: int = Field(default=-1, ge=-1)
-    """Size limit of each event stream, bytes; -1 is none. A full stream refuses new tasks (503)."""
+    events_max_bytes: int | None = Field(default=None, ge=-1)
+    """Size limit of each event stream, bytes; -1 is none. A full stream refuses new tasks (503).
+    Unset: the one that there is, none where a stream is made. See HEADRACE_REPLICAS."""
 
-    files_max_bytes: int = Field(default=-1, ge=-1)
-    """Size limit of the store of large files, bytes; -1 is none. A full store refuses (503)."""
+    files_max_bytes: int | None = Field(default=None, ge=-1)
+    """Size limit of the store of large files, bytes; -1 is none. A full store refuses (503). Unset:
+    the one that there is, none where it is made. See HEADRACE_REPLICAS."""
 
     inline_bytes: int = Field(default=128 * 1024, ge=0)
     """Largest file that travels in a task's log, bytes; larger ones go to the store of files."""
 
-    runs_max: int = Field(default=1_000_000, ge=-1)
+    runs_max: int | None = Field(default=None, ge=-1)
     """Runs that the work queue holds, waiting or at work; -1 is no limit. What a full queue does
-    not take is REJECTED."""
+    not take is REJECTED. Unset: the limit that there is, 1,000,000 where the queue is made. See
+    HEADRACE_REPLICAS."""
 
     startup_timeout: float = Field(default=60.0, gt=0)
     """How long a service waits for NATS or Redis at start, seconds, before it exits non-zero."""

@@ -10,7 +10,7 @@ from headrace.errors import EventTooLarge, Fenced, LogFull, LogLost
 from headrace.log import LogWriter, TailRule, last_entry
 from headrace.log.append import EXPECTED, HEADER_ROOM
 from headrace.settings import BusSettings
-from headrace.streams import ensure_streams
+from headrace.streams import apply
 from headrace.task import WORKING
 from tests.contract.conftest import Connect
 from tests.support.live_copies import LiveCopies
@@ -141,7 +141,7 @@ async def test_a_full_stream_refuses_and_takes_on_where_it_was(own: Bus) -> None
 
 async def _limit(bus: Bus, max_bytes: int) -> None:
     given = bus.settings.model_dump()
-    await ensure_streams(bus.js, BusSettings(**given | {"events_max_bytes": max_bytes}))
+    await apply(bus.js, BusSettings(**given | {"events_max_bytes": max_bytes}), shrink=True)
 
 
 async def test_writers_step_over_what_is_no_entry(bus: Bus, rule: TailRule, log: TaskLog) -> None:

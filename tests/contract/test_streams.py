@@ -1,15 +1,15 @@
-"""Streams: made once however many services start, and left as their operator shaped them."""
+"""Streams: made once however many services start, and changed only when an operator says so."""
 
 import asyncio
-import logging
 import secrets
 
 import pytest
 from nats.js import api
 
 from headrace.bus import Bus
+from headrace.errors import StreamsDiffer
 from headrace.settings import BusSettings
-from headrace.streams import declarations, ensure_streams
+from headrace.streams import Effect, apply, declarations, differences, ensure_streams
 from tests.contract.conftest import Connect
 from tests.support.task_log import TaskLog
 from tests.support.topology import Topology
@@ -57,43 +57,130 @@ async def test_a_second_run_of_a_leg_is_refused_while_the_first_one_waits(
     await bus.js.purge_stream(bus.streams.runs, subject=subject)
 
 
-async def test_replicas_and_size_limit_follow_the_settings_and_nothing_else_changes(
+async def shapes(bus: Bus) -> dict[str, api.StreamConfig]:
+    names = [str(declared.name) for declared in declarations(bus.settings)]
+    return {name: await config(bus, name) for name in names}
+
+
+async def test_settings_that_are_unset_leave_everything_as_it_is(own: Bus) -> None:
+    await apply(own.js, settings(own, events_max_bytes=10_000_000), shrink=True)
+    before = await shapes(own)
+    unset = dict.fromkeys(("replicas", "events_max_bytes", "files_max_bytes", "runs_max"))
+    await ensure_streams(own.js, settings(own, **unset))
+    assert await shapes(own) == before
+
+
+async def test_a_service_with_other_settings_changes_nothing_and_names_each_difference(
     own: Bus, topology: Topology
 ) -> None:
+    before = await shapes(own)
+    other = settings(own, replicas=5, events_max_bytes=1000, runs_max=7)
+    with pytest.raises(StreamsDiffer) as refused:
+        await ensure_streams(own.js, other)
+    assert await shapes(own) == before
+    said = str(refused.value)
+    events, runs = own.streams.events(0), own.streams.runs
+    assert (
+        f"{events}: num_replicas is {topology.replicas}, HEADRACE_REPLICAS asks for 5: "
+        "headrace streams apply\n" in said
+    )
+    assert (
+        f"{events}: max_bytes is -1, HEADRACE_EVENTS_MAX_BYTES asks for 1000: "
+        "headrace streams apply --shrink\n" in said
+    )
+    assert f"{runs}: max_msgs is 1000000, HEADRACE_RUNS_MAX asks for 7" in said
+    for name in before:
+        assert f"{name}: num_replicas is" in said
+
+
+async def test_what_shrinks_does_so_only_when_told(own: Bus, topology: Topology) -> None:
     stream = own.streams.events(0)
     before = await config(own, stream)
     await own.js.update_stream(before.evolve(description="the operator's"))
-    await ensure_streams(own.js, settings(own, events_max_bytes=10_000_000, replicas=1))
+    smaller = settings(own, events_max_bytes=10_000_000, replicas=1)
+    with pytest.raises(StreamsDiffer, match="nothing was changed"):
+        await apply(own.js, smaller, shrink=False)
+    assert (await config(own, stream)).max_bytes == -1
+    await apply(own.js, smaller, shrink=True)
     after = await config(own, stream)
     assert (after.max_bytes, after.num_replicas) == (10_000_000, 1)
     assert after.description == "the operator's"
     assert after.subjects == before.subjects
-    await ensure_streams(own.js, settings(own, replicas=topology.replicas))
+    assert await differences(own.js, smaller) == []
+    larger = settings(own, replicas=topology.replicas, events_max_bytes=-1)
+    assert {one.effect for one in await differences(own.js, larger)} == {Effect.GROW}
+    await apply(own.js, larger, shrink=False)
     assert (await config(own, stream)).num_replicas == topology.replicas
 
 
 async def test_a_size_limit_of_what_has_none_in_the_settings_is_the_operator_s(own: Bus) -> None:
     dead = own.streams.dead
-    await own.js.update_stream((await config(own, dead)).evolve(max_bytes=1_000_000))
+    await own.js.update_stream((await config(own, dead)).evolve(max_bytes=1_000_000, max_age=3600))
     await ensure_streams(own.js, own.settings)
-    assert (await config(own, dead)).max_bytes == 1_000_000
+    found = await config(own, dead)
+    assert (found.max_bytes, found.max_age) == (1_000_000, 3600)
 
 
-async def test_streams_that_are_as_declared_are_not_touched(
-    own: Bus, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.clear()
-    await ensure_streams(own.js, own.settings)
-    assert [r.getMessage() for r in caplog.records if r.name == "headrace.streams"] == []
-
-
-async def test_a_stream_that_breaks_the_contract_is_left_and_warned_about(
-    own: Bus, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("broken", "setting"),
+    [
+        ({"discard": api.DiscardPolicy.OLD}, "discard"),
+        ({"max_age": 3600}, "max_age"),
+        ({"max_msgs_per_subject": 9}, "max_msgs_per_subject"),
+        ({"republish": None}, "republish"),
+    ],
+)
+async def test_a_stream_that_breaks_the_contract_is_refused_and_mended_by_apply(
+    own: Bus, broken: dict[str, object], setting: str
 ) -> None:
     stream = own.streams.events(0)
-    await own.js.update_stream((await config(own, stream)).evolve(discard=api.DiscardPolicy.OLD))
-    await ensure_streams(own.js, own.settings)
-    assert (await config(own, stream)).discard == api.DiscardPolicy.OLD
-    (warning,) = [r for r in caplog.records if r.levelno == logging.WARNING]
-    assert stream in warning.getMessage()
-    assert "'discard'" in warning.getMessage()
+    before = await config(own, stream)
+    await own.js.update_stream(before.evolve(**broken))
+    with pytest.raises(StreamsDiffer, match=f"{stream}: {setting} is .*, the bus contract needs"):
+        await ensure_streams(own.js, own.settings)
+    await apply(own.js, own.settings, shrink=False)
+    assert await config(own, stream) == before
+
+
+async def test_a_subject_that_is_missing_is_added_by_apply_and_others_stay(own: Bus) -> None:
+    stream = own.streams.events(0)
+    before = await config(own, stream)
+    theirs = [*(before.subjects or [])[1:], f"{own.subjects.prefix}.operator"]
+    await own.js.update_stream(before.evolve(subjects=theirs))
+    with pytest.raises(StreamsDiffer, match=f"{stream}: subjects"):
+        await ensure_streams(own.js, own.settings)
+    await apply(own.js, own.settings, shrink=False)
+    subjects = (await config(own, stream)).subjects or []
+    assert set(subjects) == {*(before.subjects or []), f"{own.subjects.prefix}.operator"}
+
+
+async def test_buckets_and_the_store_of_files_are_minded_too(own: Bus) -> None:
+    bucket, files = f"KV_{own.streams.keys}", f"OBJ_{own.streams.files}"
+    await own.js.update_stream((await config(own, bucket)).evolve(max_msgs_per_subject=5))
+    await own.js.update_stream((await config(own, files)).evolve(discard=api.DiscardPolicy.OLD))
+    found = await differences(own.js, settings(own, files_max_bytes=5_000_000))
+    assert {(one.stream, one.setting, one.effect) for one in found} == {
+        (bucket, "max_msgs_per_subject", Effect.CHANGE),
+        (files, "discard", Effect.CHANGE),
+        (files, "max_bytes", Effect.SHRINK),
+    }
+
+
+async def test_who_knows_fewer_event_streams_than_there_are_is_refused(connect: Connect) -> None:
+    name = f"own{secrets.token_hex(4)}"
+    bus = await connect(prefix=name, stream_prefix=name, event_streams=2)
+    with pytest.raises(StreamsDiffer, match="set HEADRACE_EVENT_STREAMS=2"):
+        await ensure_streams(bus.js, settings(bus, event_streams=1))
+    with pytest.raises(StreamsDiffer, match="set HEADRACE_EVENT_STREAMS=2"):
+        await apply(bus.js, settings(bus, event_streams=1), shrink=True)
+    for declared in declarations(bus.settings):
+        await bus.js.delete_stream(str(declared.name))
+
+
+async def test_apply_makes_what_is_missing(own: Bus) -> None:
+    more = settings(own, event_streams=2)
+    [missing] = await differences(own.js, more)
+    assert (missing.stream, missing.effect) == (own.streams.events(1), Effect.CREATE)
+    await apply(own.js, more, shrink=False)
+    assert await differences(own.js, more) == []
+    await own.js.delete_stream(own.streams.events(1))

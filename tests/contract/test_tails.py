@@ -1,6 +1,7 @@
 """The last sequences of many logs at once."""
 
 import asyncio
+import secrets
 
 import pytest
 
@@ -46,7 +47,8 @@ async def test_more_logs_than_one_question_takes_are_asked_for_in_several(
 
 
 async def test_logs_of_several_streams_are_asked_for_at_each(connect: Connect) -> None:
-    bus = await connect(event_streams=2)
+    name = f"own{secrets.token_hex(4)}"
+    bus = await connect(event_streams=2, prefix=name, stream_prefix=name)
     logs = [TaskLog(bus, TaskKey("default", "agent", mint_task_id(s))) for s in (0, 15, 16, 31)]
     for log in logs:
         await log.begin()

@@ -7,9 +7,9 @@ before it is. On a server that is embedded, and so just started, nobody serves y
 import json
 
 from headrace.bus import Bus
-from headrace.errors import BusUnavailable
+from headrace.errors import BusUnavailable, StreamsDiffer
 from headrace.settings import BusSettings
-from headrace_cli.failures import CannotStart
+from headrace_cli.failures import CannotStart, Misconfigured
 
 _PATIENCE = 5.0
 
@@ -18,6 +18,7 @@ async def forget_workers(settings: BusSettings) -> None:
     """Forget who served which agent; the agents stay known.
 
     Raises:
+        Misconfigured: its streams are not what the settings ask for.
         CannotStart: the server at `nats_url` does not do what it is told.
     """
     bus = Bus(settings)
@@ -26,6 +27,8 @@ async def forget_workers(settings: BusSettings) -> None:
         bucket = bus.streams.agents
         request = json.dumps({"filter": f"$KV.{bucket}.live.>"}).encode()
         await bus.request(f"$JS.API.STREAM.PURGE.KV_{bucket}", request, _PATIENCE)
+    except StreamsDiffer as trouble:
+        raise Misconfigured(str(trouble)) from trouble
     except BusUnavailable as trouble:
         raise CannotStart(f"the embedded nats-server does not serve: {trouble}") from trouble
     finally:

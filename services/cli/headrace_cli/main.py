@@ -21,6 +21,7 @@ _COMMANDS = {
     "credential": "headrace_cli.credential:credential",
     "rotate-key": "headrace_cli.rotating:rotate_key",
     "dead": "headrace_cli.dead:dead",
+    "streams": "headrace_cli.streams:streams",
     "agui": "headrace_cli.agui.command:agui",
     "config": "headrace_cli.configuring:config",
     "settings": "headrace_cli.settings_table:settings",

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import signal
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -13,7 +14,7 @@ from pydantic import ValidationError
 from headrace import garbage
 from headrace.bus import Bus
 from headrace.directory import Directory
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, StreamsDiffer
 from headrace.links import Links
 from headrace.log import TailRule
 from headrace.pulse import Pulse
@@ -48,7 +49,8 @@ _log = logging.getLogger("headrace_gateway")
 def run() -> int:
     """Serve until SIGTERM or SIGINT; return the process's exit code.
 
-    1: it could not serve (a taken port, NATS away for too long); 2: a setting does not fit.
+    1: it could not serve (a taken port, NATS away for too long); 2: a setting does not fit; 78
+    (EX_CONFIG): the streams are not what the settings ask for.
     """
     try:
         settings = GatewaySettings()
@@ -72,7 +74,7 @@ async def _run(settings: GatewaySettings) -> int:
         await serve(settings, stop)
     except HeadraceError as trouble:
         _log.error("%s", trouble)
-        return 1
+        return os.EX_CONFIG if isinstance(trouble, StreamsDiffer) else 1
     return 0
 
 

@@ -16,7 +16,7 @@ from headrace import garbage, metrics, observing
 from headrace.background import keep_running
 from headrace.bus import Bus
 from headrace.directory import Directory
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, StreamsDiffer
 from headrace.patience import patiently
 from headrace.secret_settings import first_error
 from headrace_task_state.answering.answers import Answers
@@ -156,7 +156,7 @@ async def serve(settings: TaskStateSettings) -> int:
             await waiting
     except HeadraceError as error:
         _log.error("%s", error)
-        return 1
+        return os.EX_CONFIG if isinstance(error, StreamsDiffer) else 1
     finally:
         starting.cancel()
         await service.stop()
@@ -166,7 +166,8 @@ async def serve(settings: TaskStateSettings) -> int:
 def run() -> int:
     """Serve until SIGTERM or SIGINT; return the process's exit code.
 
-    1: NATS or Redis was away for too long; 78 (EX_CONFIG): a setting does not fit.
+    1: NATS or Redis was away for too long; 78 (EX_CONFIG): a setting does not fit, or not
+    the streams that there are.
     """
     logging.basicConfig(format="%(asctime)s %(levelname)-7s %(message)s")
     try:

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from headrace import garbage, observing
 from headrace.background import keep_running
-from headrace.errors import BusUnavailable
+from headrace.errors import BusUnavailable, StreamsDiffer
 from headrace.secret_settings import first_error
 from headrace_worker.agent import Agents
 from headrace_worker.configuration import Unusable, build, read
@@ -63,9 +63,9 @@ async def serve(settings: WorkerSettings, agents: Agents, file: Path | None = No
         return 0
     try:
         starting.result()
-    except BusUnavailable as error:
+    except (BusUnavailable, StreamsDiffer) as error:
         sys.stderr.write(f"{error}\n")
-        return 1
+        return os.EX_CONFIG if isinstance(error, StreamsDiffer) else 1
     garbage.settle()
     _log.info("%s serves %s", worker.id, ", ".join(agent.name for agent in agents))
     following = _following(worker, file) if file else None

@@ -237,8 +237,9 @@ async def test_a_queue_that_is_full_all_the_same_rejects_the_task_in_its_log(
     config = (await bus.js.stream_info(bus.streams.runs)).config
     key = TaskKey("default", "assistant", mint_task_id(0))
     await bus.js.publish(bus.subjects.run(key, 1), b"{}")
+    await bus.js.update_stream(config.evolve(max_msgs=1))
     try:
-        async with bounded(settings, runs_max=1) as http:
+        async with bounded(settings) as http:
             task = (await asyncio.wait_for(Rest(http).call("SendMessage", message()), 60))["task"]
     finally:
         await bus.js.update_stream(config)

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 from nats.js import api
 
+from headrace.errors import StreamsDiffer
 from headrace.lanes import Lane, Lanes, ensure_lane
 from headrace_task_state import lane_upkeep
 from headrace_task_state.lane_upkeep import LaneUpkeep
@@ -144,13 +145,18 @@ async def missing(desk: Desk, lane: Lane) -> bool:
     return b"10014" in info.data
 
 
-async def test_a_queue_of_an_older_version_is_taken_over(desk: Desk, working: Working) -> None:
+async def test_a_queue_of_an_older_version_is_made_again_when_it_is_removed(
+    desk: Desk, working: Working
+) -> None:
     every_tenant = desk.bus.subjects.runs_of_agent("clerk")
     queue = api.ConsumerConfig(durable_name="clerk", filter_subject=every_tenant, max_deliver=-1)
     await desk.bus.js.add_consumer(desk.bus.streams.runs, queue)
+    with pytest.raises(StreamsDiffer, match=f"nats consumer rm {desk.bus.streams.runs} clerk"):
+        await ensure_lane(desk.bus, Lane("clerk"))
+    mine = await desk.start("clerk", "mine")
+    await desk.bus.js.delete_consumer(desk.bus.streams.runs, "clerk")
     clerk = Clerk()
     async with working(clerk.agent):
-        mine = await desk.start("clerk", "mine")
         [other] = await fill(desk, 1, Lane("clerk", "other"))
         await asyncio.gather(mine.ended(), other.ended())
 

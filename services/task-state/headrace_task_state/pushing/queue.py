@@ -12,8 +12,9 @@ from nats.js import api
 
 from headrace.background import keep_running
 from headrace.bus import Bus
-from headrace.errors import BusUnavailable, HeadraceError
+from headrace.errors import BusUnavailable, HeadraceError, StreamsDiffer
 from headrace.patience import reason
+from headrace.streams import ensure_consumer
 from headrace_task_state.following.pulls import HEARTBEAT, Pulls
 
 _log = logging.getLogger(__name__)
@@ -109,8 +110,8 @@ class Queue:
             max_ack_pending=-1,
         )
         try:
-            await self._bus.js.add_consumer(self._bus.streams.pushes, config)
-        except (NatsError, OSError) as trouble:
+            await ensure_consumer(self._bus.js, self._bus.streams.pushes, config)
+        except (NatsError, OSError, StreamsDiffer) as trouble:
             raise BusUnavailable(f"{self._name}: {reason(trouble)}") from trouble
 
     def _new_pulls(self) -> Pulls:

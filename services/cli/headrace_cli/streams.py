@@ -1,0 +1,61 @@
+"""``headrace streams``: what JetStream has against what the contract and the settings ask for."""
+
+import sys
+
+import click
+
+from headrace.bus import Bus
+from headrace.patience import patiently
+from headrace.streams import Difference, apply, differences
+from headrace_cli.on_bus import on_bus, with_nats
+
+CHANGES_WANTED = 3
+"""Exit code of a plan that has something to change."""
+
+
+@click.group()
+def streams() -> None:
+    """Show and change how streams and buckets are shaped; services never change what exists.
+
+    What is asked for is what HEADRACE_REPLICAS, HEADRACE_EVENT_STREAMS, HEADRACE_EVENTS_MAX_BYTES,
+    HEADRACE_FILES_MAX_BYTES and HEADRACE_RUNS_MAX say; what is unset stays as it is.
+    """
+
+
+@streams.command()
+@with_nats
+def plan(nats_url: str | None) -> None:
+    """Say what `apply` would do, and do nothing. Exit code 0: nothing; 3: something."""
+
+    async def work(bus: Bus) -> list[Difference]:
+        return await differences(bus.js, bus.settings)
+
+    found = on_bus(nats_url, work)
+    _show(found)
+    if found:
+        sys.exit(CHANGES_WANTED)
+
+
+@streams.command(name="apply")
+@click.option("--shrink", is_flag=True, help="Also take copies away and lower limits.")
+@with_nats
+def apply_(nats_url: str | None, *, shrink: bool) -> None:
+    """Make what is missing and change what differs; without --shrink nothing becomes smaller."""
+
+    async def work(bus: Bus) -> list[Difference]:
+        done = list[Difference]()
+
+        async def change() -> None:
+            done.extend(await apply(bus.js, bus.settings, shrink=shrink))
+
+        await patiently("JetStream", change, bus.settings.startup_timeout)
+        return done
+
+    _show(on_bus(nats_url, work))
+
+
+def _show(found: list[Difference]) -> None:
+    for one in found:
+        click.echo(f"{one.effect:<10}  {one.change}")
+    if not found:
+        click.echo("everything is as asked for")

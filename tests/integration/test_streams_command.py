@@ -1,0 +1,113 @@
+"""No process changes what exists; `headrace streams` does, and only what it is told."""
+
+import asyncio
+import json
+import secrets
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from headrace.bus import Bus
+from headrace.errors import StreamsDiffer
+from headrace.lanes import Lane, ensure_lane
+from headrace.settings import BusSettings
+from headrace_cli.main import main
+from headrace_cli.streams import CHANGES_WANTED
+from tests.integration.test_waiting_for_servers import COMMANDS, last_words, started
+from tests.support.servers import NatsProcess, ValkeyProcess
+from tests.support.waiting import until
+
+EX_CONFIG = 78
+
+
+@pytest.fixture
+async def own(nats_server: NatsProcess) -> AsyncIterator[Bus]:
+    name = f"own{secrets.token_hex(4)}"
+    bus = Bus(BusSettings(nats_url=nats_server.url, prefix=name, stream_prefix=name))
+    await bus.connect("test")
+    yield bus
+    listed = json.loads((await bus.request("$JS.API.STREAM.NAMES", b"", 30.0)).data)["streams"]
+    for stream in listed:
+        if name in stream:
+            await bus.js.delete_stream(stream)
+    await bus.close()
+
+
+def environment(bus: Bus, **settings: object) -> dict[str, str]:
+    given = {
+        "nats_url": bus.settings.nats_url,
+        "prefix": bus.settings.prefix,
+        "stream_prefix": bus.settings.stream_prefix,
+        **settings,
+    }
+    return {f"HEADRACE_{name.upper()}": str(value) for name, value in given.items()}
+
+
+async def limit(bus: Bus) -> int | None:
+    return (await bus.js.stream_info(bus.streams.events(0))).config.max_bytes
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+async def test_a_service_with_other_settings_refuses_to_start_and_changes_nothing(
+    own: Bus, valkey: ValkeyProcess, name: str, tmp_path: Path
+) -> None:
+    told = environment(own, events_max_bytes=1000, redis_url=valkey.url, startup_timeout=30)
+    service = started(tmp_path, name, **told)
+    with service:
+        until(lambda: not service.is_running, f"the {name} gives up")
+        assert service.exit_code() == EX_CONFIG
+    said = service.log.read_text()
+    assert (
+        f"{own.streams.events(0)}: max_bytes is -1, HEADRACE_EVENTS_MAX_BYTES asks for 1000: "
+        "headrace streams apply --shrink"
+    ) in said
+    assert "Traceback" not in said
+    assert await limit(own) == -1
+
+
+async def test_a_plan_says_what_apply_does(own: Bus) -> None:
+    def headrace(*arguments: str) -> Result:
+        return CliRunner().invoke(main, ["streams", *arguments], env=told)
+
+    told = environment(own)
+    assert (await asyncio.to_thread(headrace, "plan")).exit_code == 0
+    told = environment(own, events_max_bytes=5_000_000, event_streams=2)
+    planned = await asyncio.to_thread(headrace, "plan")
+    assert planned.exit_code == CHANGES_WANTED
+    events, more = own.streams.events(0), own.streams.events(1)
+    assert planned.stdout.splitlines() == [
+        f"shrink      {events}: max_bytes is -1, HEADRACE_EVENTS_MAX_BYTES asks for 5000000",
+        f"create      {more} is missing",
+    ]
+    refused = await asyncio.to_thread(headrace, "apply")
+    assert refused.exit_code == 1
+    assert "--shrink" in refused.stderr
+    assert await limit(own) == -1
+    done = await asyncio.to_thread(headrace, "apply", "--shrink")
+    assert (done.exit_code, done.stdout) == (0, planned.stdout)
+    assert await limit(own) == 5_000_000
+    again = await asyncio.to_thread(headrace, "plan")
+    assert (again.exit_code, again.stdout) == (0, "everything is as asked for\n")
+
+
+async def test_a_consumer_stays_as_its_operator_shaped_it(own: Bus) -> None:
+    await ensure_lane(own, Lane("echo"))
+    info = await own.js.consumer_info(own.streams.runs, "echo")
+    shaped = info.config.evolve(max_ack_pending=77, description="the operator's")
+    await own.js.add_consumer(own.streams.runs, shaped)
+    await ensure_lane(own, Lane("echo"))
+    found = (await own.js.consumer_info(own.streams.runs, "echo")).config
+    assert (found.max_ack_pending, found.description) == (77, "the operator's")
+
+
+async def test_a_consumer_that_breaks_the_contract_is_refused(own: Bus, tmp_path: Path) -> None:
+    await ensure_lane(own, Lane("echo"))
+    info = await own.js.consumer_info(own.streams.runs, "echo")
+    await own.js.add_consumer(own.streams.runs, info.config.evolve(max_deliver=3))
+    with pytest.raises(StreamsDiffer, match="max_deliver is 3, the bus contract needs -1"):
+        await ensure_lane(own, Lane("echo"))
+    said = last_words(started(tmp_path, "worker", **environment(own)))
+    assert f"{own.streams.runs}/echo: max_deliver is 3" in said
+    assert "Traceback" not in said
