@@ -2,7 +2,8 @@
 
 import asyncio
 from base64 import b64decode
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 import orjson
@@ -38,6 +39,8 @@ class Value:
     """None: nothing, or nothing any more."""
     sequence: int = 0
     """Of the bucket's stream: what a change expects; 0: there was never anything."""
+    age: float = field(default=0.0, compare=False)
+    """Seconds since it was written, by NATS's clock and this machine's."""
 
 
 class Bucket:
@@ -137,4 +140,8 @@ class Bucket:
         # A deletion is the only message without a body.
         data = b64decode(message["data"]) if message.get("data") else None
         key = message["subject"].removeprefix(self._prefix)
-        return key, Value(data, int(message["seq"]))
+        return key, Value(data, int(message["seq"]), _age(message["time"]))
+
+
+def _age(time: str) -> float:
+    return max((datetime.now(UTC) - datetime.fromisoformat(time)).total_seconds(), 0.0)

@@ -55,6 +55,17 @@ class LogLost(HeadraceError):
     code = "log_lost"
 
 
+class TaskForgotten(LogLost):
+    """The task was past its retention or was deleted: a tombstone stands where its log was."""
+
+    code = "task_forgotten"
+
+    @property
+    def public(self) -> str:
+        """The task may be named: whoever is told has seen its log."""
+        return "this task is not kept any more"
+
+
 class EventTooLarge(HeadraceError):
     """One event exceeds what a bus message may carry; `size` and `limit` are in bytes."""
 

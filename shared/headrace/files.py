@@ -14,7 +14,7 @@ import base64
 import hashlib
 import re
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -26,6 +26,7 @@ from headrace.entry import SEQUENCE
 from headrace.errors import BusUnavailable, FileUnknown, LogFull
 from headrace.events import Json, now
 from headrace.log.direct import direct_get
+from headrace.log.purge import erase, purge
 from headrace.task import TaskKey
 
 SCHEME = "headrace-file:"
@@ -53,6 +54,10 @@ class FileOwner:
     owner: str
     """As a subject token."""
     context: str
+
+
+type Remove = Callable[[Bus, str, str], Awaitable[None]]
+"""Takes what a stream has on a subject out of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,11 +198,22 @@ class FileStore:
         Raises:
             BusUnavailable: the store does not answer; it may be asked again.
         """
+        await self._remove(key, name, purge)
+
+    async def erase(self, key: TaskKey) -> None:
+        """Forget every file of the task at `key`, and have its bytes overwritten.
+
+        Raises:
+            BusUnavailable: the store does not answer; it may be asked again.
+        """
+        await self._remove(key, "*", erase)
+
+    async def _remove(self, key: TaskKey, name: str, remove: Remove) -> None:
         found = await self._ask("STREAM.INFO", {"subjects_filter": self._chunks(key, name)})
         for chunks in found["state"].get("subjects") or {}:
-            name = chunks.rpartition(".")[2]
-            await self._ask("STREAM.PURGE", {"filter": self._meta(key, name)})
-            await self._ask("STREAM.PURGE", {"filter": chunks})
+            # The chunks last: they are what is found again should this be interrupted.
+            for subject in (self._meta(key, chunks.rpartition(".")[2]), chunks):
+                await remove(self._bus, f"OBJ_{self._bucket}", subject)
 
     async def _next_chunks(self, key: TaskKey, name: str, start: int, most: int) -> list[Msg]:
         query = {"batch": most, "seq": start, "next_by_subj": self._chunks(key, name)}

@@ -8,6 +8,7 @@ from headrace.errors import LogLost, TaskUnknown
 from headrace.events import TRACEPARENT
 from headrace.fold import TaskFold
 from headrace.log.read import last_raw, replay
+from headrace.log.stored import Tombstone, headers_of, tombstone_of
 from headrace.messages import GetTask, TaskFound
 from headrace.names import is_token
 from headrace.patience import ELECTION
@@ -106,7 +107,7 @@ async def log_of(
     """Return where the log is that `query` asks for, and its last sequence; None: there is none.
 
     Raises:
-        TaskUnknown: no task can be named like this.
+        TaskUnknown: no task can be named like this, or this one is kept no more.
         BusUnavailable: no leader answered within `patience` seconds.
     """
     names = (query.tenant, query.agent or query.tenant)
@@ -119,7 +120,18 @@ async def log_of(
     message = await last_raw(bus, key, patience)
     if message is None:
         return None
+    if (tombstone := tombstone_of(headers_of(message))) is not None:
+        raise _forgotten(query, tombstone)
     return bus.subjects.key_of_event(message["subject"]), int(message["seq"])
+
+
+def _forgotten(query: GetTask, tombstone: Tombstone) -> TaskUnknown:
+    """Return what to say of a task that is kept no more: to others, that there is none."""
+    if tombstone.owner != query.owner:
+        return TaskUnknown(NO_SUCH_TASK)
+    if tombstone.why == "deleted":
+        return TaskUnknown("this task was deleted")
+    return TaskUnknown("this task is past retention: it had ended and is not kept any more")
 
 
 async def task_in_log(bus: Bus, query: GetTask) -> TaskFound:

@@ -67,7 +67,8 @@ RUNS_ASKED_AGAIN = Counter(
     "headrace_runs_asked_again",
     "Runs asked for again: no worker had begun them in time, or nobody held them.",
 )
-TASKS_PURGED = Counter("headrace_tasks_purged", "Ended tasks whose time was over.")
+TASKS_PURGED = Counter("headrace_tasks_purged", "Tasks removed: past retention, or deleted.")
+TASKS_EXPIRED = Counter("headrace_tasks_expired", "Tasks canceled: no user input came in time.")
 PUSH_SECONDS = Histogram(
     "headrace_push_seconds",
     "Seconds of attempts to tell a webhook, by outcome: taken, failed.",

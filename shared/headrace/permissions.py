@@ -149,6 +149,8 @@ class Permissions:
             *_api("STREAM.MSG.GET", every),
             *_api("DIRECT.GET", every),
             *_api("STREAM.PURGE", [*self._events, streams.runs, f"OBJ_{streams.files}"]),
+            *_api("STREAM.PURGE", [streams.pushes]),
+            *_api("STREAM.MSG.DELETE", [*self._events, f"OBJ_{streams.files}", streams.dead]),
             *self._lanes(),
             *(
                 f"{_API}CONSUMER.{what}.{stream}.>"

@@ -112,6 +112,11 @@ class BusSettings(SecretSettings):
     """Size limit of each event stream, bytes; -1 is none. A full stream refuses new tasks (503).
     Unset: the one that there is, none where a stream is made. See HEADRACE_REPLICAS."""
 
+    tombstone_seconds: float = Field(default=600.0, ge=1, le=30 * 24 * 3600)
+    """Seconds for which a task past retention leaves a tombstone without content in its log's
+    place, so that a process that was frozen for that long can't begin the log anew; a deleted task
+    leaves one for a day at least. Then nothing is left."""
+
     files_max_bytes: int | None = Field(default=None, ge=-1)
     """Size limit of the store of large files, bytes; -1 is none. A full store refuses (503). Unset:
     the one that there is, none where it is made. See HEADRACE_REPLICAS."""

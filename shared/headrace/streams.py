@@ -156,6 +156,8 @@ def _events(
         discard=api.DiscardPolicy.NEW,
         max_age=0,
         allow_direct=True,
+        # Tombstones of tasks past retention expire by themselves.
+        allow_msg_ttl=True,
         republish=api.RePublish(src=f"{subjects.prefix}.event.>", dest=f"{subjects.prefix}.live.>"),
     )
 

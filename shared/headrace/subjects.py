@@ -81,6 +81,11 @@ class Subjects:
         again = "" if generation is None else f".{generation}"
         return f"{self.prefix}.push.{number}.{key.tenant}.{key.agent}.{key.task}.{webhook}{again}"
 
+    def pushes_of_task(self, key: TaskKey) -> str:
+        """All webhooks' subjects of one task."""
+        number = stream_of_shard(key.shard)
+        return f"{self.prefix}.push.{number}.{key.tenant}.{key.agent}.{key.task}.>"
+
     def pushes(self, number: int | None = None) -> str:
         """All webhooks' subjects: of event stream `number`'s tasks, or of all."""
         return f"{self.prefix}.push.{'*' if number is None else number}.>"

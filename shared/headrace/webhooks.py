@@ -15,6 +15,7 @@ from pydantic import Field
 from headrace.bucket import Bucket, Moved
 from headrace.bus import Bus
 from headrace.errors import BusUnavailable, HeadraceError
+from headrace.log.purge import purge
 from headrace.messages import BusMessage
 from headrace.names import encode_token
 from headrace.task import TaskKey, is_task_id
@@ -157,9 +158,10 @@ class Webhooks:
             await self._bucket.delete(_name(key, token))
 
     async def delete_all(self, key: TaskKey) -> None:
-        """Delete those of a task that is gone."""
+        """Delete those of a task that is gone, and what is queued for them."""
         for name, _ in await self._bucket.under(_name(key, "*")):
             await self._bucket.delete(name)
+        await purge(self._bus, self._bus.streams.pushes, self._bus.subjects.pushes_of_task(key))
 
     async def tasks(self) -> dict[tuple[str, str], set[str]]:
         """Return the tokens of all webhooks by tenant and task."""

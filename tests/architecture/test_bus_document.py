@@ -10,7 +10,15 @@ from headrace_cli.asyncapi import document
 from headrace_cli.bus_channels import CHANNELS
 from tests.architecture.tree import ROOT
 
-_FILTERS = {"runs_of_agent", "runs_of_task", "runs", "shard_events", "dead_letters", "pushes"}
+_FILTERS = {
+    "runs_of_agent",
+    "runs_of_task",
+    "runs",
+    "shard_events",
+    "dead_letters",
+    "pushes",
+    "pushes_of_task",
+}
 """What makes patterns over subjects, no subjects."""
 
 

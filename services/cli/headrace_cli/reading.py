@@ -6,6 +6,7 @@ from urllib.parse import urlencode
 import click
 
 from headrace_cli.client import Client, Json, agent_path, task_path, with_agent, with_gateway
+from headrace_cli.deleting import delete
 from headrace_cli.failing import fail
 from headrace_cli.failures import RequestFailed
 from headrace_cli.tables import table
@@ -73,6 +74,7 @@ def tasks(  # noqa: PLR0913, PLR0917  # one parameter per flag is how click call
 
 
 tasks.add_command(fail)
+tasks.add_command(delete)
 
 
 def agent_names(client: Client) -> list[str]:

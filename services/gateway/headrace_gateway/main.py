@@ -26,6 +26,7 @@ from headrace_gateway.admission import Admission
 from headrace_gateway.app import build_app
 from headrace_gateway.cancelling import Cancelling
 from headrace_gateway.credentials.callers import Callers
+from headrace_gateway.deleting import Deleting
 from headrace_gateway.event_stream import EventStreams
 from headrace_gateway.feeds import Feeds
 from headrace_gateway.front_door import FrontDoor
@@ -163,6 +164,7 @@ async def composed(settings: GatewaySettings) -> AsyncIterator[Services]:
             intake=intake,
             resending=Resending(bus, feeds, intake, records),
             cancelling=Cancelling(bus, feeds, state),
+            deleting=Deleting(bus, state),
         )
 
 

@@ -32,6 +32,10 @@ from headrace_gateway.intake import Intake
 from headrace_gateway.refusals import GenerationMismatch, KeyReused, TaskBusy, TaskEnded
 from headrace_gateway.sent_records import Kept, Sent, SentRecords
 
+_BEGINS = 60.0
+"""Seconds within which a task begins after its record was made. Without a log it has been forgotten
+by then: to begin it anew would do its work twice."""
+
 
 @dataclass(frozen=True, slots=True)
 class Keyed:
@@ -85,6 +89,8 @@ class Resending:
             for _ in range(ROUNDS):
                 if not is_mine and (first := await self._entry_after(key, 0)) is not None:
                     return await self._begun(key, sent, first)
+                if not is_mine and kept.age > _BEGINS:
+                    raise _gone(key)
                 try:
                     return await self._intake.begin(caller, key, sent.context, message, metadata)
                 except Fenced:
@@ -155,6 +161,8 @@ class Resending:
 
     async def _entry_after(self, key: TaskKey, sequence: int) -> Entry | None:
         while (stored := await next_stored(self._bus, key, sequence)) is not None:
+            if stored.is_tombstone:
+                raise _gone(key)
             if stored.entry is not None:
                 return stored.entry
             sequence = stored.sequence

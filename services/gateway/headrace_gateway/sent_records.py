@@ -5,7 +5,7 @@ makes it, and all others are shown what it made.
 """
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headrace.bucket import Bucket, Moved
 from headrace.bus import Bus
@@ -34,6 +34,8 @@ class Kept:
     sent: Sent
     sequence: int
     """Of the bucket's stream: what a change of the record expects."""
+    age: float = field(default=0.0, compare=False)
+    """Seconds since it was made."""
 
 
 class SentRecords:
@@ -76,7 +78,7 @@ class SentRecords:
         found = await self._bucket.get(name)
         if found.data is None:
             return None
-        return Kept(Sent.decode(f"record {name}", found.data), found.sequence)
+        return Kept(Sent.decode(f"record {name}", found.data), found.sequence, found.age)
 
     async def _put(self, name: str, sent: Sent, behind: int) -> int | BusUnavailable:
         """Return the record's sequence, or why it is unknown whether it was made."""

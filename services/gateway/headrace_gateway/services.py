@@ -11,6 +11,7 @@ from headrace.webhooks import Webhooks
 from headrace_gateway.body import BodyLimits
 from headrace_gateway.cancelling import Cancelling
 from headrace_gateway.credentials.callers import Callers
+from headrace_gateway.deleting import Deleting
 from headrace_gateway.event_stream import EventStreams
 from headrace_gateway.feeds import Feeds
 from headrace_gateway.intake import Intake
@@ -45,6 +46,7 @@ class Services:
     intake: Intake
     resending: Resending
     cancelling: Cancelling
+    deleting: Deleting
 
     @property
     def body_limits(self) -> BodyLimits:

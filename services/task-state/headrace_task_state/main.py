@@ -27,7 +27,7 @@ from headrace_task_state.answering.starting import Starting
 from headrace_task_state.following.follow import Follower
 from headrace_task_state.following.orphans import Orphans
 from headrace_task_state.following.replica import Replica
-from headrace_task_state.following.retention import Retention
+from headrace_task_state.following.retention import Retention, Times
 from headrace_task_state.following.sweep import Sweep
 from headrace_task_state.lane_upkeep import LaneUpkeep
 from headrace_task_state.pushing.composing import means
@@ -64,6 +64,9 @@ class TaskState:
         self._ranges = all_ranges(settings.event_streams)
         for one in self._ranges:
             metrics.FOLLOWING.labels(one.name).set(0)
+        self._times = Times(
+            settings.retention, settings.waiting_retention, settings.tombstone_seconds
+        )
         self._stack = AsyncExitStack()
         self._push_means: Means
         self._answers_now = False
@@ -126,12 +129,16 @@ class TaskState:
     def _duties(self, lease: Lease) -> list[Coroutine[Any, Any, None]]:
         writer = Writer(self._redis, self._keys, lease, self._ranges)
         pushing = Pushing(self._push_means, lease.range)
+        retention = Retention(self._bus, writer, self._times, pushing.forget)
+        follower = Follower(
+            self._bus, writer, self._settings.sweep_after, pushing.announce, retention.wake
+        )
         return [
             pushing.run(),
-            Follower(self._bus, writer, self._settings.sweep_after, pushing.announce).run(),
+            follower.run(),
             Sweep(self._bus, writer, self._settings.start_within).run(),
             Orphans(self._bus, writer).run(),
-            Retention(self._bus, writer, self._settings.retention, pushing.forget).run(),
+            retention.run(),
         ]
 
 

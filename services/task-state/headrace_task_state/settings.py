@@ -23,7 +23,12 @@ class TaskStateSettings(RedisSettings, BusSettings):
     """Address for that."""
 
     retention: float = Field(default=7 * 24 * 3600.0, gt=0)
-    """Seconds for which a finished task is kept; then only its log's last message is."""
+    """Seconds for which a finished task is kept; then all of it goes, but for a tombstone without
+    content that stays for `HEADRACE_TOMBSTONE_SECONDS`."""
+
+    waiting_retention: float = Field(default=30 * 24 * 3600.0, gt=0)
+    """Seconds for which a task may wait for its user's input; then it is CANCELED, and kept for
+    `HEADRACE_RETENTION` like any other that has ended."""
 
     push_allow: Annotated[list[str], NoDecode] = Field(default_factory=list)
     """Hosts and networks (``10.1.0.0/16``), comma-separated, that webhooks may have beside public

@@ -13,6 +13,7 @@ from headrace.bus import Bus
 from headrace.entry import Entry
 from headrace.holders import ask_holder
 from headrace.log import last_entry
+from headrace.log.tombstone import is_forgotten
 from headrace.messages import Control, Holding
 from headrace.task import TaskKey
 from headrace_worker.assignment import Assignment
@@ -74,7 +75,7 @@ async def judge(bus: Bus, assignment: Assignment) -> Verdict:
     """
     last = await _last(bus, assignment.key)
     if last is None:
-        return Void("its log is gone", lost=True)
+        return Void("its log is gone", lost=not await is_forgotten(bus, assignment.key))
     if (over := _over(assignment, last)) is not None:
         return over
     if last.stamp.attempt == 0:

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from headrace import events, metrics
 from headrace.bus import Bus
-from headrace.errors import BusUnavailable, Fenced, LogLost
+from headrace.errors import BusUnavailable, Fenced, LogLost, TaskForgotten
 from headrace.events import Draft, Json
 from headrace.log import LogWriter
 from headrace.rejecting import TOO_LATE, reject_unbegun
@@ -56,7 +56,7 @@ async def take(
             # Somebody was quicker: what it appended decides anew.
             continue
         except LogLost as loss:
-            return Void(str(loss), lost=True)
+            return Void(str(loss), lost=not isinstance(loss, TaskForgotten))
     raise BusUnavailable(f"others keep appending to {assignment.key.task}")
 
 

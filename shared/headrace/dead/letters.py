@@ -123,13 +123,13 @@ class Letters:
         return self._read(message["seq"], message["subject"], b64decode(message.get("data") or ""))
 
     async def drop(self, number: int) -> None:
-        """Delete the letter of that number.
+        """Delete the letter of that number, its bytes in NATS's files included.
 
         Raises:
             LetterUnknown: there is none.
             BusUnavailable: the stream does not answer, or refuses.
         """
-        answer = await self._ask("STREAM.MSG.DELETE", {"seq": number, "no_erase": True})
+        answer = await self._ask("STREAM.MSG.DELETE", {"seq": number})
         if _is_missing(answer):
             raise LetterUnknown(f"there is no dead letter {number}")
         _checked(answer)

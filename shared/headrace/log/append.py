@@ -15,7 +15,7 @@ import orjson
 
 from headrace.bus import Bus
 from headrace.entry import Entry, Stamp
-from headrace.errors import BusUnavailable, EventTooLarge, Fenced, LogFull
+from headrace.errors import BusUnavailable, EventTooLarge, Fenced, LogFull, TaskForgotten
 from headrace.events import Draft
 from headrace.log.counting import counted
 from headrace.log.read import check_reaches, next_stored
@@ -30,7 +30,9 @@ ACK_TIMEOUT = 2.0
 HEADER_ROOM = 16 * 1024
 """Bytes of a message kept free for headers (a checkpoint takes up to 8 KB)."""
 
-_FULL = frozenset({10077, 10047, 10023})
+FULL = frozenset({10077, 10047, 10023})
+"""Error codes of a stream that takes no more."""
+
 _PAUSES = (0.0, 0.05, 0.2, 0.5, 1.0)
 
 
@@ -89,6 +91,8 @@ class LogWriter:
                 if self.sequence:
                     await check_reaches(self._bus, self._key, self.sequence, patience)
                 return None
+            if found.is_tombstone:
+                raise TaskForgotten(f"{self._key.task} is not kept any more")
             if found.entry is not None:
                 return found.entry
             # Not an entry, so nobody's append: the next one goes behind it.
@@ -157,7 +161,7 @@ class LogWriter:
         if error is None:
             return int(ack["seq"])
         refusal = f"{self._subject}: {error.get('description')}"
-        return LogFull(refusal) if error.get("err_code") in _FULL else BusUnavailable(refusal)
+        return LogFull(refusal) if error.get("err_code") in FULL else BusUnavailable(refusal)
 
     async def _resolve(self, payload: bytes, stamp: Stamp, deadline: float) -> int | None:
         """Return the sequence if the append is stored after all; None: it is not, try again."""

@@ -2,13 +2,14 @@
 
 from collections.abc import Awaitable
 
-from headrace.errors import BusUnavailable, Fenced, LogFull, LogLost
+from headrace.errors import BusUnavailable, Fenced, LogFull, LogLost, TaskForgotten
 from headrace.metrics import APPENDS
 
 _STORED = APPENDS.labels("stored")
 _FAILED = {
     Fenced.code: APPENDS.labels("fenced"),
     LogLost.code: APPENDS.labels("lost"),
+    TaskForgotten.code: APPENDS.labels("lost"),
     LogFull.code: APPENDS.labels("full"),
     BusUnavailable.code: APPENDS.labels("unknown"),
 }

@@ -9,7 +9,7 @@ from nats.aio.subscription import Subscription
 
 from headrace.bus import Bus
 from headrace.entry import Entry
-from headrace.errors import BusUnavailable, LogLost, UndecodableMessage
+from headrace.errors import BusUnavailable, LogLost, TaskForgotten, UndecodableMessage
 from headrace.log.continuity import Continuity
 from headrace.log.meanwhile import Meanwhile
 from headrace.log.read import check_reaches, replay_stored
@@ -116,6 +116,8 @@ class Follower:
     def _hand_on(self, stored: Stored) -> None:
         if self._over:
             return
+        if stored.is_tombstone:
+            raise TaskForgotten(f"the log of {self.key.task} is not kept any more")
         if stored.entry is not None:
             self._continuity.check(stored.entry)
         self.sequence = stored.sequence

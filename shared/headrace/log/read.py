@@ -12,7 +12,7 @@ import orjson
 
 from headrace.bus import Bus
 from headrace.entry import Entry
-from headrace.errors import BusUnavailable, LogLost
+from headrace.errors import BusUnavailable, LogLost, TaskForgotten
 from headrace.log.continuity import Continuity
 from headrace.log.direct import direct_get
 from headrace.log.stored import Stored, from_leader, from_message
@@ -102,10 +102,13 @@ async def check_reaches(bus: Bus, key: TaskKey, sequence: int, patience: float =
 
     Raises:
         LogLost: the log ends before `sequence`.
+        TaskForgotten: it is kept no more.
         BusUnavailable: no leader answered within `patience` seconds.
     """
     for pause in (_CONFIRM, 0.0):
         last = await last_stored(bus, key, patience)
+        if last is not None and last.is_tombstone:
+            raise TaskForgotten(f"the log of {key.task} is not kept any more")
         if last is not None and last.sequence >= sequence:
             return
         await asyncio.sleep(pause)
@@ -150,6 +153,7 @@ async def read_on(
 
     Raises:
         LogLost: the log ends before `head`.
+        TaskForgotten: it is kept no more, and what came next is gone.
         BusUnavailable: no copy has answered for `PATIENCE` seconds.
     """
     begun = asyncio.get_running_loop().time()
@@ -158,6 +162,8 @@ async def read_on(
         if asyncio.get_running_loop().time() - begun > PATIENCE:
             raise BusUnavailable(f"no copy of {key.task}'s log answered for {PATIENCE:g} s")
         await asyncio.sleep(_PAUSE)
+    if batch[0].is_tombstone:
+        raise TaskForgotten(f"the log of {key.task} is not kept any more")
     return [stored for stored in batch if stored.sequence <= head]
 
 

@@ -10,13 +10,13 @@ from headrace.task import TaskKey
 
 
 async def last_entry(bus: Bus, key: TaskKey, patience: float = ELECTION) -> Entry | None:
-    """Return the log's last entry as the leader knows it; None: the log is empty.
+    """Return the log's last entry as the leader knows it; None: the log is empty or forgotten.
 
     Raises:
         BusUnavailable: no leader answered within `patience` seconds.
     """
     last = await last_stored(bus, key, patience)
-    if last is None or last.entry is not None:
+    if last is None or last.is_tombstone or last.entry is not None:
         return last.entry if last else None
     # Rare: the last message is no entry. Nothing leads back from it, so this searches by halves.
     search, found = _Search(bus, key), None

@@ -7,9 +7,28 @@ from typing import Any
 
 from nats.aio.msg import Msg
 
-from headrace.entry import PREVIOUS, SEQUENCE, SUBJECT, TIME, Entry, parse_entry
+from headrace.entry import OWNER, PREVIOUS, SEQUENCE, SUBJECT, TIME, Entry, parse_entry
 from headrace.errors import UndecodableMessage
 from headrace.nats_client import header_lines
+
+TOMBSTONE = "Headrace-Tombstone"
+"""Header of a message without content that stands where the log of a forgotten task was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """What is known of a task that is kept no more."""
+
+    why: str
+    """``retention`` or ``deleted``."""
+    owner: str
+    """Whose it was, as a subject token; empty: nobody knows."""
+
+
+def tombstone_of(headers: Mapping[str, str] | None) -> Tombstone | None:
+    """Return the tombstone that a message with `headers` is; None: it is none."""
+    why = headers.get(TOMBSTONE) if headers else None
+    return Tombstone(why, headers.get(OWNER, "")) if headers and why else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +42,13 @@ class Stored:
     Elsewhere it says nothing of the subject."""
     entry: Entry | None
     """None: it does not parse, and is stepped over."""
+    tombstone: Tombstone | None = None
+    """What it says of a task that is kept no more: nothing can follow, what was before is gone."""
+
+    @property
+    def is_tombstone(self) -> bool:
+        """Whether it is a tombstone."""
+        return self.tombstone is not None
 
 
 def from_message(msg: Msg, event: str = "") -> Stored:
@@ -39,19 +65,22 @@ def from_message(msg: Msg, event: str = "") -> Stored:
         sequence, previous = int(headers[SEQUENCE]), int(headers.get(PREVIOUS, "0"))
     except (KeyError, ValueError):
         raise UndecodableMessage(msg.subject, f"no {SEQUENCE}: not JetStream's") from None
-    return Stored(
-        sequence, previous, _entry(msg.subject, headers, msg.data, sequence, headers.get(TIME, ""))
-    )
+    entry = _entry(msg.subject, headers, msg.data, sequence, headers.get(TIME, ""))
+    return Stored(sequence, previous, entry, None if msg.data else tombstone_of(headers))
 
 
 def from_leader(message: Mapping[str, Any]) -> Stored:
     """Read the ``message`` of a STREAM.MSG.GET answer."""
-    headers = header_lines(b64decode(message.get("hdrs") or "").partition(b"\r\n")[2])
+    headers = headers_of(message)
     sequence = int(message["seq"])
     data = b64decode(message.get("data") or "")
-    return Stored(
-        sequence, 0, _entry(message["subject"], headers, data, sequence, message.get("time", ""))
-    )
+    entry = _entry(message["subject"], headers, data, sequence, message.get("time", ""))
+    return Stored(sequence, 0, entry, None if data else tombstone_of(headers))
+
+
+def headers_of(message: Mapping[str, Any]) -> dict[str, str]:
+    """Return the headers of the ``message`` of a STREAM.MSG.GET answer."""
+    return header_lines(b64decode(message.get("hdrs") or "").partition(b"\r\n")[2])
 
 
 def _entry(

@@ -36,6 +36,7 @@ async def test_a_card_is_valid_and_says_where_the_agent_is(
     assert [extension.uri for extension in card.capabilities.extensions] == [
         "urn:headrace:cursor:v1",
         "urn:headrace:generation:v1",
+        "urn:headrace:delete-task:v1",
         "https://ag-ui.org/protocol/v1",
     ]
 

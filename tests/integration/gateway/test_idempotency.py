@@ -10,7 +10,9 @@ import pytest
 import pytest_asyncio
 
 from headrace.bus import Bus
+from headrace.forgetting import clear_away
 from headrace.log import last_entry, replay
+from headrace.log.tombstone import bury
 from headrace.task import TaskKey, mint_task_id
 from headrace_gateway.a2a.parameters import SendMessage
 from headrace_gateway.caller import Caller
@@ -240,8 +242,8 @@ async def test_a_task_that_is_past_its_retention_is_told(talk: Talk, bus: Bus) -
     with under(some_key(), talk.http):
         task = (await talk.call("SendMessage", message()))["task"]
         key = TaskKey("default", "assistant", task["id"])
-        stream = bus.streams.of_shard(key.shard)
-        await bus.js.purge_stream(stream, subject=bus.subjects.event(key), keep=1)
+        await bury(bus, key, "anonymous", "retention", 600, 0)
+        await clear_away(bus, key)
         for operation in ("SendMessage", "SendStreamingMessage"):
             refusal = await talk.refused(operation, message())
             assert refusal.reason == "TASK_NOT_FOUND"

@@ -156,7 +156,6 @@ async def test_a_lapsed_lease_that_nobody_took_does_not_write_either(desk: Desk)
     for step in (
         desk.apply(writer, batches, last),
         writer.defer("w", "t:x", 1),
-        writer.remove("t:x"),
     ):
         with pytest.raises(LeaseLost):
             await step

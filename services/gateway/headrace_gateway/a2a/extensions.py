@@ -12,6 +12,9 @@ CURSORS = "urn:headrace:cursor:v1"
 GENERATIONS = "urn:headrace:generation:v1"
 """A2A v1.1's generations ahead of time: long-polling GetTask, SendMessage on a condition."""
 
+DELETION = "urn:headrace:delete-task:v1"
+"""DeleteTask: an owner has a task erased."""
+
 AGUI_EVENTS = "https://ag-ui.org/protocol/v1"
 """Streams as AG-UI events in Hector's dialect."""
 
@@ -33,6 +36,15 @@ OFFERED: tuple[Json, ...] = (
             "carries it as headrace.generation. GetTask with currentGeneration waits until the "
             "task's exceeds it. SendMessage with configuration.ifGenerationMatch continues a task "
             "only if it is at that generation, and is refused with -32010 (HTTP 409) otherwise."
+        ),
+        "required": False,
+    },
+    {
+        "uri": DELETION,
+        "description": (
+            "DeleteTask (in REST DELETE /tasks/{id}; parameters as CancelTask's, answered with an "
+            "empty object) erases a task of the caller's for good: it is canceled first if it has "
+            "not ended. Repeated, it is answered as before; the task is TaskNotFound from then on."
         ),
         "required": False,
     },

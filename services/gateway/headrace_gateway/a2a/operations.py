@@ -13,7 +13,7 @@ from headrace_gateway.a2a.push_configs import (
     get_config,
     list_configs,
 )
-from headrace_gateway.a2a.reading import cancel_task, get_task, list_tasks
+from headrace_gateway.a2a.reading import cancel_task, delete_task, get_task, list_tasks
 from headrace_gateway.a2a.sending import send_streaming
 from headrace_gateway.a2a.streaming import Streaming
 from headrace_gateway.a2a.subscribing import subscribe
@@ -30,6 +30,7 @@ _UNARY: Mapping[str, Unary] = {
     "GetTask": get_task,
     "ListTasks": list_tasks,
     "CancelTask": cancel_task,
+    "DeleteTask": delete_task,
     "CreateTaskPushNotificationConfig": create_config,
     "GetTaskPushNotificationConfig": get_config,
     "ListTaskPushNotificationConfigs": list_configs,

@@ -1,4 +1,4 @@
-"""GetTask, ListTasks and CancelTask: what there is to say about tasks that exist."""
+"""GetTask, ListTasks, CancelTask and DeleteTask: what there is to say about tasks that exist."""
 
 import asyncio
 from contextlib import suppress
@@ -104,3 +104,19 @@ async def cancel_task(services: Services, call: Call, params: object) -> Json:
         return (await services.cancelling.cancel(call.caller, call.agent, key.task)).task
     except TaskEnded as ended:
         raise TaskNotCancelableError(str(ended)) from ended
+
+
+async def delete_task(services: Services, call: Call, params: object) -> Json:
+    """Cancel the task if it has not ended, erase all that is kept of it, and return an Empty.
+
+    This is no operation of A2A's but an extension's (`DELETION`).
+
+    Raises:
+        Malformed: the parameters are not the operation's.
+        TaskUnknown: no such task of this caller and agent.
+        BusUnavailable, StateUnavailable: try again.
+    """
+    asked = OneTask.of_cancel(params)
+    key = task_key(services.settings, call.caller, call.agent, asked.task)
+    await services.deleting.delete(call.caller, key)
+    return {}

@@ -57,6 +57,7 @@ _ROUTES = (
     ("GET", f"{_CONFIGS}/{{id}}", "GetTaskPushNotificationConfig"),
     ("DELETE", f"{_CONFIGS}/{{id}}", "DeleteTaskPushNotificationConfig"),
     ("GET", "/extendedAgentCard", "GetExtendedAgentCard"),
+    ("DELETE", "/tasks/{id}", "DeleteTask"),
 )
 """Method, path and operation, the most used first."""
 
@@ -76,7 +77,7 @@ _ROUTING = ("agent", "tenant")
 _REQUESTS: Mapping[str, type[Message]] = {
     method.name: getattr(a2a_pb2, method.input_type.name)
     for method in a2a_pb2.DESCRIPTOR.services_by_name["A2AService"].methods
-}
+} | {"DeleteTask": a2a_pb2.CancelTaskRequest}
 
 
 class RestBinding:

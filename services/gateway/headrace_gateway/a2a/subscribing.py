@@ -4,10 +4,12 @@ With a cursor the log alone answers, so resuming needs no task state. A cursor t
 log, or a place that the log does not have, is a loss: the client is told so and gets a snapshot.
 """
 
+from contextlib import suppress
+
 from a2a.utils.errors import UnsupportedOperationError
 
 from headrace.entry import ANSWERED, Entry
-from headrace.errors import TaskUnknown
+from headrace.errors import StateUnavailable, TaskUnknown
 from headrace.events import RECOVERED
 from headrace.log import last_entry
 from headrace.log.read import next_stored
@@ -57,7 +59,12 @@ class Subscribing:
             TaskUnknown: no such task of this caller and agent.
             StateUnavailable, BusUnavailable: try again.
         """
-        feed = await self._services.feeds.acquire(self._key)
+        try:
+            feed = await self._services.feeds.acquire(self._key)
+        except TaskUnknown:
+            with suppress(StateUnavailable):
+                await self._find()  # which may know why
+            raise
         try:
             streaming = await self._resumed(feed, Cursor.parse(cursor))
         except BaseException:

@@ -10,10 +10,11 @@ from headrace.entry import Entry, parse_whole
 from headrace.errors import UndecodableMessage
 from headrace.events import Json
 from headrace.fold import IllFormedEvent, read_artifact, read_change
+from headrace.log.stored import tombstone_of
 from headrace.messages import DeadLetter
 from headrace.subjects import Subjects
 from headrace.task import TaskKey
-from headrace_task_state.applying.delta import Delta
+from headrace_task_state.applying.delta import Delta, gone
 from headrace_task_state.applying.letters import letter
 from headrace_task_state.arrival import Arrival
 from headrace_task_state.store.connection import Argument
@@ -34,6 +35,8 @@ class Batch:
     tasks: list[Argument] = field(default_factory=list)
     """What to write, as ``lua/apply.lua`` takes it."""
     letters: list[DeadLetter] = field(default_factory=list)
+    has_tombstones: bool = False
+    """Whether it takes tasks out of the view, of which more is left elsewhere."""
     touched: list[TaskKey] = field(default_factory=list)
     """Tasks that it changes."""
 
@@ -61,7 +64,12 @@ class Batches:
         batch = Batch(replace(before, position=last.sequence, last=last.sequence, time=last.time))
         for arrival in arrivals:
             try:
-                self._take(arrival, touched, batch.letters)
+                # Headers are read where there is no body only: tombstones have none.
+                if arrival.msg.data or tombstone_of(arrival.msg.headers) is None:
+                    self._take(arrival, touched, batch.letters)
+                else:
+                    self._let_go(arrival, touched, batch.tasks)
+                    batch.has_tombstones = True
             except UndecodableMessage as error:
                 batch.letters.append(letter(arrival, error.reason))
         for delta in touched:
@@ -84,6 +92,14 @@ class Batches:
         delta.begin_entry(entry, arrival.time)
         if wrong := _take_events(delta, entry, events):
             letters.append(letter(arrival, "; ".join(wrong)))
+
+    def _let_go(self, arrival: Arrival, touched: list[Delta], tasks: list[Argument]) -> None:
+        """Take a tombstone: what came of the task before it need not be written any more."""
+        subject = arrival.msg.subject
+        key = self._subjects.key_of_event(subject)
+        if (delta := self._deltas.pop(subject, None)) is not None and delta in touched:
+            touched.remove(delta)
+        tasks += gone(key, arrival.time)
 
     def _delta(self, subject: str) -> Delta:
         delta = self._deltas[subject] = Delta(self._subjects.key_of_event(subject))

@@ -8,7 +8,7 @@ from headrace.entry import ANSWERED, Entry
 from headrace.events import PRIORITY, START_BY, TRACEPARENT, Json
 from headrace.fold import Change, Item
 from headrace.subjects import NORMAL
-from headrace.task import AUTH_REQUIRED, SUBMITTED, TERMINAL, WORKING, TaskKey
+from headrace.task import AUTH_REQUIRED, INPUT_REQUIRED, SUBMITTED, TERMINAL, WORKING, TaskKey
 from headrace_task_state.applying.chunk_frame import ChunkFrame
 from headrace_task_state.applying.compaction import Compaction
 from headrace_task_state.store.connection import Argument
@@ -160,6 +160,8 @@ class Delta:
                 due = self._due(stored + patience)
             elif self._state in {WORKING, AUTH_REQUIRED}:
                 due = str(stored + patience)
+            elif self._state == INPUT_REQUIRED:
+                due = str(stored)
             ended = str(stored) if self._state in TERMINAL or self._state == ANSWERED else ""
         whose: list[Argument] = ["", "", "", ""]
         if self._begins:
@@ -172,6 +174,12 @@ class Delta:
         sizes = [len(fields), len(history), len(artifacts)]
         self._clear()
         return [*head, *whose, *sizes, *fields, *history, *artifacts]
+
+
+def gone(key: TaskKey, stored: int) -> list[Argument]:
+    """Return the arguments by which a task leaves; its tombstone was `stored` then, ns."""
+    name, when = f"{key.tenant}:{key.task}", str(stored // 1_000_000)
+    return [name, "", "gone", "", when, "", "", "", key.agent, "", "", 0, 0, 0]
 
 
 def time_ms(text: object) -> int:

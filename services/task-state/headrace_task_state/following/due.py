@@ -65,11 +65,12 @@ class DueTasks:
 
     async def _look_after(self, name: str, until: int) -> None:
         """Look after a task, and put it off: behind `until` in any case, so that a pass ends."""
-        task = await self._writer.hash_of(name)
+        # A task that has left the view is named with its agent.
+        tenant, task_id, *agent = name.split(":")
+        task = {"agent": agent[0]} if agent else await self._writer.hash_of(name)
         due: int | None = None
         try:
             if task:
-                tenant, _, task_id = name.partition(":")
                 due = await self._look(TaskKey(tenant, task["agent"], task_id), task)
         except (LeaseLost, StateUnavailable):
             raise
@@ -86,7 +87,7 @@ class DueTasks:
 
     async def _bury(self, name: str, task: dict[str, str], error: Exception) -> None:
         _log.error("task %s can't be looked after", name, exc_info=error)
-        tenant, _, task_id = name.partition(":")
+        tenant, task_id = name.split(":")[:2]
         key = TaskKey(tenant, task.get("agent", "unknown"), task_id)
         letter = DeadLetter(
             reason=f"upkeep can't work on this task: {type(error).__name__}: {error}"[:1000],

@@ -47,13 +47,21 @@ type Announce = Callable[[Iterable[TaskKey]], Awaitable[None]]
 class Follower:
     """Applies one range under one lease."""
 
-    def __init__(self, bus: Bus, writer: Writer, patience: float, announce: Announce) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        writer: Writer,
+        patience: float,
+        announce: Announce,
+        buried: Callable[[], None],
+    ) -> None:
         """Write through `writer`; an input is due to be asked for again after `patience` s.
 
-        What tasks change is announced before it counts as applied.
+        What tasks change is announced before it counts as applied; `buried` is called when
+        tombstones have been.
         """
         self._bus, self._writer, self._patience = bus, writer, patience
-        self._announce = announce
+        self._announce, self._buried = announce, buried
         self._range = writer.lease.range
         self._stream = bus.streams.events(self._range.stream)
         self._letters = DeadLetters(bus, self._stream)
@@ -122,6 +130,9 @@ class Follower:
                         continue
                     then = replace(progress, position=consumer.examined)
                 await writing.begin(progress, then, batch.tasks)
+                if batch.has_tombstones:
+                    await writing.done()
+                    self._buried()
                 progress = then
                 waiting = consumer.waiting + (arrivals[-1].pending if arrivals else 0)
                 metrics.LAG.labels(self._range.name).set(waiting)

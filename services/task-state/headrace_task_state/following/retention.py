@@ -1,80 +1,127 @@
-"""Retention: ended tasks leave after their time, all but their log's last message."""
+"""Retention: what has ended leaves after its time, what waits for its user ends after its own.
+
+An ended task leaves in two steps, each of which the log knows of: a tombstone takes the log's
+place, by which every replica's view drops the task; then what lies before the tombstone and
+elsewhere is purged. Whoever dies in between, or loses Redis, meets the tombstone again.
+"""
 
 import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-
-import orjson
+from contextlib import suppress
+from dataclasses import dataclass
 
 from headrace import metrics
 from headrace.bus import Bus
-from headrace.errors import BusUnavailable, StateUnavailable
-from headrace.files import FileStore
-from headrace.task import TaskKey
+from headrace.ending import end_behind, writer_of
+from headrace.errors import BusUnavailable, Fenced, StateUnavailable
+from headrace.forgetting import clear_away
+from headrace.log import last_entry
+from headrace.log.tombstone import bury
+from headrace.task import CANCELED, INPUT_REQUIRED, TaskKey
+from headrace_task_state.following.due import DueTasks
 from headrace_task_state.store.writing import LeaseLost, Writer
 
 _log = logging.getLogger(__name__)
 
-_ENDED = "e"
-_MOST = 200
-_TIMEOUT = 5.0
+EXPIRED = "Canceled: nobody answered in time"
+
+_WAITING, _ENDED, _BURIED = "i", "e", "b"
 _SELDOM, _OFTEN = 60.0, 0.5
+_SOON = 0.1
+"""Seconds to the next pass while there is something to do: the view takes a moment to follow."""
+
+_AGAIN = 60_000
+"""Milliseconds after which a task is looked at again that the view has not followed yet."""
 
 type Forget = Callable[[TaskKey], Awaitable[None]]
 """Deletes what is kept of a task elsewhere; raises BusUnavailable where that is not sure."""
 
 
-class Retention:
-    """Purges the ended tasks of one range, under its lease."""
+@dataclass(frozen=True, slots=True)
+class Times:
+    """How long what is kept, seconds."""
 
-    def __init__(self, bus: Bus, writer: Writer, keep: float, forget: Forget) -> None:
-        """Keep an ended task for `keep` seconds; have what belongs to it forgotten then."""
-        self._bus, self._writer, self._keep = bus, writer, keep
-        self._files = FileStore(bus)
-        self._forget = forget
+    ended: float
+    """A task that has ended."""
+    waiting: float
+    """A task that waits for its user, until it is canceled."""
+    tombstone: float
+    """What an ended task leaves behind."""
+
+
+class Retention:
+    """Lets the tasks of one range go, under its lease."""
+
+    def __init__(self, bus: Bus, writer: Writer, times: Times, forget: Forget) -> None:
+        """Keep tasks for their `times`; have what belongs to them forgotten then."""
+        self._bus, self._times, self._forget = bus, times, forget
+        self._awake = asyncio.Event()
+        self._waiting = DueTasks(bus, writer, _WAITING, self._expire)
+        self._ended = DueTasks(bus, writer, _ENDED, self._bury)
+        self._buried = DueTasks(bus, writer, _BURIED, self._clear)
+
+    def wake(self) -> None:
+        """Look soon: tombstones have been applied."""
+        self._awake.set()
 
     async def run(self) -> None:
-        """Purge until the lease is lost."""
+        """Let tasks go until the lease is lost."""
+        seldom = min(max(min(self._times.ended, self._times.waiting) / 10, _OFTEN), _SELDOM)
+        pause = seldom
         while True:
-            await asyncio.sleep(min(max(self._keep / 10, _OFTEN), _SELDOM))
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._awake.wait(), pause)
+            self._awake.clear()
             try:
-                while await self.purge() == _MOST:
-                    pass
+                pause = _SOON if await self.look() else seldom
             except LeaseLost:
                 return
             except (BusUnavailable, StateUnavailable) as trouble:
                 _log.info("retention waits: %s", trouble)
+                pause = _OFTEN
 
-    async def purge(self) -> int:
-        """Purge tasks whose time is over; returns how many.
+    async def look(self) -> int:
+        """Let go what is due; returns how many tasks were looked at.
 
         Raises:
             LeaseLost: the range is another replica's.
-            BusUnavailable: the stream does not answer.
+            BusUnavailable: NATS does not answer.
             StateUnavailable: Redis does not answer.
         """
-        until = round((time.time() - self._keep) * 1000)
-        names = await self._writer.due(_ENDED, until, _MOST)
-        for name in names:
-            await self._purge_task(name)
-        return len(names)
+        now = time.time()
+        # The buried first: that is what makes room in a full stream.
+        return (
+            await self._buried.go_through(_ms(now))
+            + await self._ended.go_through(_ms(now - self._times.ended))
+            + await self._waiting.go_through(_ms(now - self._times.waiting))
+        )
 
-    async def _purge_task(self, name: str) -> None:
-        task = await self._writer.hash_of(name)
-        if task:
-            tenant, _, task_id = name.partition(":")
-            key = TaskKey(tenant, task["agent"], task_id)
-            await self._forget(key)
-            await self._purge_log(key)
-            await self._files.drop(key)
-        await self._writer.remove(name)
+    async def _expire(self, key: TaskKey, task: dict[str, str]) -> int:  # noqa: ARG002 - the log decides
+        last = await last_entry(self._bus, key)
+        if last is not None and last.stamp.state == INPUT_REQUIRED and last.ends_leg:
+            try:
+                await end_behind(self._bus, key, last, CANCELED, writer_of("retention"), EXPIRED)
+            except Fenced:
+                _log.info("task %s has been answered in the moment", key.task)
+            else:
+                metrics.TASKS_EXPIRED.inc()
+        return _ms(time.time() - self._times.waiting) + _AGAIN
+
+    async def _bury(self, key: TaskKey, task: dict[str, str]) -> int:
+        owner, behind = task.get("owner", ""), int(task.get("sequence", 0))
+        try:
+            await bury(self._bus, key, owner, "retention", self._times.tombstone, behind)
+        except Fenced as fenced:
+            _log.info("the view is behind: %s", fenced)
+        return _ms(time.time() - self._times.ended) + _AGAIN
+
+    async def _clear(self, key: TaskKey, task: dict[str, str]) -> None:  # noqa: ARG002 - it has left
+        await self._forget(key)
+        await clear_away(self._bus, key)
         metrics.TASKS_PURGED.inc()
 
-    async def _purge_log(self, key: TaskKey) -> None:
-        # The last message stays: an emptied subject would take a zombie's first append.
-        subject = f"$JS.API.STREAM.PURGE.{self._bus.streams.of_shard(key.shard)}"
-        query = {"filter": self._bus.subjects.event(key), "keep": 1}
-        msg = await self._bus.request(subject, orjson.dumps(query), _TIMEOUT)
-        if error := orjson.loads(msg.data).get("error"):
-            raise BusUnavailable(f"{subject}: {error.get('description')}")
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)

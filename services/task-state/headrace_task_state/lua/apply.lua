@@ -4,11 +4,13 @@
 --
 -- KEYS: lease, progress
 -- ARGV: token, lease's life (ms), view, range, expected position, number of progress fields, the
---       fields and values; then for each task: name, log, '1' if its log begins here, state, time
---       of the status (us), when a waiting input is due (ms), when the task ended (ms), each ''
---       if it does not change; owner, agent, context, and '1' if another task has asked for it,
---       each '' unless its log begins here; number of hash fields and values, number of history
---       items, number of artifact items, and all of these.
+--       fields and values; then for each task: name, log, '1' if its log begins here or 'gone' if a
+--       tombstone takes its place, state, time of the status (us), when a waiting input is due (ms)
+--       or since when the task waits for its user, when it ended (ms), each '' if it does not
+--       change; owner, agent, context, and '1' if another task has asked for it, each '' unless its
+--       log begins here; number of hash fields and values, number of history items, number of
+--       artifact items, and all of these. Of one that is gone: when (ms) for the time, and the
+--       agent.
 
 local LOOK_AFTER = 30000 -- ms after which the parent of a task at work is looked at
 local MOST = 1000 -- values that one RPUSH takes; unpack has its limits
@@ -87,7 +89,10 @@ while at <= #ARGV do
   local first = at + 14
   local key = view .. 't:' .. name
   local known = redis.call('HGET', key, 'log')
-  if begins and known then
+  if ARGV[at + 2] == 'gone' then
+    forget(view, range, name)
+    redis.call('ZADD', view .. 'b:' .. range, time, name .. ':' .. agent)
+  elseif begins and known then
     -- Somebody emptied the subject and began another log there.
     forget(view, range, name)
   end
@@ -108,10 +113,13 @@ while at <= #ARGV do
     push(key .. ':a', first + fields + history, artifacts)
     if state ~= '' then
       list(view, tenant, owner, agent, context, task, state, time)
-      if due ~= '' then
-        redis.call('ZADD', view .. 'w:' .. range, due, name)
-      elseif not begins then
+      if not begins then
         redis.call('ZREM', view .. 'w:' .. range, name)
+        redis.call('ZREM', view .. 'i:' .. range, name)
+      end
+      if due ~= '' then
+        local waits = state == 'TASK_STATE_INPUT_REQUIRED' and 'i:' or 'w:'
+        redis.call('ZADD', view .. waits .. range, due, name)
       end
       if ended ~= '' then
         redis.call('ZADD', view .. 'e:' .. range, ended, name)

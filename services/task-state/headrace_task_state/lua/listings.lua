@@ -8,11 +8,14 @@
 --   <view>o:<tenant>:<owner>         set: the agents that the owner has tasks with
 --   <view>w:<range>                  sorted set: inputs that no worker has taken up and tasks at
 --                                    work, by when (ms) the sweep is to look at them
+--   <view>i:<range>                  sorted set: tasks that wait for their user, by since when (ms)
 --   <view>e:<range>                  sorted set: ended tasks, by when (ms)
+--   <view>b:<range>                  sorted set: <tenant>:<task>:<agent> of tasks that have left the
+--                                    view, and of which something may be left elsewhere, by when
+--                                    (ms) a tombstone took their log's place
 --   <view>t:<tenant>:<task>:d        set: tasks that it has asked for and that have not ended
 --   <view>d:<range>                  sorted set: tasks that others have asked for and that have not
 --                                    ended, by when (ms) their parents are to be looked at
---   <view>g:<tenant>:<task>          string, expires: owner of a task past retention
 --
 -- Tenants, owners, agents, tasks and states hold no colon, and contexts come last.
 
@@ -33,6 +36,7 @@ local function forget(view, range, name)
   local was = redis.call('HMGET', key, 'owner', 'agent', 'context', 'state')
   local owner, agent, context, state = was[1], was[2], was[3], was[4]
   redis.call('ZREM', view .. 'w:' .. range, name)
+  redis.call('ZREM', view .. 'i:' .. range, name)
   redis.call('ZREM', view .. 'e:' .. range, name)
   redis.call('ZREM', view .. 'd:' .. range, name)
   redis.call('UNLINK', key, key .. ':h', key .. ':a', key .. ':d')

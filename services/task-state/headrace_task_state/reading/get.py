@@ -43,7 +43,7 @@ class Tasks:
             tail.cancel()
         found = None if where is None else await fold_log(self._bus, *where, seen)
         if found is None or not found.is_for(query):
-            raise await self._unknown(query)
+            raise TaskUnknown(NO_SUCH_TASK)
         return found.found(query.history_length).model_dump()
 
     async def _seen(self, query: GetTask) -> LoggedTask | None:
@@ -55,13 +55,3 @@ class Tasks:
             _log.debug("task %s is read from its log: %s", query.task, trouble)
             return None
         return None if stored is None else read_found(stored)
-
-    async def _unknown(self, query: GetTask) -> TaskUnknown:
-        try:
-            async with asyncio.timeout(REDIS_PATIENCE):
-                former = await self._reader.former_owner(query.tenant, query.task)
-        except (StateUnavailable, TimeoutError):
-            former = None
-        if former == query.owner:
-            return TaskUnknown("this task is past retention: it had ended and is not kept any more")
-        return TaskUnknown(NO_SUCH_TASK)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from headrace_task_state.ranges import Range
 
-SHAPE = "2"
+SHAPE = "3"
 """Version of what is kept and how. A new one starts from nothing and is rebuilt from the log."""
 
 

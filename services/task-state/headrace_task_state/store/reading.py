@@ -62,10 +62,6 @@ class Reader:
         )
         return _stored_task(task.encode(), b"", pairs, history, artifacts) if pairs else None
 
-    async def former_owner(self, tenant: str, task: str) -> str | None:
-        """Return whose task it was that is past retention; None: nobody knows."""
-        return await self._get(f"{await self._view()}g:{tenant}:{task}")
-
     async def page(self, query: ListTasks, least: str, after: After, heads: Heads) -> StoredPage:
         """Return one page; `least` is the least time of a status (us since 1970, or ``-inf``).
 
@@ -104,13 +100,6 @@ class Reader:
 
     def _progress(self, heads: Heads) -> list[str]:
         return [self._keys.progress(place) for place in heads]
-
-    async def _view(self) -> str:
-        return self._keys.view(int(await self._get(self._keys.era) or 0))
-
-    async def _get(self, key: str) -> str | None:
-        [value] = await self._redis.ask(["GET", key])
-        return None if value is None else value.decode()
 
 
 def _check_reached(heads: Heads, positions: Iterable[bytes | None]) -> None:

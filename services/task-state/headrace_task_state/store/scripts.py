@@ -4,7 +4,7 @@ from functools import cache
 from hashlib import sha1
 from importlib.resources import files
 
-_NEED_LISTINGS = frozenset({"apply", "remove"})
+_NEED_LISTINGS = frozenset({"apply"})
 
 
 class Script:

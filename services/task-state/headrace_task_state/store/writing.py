@@ -9,9 +9,6 @@ from headrace_task_state.store.keys import Keys
 from headrace_task_state.store.leases import LIFE_MS, Lease
 from headrace_task_state.store.progress import Progress, read_progress
 
-REMEMBERED = 30 * 24 * 3600
-"""Seconds for which it is known whose a task past retention was."""
-
 
 class LeaseLost(HeadraceError):
     """Another replica writes the range now, or nobody does; this one may not."""
@@ -68,17 +65,6 @@ class Writer:
         score = "" if due is None else due
         self._check(await self._redis.run("defer", keys, [self.lease.token, name, score]))
 
-    async def remove(self, name: str) -> None:
-        """Take a task (``tenant:task``) out of the view."""
-        place = self.lease.range
-        self._check(
-            await self._redis.run(
-                "remove",
-                [self._keys.lease(place)],
-                [self.lease.token, self._view, place.name, name, REMEMBERED],
-            )
-        )
-
     async def begin_era(self) -> None:
         """Leave a view made of logs that are gone; the lease ends with it."""
         places = [self._keys.progress(place) for place in self._ranges]
@@ -89,7 +75,7 @@ class Writer:
             await self._redis.unlink_all(self._keys.view(int(left)))
 
     async def due(self, kind: str, until: int, most: int) -> list[str]:
-        """Return names in the range's sorted set ``w``, ``e`` or ``d`` due by `until`."""
+        """Return names in the range's sorted set of that `kind` that are due by `until`."""
         key = f"{self._view}{kind}:{self.lease.range.name}"
         [names] = await self._redis.ask(["ZRANGE", key, "-inf", until, "BYSCORE", "LIMIT", 0, most])
         return [name.decode() for name in names]

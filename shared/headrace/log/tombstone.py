@@ -1,0 +1,78 @@
+"""Tombstones: what replaces the log of a task that is kept no more, and then expires itself.
+
+A tombstone has no content. It stands behind the log's last entry, put there by compare-and-set, so
+no writer of that log can append any more; what lies before it may then be purged. It expires by
+its own time to live, which is longer than a late writer can live.
+"""
+
+import asyncio
+from typing import Literal
+
+import orjson
+
+from headrace.bus import Bus
+from headrace.entry import CONTRACT_VERSION, OWNER, VERSION
+from headrace.errors import BusUnavailable, Fenced, LogFull
+from headrace.log.append import ACK_TIMEOUT, EXPECTED, FULL
+from headrace.log.purge import purge
+from headrace.log.read import last_stored
+from headrace.log.stored import TOMBSTONE
+from headrace.task import TaskKey
+
+_TTL = "Nats-TTL"
+_ROUNDS = 20
+_PAUSE = 0.05
+
+type Why = Literal["retention", "deleted"]
+
+
+async def is_forgotten(bus: Bus, key: TaskKey) -> bool:
+    """Tell whether a tombstone stands where the task's log was.
+
+    Raises:
+        BusUnavailable: no leader answers.
+    """
+    last = await last_stored(bus, key)
+    return last is not None and last.is_tombstone
+
+
+async def bury(bus: Bus, key: TaskKey, owner: str, why: Why, seconds: float, behind: int) -> None:  # noqa: PLR0917 - what a tombstone says, and where
+    """Put a tombstone on the task's log, to stand for so many seconds; return when it stands.
+
+    The log has ended at stream sequence `behind`, as far as the caller knows; nothing but what is
+    no entry can have come behind it. Also a full stream takes the tombstone: what it replaces is
+    purged first where there is no room beside it.
+
+    Raises:
+        Fenced: the log goes on: another task of the same id has begun there.
+        BusUnavailable: it is not sure that it stands.
+    """
+    subject = bus.subjects.event(key)
+    headers = {
+        VERSION: CONTRACT_VERSION,
+        TOMBSTONE: why,
+        OWNER: owner,
+        _TTL: f"{max(round(seconds), 1)}s",
+    }
+    trouble: BusUnavailable = BusUnavailable(f"{subject}: others keep appending")
+    for _ in range(_ROUNDS):
+        try:
+            msg = await bus.request(subject, b"", ACK_TIMEOUT, headers | {EXPECTED: str(behind)})
+            error = orjson.loads(msg.data).get("error")
+        except BusUnavailable as unknown:
+            error, trouble = {}, unknown
+        if error is None:
+            return
+        if error.get("err_code") in FULL:
+            # What is purged has room for it. Whoever is quicker takes that from a log that the
+            # same stream refuses to begin anew: a first entry is larger than a tombstone.
+            trouble = LogFull(f"{subject}: {error.get('description')}")
+            await purge(bus, bus.streams.of_shard(key.shard), subject)
+        last = await last_stored(bus, key)
+        if last is not None and last.is_tombstone:
+            return
+        if last is not None and last.entry is not None and not last.entry.ends_task:
+            raise Fenced(f"the log of {key.task} goes on")
+        behind = last.sequence if last is not None else 0
+        await asyncio.sleep(_PAUSE)
+    raise trouble

@@ -1,0 +1,160 @@
+"""A tombstone in place of a log: no late writer gets past it, and no reader is left waiting."""
+
+import asyncio
+import secrets
+
+import pytest
+
+from headrace.errors import Fenced, LogFull, LogLost, TaskForgotten
+from headrace.log import TailRule, last_entry, replay
+from headrace.log.purge import erase, purge
+from headrace.log.read import last_stored, next_stored, read_on
+from headrace.log.stored import Stored
+from headrace.log.tombstone import bury, is_forgotten
+from headrace.settings import BusSettings
+from headrace.streams import ensure_streams
+from headrace.task import COMPLETED, SUBMITTED
+from tests.contract.conftest import Connect
+from tests.support.task_log import TaskLog, following
+from tests.support.waiting import eventually
+
+LONG = 600.0
+
+
+async def put(log: TaskLog, seconds: float = LONG) -> None:
+    """Replace the log by a tombstone, as retention does."""
+    await bury(log.bus, log.key, "owner", "retention", seconds, log.writer.sequence)
+    last = await last_stored(log.bus, log.key)
+    assert last is not None
+    await purge(log.bus, log.stream, log.subject, last.sequence)
+
+
+async def ended(log: TaskLog) -> None:
+    await log.append("the end", state=COMPLETED)
+
+
+async def test_nothing_but_the_tombstone_is_left(log: TaskLog) -> None:
+    await ended(log)
+    await put(log)
+    [message] = await messages(log)
+    assert message.is_tombstone
+    assert message.entry is None
+    assert await is_forgotten(log.bus, log.key)
+    assert await last_entry(log.bus, log.key) is None
+
+
+async def messages(log: TaskLog) -> list[Stored]:
+    found: list[Stored] = []
+    after = 0
+    while (stored := await next_stored(log.bus, log.key, after)) is not None:
+        found.append(stored)
+        after = stored.sequence
+    return found
+
+
+async def test_no_late_writer_of_the_log_appends_behind_it(log: TaskLog) -> None:
+    late = log.behind((await log.read())[-1], writer="late")
+    await ended(log)
+    await put(log)
+    with pytest.raises(TaskForgotten):
+        await late.append("too late")
+    with pytest.raises(TaskForgotten):
+        await log.append("too late as well")
+    assert len(await messages(log)) == 1
+
+
+async def test_a_frozen_gateway_does_not_begin_the_log_anew(log: TaskLog) -> None:
+    await ended(log)
+    await put(log)
+    again = TaskLog(log.bus, log.key, writer="gateway")
+    with pytest.raises(TaskForgotten):
+        await again.begin()
+    assert len(await messages(log)) == 1
+
+
+async def test_it_goes_by_itself_and_even_then_no_late_writer_appends(log: TaskLog) -> None:
+    await ended(log)
+    await put(log, seconds=1.0)
+
+    async def gone() -> bool:
+        return await messages(log) == []
+
+    await eventually(gone, "the tombstone has expired")
+    with pytest.raises(LogLost, match="ends before"):
+        await log.append("too late")
+    assert await messages(log) == []
+
+
+async def test_a_log_that_goes_on_is_not_buried(log: TaskLog) -> None:
+    with pytest.raises(Fenced):
+        await bury(log.bus, log.key, "owner", "retention", LONG, log.writer.sequence + 1)
+    assert [entry.stamp.state for entry in await log.read()] == [SUBMITTED]
+
+
+async def test_burying_again_changes_nothing(log: TaskLog) -> None:
+    await ended(log)
+    await put(log)
+    before = await messages(log)
+    await put(log)
+    assert await messages(log) == before
+
+
+async def test_who_follows_the_log_is_told_that_it_is_gone(log: TaskLog, rule: TailRule) -> None:
+    async with following(log.bus, rule, log.key) as reading:
+        await reading.until(1)
+        await ended(log)
+        await reading.until(2)
+        await put(log)
+        assert isinstance(await reading.until_lost(), TaskForgotten)
+
+
+async def test_who_reads_what_is_gone_is_told_at_once(log: TaskLog) -> None:
+    await log.grow(20)
+    await ended(log)
+    head = log.writer.sequence
+    await put(log)
+    with pytest.raises(TaskForgotten):
+        await read_on(log.bus, log.key, 0, head)
+    with pytest.raises(TaskForgotten):
+        async for _ in replay(log.bus, log.key, 0, head):
+            pass
+
+
+async def test_what_is_erased_is_gone_with_all_its_messages(log: TaskLog) -> None:
+    await log.grow(30)
+    await ended(log)
+    await bury(log.bus, log.key, "owner", "deleted", LONG, log.writer.sequence)
+    last = await last_stored(log.bus, log.key)
+    assert last is not None
+    await erase(log.bus, log.stream, log.subject, last.sequence)
+    [message] = await messages(log)
+    assert message == last
+
+
+async def test_a_full_stream_takes_tombstones_and_so_drains(connect: Connect) -> None:
+    name = f"full{secrets.token_hex(4)}"
+    bus = await connect(prefix=name, stream_prefix=name, events_max_bytes=32 * 1024)
+    logs: list[TaskLog] = []
+    # The last ones so small that there is no room left for anything else.
+    for size in (500, 0):
+        while b"error" not in await _store(log := TaskLog(bus), b'{"x":"%b"}' % (b"x" * size)):
+            logs.append(log)
+    with pytest.raises(LogFull):
+        await TaskLog(bus).begin()
+    await asyncio.gather(*(bury(bus, log.key, "owner", "retention", LONG, 0) for log in logs))
+    assert all([await is_forgotten(bus, log.key) for log in logs])
+    for log in logs:
+        await put(log)
+    await TaskLog(bus).begin()
+    await bus.js.delete_stream(bus.streams.events(0))
+
+
+async def _store(log: TaskLog, body: bytes) -> bytes:
+    return (await log.bus.request(log.subject, body, 30.0, log.stamp(COMPLETED).headers())).data
+
+
+async def test_streams_let_messages_expire(connect: Connect) -> None:
+    bus = await connect()
+    await ensure_streams(bus.js, BusSettings(**bus.settings.model_dump()))
+    info = await bus.js.stream_info(bus.streams.events(0))
+    assert info.config.allow_msg_ttl

@@ -1,0 +1,150 @@
+"""Tasks go through a stream that holds a fraction of them, and nothing of them is left."""
+
+import asyncio
+import logging
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import orjson
+import pytest
+
+from headrace.bus import Bus
+from headrace.settings import BusSettings
+from headrace_task_state.store.connection import Connection
+from headrace_task_state.store.settings import RedisSettings
+from tests.support.plain_a2a import PlainAgent
+from tests.support.servers import NatsProcess, ValkeyProcess
+from tests.support.stack import Stack
+from tests.support.waiting import eventually
+
+TASKS = 20_000 if "HEADRACE_SOAK" in os.environ else 600
+STREAM = 3_000_000 if "HEADRACE_SOAK" in os.environ else 250_000
+"""Bytes: a fifth of what the tasks take, about, or less."""
+
+AT_ONCE = 32
+_PATIENCE = 240.0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What the fleet holds at one moment."""
+
+    messages: int
+    subjects: int
+    size: int
+    """Bytes."""
+    keys: int
+    """Of Redis."""
+
+
+class Store:
+    """The fleet's servers, and what they keep."""
+
+    def __init__(self, folder: Path) -> None:
+        """Keep everything under `folder`."""
+        self.folder = folder
+        self.nats = NatsProcess(folder / "nats")
+        self.valkey = ValkeyProcess(folder / "valkey")
+
+    async def sizes(self, bus: Bus, redis: Connection) -> Sizes:
+        info = await bus.request(f"$JS.API.STREAM.INFO.{bus.streams.events(0)}", b"", 30.0)
+        state = orjson.loads(info.data)["state"]
+        [keys] = await redis.ask(["DBSIZE"])
+        return Sizes(state["messages"], state.get("num_subjects", 0), state["bytes"], keys)
+
+    def holding(self, text: bytes) -> dict[str, int]:
+        """Return how often the text is in which files of the servers."""
+        found = {
+            str(path.relative_to(self.folder)): path.read_bytes().count(text)
+            for path in self.folder.rglob("*")
+            if path.is_file() and path.suffix != ".log"
+        }
+        return {name: times for name, times in found.items() if times}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = Store(tmp_path)
+    with ExitStack() as running:
+        for server in (store.nats, store.valkey):
+            server.start()
+            running.callback(server.kill)
+        yield store
+
+
+@pytest.fixture
+def bounded(store: Store, tmp_path: Path) -> Iterator[Stack]:
+    """A fleet with a small stream, and little patience with what has ended."""
+    environment = {
+        "HEADRACE_NATS_URL": store.nats.url,
+        "HEADRACE_REDIS_URL": store.valkey.url,
+        "HEADRACE_EVENTS_MAX_BYTES": str(STREAM),
+        "HEADRACE_RETENTION": "1",
+        "HEADRACE_TOMBSTONE_SECONDS": "1",
+    }
+    stack = Stack(tmp_path / "stack", gateways=1, workers=1, task_states=1, environment=environment)
+    stack.start()
+    yield stack
+    stack.stop()
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+async def test_a_bounded_stream_takes_any_number_of_tasks_and_keeps_none(
+    bounded: Stack, store: Store
+) -> None:
+    secret = f"secret-{secrets.token_hex(8)}"
+    bus, redis = (
+        Bus(BusSettings(nats_url=store.nats.url)),
+        Connection(RedisSettings(redis_url=store.valkey.url)),
+    )
+    await bus.dial("test")
+    before = await store.sizes(bus, redis)
+    seen: list[Sizes] = []
+    refused = 0
+    numbers = iter(range(TASKS))
+
+    async def send(agent: PlainAgent) -> None:
+        nonlocal refused
+        for number in numbers:
+            while True:
+                answer = await agent.send(f"{secret} {number}")
+                if answer.status_code == 200:
+                    break
+                assert answer.status_code == 503, answer.text
+                refused += 1
+                await asyncio.sleep(float(answer.headers["Retry-After"]))
+            assert answer.json()["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
+            if number % (TASKS // 20) == 0:
+                seen.append(await store.sizes(bus, redis))
+
+    async with httpx.AsyncClient(timeout=_PATIENCE) as http:
+        agent = PlainAgent(http, bounded.gateways[0], "echo")
+        await asyncio.gather(*(send(agent) for _ in range(AT_ONCE)))
+    _log.info("%d refused, %s before, then %s", refused, before, seen)
+    assert max(sizes.size for sizes in seen) <= STREAM
+    assert secret.encode() in b"".join(p.read_bytes() for p in store.folder.rglob("*.blk"))
+
+    async def nothing_is_left() -> bool:
+        now = await store.sizes(bus, redis)
+        return now.messages == now.subjects == now.size == 0 and now.keys <= before.keys
+
+    await eventually(nothing_is_left, "all tasks are gone", _PATIENCE)
+    await redis.ask(["BGREWRITEAOF"])
+
+    async def no_file_has_it() -> bool:
+        return not store.holding(secret.encode())
+
+    try:
+        await eventually(no_file_has_it, "no file has the users' text", _PATIENCE)
+    except AssertionError as still:
+        raise AssertionError(store.holding(secret.encode())) from still
+    await redis.close()
+    await bus.close()
