@@ -8,7 +8,6 @@ account without streams have task state make lanes.
 
 import asyncio
 import hashlib
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -21,7 +20,7 @@ from headrace.errors import BusUnavailable, StateUnavailable, StreamsDiffer
 from headrace.messages import OpenLane
 from headrace.patience import reason
 from headrace.state_client import StateClient
-from headrace.streams import ensure_consumer
+from headrace.streams import NO_STREAMS_HERE, ensure_consumer
 from headrace.subjects import NORMAL
 from headrace.task import TaskKey
 
@@ -46,10 +45,6 @@ REMEMBERED = 60.0
 UNUSED = 600.0
 """Seconds without a run after which a lane is let go; many times `REMEMBERED`, so that nobody who
 takes it to be there has one to publish."""
-
-_NO_STREAMS_HERE = 10039
-"""JetStream's error in an account without streams of its own: where workers have accounts, theirs
-(`headrace.permissions`)."""
 
 _MAX_ACK_PENDING = 100_000
 _LONGEST_TENANT = 120
@@ -107,15 +102,31 @@ async def ensure_lane(bus: Bus, lane: Lane, timeout: float = 5.0) -> None:
     try:
         await make_lane(bus, lane, timeout)
     except ServiceUnavailableError as refused:
-        if refused.err_code != _NO_STREAMS_HERE:
+        if refused.err_code != NO_STREAMS_HERE:
             raise
         await _have_made(bus, lane, timeout)
 
 
 async def _have_made(bus: Bus, lane: Lane, timeout: float) -> None:
-    with suppress(NotFoundError):
+    try:
         await bus.js.consumer_info(bus.streams.runs, lane.consumer, timeout)
-        return
+    except NotFoundError:
+        await _ask_for(bus, lane)
+    except ServiceUnavailableError as refused:
+        if refused.err_code != NO_STREAMS_HERE:
+            raise
+        raise BusUnavailable(no_right_to(lane.consumer)) from refused
+
+
+def no_right_to(consumer: str) -> str:
+    """Return what to say of a lane that this process' NATS account keeps from it."""
+    return (
+        f"NATS gives this worker no right to the lane {consumer}: add its agent, or its tenant, to "
+        "the worker's group (headrace nats-permissions)"
+    )
+
+
+async def _ask_for(bus: Bus, lane: Lane) -> None:
     wanted = OpenLane(tenant=lane.tenant, agent=lane.agent, priority=lane.priority)
     try:
         await StateClient(bus).open_lane(wanted)

@@ -266,7 +266,7 @@ class Permissions:
     def _of_group(self, group: WorkerGroup) -> str:
         imported = self.imported(group)
         own = {one.subject: self._own(one.subject) for one in imported if one.api}
-        mappings = [f"{_quoted(asked)}: {_quoted(local)}" for asked, local in own.items()]
+        mappings = [f"{_quoted(asked)}: {_quoted(_mapped(to))}" for asked, to in own.items()]
         return _account(
             group.account,
             [f"mappings: {{ {', '.join(mappings)} }}"],
@@ -320,6 +320,11 @@ def _user(name: str, rights: Rights) -> str:
 def _lists(**lists: list[str]) -> str:
     given = [f"{name}: {json.dumps(subjects)}" for name, subjects in lists.items() if subjects]
     return f"{{ {', '.join(given)} }}"
+
+
+def _mapped(subject: str) -> str:
+    """Return the destination of a mapping whose source has at most one wildcard."""
+    return subject.replace("*", "{{wildcard(1)}}")
 
 
 def _export(shared: Shared, accounts: Iterable[str]) -> str:

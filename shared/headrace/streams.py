@@ -39,8 +39,9 @@ _log = logging.getLogger(__name__)
 DEAD_MAX_AGE = 30 * 24 * 3600.0
 """How long a dead letter is kept, seconds."""
 
-_NO_STREAMS_HERE = 10039
-"""Where an account may have no streams of its own: a worker's (`headrace.permissions`)."""
+NO_STREAMS_HERE = 10039
+"""JetStream's error in an account without streams of its own: where workers have accounts, theirs
+(`headrace.permissions`)."""
 
 RUNS_MAX = 1_000_000
 """Runs that the work queue holds where nobody says otherwise."""
@@ -402,7 +403,7 @@ async def _create(js: JetStreamContext, declared: api.StreamConfig) -> None:
     try:
         await js.add_stream(declared)
     except ServiceUnavailableError as error:
-        if error.err_code != _NO_STREAMS_HERE:
+        if error.err_code != NO_STREAMS_HERE:
             raise
         missing = f"there is no stream {declared.name}, and NATS lets this service make none"
         raise BusUnavailable(f"{missing}; a gateway or task state does") from error

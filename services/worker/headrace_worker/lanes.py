@@ -13,7 +13,8 @@ from headrace.background import keep_running
 from headrace.bus import Bus
 from headrace.errors import BusUnavailable
 from headrace.events import Json
-from headrace.lanes import Lane, agent_of
+from headrace.lanes import Lane, agent_of, no_right_to
+from headrace.streams import NO_STREAMS_HERE
 from headrace_worker.pulling import Puller
 
 _log = logging.getLogger(__name__)
@@ -38,6 +39,8 @@ class LaneWatch:
         self._first = {Lane(agent).consumer for agent in agents}
         self._pullers: dict[str, Puller] = {}
         self._hints: dict[str, Subscription] = {}
+        self._barred: set[str] = set()
+        """Lanes that the worker has no right to, said once."""
         self._hinted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -93,12 +96,22 @@ class LaneWatch:
             BusUnavailable: JetStream does not answer.
         """
         names = await self._names()
-        for name in names - self._pullers.keys():
-            _log.debug("a lane: %s", name)
-            await self._begin(name)
+        for name in names - self._pullers.keys() - self._barred:
+            if await self._may_pull(name):
+                _log.debug("a lane: %s", name)
+                await self._begin(name)
         for name in self._others() - names:
             _log.debug("a lane is gone: %s", name)
             await self._pullers.pop(name).drain()
+
+    async def _may_pull(self, name: str) -> bool:
+        """Tell whether NATS hands out the lane's runs here; requests for others get no answer."""
+        info = await self._ask(f"INFO.{self._stream}.{name}")
+        if info.get("error", {}).get("err_code") != NO_STREAMS_HERE:
+            return True
+        _log.error("%s", no_right_to(name))
+        self._barred.add(name)
+        return False
 
     async def _begin(self, name: str) -> None:
         self._pullers[name] = await self._serve(agent_of(name), name)
@@ -123,7 +136,7 @@ class LaneWatch:
         names: set[str] = set()
         read, total = 0, 1
         while read < total:
-            page = await self._ask({"offset": read})
+            page = await self._ask(f"NAMES.{self._stream}", {"offset": read})
             if "error" in page:
                 raise BusUnavailable(f"the lanes can't be read: {page['error']}")
             total, some = page["total"], page["consumers"] or []
@@ -134,9 +147,8 @@ class LaneWatch:
     def _others(self) -> set[str]:
         return self._pullers.keys() - self._first
 
-    async def _ask(self, query: Json) -> Json:
-        subject = f"$JS.API.CONSUMER.NAMES.{self._stream}"
-        answer: Json = orjson.loads(
-            (await self._bus.request(subject, orjson.dumps(query), _PATIENCE)).data
-        )
+    async def _ask(self, what: str, query: Json | None = None) -> Json:
+        subject = f"$JS.API.CONSUMER.{what}"
+        body = orjson.dumps(query) if query else b""
+        answer: Json = orjson.loads((await self._bus.request(subject, body, _PATIENCE)).data)
         return answer

@@ -1,0 +1,522 @@
+"""What each role's NATS user can do to the bus, tried on a real server, and what readers believe.
+
+The table of `docs/security.md` is made of what comes of it.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from nats.aio.client import Client
+from nats.errors import NoRespondersError
+from nats.errors import TimeoutError as NatsTimeout
+from nats.js import api
+
+from headrace.bus import Bus
+from headrace.entry import Entry, Stamp
+from headrace.errors import BusUnavailable, LogLost
+from headrace.events import task_submitted
+from headrace.lanes import Lane, ensure_lane, make_lane
+from headrace.log import Follower, LogWriter, TailRule
+from headrace.permissions import WorkerGroup
+from headrace.settings import BusSettings
+from headrace.task import COMPLETED, SUBMITTED, TaskKey, mint_task_id
+from headrace_gateway.settings import GatewaySettings
+from tests.support.compose_file import ROOT
+from tests.support.roles import NatsOfRoles
+from tests.support.waiting import eventually
+
+GROUPS = [WorkerGroup("crew", ("echo",)), WorkerGroup("chiefs", ("boss",))]
+ROLES = ("gateway", "task-state", "operator", "crew")
+COLUMNS = ("gateway", "task state", "operator", "a worker of `echo`")
+OWN, OTHERS = "echo", "boss"
+
+_PATIENCE = 20.0
+_TURN = 0.05
+"""Seconds in which callbacks have their turn."""
+
+
+@dataclass
+class User:
+    """A connection with a role's rights, by which anything may be tried."""
+
+    client: Client
+    role: str
+    _refused: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def refuse(self, _: Exception) -> None:
+        """Take note of what the server says."""
+        self._refused.set()
+
+    async def ask(
+        self, subject: str, body: bytes = b"", headers: dict[str, str] | None = None
+    ) -> dict[str, Any]:
+        """Return what JetStream answers; nothing where the user may not ask, or nobody answers."""
+        self._refused.clear()
+        asking = asyncio.ensure_future(
+            self.client.request(subject, body, timeout=_PATIENCE, headers=headers)
+        )
+        refused = asyncio.ensure_future(self._refused.wait())
+        await asyncio.wait({asking, refused}, return_when=asyncio.FIRST_COMPLETED)
+        refused.cancel()
+        if not asking.done():
+            asking.cancel()
+            return {}
+        try:
+            answer: dict[str, Any] = json.loads(asking.result().data)
+        except (NoRespondersError, NatsTimeout):
+            return {}
+        return {} if "error" in answer else answer
+
+    async def send(self, subject: str, body: bytes, reply: str = "") -> None:
+        """Publish, whether or not that is allowed; return when the server has read it."""
+        await self.client.publish(subject, body, reply)
+        await self.client.flush()
+
+    @asynccontextmanager
+    async def listening(self, subject: str) -> AsyncIterator[list[str]]:
+        """Yield the subjects of what arrives, as far as the user may listen."""
+        heard: list[str] = []
+
+        async def note(msg: Any) -> None:  # noqa: ANN401  # nats-py's
+            heard.append(msg.subject)
+
+        subscription = await self.client.subscribe(subject, cb=note)
+        await self.client.flush()
+        yield heard
+        # What the server has handed on by now comes before its answer to this.
+        await self.client.flush()
+        await asyncio.sleep(_TURN)
+        with suppress(Exception):
+            await subscription.unsubscribe()
+
+
+@dataclass
+class World:
+    """A fleet's streams, with something of everybody's in them."""
+
+    server: NatsOfRoles
+    bus: Bus
+    admin: User
+    user: User
+    own: TaskKey
+    others: TaskKey
+
+    async def last(self, stream: str, subject: str) -> int:
+        """Return the sequence of the last message on `subject`; 0: there is none."""
+        query = json.dumps({"last_by_subj": subject}).encode()
+        found = await self.admin.ask(f"$JS.API.STREAM.MSG.GET.{stream}", query)
+        return int(found["message"]["seq"]) if found else 0
+
+    async def changes(self, stream: str, subject: str, attempt: Awaitable[object]) -> bool:
+        """Tell whether `attempt` has put a message on a stream's subject."""
+        before = await self.last(stream, subject)
+        await attempt
+        await asyncio.sleep(0.05)
+        return await self.last(stream, subject) != before
+
+    async def stores(self, stream: str, subject: str) -> bool:
+        """Tell whether the user can write there."""
+        return await self.changes(stream, subject, self.user.ask(subject, b"{}"))
+
+    async def answers(self, operation: str, query: object = None) -> bool:
+        """Tell whether JetStream does for the user what it asks for."""
+        body = b"" if query is None else json.dumps(query).encode()
+        return bool(await self.user.ask(f"$JS.API.{operation}", body))
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsOfRoles]:
+    with NatsOfRoles(tmp_path_factory.mktemp("roles"), GROUPS) as running:
+        yield running
+
+
+async def _user(server: NatsOfRoles, role: str) -> User:
+    user = User(Client(), role)
+    prefix = f"_INBOX.{role}"
+    await user.client.connect(server.url_of(role), inbox_prefix=prefix, error_cb=user.refuse)
+    return user
+
+
+@asynccontextmanager
+async def world(server: NatsOfRoles, role: str) -> AsyncIterator[World]:
+    """Yield the fleet as `role` finds it."""
+    bus = Bus(GatewaySettings(nats_url=server.url_of("gateway")))
+    await bus.connect("gateway")
+    admin, user = await _user(server, "operator"), await _user(server, role)
+    keys = [TaskKey("default", agent, mint_task_id(3)) for agent in (OWN, OTHERS)]
+    for key in keys:
+        await make_lane(bus, Lane(key.agent))
+        stamp = Stamp("abcdefgh", 1, "test", SUBMITTED, 1, owner="ann")
+        await LogWriter(bus, key).append([task_submitted(key.task, "c", _said())], stamp)
+        await admin.ask(bus.subjects.run(key, 1), b"{}")
+    await admin.ask("$KV.KEYS.signing", b"secret")
+    await admin.ask("$KV.PUSH.default.task.hook", b"secret")
+    try:
+        yield World(server, bus, admin, user, *keys)
+    finally:
+        for client in (admin.client, user.client):
+            await client.close()
+        await bus.close()
+
+
+def _said() -> dict[str, Any]:
+    return {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hello"}]}
+
+
+type Attempt = Callable[[World], Awaitable[bool]]
+
+ATTEMPTS: dict[str, Attempt] = {}
+
+
+def attempt(what: str) -> Callable[[Attempt], Attempt]:
+    """Register what is tried under the words that the table has for it."""
+
+    def register(tried: Attempt) -> Attempt:
+        ATTEMPTS[what] = tried
+        return tried
+
+    return register
+
+
+@attempt("read logs")
+async def reads_logs(w: World) -> bool:
+    subject = w.bus.subjects.event(w.others)
+    return await w.answers("STREAM.MSG.GET.EVENTS", {"last_by_subj": subject})
+
+
+@attempt("append to logs of `echo`")
+async def appends_to_its_own(w: World) -> bool:
+    return await w.stores("EVENTS", w.bus.subjects.event(w.own))
+
+
+@attempt("append to other agents' logs")
+async def appends_to_others(w: World) -> bool:
+    return await w.stores("EVENTS", w.bus.subjects.event(w.others))
+
+
+@attempt("ask for runs of `echo`")
+async def publishes_own_runs(w: World) -> bool:
+    return await w.stores("RUNS", w.bus.subjects.run(w.own, 7))
+
+
+@attempt("ask for runs of other agents")
+async def publishes_others_runs(w: World) -> bool:
+    return await w.stores("RUNS", w.bus.subjects.run(w.others, 7))
+
+
+@attempt("take up runs of other agents")
+async def pulls_others_runs(w: World) -> bool:
+    before = await _handed_out(w)
+    await w.admin.ask(w.bus.subjects.run(w.others, 8), b"{}")
+    pull, inbox = f"$JS.API.CONSUMER.MSG.NEXT.RUNS.{OTHERS}", w.user.client.new_inbox()
+    listening = await w.user.client.subscribe(inbox)
+    await w.user.send(pull, b'{"no_wait":true}', inbox)
+    await w.admin.ask(w.bus.subjects.run(w.others, 9), b"{}")
+    # Requests are served in turn: with this one's run, the other one's is out.
+    own = w.admin.client.new_inbox()
+    served = await w.admin.client.subscribe(own)
+    await w.admin.send(pull, b'{"expires":15000000000}', own)
+    await served.next_msg(_PATIENCE)
+    await served.unsubscribe()
+    await listening.unsubscribe()
+    return await _handed_out(w) != before + 1
+
+
+async def _handed_out(w: World) -> int:
+    delivered = (await w.bus.js.consumer_info("RUNS", OTHERS)).delivered
+    return delivered.consumer_seq if delivered is not None else 0
+
+
+@attempt("cancel other agents' tasks at their holders")
+async def controls_others(w: World) -> bool:
+    subject = w.bus.subjects.control(w.others)
+    holder = await _user(w.server, "chiefs")
+    try:
+        async with holder.listening(subject) as heard:
+            await w.user.send(subject, b'{"ask":"cancel"}')
+        return bool(heard)
+    finally:
+        await holder.client.close()
+
+
+@attempt("announce other agents")
+async def announces_others(w: World) -> bool:
+    return await w.stores("KV_AGENTS", f"$KV.AGENTS.card.{OTHERS}")
+
+
+@attempt("write dead letters of other agents")
+async def writes_dead_letters(w: World) -> bool:
+    return await w.stores("DEAD", w.bus.subjects.dead("default", OTHERS))
+
+
+@attempt("write files of other agents")
+async def writes_files(w: World) -> bool:
+    place = f"default.{OTHERS}.{w.others.task}.0123456789abcdef"
+    return any([await w.stores("OBJ_FILES", f"$O.FILES.{kind}.{place}") for kind in "CM"])
+
+
+@attempt("drop all keys or files by a roll-up")
+async def rolls_up(w: World) -> bool:
+    rolled = {"Nats-Rollup": "all"}
+    keys = "KV_AGENTS", f"$KV.AGENTS.live.{OWN}.kept"
+    files = "OBJ_FILES", f"$O.FILES.C.default.{OWN}.{w.own.task}.kept"
+    for _, subject in (keys, files):
+        await w.admin.ask(subject, b"{}")
+    await w.user.ask(f"$KV.AGENTS.card.{OWN}", b"{}", rolled)
+    await w.user.ask(f"$O.FILES.M.default.{OWN}.{w.own.task}.0", b"{}", rolled)
+    return not await w.last(*keys) or not await w.last(*files)
+
+
+@attempt("read the fleet's keys (`KEYS`)")
+async def reads_keys(w: World) -> bool:
+    query = {"last_by_subj": "$KV.KEYS.signing"}
+    asked = [w.answers(f"{what}.KV_KEYS", query) for what in ("STREAM.MSG.GET", "STREAM.INFO")]
+    return any([await one for one in asked])
+
+
+@attempt("read webhooks and their secrets (`PUSH`)")
+async def reads_webhooks(w: World) -> bool:
+    query = {"last_by_subj": "$KV.PUSH.default.task.hook"}
+    asked = [w.answers(f"{what}.KV_PUSH", query) for what in ("STREAM.MSG.GET", "STREAM.INFO")]
+    return any([await one for one in asked])
+
+
+@attempt("write the fleet's keys")
+async def writes_keys(w: World) -> bool:
+    return await w.stores("KV_KEYS", "$KV.KEYS.other")
+
+
+@attempt("make a stream")
+async def makes_streams(w: World) -> bool:
+    made = {"name": f"MADE_{w.user.role}", "subjects": [f"made.{w.user.role}"]}
+    return await w.answers(f"STREAM.CREATE.{made['name']}", made)
+
+
+@attempt("change a stream")
+async def changes_streams(w: World) -> bool:
+    found = await w.admin.ask("$JS.API.STREAM.INFO.DEAD")
+    return await w.answers("STREAM.UPDATE.DEAD", found["config"])
+
+
+@attempt("purge logs")
+async def purges_logs(w: World) -> bool:
+    return await w.answers("STREAM.PURGE.EVENTS", {"filter": "headrace.event.nothing"})
+
+
+@attempt("purge keys or dead letters")
+async def purges_others(w: World) -> bool:
+    query = {"filter": "nothing"}
+    return any([await w.answers(f"STREAM.PURGE.{one}", query) for one in ("KV_KEYS", "DEAD")])
+
+
+@attempt("delete a stream")
+async def deletes_streams(w: World) -> bool:
+    name = f"DOOMED_{w.user.role}"
+    await w.admin.ask(
+        f"$JS.API.STREAM.CREATE.{name}", json.dumps({"name": name, "subjects": [name]}).encode()
+    )
+    return await w.answers(f"STREAM.DELETE.{name}")
+
+
+@attempt("make a consumer of logs that delivers anywhere")
+async def makes_consumers(w: World) -> bool:
+    name = f"forger-{w.user.role}"
+    config = {"name": name, "ack_policy": "none", "deliver_subject": w.bus.subjects.live(w.others)}
+    query = {"stream_name": "EVENTS", "config": config}
+    made = await w.answers(f"CONSUMER.CREATE.EVENTS.{name}", query)
+    await w.admin.ask(f"$JS.API.CONSUMER.DELETE.EVENTS.{name}")
+    return made
+
+
+@attempt("publish on `live.>`")
+async def publishes_live(w: World) -> bool:
+    async with w.admin.listening(w.bus.subjects.live(w.others)) as heard:
+        await w.user.send(w.bus.subjects.live(w.others), b"{}")
+    return bool(heard)
+
+
+@attempt("have a stored message sent to `live.>`, a log or a key, as an answer")
+async def redirects_answers(w: World) -> bool:
+    live, event = w.bus.subjects.live(w.others), w.bus.subjects.event(w.others)
+    query = json.dumps({"last_by_subj": w.bus.subjects.event(w.own)}).encode()
+    before = await w.last("EVENTS", event), await w.last("KV_KEYS", "$KV.KEYS.signing")
+    pull = f"$JS.API.CONSUMER.MSG.NEXT.RUNS.{OWN}"
+    async with w.admin.listening(live) as heard:
+        for subject in (live, event, "$KV.KEYS.signing"):
+            await w.user.send("$JS.API.DIRECT.GET.EVENTS", query, subject)
+            await w.user.send(w.bus.subjects.event(w.own), b"{}", subject)
+            await w.user.send(pull, b'{"no_wait":true}', subject)
+        # Questions to a stream are answered in turn.
+        await w.admin.client.request("$JS.API.DIRECT.GET.EVENTS", query, timeout=_PATIENCE)
+        await asyncio.sleep(_TURN)
+    after = await w.last("EVENTS", event), await w.last("KV_KEYS", "$KV.KEYS.signing")
+    return bool(heard) or before != after
+
+
+@attempt("read answers to others' questions")
+async def reads_inboxes(w: World) -> bool:
+    other = "_INBOX.gateway.>" if w.user.role != "gateway" else "_INBOX.task-state.>"
+    asker = await _user(w.server, "gateway" if w.user.role != "gateway" else "task-state")
+    try:
+        async with w.user.listening(other) as heard:
+            await asker.ask("$JS.API.STREAM.INFO.EVENTS")
+        return bool(heard)
+    finally:
+        await asker.client.close()
+
+
+@attempt("see others' questions, and where their answers go")
+async def reads_questions(w: World) -> bool:
+    async with w.user.listening("$JS.API.>") as heard:
+        await w.admin.ask("$JS.API.STREAM.INFO.EVENTS")
+    return bool(heard)
+
+
+@attempt("ask task state in the name of other agents' workers")
+async def speaks_for_others(w: World) -> bool:
+    async with w.admin.listening(w.bus.subjects.state("start.>")) as heard:
+        await w.user.send(w.bus.subjects.state(f"start.{OTHERS}"), b"{}")
+    return bool(heard)
+
+
+async def rows(server: NatsOfRoles) -> dict[str, list[bool]]:
+    found: dict[str, list[bool]] = {what: [] for what in ATTEMPTS}
+    for role in ROLES:
+        async with world(server, role) as one:
+            for what, tried in ATTEMPTS.items():
+                found[what].append(await tried(one))
+    return found
+
+
+def table(found: dict[str, list[bool]]) -> str:
+    head = f"| what | {' | '.join(COLUMNS)} |\n|---|{'---|' * len(COLUMNS)}\n"
+    lines = [
+        f"| {what} | {' | '.join('yes' if one else 'no' for one in can)} |"
+        for what, can in found.items()
+    ]
+    return head + "\n".join(lines) + "\n"
+
+
+async def test_the_table_of_rights_is_what_the_server_enforces(server: NatsOfRoles) -> None:
+    made = table(await rows(server))
+    page = (ROOT / "docs" / "security.md").read_text()
+    assert made in page, f"docs/security.md is to have:\n\n{made}"
+
+
+async def _followed(w: World, forge: Callable[[], Awaitable[None]]) -> list[Entry]:
+    """Return what a follower of the others' task is handed on while `forge` is at work."""
+    entries: list[Entry] = []
+    rule = TailRule(w.bus)
+    await rule.start()
+    follower = Follower(w.bus, rule, w.others, entries.append, _no_loss)
+    await follower.subscribe()
+    follower.begin(0)
+
+    async def has_read() -> bool:
+        return bool(entries)
+
+    try:
+        await eventually(has_read, "the log is read")
+        async with w.admin.listening(w.bus.subjects.live(w.others)) as heard:
+            await forge()
+
+            async def is_sent() -> bool:
+                return bool(heard)
+
+            await eventually(is_sent, "the forged message is sent")
+        await w.bus.connection.flush()
+        await asyncio.sleep(_TURN)
+    finally:
+        await follower.stop()
+        await rule.stop()
+    return entries
+
+
+def _no_loss(loss: LogLost) -> None:
+    raise loss
+
+
+async def _forge_completed(w: World) -> None:
+    """Put an entry that ends the others' task into the log of the own one, as if it were live."""
+    last = await w.last("EVENTS", w.bus.subjects.event(w.others))
+    stamp = Stamp("abcdefgh", 2, "forger", COMPLETED, 1)
+    said = {
+        "taskId": w.others.task,
+        "contextId": "c",
+        "status": {"state": COMPLETED},
+        "metadata": {"headrace.generation": 2},
+    }
+    headers = {
+        **stamp.headers(),
+        "Nats-Subject": w.bus.subjects.event(w.others),
+        "Nats-Stream": "EVENTS",
+        "Nats-Sequence": str(last + 1),
+        "Nats-Last-Sequence": str(last),
+    }
+    body = json.dumps({"statusUpdate": said}, separators=(",", ":")).encode()
+    assert await w.admin.ask(w.bus.subjects.event(w.own), body, headers)
+
+
+async def test_readers_believe_no_consumer_that_delivers_to_the_live_subject(
+    server: NatsOfRoles,
+) -> None:
+    async with world(server, "operator") as w:
+        config = api.ConsumerConfig(
+            name="forger",
+            ack_policy=api.AckPolicy.NONE,
+            deliver_policy=api.DeliverPolicy.LAST,
+            filter_subject=w.bus.subjects.event(w.own),
+            deliver_subject=w.bus.subjects.live(w.others),
+        )
+        await _forge_completed(w)
+
+        async def forge() -> None:
+            query = {"stream_name": "EVENTS", "config": config.as_dict()}
+            assert await w.answers("CONSUMER.CREATE.EVENTS.forger", query)
+
+        entries = await _followed(w, forge)
+        await w.admin.ask("$JS.API.CONSUMER.DELETE.EVENTS.forger")
+    assert [entry.generation for entry in entries] == [1]
+
+
+async def test_readers_believe_no_answer_that_was_sent_to_the_live_subject(
+    server: NatsOfRoles,
+) -> None:
+    async with world(server, "operator") as w:
+        await _forge_completed(w)
+        query = json.dumps({"last_by_subj": w.bus.subjects.event(w.own)}).encode()
+
+        async def forge() -> None:
+            live = w.bus.subjects.live(w.others)
+            await w.user.send("$JS.API.DIRECT.GET.EVENTS", query, live)
+
+        entries = await _followed(w, forge)
+    assert [entry.generation for entry in entries] == [1]
+
+
+async def test_where_any_tenant_may_be_served_the_servers_configuration_says_so(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    folder = tmp_path_factory.mktemp("any-tenant")
+    with NatsOfRoles(folder, GROUPS, ["*"]) as server:
+        async with world(server, "crew") as w:
+            await make_lane(w.bus, Lane(OWN, "acme"))
+            assert await w.answers(f"CONSUMER.INFO.RUNS.{OWN}@acme")
+            assert await pulls_others_runs(w)
+
+
+async def test_a_worker_is_told_of_a_lane_that_it_has_no_right_to(server: NatsOfRoles) -> None:
+    async with world(server, "crew") as w:
+        bus = Bus(BusSettings(nats_url=w.server.url_of("crew")))
+        await bus.dial("worker")
+        try:
+            with pytest.raises(BusUnavailable, match="headrace nats-permissions"):
+                await ensure_lane(bus, Lane(OWN, "acme"))
+            await ensure_lane(bus, Lane(OWN))
+        finally:
+            await bus.close()
