@@ -16,11 +16,11 @@ from headrace import garbage, metrics, observing
 from headrace.background import keep_running
 from headrace.bus import Bus
 from headrace.directory import Directory
-from headrace.errors import HeadraceError, StreamsDiffer
+from headrace.errors import BusUnavailable, HeadraceError, StateUnavailable, StreamsDiffer
 from headrace.patience import patiently
 from headrace.secret_settings import first_error
 from headrace_task_state.answering.answers import Answers
-from headrace_task_state.answering.broker import make_broker
+from headrace_task_state.answering.broker import answer_lists, make_broker
 from headrace_task_state.answering.for_workers import ForWorkers
 from headrace_task_state.answering.pieces import Pieces
 from headrace_task_state.answering.starting import Starting
@@ -42,12 +42,15 @@ from headrace_task_state.store.connection import Connection
 from headrace_task_state.store.keys import Keys
 from headrace_task_state.store.leases import Lease, Leases
 from headrace_task_state.store.reading import Reader
+from headrace_task_state.store.shapes import Shapes
 from headrace_task_state.store.writing import Writer
 
 _log = logging.getLogger(__name__)
 
 _HEADERS = 16 * 1024
 """Bytes of an answer's message kept free for headers."""
+
+_LOOK_AGAIN = 1.0
 
 
 class TaskState:
@@ -90,9 +93,17 @@ class TaskState:
         )
         self._stack.push_async_callback(self._directory.stop)
         await self._directory.start()
-        broker = make_broker(self._settings, self._answers(), self._pieces())
+        reader = Reader(self._redis, self._keys)
+        frontier = Frontier(self._bus, reader, self._ranges)
+        answers, pieces = self._answers(reader, frontier), self._pieces()
+        broker = make_broker(self._settings, answers, pieces)
         self._stack.push_async_callback(broker.stop)
         await broker.start()
+        shapes = Shapes(self._redis, self._keys, self._ranges)
+        if is_beside := await shapes.is_another_kept():
+            _log.warning("a view is built beside that of another version, which answers lists")
+        else:
+            await answer_lists(broker, self._settings.subjects, answers, pieces)
         # Until the server has its subscriptions, whoever asks finds nobody.
         client = await broker.connect()
         await client.flush()
@@ -104,7 +115,29 @@ class TaskState:
         self._stack.push_async_callback(replica.stop)
         self._stack.callback(tending.cancel)
         self._stack.callback(keep_running(LaneUpkeep(self._bus).run, "unused lanes").cancel)
-        self._answers_now = True
+        self._answers_now = not is_beside
+
+        async def switch() -> None:
+            await self._caught_up(frontier)
+            if is_beside:
+                await answer_lists(broker, self._settings.subjects, answers, pieces)
+                _log.info("the view is built; replica %s answers lists, too", self._name)
+                self._answers_now = True
+            await shapes.delete_unkept()
+
+        self._stack.callback(asyncio.create_task(switch(), name="versions").cancel)
+
+    @staticmethod
+    async def _caught_up(frontier: Frontier) -> None:
+        """Return once the view has reached all that was in the log at some moment."""
+        while True:
+            try:
+                await frontier.reached()
+            except (BusUnavailable, StateUnavailable) as trouble:
+                _log.debug("the view is not built yet: %s", trouble)
+                await asyncio.sleep(_LOOK_AGAIN)
+            else:
+                return
 
     async def stop(self) -> None:
         """Hand the ranges over and hang up."""
@@ -115,9 +148,7 @@ class TaskState:
         subject = self._settings.subjects.state(f"more.{self._name}")
         return Pieces(subject, self._bus.max_payload - _HEADERS)
 
-    def _answers(self) -> Answers:
-        reader = Reader(self._redis, self._keys)
-        frontier = Frontier(self._bus, reader, self._ranges)
+    def _answers(self, reader: Reader, frontier: Frontier) -> Answers:
         return Answers(
             Tasks(self._bus, reader),
             Lists(reader, frontier),

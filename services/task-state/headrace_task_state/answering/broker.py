@@ -61,7 +61,7 @@ async def _note(error: Exception) -> None:
 
 
 def make_broker(settings: TaskStateSettings, answers: Answers, pieces: Pieces) -> NatsBroker:
-    """Return the broker that serves `answers`; it connects when it is started."""
+    """Return the broker that serves `answers` but for lists; it connects when it is started."""
     broker = _Broker(
         settings,
         # It would log every message; what goes wrong is logged where it is refused.
@@ -76,11 +76,6 @@ def make_broker(settings: TaskStateSettings, answers: Answers, pieces: Pieces) -
     async def get(query: GetTask) -> NatsResponse:
         return _response(pieces.first(await answers.get(query)))
 
-    @broker.subscriber(subjects.state("list", of_all=True), max_workers=_AT_ONCE)
-    @broker.subscriber(subjects.state("list"), queue=QUEUE, max_workers=_AT_ONCE)
-    async def list_tasks(query: ListTasks) -> NatsResponse:
-        return _response(pieces.first(await answers.list(query)))
-
     @broker.subscriber(subjects.state("ready"), queue=QUEUE, max_workers=_AT_ONCE)
     async def ready() -> NatsResponse:
         return NatsResponse(await answers.ready())
@@ -91,6 +86,21 @@ def make_broker(settings: TaskStateSettings, answers: Answers, pieces: Pieces) -
 
     _answer_workers(broker, subjects, answers)
     return broker
+
+
+async def answer_lists(
+    broker: NatsBroker, subjects: Subjects, answers: Answers, pieces: Pieces
+) -> None:
+    """Have a broker that has been started answer questions for lists, too."""
+
+    async def list_tasks(query: ListTasks) -> NatsResponse:
+        return _response(pieces.first(await answers.list(query)))
+
+    for of_all, queue in ((True, ""), (False, QUEUE)):
+        subject = subjects.state("list", of_all=of_all)
+        subscriber = broker.subscriber(subject, queue=queue, max_workers=_AT_ONCE)
+        subscriber(list_tasks)
+        await subscriber.start()
 
 
 def _answer_workers(broker: NatsBroker, subjects: Subjects, answers: Answers) -> None:

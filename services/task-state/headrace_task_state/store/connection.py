@@ -69,18 +69,18 @@ class Connection:
         except (RedisError, OSError) as error:
             raise trouble(error) from error
 
-    async def unlink_all(self, start: str) -> None:
-        """Delete every key that starts with `start`, a few at a time.
+    async def unlink_all(self, start: str, but: Sequence[str] = ()) -> None:
+        """Delete every key that starts with `start`, a few at a time; those of `but` stay.
 
         Raises:
             StateUnavailable: Redis does not answer; some keys may be left.
         """
         try:
-            cursor = 0
+            cursor, kept = 0, {key.encode() for key in but}
             while True:
                 cursor, found = await self._redis.scan(cursor, match=f"{start}*", count=500)
-                if found:
-                    await self._redis.unlink(*found)
+                if gone := {*found} - kept:
+                    await self._redis.unlink(*gone)
                 if cursor == 0:
                     return
         except (RedisError, OSError) as error:

@@ -5,21 +5,36 @@ from dataclasses import dataclass
 from headrace_task_state.ranges import Range
 
 SHAPE = "3"
-"""Version of what is kept and how. A new one starts from nothing and is rebuilt from the log."""
+"""Version of what is kept and how, a number. A new one is built from the log beside the old one,
+which replicas of the old version go on to keep and to answer from (`store/shapes.py`)."""
+
+_AHEAD = 10
+"""Versions after this one that a fleet may have been rolled back from."""
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
     """The keys of one fleet."""
 
-    root: str
-    """What all of them start with."""
+    fleet: str
+    """What all of them start with, whatever their shape."""
+    shape: str
 
     @classmethod
     def of(cls, prefix: str, stream_prefix: str) -> "Keys":
         """Return the keys of the fleet with these prefixes."""
         fleet = f"{prefix}:{stream_prefix}:" if stream_prefix else f"{prefix}:"
-        return cls(f"{fleet}{SHAPE}:")
+        return cls(fleet, SHAPE)
+
+    @property
+    def root(self) -> str:
+        """What those of this shape start with."""
+        return f"{self.fleet}{self.shape}:"
+
+    def others(self) -> "list[Keys]":
+        """Return the keys of other versions that may have left something, or be at work."""
+        shapes = map(str, range(1, int(self.shape) + _AHEAD))
+        return [Keys(self.fleet, shape) for shape in shapes if shape != self.shape]
 
     @property
     def replicas(self) -> str:
