@@ -13,10 +13,11 @@ from headrace.entry import Entry, Stamp
 from headrace.errors import BusUnavailable, Fenced, TaskUnknown
 from headrace.events import Json
 from headrace.log import LogWriter, last_entry
+from headrace.patience import ELECTION
 from headrace.task import TaskKey
 from headrace.withdrawing import withdraw
 
-_PATIENCE = 5.0
+_PATIENCE = ELECTION
 _WITHDRAWAL = 1.0
 """Seconds that whoever ends a task waits for the queue to be cleared of its runs."""
 

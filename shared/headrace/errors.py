@@ -95,6 +95,17 @@ class NobodyListens(BusUnavailable):
     code = "nobody_listens"
 
 
+class OutcomeUnknown(BusUnavailable):
+    """A change was sent and its outcome is not known: it may have happened, or may still."""
+
+    code = "outcome_unknown"
+
+    @property
+    def public(self) -> str:
+        """Where the trouble lies is for our own log."""
+        return "the message bus does not answer now; the change may have been made"
+
+
 class StreamsDiffer(HeadraceError):
     """What JetStream has is not what the bus contract or the settings ask for."""
 

@@ -23,6 +23,7 @@ from headrace.task import (
     mint_log_id,
     mint_task_id,
 )
+from headrace_gateway.detached import Detached
 from headrace_gateway.event_stream import EventStreams
 from headrace_gateway.feeds import Feed, Feeds
 from headrace_gateway.settings import GatewaySettings
@@ -45,7 +46,7 @@ async def bus(nats_server: NatsProcess) -> AsyncIterator[Bus]:
 async def feeds(bus: Bus) -> AsyncIterator[Feeds]:
     rule = TailRule(bus)
     await rule.start()
-    yield Feeds(bus, rule, ring_bytes=20_000)
+    yield Feeds(bus, rule, 20_000, Detached())
     await rule.stop()
 
 
@@ -318,3 +319,45 @@ async def test_a_gateway_that_stops_tells_its_streams_to_reconnect(
     await asyncio.wait_for(serving, 60)
     assert client.done
     assert client.body.endswith(b": restarting\nretry: 500\n\n")
+
+
+async def test_whoever_opens_a_feed_and_leaves_takes_nothing_from_those_who_wait_for_it(
+    bus: Bus, feeds: Feeds
+) -> None:
+    log = Log(bus)
+    await log.begin()
+    opening = asyncio.create_task(feeds.acquire(log.key))
+    waiting = [asyncio.create_task(feeds.acquire(log.key)) for _ in range(3)]
+    await asyncio.sleep(0)
+    opening.cancel()
+    feed, *others = await asyncio.gather(*waiting)
+    assert others == [feed, feed]
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    for one in (feed, *others):
+        await feeds.release(one)
+    assert len(feeds) == 0
+    assert not feed.users
+
+
+async def test_a_feed_that_everybody_left_while_it_opened_leaves_no_subscription(
+    bus: Bus, feeds: Feeds
+) -> None:
+    log = Log(bus)
+    await log.begin()
+    before = set(bus.connection._subs)
+    opening = asyncio.create_task(feeds.acquire(log.key))
+    await asyncio.sleep(0)
+    opening.cancel()
+    await asyncio.gather(opening, return_exceptions=True)
+
+    async def is_closed() -> bool:
+        return not len(feeds) and set(bus.connection._subs) <= before | _inbox(bus)
+
+    await eventually(is_closed, "the feed is closed")
+
+
+def _inbox(bus: Bus) -> set[int]:
+    """Return the subscriptions on which answers come."""
+    subscriptions = bus.connection._subs.items()
+    return {sid for sid, one in subscriptions if one.subject.startswith("_INBOX")}

@@ -7,9 +7,6 @@ from headrace.messages import TaskFound
 from headrace.task import TaskKey
 from headrace_gateway.feeds import Feed
 
-APPEND_PATIENCE = 5.0
-"""Seconds within which an input must be in the log; then the caller is told to try again."""
-
 
 @dataclass(slots=True)
 class Accepted:

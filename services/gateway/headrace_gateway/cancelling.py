@@ -10,6 +10,7 @@ from headrace.messages import GetTask, TaskFound
 from headrace.state_client import StateClient
 from headrace.task import CANCELED, TERMINAL, TaskKey
 from headrace_gateway.caller import Caller
+from headrace_gateway.detached import Detached
 from headrace_gateway.feeds import Feed, Feeds
 from headrace_gateway.refusals import TaskEnded
 
@@ -17,9 +18,10 @@ from headrace_gateway.refusals import TaskEnded
 class Cancelling:
     """Cancels tasks, through their holder if it lives, over its head if it does not."""
 
-    def __init__(self, bus: Bus, feeds: Feeds, state: StateClient) -> None:
-        """Work over these."""
+    def __init__(self, bus: Bus, feeds: Feeds, state: StateClient, detached: Detached) -> None:
+        """Work over these; what is begun goes on in `detached` when its client leaves."""
         self._bus, self._feeds, self._state = bus, feeds, state
+        self._detached = detached
 
     async def cancel(self, caller: Caller, agent: str, task: str) -> TaskFound:
         """Return the task once its log says that it is over.
@@ -31,12 +33,14 @@ class Cancelling:
             TaskEnded: the task was over before.
             BusUnavailable, StateUnavailable: try again.
         """
+        return await self._detached.run(self._cancel(caller, agent, task))
+
+    async def _cancel(self, caller: Caller, agent: str, task: str) -> TaskFound:
         query = GetTask(tenant=caller.tenant, owner=caller.owner, agent=agent, task=task)
         found = await self._state.get(query)
         if found.state in TERMINAL:
             raise TaskEnded(f"task {task} is over")
-        key = TaskKey(caller.tenant, found.agent, task)
-        async with self._feeds.using(key) as feed:
+        async with self._feeds.using(TaskKey(caller.tenant, found.agent, task)) as feed:
             await self._end(feed)
         return await self._state.get(query)
 

@@ -14,12 +14,13 @@ from headrace.log import LogWriter
 from headrace.messages import GetTask, Run, TaskFound
 from headrace.state_client import StateClient
 from headrace.task import AUTH_REQUIRED, INPUT_REQUIRED, SUBMITTED, TERMINAL, TaskKey
-from headrace_gateway.accepted import APPEND_PATIENCE, Accepted
+from headrace_gateway.accepted import Accepted
 from headrace_gateway.asked import FollowUp
 from headrace_gateway.caller import Caller
 from headrace_gateway.feeds import Feed, Feeds
 from headrace_gateway.handing_in import HandingIn, busy, new_name
 from headrace_gateway.refusals import ContextMismatch, GenerationMismatch, TaskBusy, TaskEnded
+from headrace_gateway.settling import Settling
 from headrace_gateway.stowage import Stowage
 from headrace_gateway.wanted_runs import WantedRuns
 
@@ -33,12 +34,18 @@ ROUNDS = 5
 class FollowUps:
     """Takes in messages to tasks that exist."""
 
-    def __init__(
-        self, bus: Bus, feeds: Feeds, state: StateClient, directory: Directory, runs: WantedRuns
+    def __init__(  # noqa: PLR0917  # one of each
+        self,
+        bus: Bus,
+        feeds: Feeds,
+        state: StateClient,
+        directory: Directory,
+        runs: WantedRuns,
+        settling: Settling,
     ) -> None:
         """Work over these."""
         self._bus, self._feeds, self._state, self._directory = bus, feeds, state, directory
-        self._runs = runs
+        self._runs, self._settling = runs, settling
         self._handing_in, self._stowage = HandingIn(bus), Stowage(bus)
 
     async def take_in(self, caller: Caller, agent: str, asked: FollowUp) -> Accepted:
@@ -53,7 +60,8 @@ class FollowUps:
             TaskEnded: the task is over.
             TaskBusy: the task is being worked on, and takes none meanwhile.
             TooManyWaiting: as many runs wait for the agent as may.
-            EventTooLarge, BusUnavailable, StateUnavailable: as `Intake.start`.
+            EventTooLarge, BusUnavailable, Unsettled: as `Intake.start`.
+            StateUnavailable: the task can't be looked up.
         """
         name = new_name()
         for _ in range(ROUNDS):
@@ -87,8 +95,9 @@ class FollowUps:
 
         Raises:
             Fenced: something else came behind it, or ended the leg: look again.
-            TaskBusy, TooManyWaiting, EventTooLarge, BusUnavailable: as `take_in`.
+            TaskBusy, TooManyWaiting, EventTooLarge, BusUnavailable, Unsettled: as `take_in`.
         """
+        await self._settling.ready()
         if found.state == INPUT_REQUIRED:
             return await self._go_on(caller, found, asked, name)
         return await self._hand_in(caller, found, asked, name)
@@ -109,7 +118,12 @@ class FollowUps:
             self._kept(key) as feed,
         ):
             message = replace(asked, message=stowed)
-            generation = await self._handing_in.hand_in(key, found, message, name)
+            generation = await self._settling.carry_out(
+                key,
+                context,
+                lambda: self._handing_in.hand_in(key, found, message, name),
+                lambda _: None,
+            )
             if generation is None:
                 raise Fenced(f"leg of {task} ended before the message was in")
         return Accepted(key, context, found.log, generation, feed, found)
@@ -127,9 +141,16 @@ class FollowUps:
             self._kept(key) as feed,
         ):
             draft = events.status_update(task, context, SUBMITTED, stowed, asked.metadata)
-            await writer.append([draft], stamp, APPEND_PATIENCE)
-        run = Run(log=found.log, context=context, owner=caller.owner, traceparent=found.traceparent)
-        self._runs.ask_for(key, leg, run, asked.metadata, admitted)
+            run = Run(
+                log=found.log, context=context, owner=caller.owner, traceparent=found.traceparent
+            )
+            await self._settling.append(
+                writer,
+                context,
+                draft,
+                stamp,
+                lambda _: self._runs.ask_for(key, leg, run, asked.metadata, admitted),
+            )
         return Accepted(key, context, found.log, leg, feed, found)
 
     @asynccontextmanager

@@ -11,10 +11,11 @@ import secrets
 from headrace import events
 from headrace.bus import Bus
 from headrace.entry import Entry, Stamp
-from headrace.errors import EventTooLarge, Fenced, TaskUnknown
+from headrace.errors import BusUnavailable, EventTooLarge, Fenced, OutcomeUnknown, TaskUnknown
 from headrace.holders import ask_holder
 from headrace.log import LogWriter, last_entry, replay
 from headrace.messages import Control, Holding, TaskFound
+from headrace.patience import ELECTION
 from headrace.task import TaskKey
 from headrace_gateway.asked import FollowUp
 from headrace_gateway.refusals import GenerationMismatch, TaskBusy
@@ -23,7 +24,7 @@ HOLDER_PATIENCE = 2.0
 """Seconds that a holder has to put a message into the log; then the gateway does."""
 
 _ROUNDS = 20
-_APPEND_PATIENCE = 5.0
+_APPEND_PATIENCE = ELECTION
 
 
 class HandingIn:
@@ -45,7 +46,7 @@ class HandingIn:
             GenerationMismatch: the task is not where the message wants it.
             EventTooLarge: it does not fit a bus message.
             TaskUnknown: the task is gone.
-            BusUnavailable: the log did not take it.
+            OutcomeUnknown: it is not known whether the holder or the log has taken it.
         """
         control = Control(
             ask="input",
@@ -56,10 +57,14 @@ class HandingIn:
         )
         if (size := len(control.encode())) > self._bus.max_payload:
             raise EventTooLarge(size, self._bus.max_payload)
-        holding = await ask_holder(self._bus, key, control, HOLDER_PATIENCE)
-        if holding is not None and holding.refused != "blocked":
-            return _answered(key.task, holding, size)
-        return await self._append(key, found, asked, name)
+        try:
+            holding = await ask_holder(self._bus, key, control, HOLDER_PATIENCE)
+            if holding is not None and holding.refused != "blocked":
+                return _answered(key.task, holding, size)
+            return await self._append(key, found, asked, name)
+        except BusUnavailable as trouble:
+            # A holder may have been asked, and append it however late.
+            raise OutcomeUnknown(str(trouble)) from trouble
 
     async def _append(
         self, key: TaskKey, found: TaskFound, asked: FollowUp, name: str

@@ -11,19 +11,21 @@ from headrace import events
 from headrace.bus import Bus
 from headrace.directory import Directory
 from headrace.entry import Stamp
-from headrace.events import Draft, Json
+from headrace.events import Json
 from headrace.files import FileOwner
-from headrace.log import LogWriter
+from headrace.log import Appended, LogWriter
 from headrace.messages import Run
 from headrace.run_requests import with_input
 from headrace.state_client import StateClient
 from headrace.task import SHARDS_PER_STREAM, SUBMITTED, TaskKey, mint_log_id, mint_task_id
-from headrace_gateway.accepted import APPEND_PATIENCE, Accepted, new_writer
+from headrace_gateway.accepted import Accepted, new_writer
 from headrace_gateway.asked import FollowUp
 from headrace_gateway.caller import Caller
-from headrace_gateway.feeds import Feed, Feeds
+from headrace_gateway.detached import Detached
+from headrace_gateway.feeds import Feeds
 from headrace_gateway.follow_ups import FollowUps
 from headrace_gateway.refusals import AgentUnknown
+from headrace_gateway.settling import Settling
 from headrace_gateway.stowage import Stowage
 from headrace_gateway.wanted_runs import WantedRuns
 
@@ -34,14 +36,22 @@ type Prepare = Callable[[TaskKey], Awaitable[None]]
 class Intake:
     """Accepts inputs and hands them to the workers by way of the log."""
 
-    def __init__(
-        self, bus: Bus, feeds: Feeds, state: StateClient, directory: Directory, runs: WantedRuns
+    def __init__(  # noqa: PLR0913, PLR0917  # one of each
+        self,
+        bus: Bus,
+        feeds: Feeds,
+        state: StateClient,
+        directory: Directory,
+        runs: WantedRuns,
+        detached: Detached,
+        settling: Settling,
     ) -> None:
-        """Work over these."""
-        self._bus, self._feeds, self._state, self._directory = bus, feeds, state, directory
+        """Work over these; what is begun goes on in `detached` when its client leaves."""
+        self._bus, self._feeds, self._directory = bus, feeds, directory
         self._shards = bus.settings.event_streams * SHARDS_PER_STREAM
         self._runs, self._stowage = runs, Stowage(bus)
-        self.follow_ups = FollowUps(bus, feeds, state, directory, runs)
+        self._detached, self._settling = detached, settling
+        self.follow_ups = FollowUps(bus, feeds, state, directory, runs, settling)
 
     async def start(
         self,
@@ -60,11 +70,16 @@ class Intake:
             TooManyWaiting: as many runs wait as may.
             EventTooLarge: the message does not fit a bus message.
             BusUnavailable: the log did not take it (LogFull: the stream is at its limit).
+            Unsettled: it is not known yet whether the log has taken it.
         """
         key, context = await self.place(caller, agent, context)
-        if prepare is not None:
-            await prepare(key)
-        return await self.begin(caller, key, context, message, metadata)
+
+        async def begin() -> Accepted:
+            if prepare is not None:
+                await prepare(key)
+            return await self.begin(caller, key, context, message, metadata)
+
+        return await self._detached.run(begin(), self.give_back)
 
     async def place(self, caller: Caller, agent: str, context: str | None) -> tuple[TaskKey, str]:
         """Return where a new task is to be, and its context: a new one, if none is given.
@@ -85,8 +100,9 @@ class Intake:
 
         Raises:
             Fenced: it has begun.
-            TooManyWaiting, EventTooLarge, BusUnavailable: as `start`.
+            TooManyWaiting, EventTooLarge, BusUnavailable, Unsettled: as `start`.
         """
+        await self._settling.ready()
         stamp = Stamp(mint_log_id(), 1, new_writer(), SUBMITTED, 1, owner=caller.owner)
         # What is refused for the runs that wait stores no file.
         async with (
@@ -94,20 +110,24 @@ class Intake:
             self._stowage.stowed(key, FileOwner(caller.owner, context), message) as stowed,
         ):
             draft = events.task_submitted(key.task, context, stowed, metadata)
-            feed, sequence = await self._append(key, draft, stamp)
-        run = Run(log=stamp.log, context=context, owner=caller.owner)
-        self._runs.ask_for(key, 1, with_input(run, draft.line(1), sequence), metadata, admitted)
+            writer = LogWriter(self._bus, key)
+
+            def ask_for_run(first: Appended) -> None:
+                run = Run(log=stamp.log, context=context, owner=caller.owner)
+                run = with_input(run, draft.line(1), first.sequence)
+                self._runs.ask_for(key, 1, run, metadata, admitted)
+
+            feed = await self._feeds.begin(key)
+            try:
+                await self._settling.append(writer, context, draft, stamp, ask_for_run)
+            except BaseException:
+                await self._feeds.release(feed)
+                raise
         return Accepted(key, context, stamp.log, 1, feed)
 
-    async def _append(self, key: TaskKey, draft: Draft, stamp: Stamp) -> tuple[Feed, int]:
-        """Begin the log; return its feed, and the stream sequence of the first entry."""
-        feed = await self._feeds.begin(key)
-        try:
-            first = await LogWriter(self._bus, key).append([draft], stamp, APPEND_PATIENCE)
-        except BaseException:
-            await self._feeds.release(feed)
-            raise
-        return feed, first.sequence
+    async def give_back(self, accepted: Accepted) -> None:
+        """Release the feed of an input whose client has gone."""
+        await self._feeds.release(accepted.feed)
 
     async def follow_up(self, caller: Caller, agent: str, asked: FollowUp) -> Accepted:
         """Append the message to a task, and ask workers to go on if it waits for input.
@@ -115,4 +135,6 @@ class Intake:
         Raises:
             HeadraceError: as `FollowUps.take_in`.
         """
-        return await self.follow_ups.take_in(caller, agent, asked)
+        return await self._detached.run(
+            self.follow_ups.take_in(caller, agent, asked), self.give_back
+        )

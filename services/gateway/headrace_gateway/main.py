@@ -27,6 +27,7 @@ from headrace_gateway.app import build_app
 from headrace_gateway.cancelling import Cancelling
 from headrace_gateway.credentials.callers import Callers
 from headrace_gateway.deleting import Deleting
+from headrace_gateway.detached import Detached
 from headrace_gateway.event_stream import EventStreams
 from headrace_gateway.feeds import Feeds
 from headrace_gateway.front_door import FrontDoor
@@ -40,6 +41,7 @@ from headrace_gateway.sent_records import SentRecords
 from headrace_gateway.server import Server
 from headrace_gateway.services import Services
 from headrace_gateway.settings import GatewaySettings
+from headrace_gateway.settling import Settling
 from headrace_gateway.signed_cards import SignedCards
 from headrace_gateway.streams import Streams
 from headrace_gateway.wanted_runs import WantedRuns
@@ -141,11 +143,16 @@ async def composed(settings: GatewaySettings) -> AsyncIterator[Services]:
         streams.start()
         stack.push_async_callback(streams.stop)
         links = Links(own_url(settings))
-        feeds, state = Feeds(bus, rule, settings.feed_bytes, links), StateClient(bus, links)
+        detached = Detached()
+        stack.push_async_callback(detached.drain)
+        feeds = Feeds(bus, rule, settings.feed_bytes, detached, links)
+        state = StateClient(bus, links)
         admission = Admission(bus, settings)
         admission.start()
         stack.push_async_callback(admission.stop)
-        intake = Intake(bus, feeds, state, directory, WantedRuns(bus, admission))
+        settling = Settling(detached, pulse, settings.append_patience)
+        runs = WantedRuns(bus, admission)
+        intake = Intake(bus, feeds, state, directory, runs, detached, settling)
         records = SentRecords(bus, settings.idempotency_seconds)
         yield Services(
             settings=settings,
@@ -162,9 +169,11 @@ async def composed(settings: GatewaySettings) -> AsyncIterator[Services]:
             signing=signing,
             cards=SignedCards(signing),
             intake=intake,
-            resending=Resending(bus, feeds, intake, records),
-            cancelling=Cancelling(bus, feeds, state),
+            resending=Resending(bus, feeds, intake, records, detached),
+            cancelling=Cancelling(bus, feeds, state, detached),
             deleting=Deleting(bus, state),
+            detached=detached,
+            settling=settling,
         )
 
 

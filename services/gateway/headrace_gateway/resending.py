@@ -7,16 +7,17 @@ waits for anybody, and exactly one task comes of it.
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from typing import Any
 from weakref import WeakValueDictionary
 
 import orjson
 
 from headrace.bus import Bus
 from headrace.entry import Entry
-from headrace.errors import Fenced, HeadraceError, LogLost, TaskUnknown
+from headrace.errors import BusUnavailable, Fenced, HeadraceError, LogLost, TaskUnknown
 from headrace.events import INPUT_ID, Json
 from headrace.fold import TaskFold
 from headrace.log import find_generation, last_entry, replay
@@ -26,11 +27,13 @@ from headrace.task import TaskKey
 from headrace_gateway.accepted import Accepted
 from headrace_gateway.asked import FollowUp
 from headrace_gateway.caller import Caller
+from headrace_gateway.detached import Detached
 from headrace_gateway.feeds import Feeds
 from headrace_gateway.follow_ups import ROUNDS
 from headrace_gateway.intake import Intake
 from headrace_gateway.refusals import GenerationMismatch, KeyReused, TaskBusy, TaskEnded
 from headrace_gateway.sent_records import Kept, Sent, SentRecords
+from headrace_gateway.unanswered import Unsettled
 
 _BEGINS = 60.0
 """Seconds within which a task begins after its record was made. Without a log it has been forgotten
@@ -63,8 +66,11 @@ class Keyed:
 class Resending:
     """Accepts inputs once per key, on whichever gateway they arrive."""
 
-    def __init__(self, bus: Bus, feeds: Feeds, intake: Intake, records: SentRecords) -> None:
-        """Accept through `intake` what `records` do not know."""
+    def __init__(
+        self, bus: Bus, feeds: Feeds, intake: Intake, records: SentRecords, detached: Detached
+    ) -> None:
+        """Accept through `intake` what `records` do not know; go on in `detached`."""
+        self._detached = detached
         self._bus, self._feeds, self._intake, self._records = bus, feeds, intake, records
         self._under_way = WeakValueDictionary[str, asyncio.Lock]()
 
@@ -78,6 +84,12 @@ class Resending:
             TaskUnknown: what was made of it is past its retention.
             HeadraceError: as `Intake.start`.
         """
+        starting = self._start(request, message, context, metadata)
+        return await self._detached.run(_repeatable(starting), self._intake.give_back)
+
+    async def _start(
+        self, request: Keyed, message: Json, context: str | None, metadata: Json | None
+    ) -> Accepted:
         async with self._one_at_a_time(request):
             caller = request.caller
             key, context = await self._intake.place(caller, request.agent, context)
@@ -104,6 +116,10 @@ class Resending:
             KeyReused, TaskUnknown: as `start`.
             HeadraceError: as `FollowUps.take_in`.
         """
+        following = self._follow_up(request, asked)
+        return await self._detached.run(_repeatable(following), self._intake.give_back)
+
+    async def _follow_up(self, request: Keyed, asked: FollowUp) -> Accepted:
         async with self._one_at_a_time(request):
             for _ in range(ROUNDS):
                 with suppress(Fenced):
@@ -218,6 +234,18 @@ class Resending:
             sequence=sequence,
             state=state,
         )
+
+
+async def _repeatable(accepting: Coroutine[Any, Any, Accepted]) -> Accepted:
+    """Return what `accepting` does; who sends again under the same key meets what came of it.
+
+    Raises:
+        BusUnavailable: it is not known yet what came of it; sending again is safe.
+    """
+    try:
+        return await accepting
+    except Unsettled as unsettled:
+        raise BusUnavailable(str(unsettled)) from unsettled
 
 
 def _place(entry: Entry, request: Keyed) -> int | None:

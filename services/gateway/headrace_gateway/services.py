@@ -12,12 +12,14 @@ from headrace_gateway.body import BodyLimits
 from headrace_gateway.cancelling import Cancelling
 from headrace_gateway.credentials.callers import Callers
 from headrace_gateway.deleting import Deleting
+from headrace_gateway.detached import Detached
 from headrace_gateway.event_stream import EventStreams
 from headrace_gateway.feeds import Feeds
 from headrace_gateway.intake import Intake
 from headrace_gateway.resending import Resending
 from headrace_gateway.seats import Seats
 from headrace_gateway.settings import GatewaySettings
+from headrace_gateway.settling import Settling
 from headrace_gateway.signed_cards import SignedCards
 from headrace_gateway.streams import Streams
 
@@ -47,6 +49,10 @@ class Services:
     resending: Resending
     cancelling: Cancelling
     deleting: Deleting
+    detached: Detached
+    """What goes on when the client who asked for it leaves."""
+    settling: Settling
+    """Inputs of which it is not known whether they are stored."""
 
     @property
     def body_limits(self) -> BodyLimits:

@@ -89,6 +89,11 @@ class GatewaySettings(BusSettings):
     """Runs of one tenant that may wait for one agent's workers; more are refused with 429. -1 is no
     limit."""
 
+    append_patience: float = Field(default=12.0, gt=0)
+    """Seconds within which the log has to take a message: longer than the election of a leader.
+    After that its sender is told the task's id, and the gateway goes on until the outcome is
+    known."""
+
     idempotency_seconds: int = Field(default=86400, ge=1)
     """Seconds for which an Idempotency-Key stands for the request that it was first used with."""
 

@@ -5,10 +5,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from headrace.bus import Bus
-from headrace.errors import BusUnavailable, LogFull
+from headrace.errors import BusUnavailable, OutcomeUnknown
 from headrace.events import Json
 from headrace.files import FileOwner, FileStore, stowed_part
 from headrace.task import TaskKey
+from headrace_gateway.unanswered import Unsettled
 
 
 class Stowage:
@@ -51,5 +52,4 @@ class Stowage:
 
 
 def _may_be_in_a_log(error: BaseException) -> bool:
-    is_unknown = isinstance(error, BusUnavailable) and not isinstance(error, LogFull)
-    return is_unknown or isinstance(error, asyncio.CancelledError)
+    return isinstance(error, Unsettled | OutcomeUnknown | asyncio.CancelledError)

@@ -9,8 +9,8 @@ from starlette.types import Receive
 
 from headrace.entry import Entry
 from headrace_gateway.feeds import Feed
-from headrace_gateway.stopping import Stopping
 from headrace_gateway.streams import Streams
+from headrace_gateway.unanswered import Stopping
 
 
 class Waiting:

@@ -1,17 +1,19 @@
 """The task log: append with its outcomes, follow it live, replay it."""
 
-from headrace.log.append import FencedBy, LogWriter
+from headrace.log.append import Appended, FencedBy, LogWriter
 from headrace.log.follow import Follower
 from headrace.log.read import replay
-from headrace.log.search import find_generation, last_entry
+from headrace.log.search import find_generation, first_entry, last_entry
 from headrace.log.tailrule import TailRule
 
 __all__ = [
+    "Appended",
     "FencedBy",
     "Follower",
     "LogWriter",
     "TailRule",
     "find_generation",
+    "first_entry",
     "last_entry",
     "replay",
 ]

@@ -15,7 +15,15 @@ import orjson
 
 from headrace.bus import Bus
 from headrace.entry import Entry, Stamp
-from headrace.errors import BusUnavailable, EventTooLarge, Fenced, LogFull, TaskForgotten
+from headrace.errors import (
+    BusUnavailable,
+    EventTooLarge,
+    Fenced,
+    LogFull,
+    NobodyListens,
+    OutcomeUnknown,
+    TaskForgotten,
+)
 from headrace.events import Draft
 from headrace.log.counting import counted
 from headrace.log.read import check_reaches, next_stored
@@ -45,6 +53,10 @@ class Appended:
     """Generation of the last event appended."""
 
 
+class _NotSent(BusUnavailable):
+    """There was no connection to send it on."""
+
+
 class FencedBy(Fenced):
     """An `entry` of somebody else's stands where this writer wanted to append."""
 
@@ -64,7 +76,7 @@ class LogWriter:
     def __init__(self, bus: Bus, key: TaskKey, *, sequence: int = 0, generation: int = 0) -> None:
         """Write behind `sequence` and `generation`; 0 and 0 start a log."""
         self._bus = bus
-        self._key = key
+        self.key = key
         self._subject = bus.subjects.event(key)
         self.sequence = sequence
         self.generation = generation
@@ -86,13 +98,13 @@ class LogWriter:
             BusUnavailable: no leader answered within `patience` seconds.
         """
         while True:
-            found = await next_stored(self._bus, self._key, self.sequence, patience)
+            found = await next_stored(self._bus, self.key, self.sequence, patience)
             if found is None:
                 if self.sequence:
-                    await check_reaches(self._bus, self._key, self.sequence, patience)
+                    await check_reaches(self._bus, self.key, self.sequence, patience)
                 return None
             if found.is_tombstone:
-                raise TaskForgotten(f"{self._key.task} is not kept any more")
+                raise TaskForgotten(f"{self.key.task} is not kept any more")
             if found.entry is not None:
                 return found.entry
             # Not an entry, so nobody's append: the next one goes behind it.
@@ -108,7 +120,7 @@ class LogWriter:
     ) -> Appended:
         """Append `drafts` as one message and return when they are stored.
 
-        `stamp.generation` must be the generation after the log's last. After BusUnavailable only
+        `stamp.generation` must be the generation after the log's last. After OutcomeUnknown only
         the same drafts with the same stamp may be appended: anything else meets Fenced if they
         were stored after all.
 
@@ -118,7 +130,8 @@ class LogWriter:
             LogLost: the log it wrote behind is gone.
             LogFull: the stream is at its limit.
             EventTooLarge: the drafts exceed `capacity`, or the checkpoint its room in the headers.
-            BusUnavailable: still unknown after `patience` seconds; it may be stored or not.
+            OutcomeUnknown: still unknown after `patience` seconds; it may be stored or not.
+            BusUnavailable: NATS took nothing within `patience` seconds; it is not stored.
         """
         payload = b"\n".join([d.line(stamp.generation + offset) for offset, d in enumerate(drafts)])
         if len(payload) > self.capacity:
@@ -133,22 +146,33 @@ class LogWriter:
     async def _store(
         self, payload: bytes, headers: dict[str, str], stamp: Stamp, patience: float
     ) -> int:
-        deadline = asyncio.get_running_loop().time() + patience
-        tries = 0
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + patience
+        tries, in_doubt = 0, False
         while True:
             headers[EXPECTED] = str(self.sequence)
             outcome = await self._publish(payload, headers)
             if isinstance(outcome, int):
                 return outcome
-            if (sequence := await self._resolve(payload, stamp, deadline)) is not None:
-                return sequence
-            if isinstance(outcome, LogFull) or asyncio.get_running_loop().time() > deadline:
-                raise outcome
+            in_doubt = in_doubt or not isinstance(outcome, LogFull | NobodyListens | _NotSent)
+            if in_doubt or isinstance(outcome, LogFull):
+                try:
+                    sequence = await self._resolve(payload, stamp, deadline)
+                except BusUnavailable as trouble:
+                    raise OutcomeUnknown(str(trouble)) if in_doubt else outcome from trouble
+                if sequence is not None:
+                    return sequence
+            if isinstance(outcome, LogFull) or loop.time() > deadline:
+                # A copy that was given up may be stored yet, however late.
+                raise OutcomeUnknown(str(outcome)) if in_doubt else outcome
             await asyncio.sleep(_PAUSES[min(tries, len(_PAUSES) - 1)])
             tries += 1
 
     async def _publish(self, payload: bytes, headers: dict[str, str]) -> int | BusUnavailable:
         """Return the sequence of a clean ack, or why the outcome is unknown."""
+        if not self._bus.connected:
+            # nats-py would keep it, and send it whenever it is connected again.
+            return _NotSent(f"{self._subject}: not connected")
         try:
             msg = await self._bus.request(self._subject, payload, ACK_TIMEOUT, headers)
             ack = orjson.loads(msg.data)
@@ -172,7 +196,7 @@ class LogWriter:
             raise FencedBy(found)
         # Readers may have missed the live copy while the outcome was in doubt.
         with suppress(BusUnavailable):
-            await self._bus.publish(self._bus.subjects.poke(self._key.task), b"")
+            await self._bus.publish(self._bus.subjects.poke(self.key.task), b"")
         return found.sequence
 
 

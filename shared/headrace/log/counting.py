@@ -11,8 +11,8 @@ _FAILED = {
     LogLost.code: APPENDS.labels("lost"),
     TaskForgotten.code: APPENDS.labels("lost"),
     LogFull.code: APPENDS.labels("full"),
-    BusUnavailable.code: APPENDS.labels("unknown"),
 }
+_UNKNOWN = APPENDS.labels("unknown")
 
 
 async def counted(storing: Awaitable[int]) -> int:
@@ -24,7 +24,7 @@ async def counted(storing: Awaitable[int]) -> int:
     try:
         sequence = await storing
     except (Fenced, LogLost, BusUnavailable) as error:
-        _FAILED[error.code].inc()
+        _FAILED.get(error.code, _UNKNOWN).inc()
         raise
     _STORED.inc()
     return sequence

@@ -1,4 +1,4 @@
-"""Finding entries in a log: the last one, and the one that holds an event."""
+"""Finding entries in a log: the first one, the last one, and the one that holds an event."""
 
 from headrace.bus import Bus
 from headrace.entry import Entry
@@ -7,6 +7,20 @@ from headrace.log.read import get_batch, last_stored, next_stored
 from headrace.log.stored import Stored
 from headrace.patience import ELECTION
 from headrace.task import TaskKey
+
+
+async def first_entry(bus: Bus, key: TaskKey, patience: float = ELECTION) -> Entry | None:
+    """Return the oldest entry that the log still has, as the leader knows it; None: none.
+
+    Raises:
+        BusUnavailable: no leader answered within `patience` seconds.
+    """
+    sequence = 0
+    while (stored := await next_stored(bus, key, sequence, patience)) is not None:
+        if stored.entry is not None:
+            return stored.entry
+        sequence = stored.sequence
+    return None
 
 
 async def last_entry(bus: Bus, key: TaskKey, patience: float = ELECTION) -> Entry | None:

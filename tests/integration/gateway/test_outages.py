@@ -50,6 +50,22 @@ async def test_without_task_state_all_but_lists_works_from_the_log(
     assert answered["task"]["status"]["state"] != asked["status"]["state"]
 
 
+async def test_without_task_state_tasks_are_canceled_from_their_logs(
+    talk: Talk, fleet: ScriptedFleet
+) -> None:
+    asked = (await talk.to("ask").call("SendMessage", message()))["task"]["id"]
+    foreign = await fleet.foreign_task("ask", "context")
+    await fleet.stop_state()
+    canceled = await talk.to("ask").call("CancelTask", {"id": asked})
+    assert canceled["status"]["state"] == "TASK_STATE_CANCELED"
+    assert [said["role"] for said in canceled["history"]] == ["ROLE_USER", "ROLE_AGENT"]
+    again = await talk.to("ask").refused("CancelTask", {"id": asked})
+    assert again.reason == "TASK_NOT_CANCELABLE"
+    for task in (foreign.task, "0-" + "a" * 32):
+        refused = await talk.to("ask").refused("CancelTask", {"id": task})
+        assert refused.reason == "TASK_NOT_FOUND"
+
+
 async def test_without_task_state_a_gateway_is_ready_but_degraded(
     http: httpx.AsyncClient, fleet: ScriptedFleet
 ) -> None:

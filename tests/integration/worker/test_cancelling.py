@@ -17,6 +17,7 @@ from headrace.task import CANCELED, COMPLETED, TERMINAL
 from headrace_gateway import cancelling
 from headrace_gateway.caller import Caller
 from headrace_gateway.cancelling import Cancelling
+from headrace_gateway.detached import Detached
 from headrace_gateway.feeds import Feeds
 from headrace_gateway.queue_figures import Scope, read_figures
 from headrace_gateway.refusals import TaskEnded
@@ -40,8 +41,9 @@ class State:
 async def canceling(task: Task) -> AsyncIterator[Cancelling]:
     rule = TailRule(task.bus)
     await rule.start()
-    feeds = Feeds(task.bus, rule, 1 << 20)
-    yield Cancelling(task.bus, feeds, cast("StateClient", State(task)))
+    detached = Detached()
+    feeds = Feeds(task.bus, rule, 1 << 20, detached)
+    yield Cancelling(task.bus, feeds, cast("StateClient", State(task)), detached)
     await rule.stop()
 
 

@@ -11,17 +11,20 @@ from headrace.directory import Directory
 from headrace.errors import Fenced
 from headrace.log import TailRule
 from headrace.messages import GetTask, TaskFound
+from headrace.pulse import Pulse
 from headrace.state_client import StateClient
 from headrace_gateway.accepted import Accepted
 from headrace_gateway.admission import Admission
 from headrace_gateway.asked import FollowUp
 from headrace_gateway.caller import Caller
+from headrace_gateway.detached import Detached
 from headrace_gateway.feeds import Feeds
 from headrace_gateway.intake import Intake
 from headrace_gateway.refusals import GenerationMismatch, KeyReused, TaskEnded
 from headrace_gateway.resending import Keyed, Resending
 from headrace_gateway.sent_records import SentRecords
 from headrace_gateway.settings import GatewaySettings
+from headrace_gateway.settling import Settling
 from headrace_gateway.wanted_runs import WantedRuns
 from tests.integration.worker.conftest import Spawn, Working
 from tests.integration.worker.test_follow_ups import PARROTS, inputs, parrot, whole
@@ -50,12 +53,14 @@ class Gateway:
     def __init__(self, desk: Desk, found: Found) -> None:
         bus = desk.bus
         self.rule = TailRule(bus)
-        feeds = Feeds(bus, self.rule, 1024 * 1024)
+        detached = Detached()
+        feeds = Feeds(bus, self.rule, 1024 * 1024, detached)
+        settling = Settling(detached, Pulse(bus), 60.0)
         settings = GatewaySettings.model_validate(bus.settings.model_dump())
         runs = WantedRuns(bus, Admission(bus, settings))
         state, directory = cast("StateClient", found), cast("Directory", found)
-        self.intake = Intake(bus, feeds, state, directory, runs)
-        self.resending = Resending(bus, feeds, self.intake, SentRecords(bus, 60))
+        self.intake = Intake(bus, feeds, state, directory, runs, detached, settling)
+        self.resending = Resending(bus, feeds, self.intake, SentRecords(bus, 60), detached)
 
     async def send(self, task: Task, text: str, key: str) -> Accepted:
         said = {**user_message(text), "messageId": text}

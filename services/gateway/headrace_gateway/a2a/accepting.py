@@ -1,7 +1,10 @@
 """Taking in a message: what the agent takes, and whether it starts a task or continues one."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+from headrace.errors import BusUnavailable, StateUnavailable
 from headrace.events import ACCEPTED_MODES, EXTENSIONS, SHOWN, Json
 from headrace.task import TaskKey
 from headrace.webhooks import Webhook
@@ -17,6 +20,7 @@ from headrace_gateway.accepted import Accepted
 from headrace_gateway.asked import FollowUp
 from headrace_gateway.resending import Keyed
 from headrace_gateway.services import Services
+from headrace_gateway.unanswered import AnswerLost
 
 _OURS = "headrace."
 _KEY = re.compile(r"[\x20-\x7e]{1,255}")
@@ -45,6 +49,23 @@ async def accept(services: Services, call: Call, asked: SendMessage) -> Accepted
     if keyed is not None:
         return await services.resending.follow_up(keyed, follow_up)
     return await services.intake.follow_up(call.caller, call.agent, follow_up)
+
+
+@contextmanager
+def answering(call: Call, accepted: Accepted) -> Iterator[None]:
+    """Read what came of a message in a block whose failures do not ask for it to be sent again.
+
+    Under an Idempotency-Key it may be: then what is raised stays as it is.
+
+    Raises:
+        AnswerLost: it can't be read now.
+    """
+    try:
+        yield
+    except (BusUnavailable, StateUnavailable) as trouble:
+        if call.idempotency_key is not None:
+            raise
+        raise AnswerLost(accepted.key.task, accepted.context) from trouble
 
 
 async def _start(

@@ -5,7 +5,7 @@ from headrace.events import Json
 from headrace.fold import TaskFold
 from headrace.messages import GetTask
 from headrace.task import INTERRUPTED, TERMINAL
-from headrace_gateway.a2a.accepting import accept
+from headrace_gateway.a2a.accepting import accept, answering
 from headrace_gateway.a2a.call import Call
 from headrace_gateway.a2a.parameters import SendMessage
 from headrace_gateway.accepted import Accepted
@@ -22,15 +22,17 @@ async def send_message(services: Services, call: Call, params: object) -> Json:
 
     Raises:
         Malformed: the parameters are not the operation's.
-        ClientDisconnect, Stopping: nobody waits any more; the task goes on.
+        ClientDisconnect, Unanswered: nobody waits any more, or nothing more can be read; the task
+            goes on.
         A2AError, HeadraceError: as `accept`.
     """
     asked = SendMessage.read(params)
     accepted = await accept(services, call, asked)
     try:
-        if accepted.snapshot is None:
-            return await _begun(services, call, accepted, asked)
-        return {"task": await _continued(services, call, accepted, asked)}
+        with answering(call, accepted):
+            if accepted.snapshot is None:
+                return await _begun(services, call, accepted, asked)
+            return {"task": await _continued(services, call, accepted, asked)}
     finally:
         await services.feeds.release(accepted.feed)
 

@@ -1,6 +1,7 @@
 """A2A's operations by name: what the JSON-RPC binding calls them, and gRPC too."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
 
 from headrace.events import Json
 from headrace.metrics import REQUEST_SECONDS
@@ -19,10 +20,10 @@ from headrace_gateway.a2a.streaming import Streaming
 from headrace_gateway.a2a.subscribing import subscribe
 from headrace_gateway.services import Services
 
-type Unary = Callable[[Services, Call, object], Awaitable[Json]]
+type Unary = Callable[[Services, Call, object], Coroutine[Any, Any, Json]]
 """From raw parameters to a result; raises what `problems` knows how to tell."""
 
-type ServerStreaming = Callable[[Services, Call, object], Awaitable[Streaming]]
+type ServerStreaming = Callable[[Services, Call, object], Coroutine[Any, Any, Streaming]]
 
 
 _UNARY: Mapping[str, Unary] = {
@@ -45,8 +46,8 @@ _STREAMING: Mapping[str, ServerStreaming] = {
 
 
 def _timed[Result](
-    name: str, operation: Callable[[Services, Call, object], Awaitable[Result]]
-) -> Callable[[Services, Call, object], Awaitable[Result]]:
+    name: str, operation: Callable[[Services, Call, object], Coroutine[Any, Any, Result]]
+) -> Callable[[Services, Call, object], Coroutine[Any, Any, Result]]:
     seconds = REQUEST_SECONDS.labels(name)
 
     async def timed(services: Services, call: Call, params: object) -> Result:

@@ -43,7 +43,7 @@ from headrace_gateway.refusals import (
     TooManyStreamsOfOwner,
     TooManyWaiting,
 )
-from headrace_gateway.stopping import Stopping
+from headrace_gateway.unanswered import Unanswered
 
 _log = logging.getLogger(__name__)
 
@@ -131,8 +131,8 @@ _PROBLEMS: Mapping[type[Exception], Problem] = {
     TooManyWaiting: _own(-32603, 429, "RESOURCE_EXHAUSTED", "TOO_MANY_WAITING"),
     BusUnavailable: _UNAVAILABLE,
     StateUnavailable: _UNAVAILABLE,
-    # The message has been accepted: sending it again would ask for the work twice.
-    Stopping: replace(_UNAVAILABLE, retry_after=None),
+    # The message has been accepted, perhaps: sending it again could ask for the work twice.
+    Unanswered: replace(_UNAVAILABLE, retry_after=None),
 }
 
 
@@ -182,7 +182,7 @@ def _metadata(error: Exception) -> Mapping[str, str]:
         return {"generation": str(error.generation)}
     if isinstance(error, AgentUnknown):
         return {"name": error.name}
-    if isinstance(error, Stopping):
+    if isinstance(error, Unanswered):
         return {"taskId": error.task, "contextId": error.context}
     if isinstance(error, a2a.A2AError) and error.data:
         return {key: str(value) for key, value in error.data.items()}

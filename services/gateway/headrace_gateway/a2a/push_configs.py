@@ -40,7 +40,7 @@ async def create_config(services: Services, call: Call, params: object) -> Json:
     back = 1 if found.state in _RESTS else 0
     progress = Progress(generation=found.generation - back, sequence=found.sequence - back)
     webhook = _webhook(call, config, address, progress)
-    await services.webhooks.put(key, webhook)
+    await services.detached.run(services.webhooks.put(key, webhook))
     return shown(key.task, webhook, secrets=True)
 
 
@@ -92,7 +92,7 @@ async def delete_config(services: Services, call: Call, params: object) -> Json:
     check_push(services, call)
     asked = read(a2a_pb2.DeleteTaskPushNotificationConfigRequest, params)
     key, _ = await _found(services, call, asked["taskId"])
-    await services.webhooks.delete(key, encode_token(asked["id"]))
+    await services.detached.run(services.webhooks.delete(key, encode_token(asked["id"])))
     return {}
 
 
@@ -126,7 +126,8 @@ async def attach(services: Services, call: Call, task: str, webhook: Webhook) ->
     """
     key, found = await _found(services, call, task)
     progress = Progress(generation=found.generation, sequence=found.sequence)
-    await services.webhooks.put(key, webhook.model_copy(update={"progress": progress}))
+    webhook = webhook.model_copy(update={"progress": progress})
+    await services.detached.run(services.webhooks.put(key, webhook))
 
 
 def check_push(services: Services, call: Call) -> None:

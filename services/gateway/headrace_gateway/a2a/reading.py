@@ -6,6 +6,7 @@ from contextlib import suppress
 from a2a.utils.errors import TaskNotCancelableError
 
 from headrace import messages
+from headrace.errors import TaskUnknown
 from headrace.events import Json
 from headrace.task import TERMINAL, TaskKey
 from headrace_gateway.a2a.call import Call
@@ -13,7 +14,7 @@ from headrace_gateway.a2a.parameters import GetTask, ListTasks, OneTask
 from headrace_gateway.a2a.task_ids import task_key
 from headrace_gateway.refusals import TaskEnded
 from headrace_gateway.services import Services
-from headrace_gateway.stopping import Stopping
+from headrace_gateway.unanswered import Stopping
 from headrace_gateway.waiting import Waiting
 
 
@@ -24,7 +25,7 @@ async def get_task(services: Services, call: Call, params: object) -> Json:
         Malformed: the parameters are not the operation's.
         TaskUnknown: no such task of this caller and agent.
         ClientDisconnect: nobody waits any more.
-        StateUnavailable: try again.
+        StateUnavailable: try again; it may not be known yet whether there is such a task.
     """
     asked = GetTask.read(params)
     key = task_key(services.settings, call.caller, call.agent, asked.task)
@@ -35,7 +36,11 @@ async def get_task(services: Services, call: Call, params: object) -> Json:
         task=key.task,
         history_length=asked.history_length,
     )
-    found = await services.state.get(query)
+    try:
+        found = await services.state.get(query)
+    except TaskUnknown:
+        services.settling.check(key)
+        raise
     known = asked.current_generation
     if known is None or found.generation > known or found.state in TERMINAL:
         return found.task

@@ -2,7 +2,7 @@
 
 from headrace.events import Json
 from headrace.messages import TaskFound
-from headrace_gateway.a2a.accepting import accept
+from headrace_gateway.a2a.accepting import accept, answering
 from headrace_gateway.a2a.bare_messages import bare_answer
 from headrace_gateway.a2a.call import Call
 from headrace_gateway.a2a.history import with_history
@@ -26,18 +26,25 @@ async def send_streaming(services: Services, call: Call, params: object) -> Stre
     asked = SendMessage.read(params)
     accepted = await accept(services, call, asked)
     try:
-        if accepted.again and call.cursor:
-            return await _resumed(services, call, accepted)
-        if accepted.snapshot is not None:
-            return _continued(accepted, accepted.snapshot, asked.history_length)
-        if call.card.bare_message and not asked.return_immediately:
-            message = await bare_answer(accepted.feed)
-            if message is not None:
-                return Streaming(accepted.feed, message - 1, accepted.log)
-        return await _started(accepted, asked.history_length)
+        with answering(call, accepted):
+            return await _streamed(services, call, asked, accepted)
     except BaseException:
         await services.feeds.release(accepted.feed)
         raise
+
+
+async def _streamed(
+    services: Services, call: Call, asked: SendMessage, accepted: Accepted
+) -> Streaming:
+    if accepted.again and call.cursor:
+        return await _resumed(services, call, accepted)
+    if accepted.snapshot is not None:
+        return _continued(accepted, accepted.snapshot, asked.history_length)
+    if call.card.bare_message and not asked.return_immediately:
+        message = await bare_answer(accepted.feed)
+        if message is not None:
+            return Streaming(accepted.feed, message - 1, accepted.log)
+    return await _started(accepted, asked.history_length)
 
 
 async def _resumed(services: Services, call: Call, accepted: Accepted) -> Streaming:

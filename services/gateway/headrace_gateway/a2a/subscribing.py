@@ -11,8 +11,7 @@ from a2a.utils.errors import UnsupportedOperationError
 from headrace.entry import ANSWERED, Entry
 from headrace.errors import StateUnavailable, TaskUnknown
 from headrace.events import RECOVERED
-from headrace.log import last_entry
-from headrace.log.read import next_stored
+from headrace.log import first_entry, last_entry
 from headrace.messages import GetTask, TaskFound
 from headrace.task import TERMINAL, TaskKey
 from headrace_gateway.a2a.call import Call
@@ -23,8 +22,6 @@ from headrace_gateway.a2a.task_ids import task_key
 from headrace_gateway.caller import Caller
 from headrace_gateway.feeds import Feed
 from headrace_gateway.services import Services
-
-_PATIENCE = 5.0
 
 
 class NothingLeft(Exception):
@@ -89,14 +86,10 @@ class Subscribing:
 
     async def _first_entry(self) -> Entry:
         """Return the oldest entry that is left; retention may have trimmed the log's head."""
-        sequence = 0
-        while True:
-            stored = await next_stored(self._services.bus, self._key, sequence, _PATIENCE)
-            if stored is None:
-                raise TaskUnknown(f"task not found: {self._key.task}")
-            if stored.entry is not None:
-                return stored.entry
-            sequence = stored.sequence
+        first = await first_entry(self._services.bus, self._key)
+        if first is None:
+            raise TaskUnknown(f"task not found: {self._key.task}")
+        return first
 
     async def _check_owner(self, first: Entry) -> None:
         if first.stamp.owner is None:
@@ -106,7 +99,7 @@ class Subscribing:
 
     async def _reaches(self, cursor: Cursor) -> bool:
         """Whether the log goes as far as `cursor`: another gateway's feed may have been ahead."""
-        last = await last_entry(self._services.bus, self._key, _PATIENCE)
+        last = await last_entry(self._services.bus, self._key)
         return last is not None and cursor.generation <= last.last_generation
 
     async def _lost(self) -> Streaming:

@@ -8,6 +8,7 @@ from headrace.bus import Bus
 from headrace.links import Links
 from headrace.log import TailRule
 from headrace.task import TaskKey
+from headrace_gateway.detached import Detached
 from headrace_gateway.feeds.feed import Feed
 
 _READS = 8
@@ -22,14 +23,19 @@ class Feeds:
     """
 
     def __init__(
-        self, bus: Bus, rule: TailRule, ring_bytes: int, links: Links | None = None
+        self,
+        bus: Bus,
+        rule: TailRule,
+        ring_bytes: int,
+        detached: Detached,
+        links: Links | None = None,
     ) -> None:
-        """Open nothing yet; `links` show clients where files are."""
-        self._links = links
+        """Open nothing yet, and later in `detached`; `links` show clients where files are."""
+        self._links, self._detached = links, detached
         self._bus, self._rule, self._ring_bytes = bus, rule, ring_bytes
         self._reading = asyncio.Semaphore(_READS)
         self._feeds: dict[TaskKey, Feed] = {}
-        self._opening: dict[TaskKey, asyncio.Future[None]] = {}
+        self._opening: dict[Feed, asyncio.Task[None]] = {}
 
     def __len__(self) -> int:
         """Return how many tasks are watched."""
@@ -42,6 +48,7 @@ class Feeds:
             BusUnavailable: there is no connection.
         """
         feed = self._new(key)
+        feed.users += 1
         try:
             await feed.open_fresh()
         except BaseException:
@@ -57,41 +64,38 @@ class Feeds:
             BusUnavailable: its leader does not answer.
         """
         feed = self._feeds.get(key)
+        opening: asyncio.Task[None] | None
         if feed is None:
-            return await self._open(key)
+            feed = self._new(key)
+            feed.users += 1  # So it is not closed while it opens, whoever leaves meanwhile.
+            opening = self._detached.start(self._open(feed))
+            if not opening.done():
+                self._opening[feed] = opening
+        else:
+            opening = self._opening.get(feed)
         feed.users += 1
-        if (opening := self._opening.get(key)) is not None:
-            await self._until_open(feed, opening)
+        if opening is not None:
+            try:
+                await asyncio.shield(opening)
+            except BaseException:
+                await self.release(feed)
+                raise
         return feed
 
-    async def _open(self, key: TaskKey) -> Feed:
-        feed = self._new(key)
-        opening = self._opening[key] = asyncio.get_running_loop().create_future()
+    async def _open(self, feed: Feed) -> None:
         try:
             await feed.open()
-        except BaseException as error:
+        except BaseException:
             # Or who comes before the last one that waits has gone would be given it.
             self._forget(feed)
-            opening.set_exception(error)
-            opening.exception()  # asked for, so that nobody waiting is no complaint
-            await self.release(feed)
             raise
         finally:
-            del self._opening[key]
-        opening.set_result(None)
-        return feed
-
-    async def _until_open(self, feed: Feed, opening: asyncio.Future[None]) -> None:
-        try:
-            await asyncio.shield(opening)
-        except BaseException:
+            self._opening.pop(feed, None)
             await self.release(feed)
-            raise
 
     def _new(self, key: TaskKey) -> Feed:
         feed = Feed(self._bus, self._rule, key, self._ring_bytes, self._reading, links=self._links)
         self._feeds[key] = feed
-        feed.users = 1
         return feed
 
     async def release(self, feed: Feed) -> None:
@@ -99,7 +103,7 @@ class Feeds:
         feed.users -= 1
         if feed.users == 0:
             self._forget(feed)
-            await feed.close()
+            await self._detached.run(feed.close())
 
     def _forget(self, feed: Feed) -> None:
         if self._feeds.get(feed.key) is feed:

@@ -1,8 +1,7 @@
 """A2A's methods over gRPC: read, carried out by the operations, answered."""
 
 import asyncio
-import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from typing import Any
 
 import grpc
@@ -23,8 +22,6 @@ from headrace_gateway.grpc.errors import gone, refuse
 from headrace_gateway.grpc.forms import Form
 from headrace_gateway.grpc.stream import CutOff, GrpcStream
 from headrace_gateway.services import Services
-
-_log = logging.getLogger(__name__)
 
 type _Handler = grpc.RpcMethodHandler[bytes, bytes]
 
@@ -51,7 +48,6 @@ class Service:
         """Serve the operations over `services`, as `form` words them."""
         self._services, self._form = services, form
         self._is_old = form.version == PROTOCOL_VERSION_0_3
-        self._under_way = set[asyncio.Future[Any]]()
 
     def handlers(self) -> Iterator[tuple[str, _Handler]]:
         """Yield each method's full path and what answers it.
@@ -146,41 +142,21 @@ class Service:
     async def _carried_out[Result](
         self,
         asking: Asking,
-        work: Awaitable[Result],
+        work: Coroutine[Any, Any, Result],
         unwanted: Callable[[Result], Awaitable[None]] | None = None,
     ) -> Result:
         """Return what `work` does. It goes on if the client goes away, and is told so.
 
         What it does then is `unwanted`. Cancelled in the middle, an input could be half accepted.
         """
-        doing = asyncio.ensure_future(work)
-        self._keep(doing)
         try:
-            return await asyncio.shield(doing)
+            return await self._services.detached.run(work, unwanted)
         except asyncio.CancelledError:
             asking.hang_up()
-            self._keep(asyncio.ensure_future(_abandoned(doing, unwanted)))
             raise
-
-    def _keep(self, work: "asyncio.Future[Any]") -> None:
-        # The loop itself holds tasks but weakly.
-        self._under_way.add(work)
-        work.add_done_callback(self._under_way.discard)
 
     async def _unwanted(self, streaming: Streaming) -> None:
         await self._services.feeds.release(streaming.feed)
-
-
-async def _abandoned[Result](
-    doing: "asyncio.Future[Result]", unwanted: Callable[[Result], Awaitable[None]] | None
-) -> None:
-    try:
-        result = await doing
-    except Exception as error:  # noqa: BLE001 - nobody is left to be told
-        _log.debug("nobody waits any more: %s", error)
-        return
-    if unwanted is not None:
-        await unwanted(result)
 
 
 async def _received(requests: _Requests) -> bytes:

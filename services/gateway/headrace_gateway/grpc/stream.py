@@ -12,7 +12,7 @@ from headrace_gateway.a2a.streaming import Streaming
 from headrace_gateway.grpc.asking import Context, outgoing
 from headrace_gateway.grpc.forms import Form
 from headrace_gateway.services import Services
-from headrace_gateway.stopping import Stopping
+from headrace_gateway.unanswered import Stopping
 
 _log = logging.getLogger(__name__)
 
