@@ -25,7 +25,7 @@ class Queued:
         """Return the message that `event` queues, if it queues one."""
         metadata = event.get("statusUpdate", {}).get("metadata", {})
         held = metadata.get(events.QUEUED)
-        if held is None:
+        if not isinstance(held, dict) or not isinstance(held.get("message"), dict):
             return None
         is_answer = event["statusUpdate"]["status"]["state"] == AUTH_REQUIRED
         name = metadata.get(events.INPUT_ID) or ""

@@ -13,7 +13,7 @@ from headrace.delegation import DELEGATION, Lineage
 from headrace.entry import Entry
 from headrace.events import Json
 from headrace.messages import DeadLetter
-from headrace.task import COMPLETED, FAILED, WORKING
+from headrace.task import COMPLETED, FAILED, WORKING, mint_task_id
 from headrace_worker import Emission, Retryable, RunContext, agent
 from tests.integration.worker.conftest import Spawn, Working
 from tests.support.desk import Desk, Task, eventually
@@ -179,7 +179,7 @@ async def test_a_leg_ends_at_the_deadline_that_it_inherits(desk: Desk, working: 
         await asyncio.sleep(600)
 
     soon = (datetime.now(UTC) + timedelta(seconds=1)).isoformat()
-    parent = Lineage("0-1", "boss", 1, "child", ("boss",), soon)
+    parent = Lineage(mint_task_id(0), "boss", 1, "child", ("boss",), soon)
     async with working(endless):
         task = await desk.start("endless", metadata={DELEGATION: parent.to_json()})
         entries = await task.ended()
