@@ -23,7 +23,7 @@ from headrace_gateway.origin import Origins
 from headrace_gateway.settings import GatewaySettings
 from headrace_worker.settings import WorkerSettings
 from tests.support.announced import instances
-from tests.support.compose_file import ROOT, ComposeService, load
+from tests.support.compose_file import PASSWORDS, ROOT, ComposeService, load
 from tests.support.deployment import Deployment, get
 from tests.support.event_stream import Json, all_frames
 from tests.support.plain_a2a import PlainAgent
@@ -52,8 +52,9 @@ def services() -> dict[str, ComposeService]:
 
 
 @pytest.fixture
-async def http() -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(timeout=60) as client:
+async def http(deployment: Deployment) -> AsyncIterator[httpx.AsyncClient]:
+    mine = {"Authorization": f"Bearer {deployment.token}"}
+    async with httpx.AsyncClient(timeout=60, headers=mine) as client:
         yield client
 
 
@@ -270,9 +271,54 @@ def test_passwords_are_made_once(tmp_path: Path, services: dict[str, ComposeServ
     for _ in range(2):
         subprocess.run([ROOT / "deploy" / "passwords", file], check=True, timeout=60)
     made = dict(line.split("=") for line in file.read_text().splitlines())
-    assert made.keys() == services["nats"].environment.keys()
+    others = {"HEADRACE_REDIS_PASSWORD", "HEADRACE_TOKEN"}
+    assert made.keys() == services["nats"].environment.keys() | others
     assert made["HEADRACE_NATS_WORKER_PASSWORD"] == "chosen"
     assert len(set(made.values())) == len(made)
+
+
+def test_the_shipped_valkey_lets_nobody_in_without_a_password(deployment: Deployment) -> None:
+    with socket.create_connection(("127.0.0.1", deployment.valkey.port), timeout=30) as connection:
+        connection.sendall(b"PING\r\n")
+        assert connection.recv(4096).startswith(b"-NOAUTH")
+
+
+def test_no_secret_is_on_a_command_line(deployment: Deployment) -> None:
+    secrets = [*PASSWORDS.values(), deployment.token]
+    servers = (deployment.nats, deployment.valkey, *deployment.gateways, *deployment.others)
+    for server in servers:
+        line = Path(f"/proc/{server.pid}/cmdline").read_text()
+        assert [secret for secret in secrets if secret in line] == [], server.name
+        log = server.log.read_text()
+        assert [secret for secret in secrets if secret in log] == [], server.name
+
+
+async def test_nobody_calls_without_the_token(deployment: Deployment) -> None:
+    async with httpx.AsyncClient(timeout=60) as stranger:
+        sent = await stranger.post(
+            f"{deployment.gateway_urls[0]}/v1/agents/echo/message:send", json={}
+        )
+    assert sent.status_code == 401
+
+
+def test_gateways_find_their_credentials(services: dict[str, ComposeService]) -> None:
+    [secret] = services["gateway"].secrets
+    assert services["gateway"].environment["HEADRACE_CREDENTIALS"] == f"/run/secrets/{secret}"
+
+
+def test_images_may_be_named_by_digest() -> None:
+    digest = "sha256:" + "0" * 64
+    names = {
+        "gateway": "IMAGE",
+        "proxy": "PROXY_IMAGE",
+        "nats": "NATS_IMAGE",
+        "valkey": "VALKEY_IMAGE",
+    }
+    chosen = load({f"HEADRACE_{name}": f"{name}@{digest}" for name in names.values()})
+    assert {name: chosen[name].image for name in names} == {
+        name: f"{image}@{digest}" for name, image in names.items()
+    }
+    assert len(re.findall(r"^FROM \$\{PYTHON_IMAGE\}", DOCKERFILE, re.MULTILINE)) == 2
 
 
 async def test_nobody_has_tried_what_it_may_not(
@@ -290,18 +336,11 @@ def test_the_shipped_nats_syncs_every_write(deployment: Deployment) -> None:
 
 
 def test_the_shipped_valkey_evicts_nothing_and_keeps_its_data(deployment: Deployment) -> None:
-    assert ask_valkey(deployment, "CONFIG GET maxmemory-policy") == "noeviction"
-    assert ask_valkey(deployment, "CONFIG GET appendonly") == "yes"
+    assert deployment.valkey.ask("CONFIG GET maxmemory-policy") == "noeviction"
+    assert deployment.valkey.ask("CONFIG GET appendonly") == "yes"
     assert any(Path(deployment.valkey.folder, "appendonlydir").iterdir())
 
 
 async def ask(client: Client, subject: str) -> Json:
     answer: Json = json.loads((await client.request(subject, b"{}", timeout=30)).data)
     return answer
-
-
-def ask_valkey(deployment: Deployment, question: str) -> str:
-    address = ("127.0.0.1", deployment.valkey.port)
-    with socket.create_connection(address, timeout=30) as connection:
-        connection.sendall(f"{question}\r\n".encode())
-        return connection.recv(4096).decode().split("\r\n")[-2]

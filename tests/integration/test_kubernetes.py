@@ -167,6 +167,39 @@ def test_the_page_says_of_each_alert_what_to_do() -> None:
     assert sorted(rows) == sorted(alerts())
 
 
+def secret_at(role: str, path: str) -> str:
+    """Return the name of the Secret that a role's container finds at a path, and the key in it."""
+    folder, _, key = path.rpartition("/")
+    [mount] = [one for one in container(role)["volumeMounts"] if one["mountPath"] == folder]
+    assert mount["readOnly"] is True
+    [volume] = [one for one in pod(role)["spec"]["volumes"] if one["name"] == mount["name"]]
+    return f"{volume['secret']['secretName']}/{key}"
+
+
+def test_credentials_and_passwords_are_secrets() -> None:
+    path = told("gateway")["HEADRACE_CREDENTIALS"]
+    assert secret_at("gateway", path) == "headrace-credentials/credentials.toml"
+    path = told("task-state")["HEADRACE_REDIS_PASSWORD_FILE"]
+    assert secret_at("task-state", path) == "headrace-redis/password"
+    shared = manifests("ConfigMap")["headrace"]["data"]
+    assert [name for name in shared if re.search("PASSWORD|TOKEN|NKEY|CREDS", name)] == []
+
+
+def test_gateways_alone_are_reached_by_everybody() -> None:
+    policies = {name: one["spec"] for name, one in manifests("NetworkPolicy").items()}
+    everything, gateways = policies["headrace"], policies["headrace-gateway"]
+    for role in ROLES:
+        labels = pod(role)["metadata"]["labels"]
+        assert everything["podSelector"]["matchLabels"].items() <= labels.items()
+        is_gateway = gateways["podSelector"]["matchLabels"].items() <= labels.items()
+        assert is_gateway == (role == "gateway")
+    assert all("from" in rule for rule in everything["ingress"])
+    listening = {one["containerPort"] for one in container("gateway")["ports"]}
+    assert {port["port"] for rule in gateways["ingress"] for port in rule["ports"]} == listening
+    nats = int(told("gateway")["HEADRACE_NATS_URL"].rpartition(":")[2])
+    assert nats in {port["port"] for rule in gateways["egress"] for port in rule["ports"]}
+
+
 @every_role
 def test_each_has_a_nats_user_of_its_own_whose_password_is_a_secret(role: str) -> None:
     accounts = (ROOT / "deploy" / "nats-accounts.conf").read_text()

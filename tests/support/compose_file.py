@@ -17,7 +17,7 @@ _VARIABLE = re.compile(r"\$\{(\w+)(?::(?:-([^${}]*)|\?[^${}]*))?\}")
 PASSWORDS = {
     f"HEADRACE_NATS_{user}_PASSWORD": f"password-of-{user.lower()}"
     for user in ("GATEWAY", "TASK_STATE", "WORKER", "OPERATOR")
-}
+} | {"HEADRACE_REDIS_PASSWORD": "password-of-valkey"}
 """Variables without a default."""
 
 
@@ -38,6 +38,8 @@ class ComposeService:
     """Context and Dockerfile; empty: the image is somebody else's."""
     grace: int = 10
     """Seconds that it has to end in, once it is told to."""
+    secrets: tuple[str, ...] = ()
+    """Files that it finds under ``/run/secrets``."""
     depends_on: tuple[str, ...] = ()
     networks: tuple[str, ...] = ()
     ports: tuple[str, ...] = ()
@@ -66,6 +68,7 @@ def _service(name: str, body: dict[str, Any]) -> ComposeService:
         healthcheck=body.get("healthcheck", {}).get("test", []),
         build=body.get("build", {}),
         grace=int(body.get("stop_grace_period", "10s").removesuffix("s")),
+        secrets=tuple(body.get("secrets", ())),
         depends_on=tuple(body.get("depends_on", ())),
         networks=tuple(body["networks"]),
         ports=tuple(body.get("ports", ())),

@@ -7,6 +7,8 @@ replaced by those of this machine.
 
 import json
 import os
+import socket
+import subprocess
 from abc import abstractmethod
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
@@ -14,9 +16,8 @@ from types import TracebackType
 from typing import Self
 
 from headrace_cli.servers_nats import program_path as nats_program
-from headrace_cli.servers_valkey import ValkeyServer
 from headrace_cli.servers_valkey import program_path as valkey_program
-from tests.support.compose_file import ComposeService, load
+from tests.support.compose_file import ROOT, ComposeService, load
 from tests.support.server_process import ServerProcess
 from tests.support.servers import ports
 from tests.support.service_process import ServiceProcess
@@ -107,6 +108,22 @@ class ShippedValkey(_ShippedServer):
     def __init__(self, service: ComposeService, folder: Path) -> None:
         """Keep everything under `folder`."""
         super().__init__(service, valkey_program(), folder)
+        self.environment = {"PATH": os.environ["PATH"], **service.environment}
+        self.password = service.environment["REDISCLI_AUTH"]
+
+    def command(self) -> list[str]:
+        *shell, script = self._service.command
+        changes = {
+            "$$": "$",
+            "/tmp/": f"{self.folder}/made-",  # noqa: S108 - replaced, not written to
+            "/etc/valkey/valkey.conf": self._local("/etc/valkey/valkey.conf"),
+            "docker-entrypoint.sh valkey-server": str(self._program),
+        }
+        for theirs, ours in changes.items():
+            assert theirs in script
+            script = script.replace(theirs, ours)
+        assert shell == ["sh", "-c"]
+        return ["/bin/sh", "-c", script]
 
     def changes(self) -> dict[str, str]:
         return {
@@ -116,7 +133,18 @@ class ShippedValkey(_ShippedServer):
         }
 
     def answers(self) -> bool:
-        return ValkeyServer(self.port, self.folder, self.folder).answers()
+        try:
+            return self.ask("PING") == "+PONG"
+        except OSError:
+            return False
+
+    def ask(self, question: str) -> str:
+        """Return the last line of the answer to `question`."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=30) as connection:
+            connection.sendall(f"AUTH {self.password}\r\n".encode())
+            assert connection.recv(4096) == b"+OK\r\n"
+            connection.sendall(f"{question}\r\n".encode())
+            return connection.recv(4096).decode().split("\r\n")[-2]
 
 
 class Deployment:
@@ -125,6 +153,11 @@ class Deployment:
     def __init__(self, folder: Path) -> None:
         """Make the fleet that is to be, each replica in a folder of its own under `folder`."""
         self.services = load()
+        folder.mkdir(parents=True, exist_ok=True)
+        subprocess.run([ROOT / "deploy" / "passwords", folder / ".env"], check=True, timeout=60)
+        made = dict(line.split("=") for line in (folder / ".env").read_text().splitlines())
+        self.token = made["HEADRACE_TOKEN"]
+        self._credentials = folder / ".credentials.toml"
         self.nats = ShippedNats(self.services["nats"], folder / "nats")
         self.valkey = ShippedValkey(self.services["valkey"], folder / "valkey")
         self.gateways = [self._gateway(n, folder) for n in self._replicas("gateway")]
@@ -170,6 +203,7 @@ class Deployment:
     def _gateway(self, number: int, folder: Path) -> ServiceProcess:
         port = ports.pick()
         mine = {
+            "HEADRACE_CREDENTIALS": str(self._credentials),
             "HEADRACE_HTTP_HOST": "127.0.0.1",  # Tests listen on loopback only.
             "HEADRACE_HTTP_PORT": str(port),
             "HEADRACE_GRPC_PORT": str(ports.pick()),

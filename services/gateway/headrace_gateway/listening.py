@@ -1,8 +1,13 @@
 """The gateway's ports."""
 
+import logging
 import socket
 
 from headrace.errors import HeadraceError
+from headrace_gateway.origin import is_loopback
+from headrace_gateway.settings import GatewaySettings
+
+_log = logging.getLogger(__name__)
 
 _UNSENT = 64 * 1024
 """Bytes that the kernel takes beyond what is on its way: else megabytes for a slow reader."""
@@ -12,6 +17,30 @@ class CannotListen(HeadraceError):
     """The address can't be listened on; the message says why, and which setting it is."""
 
     code = "cannot_listen"
+
+
+class Unprotected(HeadraceError):
+    """Whoever reaches the gateway could call it; the message says what to set."""
+
+    code = "unprotected"
+
+
+def check_exposure(settings: GatewaySettings) -> None:
+    """Warn of a gateway that anybody may call from elsewhere, where it is allowed by name.
+
+    Raises:
+        Unprotected: it is not.
+    """
+    if settings.credentials is not None or is_loopback(settings.http_host):
+        return
+    where = f"HEADRACE_HTTP_HOST={settings.http_host} is not loopback"
+    if not settings.allow_anonymous:
+        raise Unprotected(
+            f"{where} and HEADRACE_CREDENTIALS is not set, so whoever reaches it could call and "
+            "see every task: set HEADRACE_CREDENTIALS to a file (headrace credential), or listen "
+            "on 127.0.0.1, or set HEADRACE_ALLOW_ANONYMOUS=true"
+        )
+    _log.warning("%s: whoever reaches it may call (HEADRACE_ALLOW_ANONYMOUS)", where)
 
 
 def listen(host: str, port: int, setting: str = "HEADRACE_HTTP_PORT") -> socket.socket:

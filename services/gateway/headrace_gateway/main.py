@@ -33,7 +33,7 @@ from headrace_gateway.feeds import Feeds
 from headrace_gateway.front_door import FrontDoor
 from headrace_gateway.grpc.server import GrpcServer
 from headrace_gateway.intake import Intake
-from headrace_gateway.listening import listen
+from headrace_gateway.listening import Unprotected, check_exposure, listen
 from headrace_gateway.public_url import own_url
 from headrace_gateway.resending import Resending
 from headrace_gateway.seats import Seats
@@ -53,7 +53,7 @@ def run() -> int:
     """Serve until SIGTERM or SIGINT; return the process's exit code.
 
     1: it could not serve (a taken port, NATS away for too long); 2: a setting does not fit; 78
-    (EX_CONFIG): the streams are not what the settings ask for.
+    (EX_CONFIG): the streams are not what the settings ask for, or anybody could call.
     """
     try:
         settings = GatewaySettings()
@@ -77,7 +77,7 @@ async def _run(settings: GatewaySettings) -> int:
         await serve(settings, stop)
     except HeadraceError as trouble:
         _log.error("%s", trouble)
-        return os.EX_CONFIG if isinstance(trouble, StreamsDiffer) else 1
+        return os.EX_CONFIG if isinstance(trouble, (StreamsDiffer, Unprotected)) else 1
     return 0
 
 
@@ -85,10 +85,12 @@ async def serve(settings: GatewaySettings, stop: asyncio.Event) -> None:
     """Serve until `stop` is set.
 
     Raises:
+        Unprotected: whoever reaches it could call, and nobody said so by name.
         CannotListen: a port is taken.
         BusUnavailable: NATS was away for longer than HEADRACE_STARTUP_TIMEOUT.
         CredentialsUnreadable, KeyUnreadable: a file that a setting names is missing or wrong.
     """
+    check_exposure(settings)
     front = FrontDoor()
     async with AsyncExitStack() as stack:
         listener = listen(settings.http_host, settings.http_port)

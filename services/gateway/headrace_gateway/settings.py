@@ -32,7 +32,12 @@ class GatewaySettings(BusSettings):
 
     credentials: Path | None = None
     """File that says who may call, as whom (docs/security.md); without it everybody may, and all
-    are one owner. A change takes effect within a second or two."""
+    are one owner, and the gateway listens on loopback only. A change takes effect within a second
+    or two."""
+
+    allow_anonymous: bool = False
+    """Whether a gateway without HEADRACE_CREDENTIALS may listen elsewhere than on loopback: whoever
+    reaches it may then call, and sees everybody's tasks."""
 
     signing_keys: Annotated[list[Path], NoDecode] = Field(default_factory=list)
     """Files with private keys (PEM), comma-separated: cards and notifications are signed with the

@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from headrace_gateway.listening import Unprotected, check_exposure
 from headrace_gateway.settings import GatewaySettings
 from tests.integration.gateway.running import until as until_async
 from tests.integration.gateway.running import until_ready
@@ -160,3 +161,33 @@ def test_a_signal_ends_the_waiting_too(tmp_path: Path) -> None:
         until(lambda: "waiting for NATS" in gateway.log(), "it waits")
         gateway.process.send_signal(signal.SIGTERM)
         assert gateway.ends() == 0
+
+
+def test_without_credentials_a_gateway_listens_on_loopback_only(tmp_path: Path) -> None:
+    with started(tmp_path, nats_url=NOWHERE, http_host="0.0.0.0") as gateway:  # noqa: S104 - refused
+        assert gateway.ends() == os.EX_CONFIG
+        assert "HEADRACE_CREDENTIALS is not set" in gateway.log()
+        assert "HEADRACE_ALLOW_ANONYMOUS=true" in gateway.log()
+        assert gateway.status("/healthz") == 0
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
+def test_on_loopback_a_gateway_needs_no_credentials(host: str) -> None:
+    check_exposure(GatewaySettings(http_host=host))
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["0.0.0.0", "::", "", "10.0.0.1", "agents.test"],  # noqa: S104 - not listened on
+)
+def test_elsewhere_it_needs_them_or_a_word(
+    host: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(Unprotected):
+        check_exposure(GatewaySettings(http_host=host))
+    check_exposure(GatewaySettings(http_host=host, credentials=tmp_path / "credentials.toml"))
+    assert caplog.text == ""
+    check_exposure(GatewaySettings(http_host=host, allow_anonymous=True))
+    [warning] = caplog.records
+    assert warning.levelname == "WARNING"
+    assert "whoever reaches it may call" in warning.getMessage()
