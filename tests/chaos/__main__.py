@@ -23,7 +23,7 @@ def main() -> None:
     sys.stdout.flush()
     folder = Path(tempfile.mkdtemp(prefix="headrace-chaos-"))
     with stack_in(folder) as stack:
-        size = Size(asked.seed, asked.tasks, asked.at_a_time, seconds=0)
+        size = Size(asked.seed, asked.tasks, asked.at_a_time)
         outcome = asyncio.run(run(stack, size))
     sys.stdout.write(told(outcome))
     if outcome.wrong:

@@ -73,7 +73,7 @@ class Tormentor:
         self._stopped: dict[int, asyncio.TimerHandle] = {}
 
     async def torment(self, faults: Iterator[Fault]) -> None:
-        """Do it until cancelled."""
+        """Do it all, one after the other."""
         for fault in faults:
             await asyncio.sleep(fault.after)
             with suppress(ProcessLookupError, IndexError):  # It is dead just now.

@@ -1,10 +1,11 @@
 """A run: a stack, its clients, what is done to it, and the verdict."""
 
 import asyncio
+import itertools
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,8 +45,11 @@ class Size:
     seed: int
     tasks: int
     at_a_time: int
-    seconds: float
-    """At least so long; a run ends when both are reached."""
+    faults: int | None = None
+    """So many, and tasks begin until the last is done; None: as many as there is time for.
+
+    A count, for on a slow machine processes that die by the clock would never come to work.
+    """
 
 
 @dataclass(slots=True)
@@ -82,9 +86,10 @@ async def run(stack: Stack, size: Size) -> Outcome:
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)
     async with httpx.AsyncClient(limits=limits) as http:
         crowd = Crowd(http, stack.gateways, size)
-        tormenting = asyncio.create_task(tormentor.torment(plan(size.seed)))
+        faults = itertools.islice(plan(size.seed), size.faults)
+        tormenting = asyncio.create_task(tormentor.torment(faults))
         try:
-            await crowd.work(begun + size.seconds)
+            await crowd.work(lambda: size.faults is None or tormenting.done())
         finally:
             tormenting.cancel()
             tormentor.leave_in_peace()
@@ -105,9 +110,12 @@ class Crowd:
         self._following: set[asyncio.Task[None]] = set()
         self._wrong: list[str] = []
 
-    async def work(self, until: float) -> None:
-        """Start all of them, the next as soon as one is done; return when the last has begun."""
-        while len(self.clients) < self._size.tasks or time.monotonic() < until:
+    async def work(self, is_enough: Callable[[], bool]) -> None:
+        """Start all of them, the next as soon as one is done; return when the last has begun.
+
+        Others follow them as long as it is not enough.
+        """
+        while len(self.clients) < self._size.tasks or not is_enough():
             if len(self._following) >= self._size.at_a_time:
                 await asyncio.wait(self._following, return_when=asyncio.FIRST_COMPLETED)
             self._begin()

@@ -47,7 +47,8 @@ class Stack:
         for flag, value in flags.items():
             self._command += [] if value is None else [flag, str(value)]
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("HEADRACE_")}
-        self._environment = inherited | {"HEADRACE_DATA_DIR": "data"} | dict(environment or {})
+        usual = {"HEADRACE_DATA_DIR": "data", "HEADRACE_STARTUP_TIMEOUT": "180"}
+        self._environment = inherited | usual | dict(environment or {})
         self.folder = folder
         self.data_dir = folder / self._environment["HEADRACE_DATA_DIR"]
         self.url = ""
@@ -55,7 +56,7 @@ class Stack:
         self._lines: queue.Queue[str] = queue.Queue()
         self._listener: threading.Thread | None = None
 
-    def start(self, timeout: float = 150.0) -> Self:
+    def start(self, timeout: float = 200.0) -> Self:
         """Start it and return when it says that it is ready.
 
         Raises:
