@@ -31,6 +31,7 @@ from headrace_gateway.detached import Detached
 from headrace_gateway.event_stream import EventStreams
 from headrace_gateway.feeds import Feeds
 from headrace_gateway.front_door import FrontDoor
+from headrace_gateway.full_streams import FullStreams
 from headrace_gateway.grpc.server import GrpcServer
 from headrace_gateway.intake import Intake
 from headrace_gateway.listening import Unprotected, check_exposure, listen
@@ -176,6 +177,7 @@ async def composed(settings: GatewaySettings) -> AsyncIterator[Services]:
             deleting=Deleting(bus, state),
             detached=detached,
             settling=settling,
+            full_streams=FullStreams(bus),
         )
 
 

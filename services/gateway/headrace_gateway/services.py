@@ -15,6 +15,7 @@ from headrace_gateway.deleting import Deleting
 from headrace_gateway.detached import Detached
 from headrace_gateway.event_stream import EventStreams
 from headrace_gateway.feeds import Feeds
+from headrace_gateway.full_streams import FullStreams
 from headrace_gateway.intake import Intake
 from headrace_gateway.resending import Resending
 from headrace_gateway.seats import Seats
@@ -37,6 +38,8 @@ class Services:
     """Who asks, by their credentials."""
     state: StateClient
     feeds: Feeds
+    full_streams: FullStreams
+    """Which logs take nothing more."""
     streams: Streams
     """Every open answer, to be closed when the gateway stops."""
     seats: Seats

@@ -9,8 +9,12 @@ from starlette.types import Receive
 
 from headrace.entry import Entry
 from headrace_gateway.feeds import Feed
+from headrace_gateway.full_streams import FullStreams
 from headrace_gateway.streams import Streams
 from headrace_gateway.unanswered import Stopping
+
+SILENCE = 5.0
+"""Seconds without an event after which a full stream counts as the cause."""
 
 
 class Waiting:
@@ -19,14 +23,23 @@ class Waiting:
     It counts among the open streams, so that it is told when the gateway stops.
     """
 
-    def __init__(
-        self, streams: Streams, feed: Feed, after: int, context: str, receive: Receive
+    def __init__(  # noqa: PLR0917 - what is waited for, and what ends the waiting
+        self,
+        streams: Streams,
+        feed: Feed,
+        after: int,
+        context: str,
+        receive: Receive,
+        full: FullStreams | None = None,
     ) -> None:
         """Wait for what `feed` brings behind generation `after`; `receive` tells of the client.
 
-        `context` is the task's, to be named to a client that waited in vain.
+        `context` is the task's, to be named to a client that waited in vain. With `full`, nobody
+        waits in silence for a stream that takes nothing more.
         """
         self._streams, self._receive = streams, receive
+        self._full, self._key = full, feed.key
+        self._heard = asyncio.get_running_loop().time()
         self._reader = feed.reader(after)
         self._task, self._context = feed.key.task, context
         self._reason = ""
@@ -49,7 +62,10 @@ class Waiting:
             self._watch.cancel()
 
     def tick(self, now: float) -> None:
-        """Send nothing: nothing is sent before the answer, so nothing stalls."""
+        """See whether there is still something to wait for; nothing is sent before the answer."""
+        is_silent = now - self._heard > SILENCE
+        if self._full is not None and is_silent and self._full.has(self._key, now):
+            self.close("the log takes nothing more now")
 
     def close(self, reason: str) -> None:
         """Wait no longer."""
@@ -61,13 +77,14 @@ class Waiting:
 
         Raises:
             ClientDisconnect: the client went away.
-            Stopping: the gateway stops.
+            Stopping: the gateway stops, or the log is full.
             LogLost, BusUnavailable: as `Reader.read`.
         """
         while True:
             self._check()
             blocks = await self._reader.read_now()
             if blocks or self._reader.at_end:
+                self._heard = asyncio.get_running_loop().time()
                 return [block.entry for block in blocks]
             await self._reader.wait()
 

@@ -16,8 +16,9 @@ from headrace.errors import FileUnknown, TaskUnknown
 from headrace.files import FileOwner, FileStore
 from headrace.lanes import Lane
 from headrace.log import last_entry
+from headrace.log.tombstone import bury
 from headrace.messages import DeadLetter, GetTask, Run
-from headrace.task import COMPLETED, INPUT_REQUIRED, REJECTED, SUBMITTED
+from headrace.task import CANCELED, COMPLETED, INPUT_REQUIRED, REJECTED, SUBMITTED, WORKING
 from headrace_task_state.following import orphans, sweep
 from headrace_task_state.store.leases import Leases
 from headrace_task_state.store.writing import Writer
@@ -378,3 +379,67 @@ async def letters_of(fleet: TaskStates, log: LegalLog) -> list[DeadLetter]:
 
 async def is_a_letter(fleet: TaskStates, log: LegalLog) -> bool:
     return bool(await letters_of(fleet, log))
+
+
+def waiting() -> LegalLog:
+    log = LegalLog(new_key())
+    log.submit("hello")
+    log.begin_attempt()
+    log.append([log.status(INPUT_REQUIRED)], state=INPUT_REQUIRED)
+    return log
+
+
+async def test_a_task_that_waits_for_its_user_in_vain_ends_and_goes(
+    nats_server: NatsProcess, valkey: ValkeyProcess
+) -> None:
+    async with open_task_states(
+        nats_server.url, valkey.url, waiting_retention=0.5, tombstone_seconds=1
+    ) as fleet:
+        log = waiting()
+        await fleet.start()
+        await fleet.store(log)
+
+        async def is_canceled() -> bool:
+            last = await last_entry(fleet.bus, log.key)
+            return last is not None and last.stamp.state == CANCELED
+
+        await eventually(is_canceled, "it is canceled")
+        status = (await fleet.get(log.key)).task["status"]
+        assert "nobody answered in time" in status["message"]["parts"][0]["text"]
+
+
+async def test_a_task_that_was_answered_does_not_expire(
+    nats_server: NatsProcess, valkey: ValkeyProcess
+) -> None:
+    async with open_task_states(nats_server.url, valkey.url, waiting_retention=0.5) as fleet:
+        answered, forgotten = waiting(), waiting()
+        answered.submit("my answer")
+        answered.begin_attempt()
+        for log in (answered, forgotten):
+            await fleet.store(log)
+        await fleet.start()
+
+        async def is_canceled() -> bool:
+            last = await last_entry(fleet.bus, forgotten.key)
+            return last is not None and last.stamp.state == CANCELED
+
+        await eventually(is_canceled, "the other one is canceled")
+        last = await last_entry(fleet.bus, answered.key)
+        assert last is not None
+        assert last.stamp.state == WORKING
+
+
+async def test_a_tombstone_whose_writer_died_is_finished_after_a_rebuild(
+    hasty: TaskStates,
+) -> None:
+    log = ended()
+    await hasty.store(log)
+    files = FileStore(hasty.bus)
+    await files.put(log.key, ANNS, b"x" * 300_000)
+    await bury(hasty.bus, log.key, OWNER, "deleted", 600, 0)
+    assert await stored(hasty, log) == len(log.entries) + 1
+    await hasty.start()
+    await until_stored(hasty, log, 1)
+    info = await hasty.bus.js.stream_info(f"OBJ_{hasty.bus.streams.files}")
+    assert info.state.messages == 0
+    assert "deleted" in await until_gone(hasty, log)

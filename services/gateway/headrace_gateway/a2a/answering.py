@@ -41,7 +41,12 @@ async def _begun(services: Services, call: Call, accepted: Accepted, asked: Send
     """Fold a new task from its log, all of which passes here: no need to ask for it."""
     fold = TaskFold()
     async with Waiting(
-        services.streams, accepted.feed, 0, accepted.context, call.receive
+        services.streams,
+        accepted.feed,
+        0,
+        accepted.context,
+        call.receive,
+        services.full_streams,
     ) as waiting:
         while entries := await waiting.read():
             for entry in entries:
@@ -62,7 +67,12 @@ async def _continued(
     if not asked.return_immediately:
         after = accepted.generation - 1
         async with Waiting(
-            services.streams, accepted.feed, after, accepted.context, call.receive
+            services.streams,
+            accepted.feed,
+            after,
+            accepted.context,
+            call.receive,
+            services.full_streams,
         ) as waiting:
             while entries := await waiting.read():
                 if _rests(accepted, entries[-1]):

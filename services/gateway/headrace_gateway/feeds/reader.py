@@ -77,12 +77,16 @@ class Reader:
 
     async def read_now(self) -> list[Block]:
         """Return the next blocks if there are any yet (reading the log counts as such)."""
-        if self._feed.loss is not None:
-            raise self._feed.loss
+        loss = self._feed.loss
         if self.after >= self._feed.head:
+            if loss is not None and not self._feed.ended:
+                raise loss
             return []
+        # What is in the ring is whole, also if the log has been forgotten meanwhile.
         blocks = self._feed.ring.after(self.after, self.most)
         if blocks is None:
+            if loss is not None:
+                raise loss
             blocks = await self._read_past()
         newest = blocks[-1].entry
         self.after, self._sequence = newest.last_generation, newest.sequence

@@ -1,0 +1,66 @@
+"""Whether an event stream is at its limit: what makes tasks wait that were taken in just before."""
+
+import asyncio
+from dataclasses import dataclass
+
+import orjson
+
+from headrace.bus import Bus
+from headrace.errors import BusUnavailable
+from headrace.task import TaskKey
+
+_EVERY = 1.0
+"""Seconds between looks at one stream, while anybody asks."""
+
+_BELIEVED = 5.0
+"""Seconds for which a look is believed."""
+
+_TIMEOUT = 2.0
+_LEAST = 4096
+"""Bytes below which there is no room for an entry, and a hundredth of a large stream."""
+
+
+@dataclass(slots=True)
+class _Look:
+    begun: float
+    is_full: bool = False
+
+
+class FullStreams:
+    """Looks at streams for those who wait in silence; many cost one look a second."""
+
+    def __init__(self, bus: Bus) -> None:
+        """Look over `bus`."""
+        self._bus = bus
+        self._looks: dict[str, _Look] = {}
+        self._looking: dict[str, asyncio.Task[None]] = {}
+
+    def has(self, key: TaskKey, now: float) -> bool:
+        """Tell whether the task's stream was full a moment ago, and look again; never waits.
+
+        `now` is loop time.
+        """
+        stream = self._bus.streams.of_shard(key.shard)
+        look = self._looks.get(stream)
+        if stream not in self._looking and (look is None or now - look.begun > _EVERY):
+            task = asyncio.create_task(self._look(stream, now), name=f"room in {stream}")
+            self._looking[stream] = task
+            task.add_done_callback(lambda _: self._looking.pop(stream))
+        return look is not None and look.is_full and now - look.begun < _BELIEVED
+
+    async def _look(self, stream: str, now: float) -> None:
+        look = _Look(now)
+        try:
+            msg = await self._bus.request(f"$JS.API.STREAM.INFO.{stream}", b"", _TIMEOUT)
+        except BusUnavailable:
+            pass  # That nobody answers is another trouble, told elsewhere.
+        else:
+            look.is_full = _is_full(orjson.loads(msg.data))
+        self._looks[stream] = look
+
+
+def _is_full(info: dict[str, dict[str, int]]) -> bool:
+    if "state" not in info:
+        return False
+    limit = info["config"].get("max_bytes", -1)
+    return limit >= 0 and info["state"]["bytes"] > limit - max(_LEAST, limit // 100)
