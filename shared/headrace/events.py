@@ -55,6 +55,11 @@ EXTENSIONS = "headrace.extensions"
 """Metadata key of an input: URIs of the agent's own extensions that its request activated."""
 ACCEPTED_MODES = "headrace.acceptedOutputModes"
 """Metadata key of an input: the media types that its client wants answers in."""
+AGUI = "headrace.agui"
+"""Metadata key of an input that came as AG-UI: ``runId``, ``protocolVersion``, ``parentRunId``,
+``state``, ``tools``, ``context``, ``forwardedProps``, ``resume`` and ``messages``, each as the
+client sent it, but that large files of messages are links. The message that became the input's own
+stands there without its content."""
 PRIORITY = "headrace.priority"
 """Metadata key of an input: the class in which its run waits, where that is not the usual one."""
 START_BY = "headrace.startBy"

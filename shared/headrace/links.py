@@ -8,14 +8,18 @@ import orjson
 from headrace.entry import Entry
 from headrace.events import QUEUED, Json
 from headrace.files import LINK, SCHEME
+from headrace.user_content import stored_sources
 
-_MARK = f'"url":"{SCHEME}'.encode()
-"""Where it is missing there is no link: our encoders write no space, and escape quotes in strings.
-Only JSON that has it is parsed."""
+_MARK = f'"{SCHEME}'.encode()
+"""Where it is missing there is no link: only JSON that has it is parsed."""
 
 
 class Links:
-    """Puts an address before the links of files: where a Part has its URL, and nowhere else."""
+    """Puts an address before the links of files.
+
+    They are where a Part has its URL, and in the conversation that an AG-UI client sent; nowhere
+    else.
+    """
 
     def __init__(self, base: str) -> None:
         """Show files under ``<base>/v1/agents/…``."""
@@ -45,13 +49,23 @@ class Links:
                 if name == "parts" and isinstance(value, list):
                     self._show_parts(value)
                 elif name == "metadata":
-                    # Metadata and data are what somebody said, except for a message that waits.
-                    self._show(value.get(QUEUED) if isinstance(value, dict) else None)
+                    self._show_metadata(value)
                 else:
                     self._show(value)
 
+    def _show_metadata(self, metadata: Any) -> None:  # noqa: ANN401  # any JSON
+        """Show a message that waits, and a conversation; the rest is what somebody said."""
+        if not isinstance(metadata, dict):
+            return
+        self._show(metadata.get(QUEUED))
+        for source in stored_sources(metadata):
+            self._show_link(source, "value")
+
     def _show_parts(self, parts: list[Json]) -> None:
         for part in parts:
-            url = part.get("url")
-            if isinstance(url, str) and LINK.fullmatch(url):
-                part["url"] = self._base + url.removeprefix(SCHEME)
+            self._show_link(part, "url")
+
+    def _show_link(self, holder: Json, name: str) -> None:
+        url = holder.get(name)
+        if isinstance(url, str) and LINK.fullmatch(url):
+            holder[name] = self._base + url.removeprefix(SCHEME)

@@ -1,8 +1,10 @@
 """What a user says, between AG-UI's content and A2A's parts, there and back."""
 
+from base64 import b64decode
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
-from headrace.events import Json
+from headrace.events import AGUI, Json
 
 TYPE = "agui_part_type"
 """Metadata key of a part that was AG-UI media: ``image``, ``audio``, ``video`` or ``document``."""
@@ -24,6 +26,70 @@ def from_parts(parts: list[Json]) -> str | list[Json]:
     if len(parts) == 1 and parts[0].keys() == {"text"}:
         return str(parts[0]["text"])
     return [converted for part in parts if (converted := _from_part(part))]
+
+
+async def with_links(
+    metadata: Json | None, room: int, put: Callable[[bytes, str], Awaitable[str]]
+) -> Json | None:
+    """Return an input's metadata with the files of its AG-UI messages stored, and links for them.
+
+    Files that take `room` bytes together stay where they are. `put` stores one, given its content
+    and media type, and returns its link.
+
+    Raises:
+        Exception: whatever `put` raises.
+    """
+    links: dict[int, str] = {}
+    for source in _sources(metadata):
+        if source.get("type") != "data" or not isinstance(value := source.get("value"), str):
+            continue
+        # Base64 takes four characters for three bytes.
+        size = len(value) * 3 // 4
+        if size <= room:
+            room -= size
+        elif (content := _decoded(value)) is not None:
+            links[id(source)] = await put(content, source.get("mimeType") or "")
+    if metadata is None or not links:
+        return metadata
+    sent = metadata[AGUI]
+    return {**metadata, AGUI: {**sent, "messages": [_linked(m, links) for m in sent["messages"]]}}
+
+
+def stored_sources(metadata: Json) -> Iterator[Json]:
+    """Yield where an input's AG-UI messages have links of stored files as ``value``."""
+    return (source for source in _sources(metadata) if source.get("type") == "url")
+
+
+def _sources(metadata: Json | None) -> Iterator[Json]:
+    sent = (metadata or {}).get(AGUI)
+    messages = sent.get("messages") if isinstance(sent, dict) else None
+    for message in messages if isinstance(messages, list) else ():
+        content = message.get("content") if isinstance(message, dict) else None
+        for part in content if isinstance(content, list) else ():
+            source = part.get("source") if isinstance(part, dict) else None
+            if isinstance(source, dict):
+                yield source
+
+
+def _decoded(value: str) -> bytes | None:
+    """Return the content; None: it is no base64, and stays as its client sent it."""
+    try:
+        return b64decode(value)
+    except ValueError:
+        return None
+
+
+def _linked(message: Json, links: Mapping[int, str]) -> Json:
+    content = message.get("content")
+    if not isinstance(content, list):
+        return message
+    said = [
+        {**part, "source": {**part["source"], "type": "url", "value": links[id(part["source"])]}}
+        if id(part.get("source")) in links
+        else part
+        for part in content
+    ]
+    return {**message, "content": said}
 
 
 def _to_part(part: Json) -> Json:

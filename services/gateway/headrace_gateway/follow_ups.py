@@ -114,10 +114,11 @@ class FollowUps:
         asked = asked.without(_TERMS)
         belongs_to = FileOwner(caller.owner, context)
         async with (
-            self._stowage.stowed(key, belongs_to, asked.message) as stowed,
+            self._stowage.stowed(key, belongs_to, asked.message, asked.metadata) as stowed,
             self._kept(key) as feed,
         ):
-            message = replace(asked, message=stowed)
+            said, beside = stowed
+            message = replace(asked, message=said, metadata=beside)
             generation = await self._settling.carry_out(
                 key,
                 context,
@@ -137,10 +138,12 @@ class FollowUps:
         writer = LogWriter(self._bus, key, sequence=found.sequence, generation=found.generation)
         async with (
             self._runs.admitted(key) as admitted,
-            self._stowage.stowed(key, FileOwner(caller.owner, context), asked.message) as stowed,
+            self._stowage.stowed(
+                key, FileOwner(caller.owner, context), asked.message, asked.metadata
+            ) as (said, beside),
             self._kept(key) as feed,
         ):
-            draft = events.status_update(task, context, SUBMITTED, stowed, asked.metadata)
+            draft = events.status_update(task, context, SUBMITTED, said, beside)
             run = Run(
                 log=found.log, context=context, owner=caller.owner, traceparent=found.traceparent
             )

@@ -107,9 +107,12 @@ class Intake:
         # What is refused for the runs that wait stores no file.
         async with (
             self._runs.admitted(key) as admitted,
-            self._stowage.stowed(key, FileOwner(caller.owner, context), message) as stowed,
+            self._stowage.stowed(key, FileOwner(caller.owner, context), message, metadata) as (
+                said,
+                beside,
+            ),
         ):
-            draft = events.task_submitted(key.task, context, stowed, metadata)
+            draft = events.task_submitted(key.task, context, said, beside)
             writer = LogWriter(self._bus, key)
 
             def ask_for_run(first: Appended) -> None:

@@ -9,6 +9,7 @@ from headrace.errors import BusUnavailable, OutcomeUnknown
 from headrace.events import Json
 from headrace.files import FileOwner, FileStore, stowed_part
 from headrace.task import TaskKey
+from headrace.user_content import with_links
 from headrace_gateway.unanswered import Unsettled
 
 
@@ -21,25 +22,32 @@ class Stowage:
 
     @asynccontextmanager
     async def stowed(
-        self, key: TaskKey, belongs_to: FileOwner, message: Json
-    ) -> AsyncIterator[Json]:
-        """Yield the Message with links in place of its large files, for a block that appends it.
+        self, key: TaskKey, belongs_to: FileOwner, message: Json, metadata: Json | None = None
+    ) -> AsyncIterator[tuple[Json, Json | None]]:
+        """Yield Message and metadata with links for their large files, for a block that appends.
 
-        Where the block says that it is in no log, the files are dropped: nothing else would, for
-        retention knows only those of tasks that there are.
+        The metadata of an AG-UI input holds the conversation, and its files with it. Where the
+        block says that it is in no log, the files are dropped: nothing else would, for retention
+        knows only those of tasks that there are.
 
         Raises:
             LogFull: the store is at its limit.
             BusUnavailable: it does not take a file now.
         """
         parts, links = list[Json](), list[str]()
+
+        async def put(content: bytes, media_type: str) -> str:
+            links.append(await self._files.put(key, belongs_to, content, "", media_type))
+            return links[-1]
+
         try:
             for part in message.get("parts", []):
                 stowed = await stowed_part(self._files, key, belongs_to, part, self._inline)
                 if stowed is not part:
                     links.append(stowed["url"])
                 parts.append(stowed)
-            yield {**message, "parts": parts} if links else message
+            said = {**message, "parts": parts} if links else message
+            yield said, await with_links(metadata, self._inline, put)
         except BaseException as error:
             if not _may_be_in_a_log(error):
                 await self._drop(key, links)

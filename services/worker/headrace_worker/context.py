@@ -12,7 +12,7 @@ from typing import Any
 from headrace import events, parts
 from headrace.entry import Entry
 from headrace.errors import FileUnknown
-from headrace.events import ACCEPTED_MODES, EXTENSIONS, Json
+from headrace.events import ACCEPTED_MODES, AGUI, EXTENSIONS, Json
 from headrace.task import TaskKey
 from headrace_worker.delegation.asking import Asking, Waiting
 from headrace_worker.delegation.children import Children
@@ -24,9 +24,6 @@ from headrace_worker.shared_state import SharedState
 from headrace_worker.speech import Speech
 from headrace_worker.stowing import Stowing
 from headrace_worker.voice import Voice
-
-AGUI = "headrace.agui"
-"""Metadata key of what an AG-UI client sent with a run."""
 
 
 @dataclass(frozen=True)

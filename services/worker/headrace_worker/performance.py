@@ -6,12 +6,12 @@ from functools import partial
 
 from headrace import events
 from headrace.delegation import Lineage
-from headrace.events import Draft, Json
+from headrace.events import AGUI, Draft, Json
 from headrace.files import FileOwner
 from headrace.task import WORKING, TaskKey
 from headrace_worker.agent import Agent
 from headrace_worker.assignment import Assignment
-from headrace_worker.context import AGUI, RunContext
+from headrace_worker.context import RunContext
 from headrace_worker.delegation.children import Children
 from headrace_worker.delegation.parent import Parent
 from headrace_worker.delegation.waiting import waiting_child

@@ -1,11 +1,14 @@
 """Runs over HTTP, on a real log."""
 
+import base64
+
 import httpx
 import pytest
 
 from headrace.bus import Bus
 from headrace.entry import Entry
 from headrace.events import Json
+from headrace.files import FileOwner, FileStore
 from headrace.log import last_entry, replay
 from headrace.task import COMPLETED, TaskKey
 from headrace_gateway.agui.fold import Fold
@@ -175,6 +178,32 @@ async def test_a_log_that_is_lost_ends_the_run_with_an_error(
     assert client_of(body, told).ended
     assert told[-2].json["type"] == "TEXT_MESSAGE_END"
     assert (told[-1].json["type"], told[-1].json["code"]) == ("RUN_ERROR", "log_lost")
+
+
+async def test_large_images_of_earlier_turns_are_stored_as_the_newest_ones_are(
+    http: httpx.AsyncClient, bus: Bus, fleet: ScriptedFleet
+) -> None:
+    large, small = b"\x89PNG" + bytes(1_000_000), b"\x89PNG"
+    first = {"id": "1", "role": "user", "content": [image(large), image(small)]}
+    second = {"id": "2", "role": "user", "content": [image(large)]}
+    body = run_input(messages=[first, second])
+    client = client_of(body, await run(http, "assistant", body))
+    assert client.ended
+    begun = (await stored(bus, (await leg_of(fleet)).key))[0].events[0]["task"]
+    [linked, inline] = begun["metadata"]["headrace.agui"]["messages"][0]["content"]
+    assert linked["source"]["type"] == "url"
+    assert inline == image(small)
+    owner = FileOwner("anonymous", body["threadId"])
+    link = linked["source"]["value"]
+    assert await FileStore(bus).read(link, "default", owner) == large
+
+
+def image(content: bytes) -> Json:
+    value = base64.b64encode(content).decode()
+    return {
+        "type": "image",
+        "source": {"type": "data", "value": value, "mimeType": "image/png"},
+    }
 
 
 async def test_more_than_the_gateway_keeps_is_streamed_whole(http: httpx.AsyncClient) -> None:

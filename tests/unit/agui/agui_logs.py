@@ -7,11 +7,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from headrace import events, parts
-from headrace.events import Draft, Json
+from headrace.events import AGUI, Draft, Json
 from headrace.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, REJECTED, WORKING, TaskKey
 from headrace_gateway.agui.fold import Fold
 from headrace_gateway.agui.frame import Frame
-from headrace_gateway.agui.run import METADATA
 from tests.support.legal_logs import LegalLog
 from tests.unit.agui.families import Family
 
@@ -34,7 +33,7 @@ class AguiLog(LegalLog):
     def started(cls, **metadata: Any) -> "AguiLog":  # noqa: ANN401
         """Return a log whose first attempt has begun."""
         log = cls(KEY)
-        log.submit("hello", {METADATA: RUN_METADATA | metadata})
+        log.submit("hello", {AGUI: RUN_METADATA | metadata})
         log.begin_attempt()
         return log
 

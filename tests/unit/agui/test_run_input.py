@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.events import Json
+from headrace.events import AGUI, Json
 from headrace_gateway.agui.refusal import InputInvalid
-from headrace_gateway.agui.run import METADATA, Run
+from headrace_gateway.agui.run import Run
 from headrace_gateway.agui.run_input import RunInput
 
 USER: Json = {"id": "u-1", "role": "user", "content": "hello"}
@@ -40,7 +40,7 @@ def test_what_else_the_client_sent_is_kept_beside_it() -> None:
         "forwardedProps": {"a": None},
         "resume": [{"interruptId": "i-1", "status": "resolved", "payload": 1}],
     }
-    kept = read(**sent).metadata[METADATA]
+    kept = read(**sent).metadata[AGUI]
     said = {"id": "u-1", "role": "user", "content": "hello"}
     assert kept == sent | {"runId": "r-1", "messages": [said]}
 
@@ -61,7 +61,7 @@ def test_answers_to_interrupts_are_the_message() -> None:
 
 def test_fields_without_a_value_are_as_if_they_were_not_there() -> None:
     asked = read(state=None, tools=None, parentRunId=None, messages=[{**USER, "name": None}])
-    assert asked.metadata[METADATA] == {
+    assert asked.metadata[AGUI] == {
         "runId": "r-1",
         "messages": [{"id": "u-1", "role": "user"}],
     }
@@ -83,7 +83,7 @@ def test_tool_results_that_end_the_conversation_are_the_input() -> None:
 def test_an_agent_may_speak_first() -> None:
     asked = read(messages=[])
     assert asked.message["parts"] == [{"text": ""}]
-    assert asked.metadata[METADATA]["messages"] == []
+    assert asked.metadata[AGUI]["messages"] == []
 
 
 def test_all_seven_roles_are_taken() -> None:
@@ -96,7 +96,7 @@ def test_all_seven_roles_are_taken() -> None:
         {"id": "5", "role": "reasoning", "content": "hm"},
         USER,
     ]
-    kept = read(messages=messages).metadata[METADATA]["messages"]
+    kept = read(messages=messages).metadata[AGUI]["messages"]
     assert kept == [*messages[:-1], {"id": "u-1", "role": "user"}]
 
 
@@ -109,7 +109,7 @@ def test_unknown_roles_and_parts_are_left_out(caplog: pytest.LogCaptureFixture) 
     wizard = {"id": "w", "role": "wizard", "content": "abracadabra"}
     asked = read(messages=[wizard, {**USER, "content": content}])
     assert [part["text"] for part in asked.message["parts"]] == ["hello"]
-    assert [m["id"] for m in asked.metadata[METADATA]["messages"]] == ["u-1"]
+    assert [m["id"] for m in asked.metadata[AGUI]["messages"]] == ["u-1"]
     assert "messages.0 (role wizard)" in caplog.text
     assert "messages.1.content.0 (part hologram)" in caplog.text
 

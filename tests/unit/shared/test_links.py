@@ -4,7 +4,7 @@ import orjson
 import pytest
 
 from headrace.entry import Entry, Stamp
-from headrace.events import QUEUED
+from headrace.events import AGUI, QUEUED
 from headrace.links import Links
 from headrace.task import WORKING
 
@@ -47,3 +47,12 @@ def test_the_link_of_a_message_that_waits_becomes_an_address() -> None:
 def test_an_entry_without_links_is_handed_on_as_it_is() -> None:
     entry = Entry(Stamp("log1", 1, "w", WORKING, 1), [b'{"message":{}}'], 1, "")
     assert LINKS.entry(entry) is entry
+
+
+def test_the_links_in_an_agui_clients_conversation_become_addresses() -> None:
+    def kept(url: str) -> bytes:
+        source = {"type": "url", "value": url, "mimeType": "image/png"}
+        messages = [{"role": "user", "content": [{"type": "image", "source": source}]}]
+        return orjson.dumps({"task": {"metadata": {AGUI: {"messages": messages}}}})
+
+    assert LINKS.shown(kept(LINK)) == kept(SHOWN)

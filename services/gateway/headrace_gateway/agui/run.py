@@ -3,14 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from headrace.events import Json
+from headrace.events import AGUI, Json
 from headrace.user_content import from_parts
 from headrace_gateway.agui.extras import RAW, THINKING, asked_for
-
-METADATA = "headrace.agui"
-"""Metadata key of an input that came as AG-UI: ``runId``, ``protocolVersion``, ``parentRunId``,
-``state``, ``tools``, ``context``, ``forwardedProps``, ``resume`` and ``messages``, each as the
-client sent it. The message that became the input's own stands there without its content."""
 
 _FOREIGN = "1.0"
 """What a client that reads a leg begun in another protocol is taken to know."""
@@ -44,7 +39,7 @@ class Run:
         body = event.get("task") or event["statusUpdate"]
         context, task = body["contextId"], body.get("taskId") or body["id"]
         message = _said(body)
-        kept = (body.get("metadata") or {}).get(METADATA)
+        kept = (body.get("metadata") or {}).get(AGUI)
         if not isinstance(kept, dict):
             said = [{"id": message["messageId"], "role": "user"}] if "messageId" in message else []
             return cls(context, f"{task}.{leg}", None, _FOREIGN, {}, _filled(said, message))

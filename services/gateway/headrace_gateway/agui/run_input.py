@@ -10,14 +10,13 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from headrace import parts
-from headrace.events import Json
+from headrace.events import AGUI, Json
 from headrace.files import LINKS_ARE_OURS, is_link
 from headrace.user_content import to_parts
 from headrace_gateway.agui.extras import with_extras
 from headrace_gateway.agui.named_run import check_id
 from headrace_gateway.agui.normalise import normalised
 from headrace_gateway.agui.refusal import InputInvalid
-from headrace_gateway.agui.run import METADATA
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +43,7 @@ class RunInput:
     """The A2A Message that the agent gets: what the user said last, or the tool results that came
     after it."""
     metadata: Json
-    """Of the input event; see `run.METADATA`."""
+    """Of the input event; see `events.AGUI`."""
     resumes: frozenset[str] = frozenset()
     """Ids of the interrupts that it answers."""
     results: frozenset[str] = frozenset()
@@ -53,7 +52,7 @@ class RunInput:
     @property
     def wishes(self) -> Json:
         """What the client asks of us, not of the agent: ``forwardedProps.headrace``."""
-        props = self.metadata[METADATA].get("forwardedProps")
+        props = self.metadata[AGUI].get("forwardedProps")
         ours = props.get("headrace") if isinstance(props, dict) else None
         return ours if isinstance(ours, dict) else {}
 
@@ -80,7 +79,7 @@ class RunInput:
             thread=asked["threadId"],
             run=asked["runId"],
             message=message,
-            metadata={METADATA: {**kept, "messages": messages}},
+            metadata={AGUI: {**kept, "messages": messages}},
             resumes=frozenset(entry["interruptId"] for entry in resume or ()),
             results=frozenset(filter(None, map(parts.tool_call_id, message["parts"]))),
         )

@@ -4,13 +4,13 @@ from contextlib import suppress
 from typing import Unpack
 
 from headrace.errors import HeadraceError
-from headrace.events import Json
+from headrace.events import AGUI, Json
 from headrace_worker.adapters.a2a_json import parsed
 from headrace_worker.adapters.declaring import Declaration
 from headrace_worker.adapters.executor_queue import LogQueue, Unheard
 from headrace_worker.adapters.extras import needs
 from headrace_worker.agent import Agent, agent
-from headrace_worker.context import AGUI, RunContext
+from headrace_worker.context import RunContext
 from headrace_worker.ended import EndedTask
 
 with needs("a2a"):
