@@ -140,13 +140,15 @@ async def _begin(ctx: RunContext, turns: Sequence[Turn]) -> _Beginning | None:
     past, mine = Past(), (ctx.task, ctx.leg)
     said = [part for turn in turns if _is_input(turn, mine) for part in turn.parts]
     others = [turn for turn in turns if not _is_input(turn, mine)]
-    if others and others[-1].role == "user":
+    if others and others[-1].role == "user" and not others[-1].task:
         # An AG-UI client's: its input has no task yet.
         said = [*others.pop().parts]
     response = next((turn for turn in reversed(others) if turn.role == "assistant"), None)
     is_own = response is not None and (response.task, response.run) == mine
     for turn in turns if is_own else others:
-        past.take(turn)
+        # What came behind open calls and led to no response was an answer to them, but a wrong one.
+        if turn.role != "user" or turn.task != ctx.task or not past.open:
+            past.take(turn)
     if is_own:
         return _go_on(past)
     if past.open and response is not None and response.task == ctx.task:

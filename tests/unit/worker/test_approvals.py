@@ -1,0 +1,65 @@
+"""What a user's answer decides on tool calls that wait for approval."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from headrace.events import Json
+from headrace_worker.adapters.approvals import (
+    AnswerInvalid,
+    Decision,
+    decisions_of,
+    question,
+    words_beside,
+)
+from headrace_worker.conversation import Call
+
+CALL = Call("c1", "refund", {"order": "A1"})
+ASKED = question(CALL)
+
+
+def named(payload: object, status: str = "resolved", name: str = "c1") -> Json:
+    said = {"agui_interrupt_id": name, "agui_resume_status": status}
+    return {"data": payload, "metadata": said}
+
+
+def test_a_question_says_what_is_to_be_done_and_how_to_answer() -> None:
+    assert ASKED["message"] == 'Approve refund({"order":"A1"})?'
+    assert (ASKED["id"], ASKED["toolCallId"]) == ("c1", "c1")
+    assert ASKED["responseSchema"]["required"] == ["approved"]
+    ends = datetime.fromisoformat(question(CALL, within=60)["expiresAt"])
+    assert timedelta(0) < ends - datetime.now(UTC) <= timedelta(seconds=60)
+
+
+@pytest.mark.parametrize(
+    ("said", "decided"),
+    [
+        ([named({"approved": True})], Decision(approved=True)),
+        ([named({"approved": True, "editedArgs": {"a": 1}})], Decision(True, {"a": 1})),  # noqa: FBT003
+        ([named({"approved": False, "reason": "no"})], Decision(approved=False, reason="no")),
+        ([named(None, "cancelled")], Decision(approved=False, reason="The user cancelled it.")),
+        ([named({"approved": True}, name="?")], Decision(False, None, "The user did not answer.")),  # noqa: FBT003
+        ([{"data": {"approved": True}}], Decision(approved=True)),
+        ([{"data": True}], Decision(approved=True)),
+        ([{"text": "Yes."}], Decision(approved=True)),
+        ([{"text": "what is it?"}], Decision(approved=False, reason="what is it?")),
+    ],
+)
+def test_only_a_clear_yes_approves(said: list[Json], decided: Decision) -> None:
+    assert decisions_of(said, [ASKED]) == {"c1": decided}
+
+
+@pytest.mark.parametrize("payload", [{"approved": 1}, {"approved": "true"}, {}, 7, []])
+def test_an_answer_of_another_shape_decides_nothing(payload: object) -> None:
+    with pytest.raises(AnswerInvalid, match="c1"):
+        decisions_of([named(payload)], [ASKED])
+
+
+def test_an_answer_that_comes_too_late_refuses() -> None:
+    late = question(CALL, within=-1)
+    [decided] = decisions_of([named({"approved": True})], [late]).values()
+    assert (decided.approved, decided.reason) == (False, "The approval came too late.")
+
+
+def test_what_is_said_beside_answers_is_the_users_word() -> None:
+    assert words_beside([named({"approved": True}), {"text": "Thanks."}]) == [{"text": "Thanks."}]
