@@ -20,6 +20,7 @@ from tests.chaos.run import Size, run, stack_in
 from tests.chaos.verdict import ends, overlaps
 
 SEED = 20
+ROOT = "0-" + "0" * 32
 FEW = Size(SEED, tasks=120, at_a_time=12, faults=25)
 MANY = Size(SEED, tasks=2_000, at_a_time=60, faults=240)
 
@@ -64,8 +65,8 @@ def test_attempts_that_overlap_are_seen(log: list[Entry]) -> None:
 
 
 def log_of(task: str, asked: str, state: str, *, name: str = "") -> list[Entry]:
-    """Return a log: of the client's task ``root``, or of what that has asked for."""
-    lineage = Lineage("root", "head", 1, name, ("head",))
+    """Return a log: of the client's task, `ROOT`, or of what that has asked for."""
+    lineage = Lineage(ROOT, "head", 1, name, ("head",))
     metadata = {DELEGATION: lineage.to_json()} if name else {}
     draft = task_submitted(task, "c", {"parts": [{"text": asked}]}, metadata)
     stamp = Stamp("log1", 1, "w", state, 1, 1)
@@ -87,7 +88,7 @@ def test_children_that_are_not_as_they_must_be_are_seen(
     children: list[tuple[str, str, str]], wrong: str
 ) -> None:
     families = Families()
-    families.note(TaskKey("default", "head", "root"), log_of("root", "5 1", COMPLETED))
+    families.note(TaskKey("default", "head", ROOT), log_of(ROOT, "5 1", COMPLETED))
     for name, asked, state in children:
         named = "key:whim 1" if name == "whim" else name
         log = log_of(named, asked, state, name=named)

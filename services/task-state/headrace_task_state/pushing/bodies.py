@@ -39,7 +39,5 @@ def body_of(webhook: Webhook, event: Json) -> bytes:
     """
     text = orjson.dumps(event)
     if webhook.base:
-        # It goes into JSON, and is what a client said in a header.
-        base = orjson.dumps(webhook.base).decode()[1:-1]
-        text = Links(base).shown(text)
+        text = Links(webhook.base).shown(text)
     return in_old_form(orjson.loads(text)) if webhook.version == OLD else text
