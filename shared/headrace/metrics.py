@@ -63,6 +63,11 @@ POSITION = Gauge(
     "headrace_position", "Stream sequence up to which a range is applied, by its holder.", ["range"]
 )
 LAG = Gauge("headrace_lag", "Messages that a range has still to apply, by its holder.", ["range"])
+CLOCK_OFFSET = Gauge(
+    "headrace_clock_offset_seconds",
+    "How far the clock of NATS or Redis is ahead of this task state's.",
+    ["server"],
+)
 RUNS_ASKED_AGAIN = Counter(
     "headrace_runs_asked_again",
     "Runs asked for again: no worker had begun them in time, or nobody held them.",

@@ -8,16 +8,19 @@ from http.server import ThreadingHTTPServer
 from threading import Thread
 from typing import override
 
+import orjson
 from prometheus_client import MetricsHandler
 
 
 class _Server(ThreadingHTTPServer):
     """Answers on threads of its own: an agent that holds the loop does not make it silent."""
 
-    def __init__(self, host: str, port: int, is_ready: Callable[[], bool]) -> None:
+    def __init__(
+        self, host: str, port: int, is_ready: Callable[[], bool], note: Callable[[], str]
+    ) -> None:
         if ":" in host:
             self.address_family = socket.AF_INET6
-        self.is_ready = is_ready
+        self.is_ready, self.note = is_ready, note
         super().__init__((host, port), _Page)
 
     @override
@@ -38,12 +41,12 @@ class _Page(MetricsHandler):
             self._say("ok", is_well=True)
         elif path == "/readyz":
             is_ready = self.server.is_ready()
-            self._say("ready" if is_ready else "unavailable", is_well=is_ready)
+            self._say("ready" if is_ready else "unavailable", self.server.note(), is_well=is_ready)
         else:
             super().do_GET()
 
-    def _say(self, status: str, *, is_well: bool) -> None:
-        body = f'{{"status":"{status}"}}'.encode()
+    def _say(self, status: str, note: str = "", *, is_well: bool) -> None:
+        body = orjson.dumps({"status": status, "note": note} if note else {"status": status})
         self.send_response(HTTPStatus.OK if is_well else HTTPStatus.SERVICE_UNAVAILABLE)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
@@ -51,15 +54,17 @@ class _Page(MetricsHandler):
         self.wfile.write(body)
 
 
-def serve(host: str, port: int, is_ready: Callable[[], bool]) -> None:
+def serve(
+    host: str, port: int, is_ready: Callable[[], bool], note: Callable[[], str] = str
+) -> None:
     """Serve `/metrics`, `/healthz` and `/readyz` for the life of the process; port 0: don't.
 
-    `/healthz` answers 200 while the process lives, `/readyz` while `is_ready`, else 503. It is
-    asked on another thread.
+    `/healthz` answers 200 while the process lives, `/readyz` while `is_ready`, else 503, with a
+    `note` if there is one. They are asked on another thread.
 
     Raises:
         OSError: the port is taken.
     """
     if port:
-        server = _Server(host, port, is_ready)
+        server = _Server(host, port, is_ready, note)
         Thread(target=server.serve_forever, name="observing", daemon=True).start()

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import orjson
@@ -35,6 +36,16 @@ async def stream_state(bus: Bus, stream: str) -> StreamState:
     """
     answer = await _ask(bus, f"$JS.API.STREAM.INFO.{stream}", {})
     return StreamState(answer["created"], int(answer["state"]["last_seq"]))
+
+
+async def server_time(bus: Bus, stream: str) -> float:
+    """Return the time by the clock of the stream's leader, seconds since 1970.
+
+    Raises:
+        BusUnavailable: no leader answers.
+    """
+    answer = await _ask_once(bus, f"$JS.API.STREAM.INFO.{stream}", {})
+    return datetime.fromisoformat(answer["ts"]).timestamp()
 
 
 async def find_message(bus: Bus, stream: str, query: dict[str, Any]) -> dict[str, Any] | None:

@@ -24,6 +24,7 @@ from headrace_task_state.answering.broker import answer_lists, make_broker
 from headrace_task_state.answering.for_workers import ForWorkers
 from headrace_task_state.answering.pieces import Pieces
 from headrace_task_state.answering.starting import Starting
+from headrace_task_state.following.clock import Clock
 from headrace_task_state.following.follow import Follower
 from headrace_task_state.following.orphans import Orphans
 from headrace_task_state.following.replica import Replica
@@ -63,6 +64,7 @@ class TaskState:
         self._bus = Bus(settings)
         self._directory = Directory(self._bus)
         self._redis = Connection(settings)
+        self._clock = Clock(self._bus, self._redis)
         self._keys = Keys.of(settings.prefix, settings.stream_prefix)
         self._ranges = all_ranges(settings.event_streams)
         for one in self._ranges:
@@ -78,6 +80,11 @@ class TaskState:
     def is_ready(self) -> bool:
         """Whether it answers questions, and NATS is connected now."""
         return self._answers_now and self._bus.connected
+
+    @property
+    def note(self) -> str:
+        """What an operator should know although it is ready; mostly nothing."""
+        return self._clock.trouble and f"clocks are not in step: {self._clock.trouble}"
 
     async def start(self) -> None:
         """Connect, answer questions, and take a share of the ranges.
@@ -109,6 +116,8 @@ class TaskState:
         await client.flush()
         _log.info("replica %s answers", self._name)
         self._push_means = await self._stack.enter_async_context(means(self._bus, self._settings))
+        await self._clock.compare()
+        self._stack.callback(keep_running(self._clock.run, "clocks").cancel)
         leases = Leases(self._redis, self._keys, self._name, self._ranges)
         replica = Replica(self._name, leases, self._ranges, self._duties)
         tending = keep_running(replica.run, "leases")
@@ -160,15 +169,15 @@ class TaskState:
     def _duties(self, lease: Lease) -> list[Coroutine[Any, Any, None]]:
         writer = Writer(self._redis, self._keys, lease, self._ranges)
         pushing = Pushing(self._push_means, lease.range)
-        retention = Retention(self._bus, writer, self._times, pushing.forget)
+        retention = Retention(self._bus, writer, self._times, pushing.forget, self._clock)
         follower = Follower(
             self._bus, writer, self._settings.sweep_after, pushing.announce, retention.wake
         )
         return [
             pushing.run(),
             follower.run(),
-            Sweep(self._bus, writer, self._settings.start_within).run(),
-            Orphans(self._bus, writer).run(),
+            Sweep(self._bus, writer, self._settings.start_within, self._clock).run(),
+            Orphans(self._bus, writer, self._clock).run(),
             retention.run(),
         ]
 
@@ -180,7 +189,12 @@ async def serve(settings: TaskStateSettings) -> int:
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     service = TaskState(settings)
     try:
-        observing.serve(settings.metrics_host, settings.metrics_port, lambda: service.is_ready)
+        observing.serve(
+            settings.metrics_host,
+            settings.metrics_port,
+            lambda: service.is_ready,
+            lambda: service.note,
+        )
     except OSError as error:
         _log.error("HEADRACE_METRICS_PORT: %s", error)
         return 1

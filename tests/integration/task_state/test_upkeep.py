@@ -20,6 +20,7 @@ from headrace.log.tombstone import bury
 from headrace.messages import DeadLetter, GetTask, Run
 from headrace.task import CANCELED, COMPLETED, INPUT_REQUIRED, REJECTED, SUBMITTED, WORKING
 from headrace_task_state.following import orphans, sweep
+from headrace_task_state.following.clock import Clock
 from headrace_task_state.store.leases import Leases
 from headrace_task_state.store.writing import Writer
 from tests.support.legal_logs import LegalLog
@@ -319,7 +320,10 @@ async def test_one_sweep_goes_through_all_that_is_due(
         writer = await applied(fleet)
         for name in await writer.due("w", 10**15, 1000):
             await writer.defer("w", name, 1)
-        assert await sweep.Sweep(fleet.bus, writer, 3600.0).sweep() == 230
+        assert (
+            await sweep.Sweep(fleet.bus, writer, 3600.0, Clock(fleet.bus, fleet.redis)).sweep()
+            == 230
+        )
         assert len(await runs(fleet)) == 230
         assert await writer.due("w", round(time.time() * 1000), 1) == []
 
@@ -443,3 +447,31 @@ async def test_a_tombstone_whose_writer_died_is_finished_after_a_rebuild(
     info = await hasty.bus.js.stream_info(f"OBJ_{hasty.bus.streams.files}")
     assert info.state.messages == 0
     assert "deleted" in await until_gone(hasty, log)
+
+
+@pytest.mark.parametrize("ahead", [86_400.0, -86_400.0])
+async def test_a_clock_that_is_wrong_ends_nothing_early_and_is_told(
+    nats_server: NatsProcess,
+    valkey: ValkeyProcess,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    ahead: float,
+) -> None:
+    right = time.time
+    monkeypatch.setattr(time, "time", lambda: right() + ahead)
+    monkeypatch.setattr(sweep, "EVERY", 0.1)
+    async with open_task_states(
+        nats_server.url, valkey.url, sweep_after=0.2, start_within=3600.0, retention=3600.0
+    ) as fleet:
+        waiting, old = submitted(), ended()
+        for log in (waiting, old):
+            await fleet.store(log)
+        replica = await fleet.start()
+        # It is due, and the hour within which it must begin is not over.
+        [(subject, _)] = await until_runs(fleet, 1)
+        assert fleet.bus.subjects.key_of_run(subject) == (waiting.key, 1)
+        assert not await is_rejected(fleet, waiting)
+        assert (await fleet.get(old.key)).task == folded(old)
+        assert "clocks are not in step: NATS is" in replica.note
+        assert "Redis is" in replica.note
+        assert "clocks are not in step" in caplog.text

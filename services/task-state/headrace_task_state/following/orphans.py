@@ -6,7 +6,6 @@ over a dead worker's head, or with a child that only a dead attempt knew of.
 
 import asyncio
 import logging
-import time
 
 from headrace.bus import Bus
 from headrace.canceling import cancel_task
@@ -15,6 +14,7 @@ from headrace.entry import Entry
 from headrace.errors import BusUnavailable, LogLost, StateUnavailable
 from headrace.log import last_entry
 from headrace.task import INPUT_REQUIRED, TaskKey
+from headrace_task_state.following.clock import Clock
 from headrace_task_state.following.due import DueTasks
 from headrace_task_state.store.writing import LeaseLost, Writer
 
@@ -32,10 +32,10 @@ _ASKED_FOR = "d"
 class Orphans:
     """Looks after the delegated tasks of one range, under its lease."""
 
-    def __init__(self, bus: Bus, writer: Writer) -> None:
+    def __init__(self, bus: Bus, writer: Writer, clock: Clock) -> None:
         """Look through `writer`."""
         self._bus = bus
-        self._writer_id = writer_of("task-state")
+        self._clock, self._writer_id = clock, writer_of("task-state")
         self._due = DueTasks(bus, writer, _ASKED_FOR, self._look_after)
         self._canceling: dict[TaskKey, asyncio.Task[None]] = {}
 
@@ -62,13 +62,13 @@ class Orphans:
             BusUnavailable: the log does not answer.
             StateUnavailable: Redis does not answer.
         """
-        await self._due.go_through(round(time.time() * 1000))
+        await self._due.go_through(round(self._clock.now() * 1000))
 
     async def _look_after(self, key: TaskKey, child: dict[str, str]) -> int:
         """Cancel the child if it is an orphan; return when to look again, ms."""
         if key not in self._canceling and await self._is_orphan(key, child):
             self._cancel(key, child)
-        return round((time.time() + AGAIN) * 1000)
+        return round((self._clock.now() + AGAIN) * 1000)
 
     async def _is_orphan(self, key: TaskKey, child: dict[str, str]) -> bool:
         asking = TaskKey(key.tenant, child["parent_agent"], child["parent"])

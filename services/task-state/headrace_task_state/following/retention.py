@@ -7,7 +7,6 @@ elsewhere is purged. Whoever dies in between, or loses Redis, meets the tombston
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from headrace.forgetting import clear_away
 from headrace.log import last_entry
 from headrace.log.tombstone import bury
 from headrace.task import CANCELED, INPUT_REQUIRED, TaskKey
+from headrace_task_state.following.clock import Clock
 from headrace_task_state.following.due import DueTasks
 from headrace_task_state.store.writing import LeaseLost, Writer
 
@@ -54,10 +54,12 @@ class Times:
 class Retention:
     """Lets the tasks of one range go, under its lease."""
 
-    def __init__(self, bus: Bus, writer: Writer, times: Times, forget: Forget) -> None:
-        """Keep tasks for their `times`; have what belongs to them forgotten then."""
+    def __init__(
+        self, bus: Bus, writer: Writer, times: Times, forget: Forget, clock: Clock
+    ) -> None:
+        """Keep tasks for their `times` by `clock`; have what belongs to them forgotten then."""
         self._bus, self._times, self._forget = bus, times, forget
-        self._awake = asyncio.Event()
+        self._awake, self._clock = asyncio.Event(), clock
         self._waiting = DueTasks(bus, writer, _WAITING, self._expire)
         self._ended = DueTasks(bus, writer, _ENDED, self._bury)
         self._buried = DueTasks(bus, writer, _BURIED, self._clear)
@@ -90,7 +92,7 @@ class Retention:
             BusUnavailable: NATS does not answer.
             StateUnavailable: Redis does not answer.
         """
-        now = time.time()
+        now = self._clock.now()
         # The buried first: that is what makes room in a full stream.
         return (
             await self._buried.go_through(_ms(now))
@@ -107,7 +109,7 @@ class Retention:
                 _log.info("task %s has been answered in the moment", key.task)
             else:
                 metrics.TASKS_EXPIRED.inc()
-        return _ms(time.time() - self._times.waiting) + _AGAIN
+        return _ms(self._clock.now() - self._times.waiting) + _AGAIN
 
     async def _bury(self, key: TaskKey, task: dict[str, str]) -> int:
         owner, behind = task.get("owner", ""), int(task.get("sequence", 0))
@@ -115,7 +117,7 @@ class Retention:
             await bury(self._bus, key, owner, "retention", self._times.tombstone, behind)
         except Fenced as fenced:
             _log.info("the view is behind: %s", fenced)
-        return _ms(time.time() - self._times.ended) + _AGAIN
+        return _ms(self._clock.now() - self._times.ended) + _AGAIN
 
     async def _clear(self, key: TaskKey, task: dict[str, str]) -> None:  # noqa: ARG002 - it has left
         await self._forget(key)

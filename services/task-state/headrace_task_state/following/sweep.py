@@ -11,7 +11,6 @@ run is published again: the queue refuses it unless it is gone.
 
 import asyncio
 import logging
-import time
 from datetime import datetime
 
 import orjson
@@ -27,6 +26,7 @@ from headrace.messages import Control, Run
 from headrace.rejecting import TOO_LATE, is_unbegun, reject_unbegun
 from headrace.subjects import NORMAL
 from headrace.task import TaskKey
+from headrace_task_state.following.clock import Clock
 from headrace_task_state.following.due import DueTasks
 from headrace_task_state.store.writing import LeaseLost, Writer
 
@@ -53,11 +53,11 @@ _ALREADY_WAITING = 10077
 class Sweep:
     """Looks after the waiting inputs and the silent tasks of one range, under its lease."""
 
-    def __init__(self, bus: Bus, writer: Writer, start_within: float) -> None:
+    def __init__(self, bus: Bus, writer: Writer, start_within: float, clock: Clock) -> None:
         """Look through `writer`; what nobody has begun after `start_within` s is rejected."""
         self._bus = bus
         self._start_within = round(start_within * 1000)
-        self._lanes = Lanes(bus)
+        self._lanes, self._clock = Lanes(bus), clock
         self._due = DueTasks(bus, writer, _WAITING, self._look)
 
     async def run(self) -> None:
@@ -79,7 +79,7 @@ class Sweep:
             BusUnavailable: the queue does not answer.
             StateUnavailable: Redis does not answer.
         """
-        return await self._due.go_through(round(time.time() * 1000))
+        return await self._due.go_through(round(self._clock.now() * 1000))
 
     async def _look(self, key: TaskKey, task: dict[str, str]) -> int | None:
         """Look after a task; return when to look again, ms; None: never."""
@@ -92,11 +92,11 @@ class Sweep:
             return await self._ask_again(key, task)
         if last.stamp.leg == leg and not last.ends_leg:
             return await self._ask_holder(key, task, last)
-        return round((time.time() + SILENT) * 1000)
+        return round((self._clock.now() + SILENT) * 1000)
 
     async def _ask_holder(self, key: TaskKey, task: dict[str, str], last: Entry) -> int:
         """Publish the run of a silent task that nobody holds; return when to look again, ms."""
-        now, spoke = time.time(), datetime.fromisoformat(last.time).timestamp()
+        now, spoke = self._clock.now(), datetime.fromisoformat(last.time).timestamp()
         if now - spoke < SILENT:
             return round((spoke + SILENT) * 1000)
         if await ask_holder(self._bus, key, _WHO, _HOLDER) is None:
@@ -105,7 +105,7 @@ class Sweep:
 
     async def _ask_again(self, key: TaskKey, task: dict[str, str]) -> int:
         """Ask for a worker, or reject the input if it is late; return when to ask again, ms."""
-        now = round(time.time() * 1000)
+        now = round(self._clock.now() * 1000)
         submitted = int(task.get("submitted", now))
         start_by = submitted + self._start_within
         if own := int(task.get("start_by") or 0):

@@ -69,6 +69,15 @@ class Connection:
         except (RedisError, OSError) as error:
             raise trouble(error) from error
 
+    async def time(self) -> float:
+        """Return the time by Redis' clock, seconds since 1970.
+
+        Raises:
+            StateUnavailable: Redis does not answer.
+        """
+        [[seconds, micros]] = await self.ask(["TIME"])
+        return int(seconds) + int(micros) / 1_000_000
+
     async def unlink_all(self, start: str, but: Sequence[str] = ()) -> None:
         """Delete every key that starts with `start`, a few at a time; those of `but` stay.
 

@@ -31,11 +31,9 @@ class Shapes:
         return any([await self._is_kept(other) for other in self._keys.others()])
 
     async def _is_kept(self, keys: Keys) -> bool:
-        [[seconds, micros], replicas] = await self._redis.ask(
-            ["TIME"], ["ZRANGE", keys.replicas, 0, -1, "WITHSCORES"]
-        )
-        now = int(seconds) * 1000 + int(micros) // 1000
-        return any(float(until) >= now for until in replicas[1::2])
+        now = await self._redis.time()
+        [until] = await self._redis.ask(["ZRANGE", keys.replicas, 0, -1, "WITHSCORES"])
+        return any(float(when) >= now * 1000 for when in until[1::2])
 
     async def delete_unkept(self) -> None:
         """Delete, again and again, views of other versions that no replica keeps."""
