@@ -77,7 +77,11 @@ async def clear_away(bus: Bus, key: TaskKey) -> None:
     """
     last = await last_stored(bus, key)
     if last is not None and last.tombstone is None:
-        return  # The tombstone has expired, and the task has been begun anew.
+        if last.entry is None or not last.entry.ends_task:
+            return  # The tombstone has expired, and the task has been begun anew.
+        # It has expired before this came to it, and the old log is still there.
+        await bury(bus, key, "", "retention", bus.settings.tombstone_seconds, last.sequence)
+        last = await last_stored(bus, key)
     is_deleted = last is not None and last.tombstone is not None and last.tombstone.why == "deleted"
     if is_deleted:
         await _drop_letters(bus, key)

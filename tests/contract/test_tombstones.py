@@ -6,6 +6,7 @@ import secrets
 import pytest
 
 from headrace.errors import Fenced, LogFull, LogLost, TaskForgotten
+from headrace.forgetting import clear_away
 from headrace.log import TailRule, last_entry, replay
 from headrace.log.purge import erase, purge
 from headrace.log.read import last_stored, next_stored, read_on
@@ -158,3 +159,15 @@ async def test_streams_let_messages_expire(connect: Connect) -> None:
     await ensure_streams(bus.js, BusSettings(**bus.settings.model_dump()))
     info = await bus.js.stream_info(bus.streams.events(0))
     assert info.config.allow_msg_ttl
+
+
+async def test_a_tombstone_that_expired_too_soon_leaves_no_log_behind(log: TaskLog) -> None:
+    await ended(log)
+    await bury(log.bus, log.key, "owner", "retention", 1.0, log.writer.sequence)
+
+    async def expired() -> bool:
+        return not await is_forgotten(log.bus, log.key)
+
+    await eventually(expired, "the tombstone has expired")
+    await clear_away(log.bus, log.key)
+    assert [message.is_tombstone for message in await messages(log)] == [True]
