@@ -75,6 +75,12 @@ class User:
     async def send(self, subject: str, body: bytes, reply: str = "") -> None:
         """Publish, whether or not that is allowed; return when the server has read it."""
         await self.client.publish(subject, body, reply)
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Return when the server has read what was sent before; what it sent before has come."""
+        # nats-py sends a ping ahead of what waits to be sent: only the second one comes behind it.
+        await self.client.flush()
         await self.client.flush()
 
     @asynccontextmanager
@@ -86,10 +92,9 @@ class User:
             heard.append(msg.subject)
 
         subscription = await self.client.subscribe(subject, cb=note)
-        await self.client.flush()
+        await self.settle()
         yield heard
-        # What the server has handed on by now comes before its answer to this.
-        await self.client.flush()
+        await self.settle()
         await asyncio.sleep(_TURN)
         with suppress(Exception):
             await subscription.unsubscribe()

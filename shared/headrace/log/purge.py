@@ -16,7 +16,7 @@ _TIMEOUT = 5.0
 _AT_ONCE = 32
 _BATCH = 512
 _BATCH_BYTES = 4 * 1024 * 1024
-_NO_MESSAGE = frozenset({10037, 10057})
+_NO_MESSAGE = frozenset({10037, 10043, 10057})
 
 
 async def purge(bus: Bus, stream: str, subject: str, before: int = 0) -> None:
