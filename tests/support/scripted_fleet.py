@@ -6,12 +6,14 @@ Agents are scripts that write a task's log; task state is a fold of the log made
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 import orjson
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
+from nats.errors import FlushTimeoutError
 
 from headrace import events
 from headrace.bus import Bus
@@ -32,6 +34,7 @@ from headrace.messages import (
     TasksFound,
 )
 from headrace.task import CANCELED, SUBMITTED, WORKING, TaskKey, mint_log_id, mint_task_id
+from tests.support.waiting import eventually
 
 
 @dataclass
@@ -130,7 +133,7 @@ class ScriptedFleet:
 
     async def settle(self) -> None:
         """Return when every run that was asked for until now is a leg, or is none."""
-        await self.bus.connection.flush()
+        await self._flush()
         await asyncio.sleep(0.01)
         while self._coming:  # noqa: ASYNC110  # nobody tells of it
             await asyncio.sleep(0.01)
@@ -142,7 +145,22 @@ class ScriptedFleet:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._coming = 0  # Some may not have been looked at even.
-        await self.bus.connection.flush()
+        await self._flush()
+
+    async def _flush(self) -> None:
+        """Return when the server has taken all that was sent.
+
+        Tests without a loop of their own block the module's: the server may have hung up meanwhile,
+        and what waits for it then waits for ever.
+        """
+
+        async def is_through() -> bool:
+            with suppress(FlushTimeoutError):
+                await self.bus.connection.flush(5)
+                return True
+            return False
+
+        await eventually(is_through, "NATS has taken all that was sent")
 
     async def start_state(self) -> None:
         """Answer for task state (again)."""
@@ -159,7 +177,7 @@ class ScriptedFleet:
         for subscription in self._state:
             await subscription.unsubscribe()
         self._state.clear()
-        await self.bus.connection.flush()
+        await self._flush()
 
     async def foreign_task(self, agent: str, context: str) -> TaskKey:
         """Put a task of somebody else's into the log."""
@@ -176,7 +194,7 @@ class ScriptedFleet:
         kept: list[Subscription],
     ) -> None:
         kept.append(await self.bus.connection.subscribe(subject, cb=receive))
-        await self.bus.connection.flush()
+        await self._flush()
 
     async def _on_live(self, msg: Msg) -> None:
         key, owner = self.bus.subjects.key_of_event(msg.subject), (msg.headers or {}).get(OWNER)

@@ -136,7 +136,7 @@ class Stack:
         """Return how it ended; None if it runs."""
         return self._running().poll()
 
-    def wait(self, timeout: float = 90.0) -> int:
+    def wait(self, timeout: float = 200.0) -> int:
         """Return how it ended once it has."""
         until(lambda: self.exit_code() is not None, "the stack has ended", timeout)
         return self._running().returncode

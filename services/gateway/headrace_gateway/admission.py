@@ -35,8 +35,8 @@ YOUNG = 0.1
 SHARE = 4
 """A gateway looks again before it has used up this part of what was left below a bound."""
 
-_ROUNDS = 3
-"""Looks at the queue for one run, at most, until it is clear whether it may wait."""
+_PAUSES = (0.0, 0.0, 0.0, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32)
+"""Seconds before each look at the queue for one run, until it is clear whether it may wait."""
 
 _PATIENCE = 1.0
 _SOONEST, _LATEST, _UNKNOWN = 1, 30, 5
@@ -100,12 +100,17 @@ class Admission:
             TooManyWaiting: as many wait as may.
         """
         bounds = self._bounds(key)
-        for _ in range(_ROUNDS):
+        for pause in _PAUSES:
             if not any(self._is_doubtful(scope, bound) for scope, bound in bounds):
                 break
+            if pause:
+                if not any(self._is_full(scope, bound) for scope, bound in bounds):
+                    break
+                # A run that is on its way into the queue is counted twice once it is there.
+                await asyncio.sleep(pause)
             await self._look_together()
         for scope, bound in bounds:
-            if self._waiting(scope) >= bound:
+            if self._is_full(scope, bound):
                 whose = "yours" if scope.tenant else "all clients"
                 what = f"{bound} runs of {whose} wait for agent {key.agent} already"
                 raise TooManyWaiting(what, self._retry_after(scope))
@@ -127,6 +132,9 @@ class Admission:
     def _waiting(self, scope: Scope) -> int:
         look = self._look
         return look.figures.waiting[scope] + look.since[scope] + self._under_way[scope]
+
+    def _is_full(self, scope: Scope, bound: int) -> bool:
+        return self._waiting(scope) >= bound
 
     def _is_doubtful(self, scope: Scope, bound: int) -> bool:
         if not math.isfinite(self._look.at):

@@ -17,6 +17,7 @@ from headrace.messages import Run
 from headrace.task import TaskKey, mint_task_id
 from headrace_gateway import admission
 from headrace_gateway.queue_figures import Figures, read_figures
+from headrace_gateway.refusals import TooManyWaiting
 from headrace_gateway.settings import GatewaySettings
 from tests.integration.gateway.running import running, until
 from tests.integration.gateway.talking import Json, Rest, Rpc, Talk, message
@@ -164,6 +165,24 @@ async def test_one_gateway_keeps_exactly_to_the_bound_however_many_come_at_once(
             return await waiting(bus, "assistant") == 10
 
         await until(all_wait, "ten runs wait")
+
+
+@pytest.mark.usefixtures("idle")
+async def test_a_run_that_is_not_known_to_be_queued_yet_does_not_count_twice(
+    settings: GatewaySettings, bus: Bus
+) -> None:
+    bounded_by_two = settings.model_copy(update={"max_waiting_per_agent": 2})
+    admits = admission.Admission(bus, bounded_by_two)
+    keys = [TaskKey("default", "assistant", mint_task_id(0)) for _ in range(3)]
+    first = await admits.admit(keys[0])
+    await bus.js.publish(bus.subjects.run(keys[0], 1), b"{}")
+    asking = asyncio.create_task(admits.admit(keys[1]))
+    await asyncio.sleep(0.05)
+    first.settle()
+    await asking
+    with pytest.raises(TooManyWaiting):
+        await admits.admit(keys[2])
+    await admits.stop()
 
 
 @pytest.mark.usefixtures("idle")
