@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from headrace import events
+from headrace import events, parts
 from headrace.events import Json
 from headrace.files import FileOwner, FileStore
 from headrace.interrupts import INTERRUPTS, PENDING_TOOL_CALLS
@@ -34,7 +34,7 @@ from tests.integration.worker.adapters.wire import (
     says,
 )
 from tests.integration.worker.conftest import Spawn, Working
-from tests.integration.worker.doors.reading import answer, folded, results, state, words
+from tests.integration.worker.doors.reading import answer, folded, results, said, state, words
 from tests.support.desk import Desk, Task
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.task_states import open_task_states
@@ -58,6 +58,8 @@ class Behaviour:
     """A model server of `Script`s: a context manager that yields a `Model`."""
     lacks: ClassVar[frozenset[str]] = frozenset()
     """Of ``approvals``, ``client tools``, ``images``: what the framework does not have."""
+    shares_state: ClassVar[bool] = False
+    """Whether the module's agent has a tool ``put(item)`` that adds to the state's ``items``."""
 
     @property
     def build(self) -> Callable[[str, Office], Agent]:
@@ -347,6 +349,18 @@ class Behaviour:
             done = await folded(await desk.start("agent", "The weather?", context="shared"))
         assert (state(done), answer(done)) == ("COMPLETED", "Sunny.")
         assert office.done("refunded") == []
+
+    async def test_state_is_shared_both_ways(self, desk: Desk, serve: Serve) -> None:
+        if not self.shares_state:
+            pytest.skip("the agent shares no state")
+        script = [calls(("c1", "put", {"item": "pear"})), says("Done.")]
+        async with serve(script):
+            agui = {"state": {"items": ["apple"]}}
+            task = await desk.start("agent", "Pears!", metadata={"headrace.agui": agui})
+            done = await folded(task)
+        assert (state(done), answer(done)) == ("COMPLETED", "Done.")
+        told = [part for part in said(done) if parts.event_type(part) == parts.STATE_SNAPSHOT]
+        assert [part["data"] for part in told] == [{"items": ["apple", "pear"]}]
 
     def needs(self, capability: str) -> None:
         """Skip a test of what the framework does not have."""

@@ -1,6 +1,11 @@
 """A pydantic-ai agent over its own OpenAI client, in the suite of all adapters."""
 
+from dataclasses import dataclass
+
+from ag_ui.core import EventType, StateSnapshotEvent
+from pydantic import BaseModel
 from pydantic_ai import Agent as PydanticAgent
+from pydantic_ai import RunContext, ToolReturn
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
@@ -10,14 +15,38 @@ from tests.integration.worker.adapters.behaviour import Behaviour
 from tests.integration.worker.adapters.office import Office
 
 
+class Basket(BaseModel):
+    """State that agent and user interface share."""
+
+    items: list[str] = []
+
+
+@dataclass
+class Deps:
+    """As pydantic-ai's own StateDeps."""
+
+    state: Basket
+
+
+def put(ctx: RunContext[Deps], item: str) -> ToolReturn[str]:
+    """Add to the state that is shared."""
+    ctx.deps.state.items.append(item)
+    snapshot = ctx.deps.state.model_dump()
+    event = StateSnapshotEvent(type=EventType.STATE_SNAPSHOT, snapshot=snapshot)
+    return ToolReturn("put", metadata=[event])
+
+
 def build(url: str, office: Office) -> Agent:
     """Make the agent."""
     model = OpenAIChatModel("small", provider=OpenAIProvider(base_url=url, api_key="k"))
-    wrapped = PydanticAgent(model, system_prompt="Be brief.")
+    wrapped = PydanticAgent(model, system_prompt="Be brief.", deps_type=Deps)
+    wrapped.tool(put)
     wrapped.tool_plain(office.mail)
     wrapped.tool_plain(requires_approval=True)(office.refund)
-    return pydantic_ai_agent(wrapped, name="agent", backoff=0.0)
+    return pydantic_ai_agent(wrapped, name="agent", deps=lambda _: Deps(Basket()), backoff=0.0)
 
 
 class TestPydanticAI(Behaviour):
     """Its behaviour."""
+
+    shares_state = True

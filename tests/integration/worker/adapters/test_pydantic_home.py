@@ -1,13 +1,10 @@
 """What pydantic-ai's users write at home and find unchanged here."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import Any
 
-from ag_ui.core import EventType, StateSnapshotEvent
-from pydantic import BaseModel
 from pydantic_ai import Agent as PydanticAgent
-from pydantic_ai import BinaryContent, ImageUrl, RunContext, ToolReturn
+from pydantic_ai import BinaryContent, ImageUrl
 from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
@@ -29,56 +26,13 @@ from headrace import parts
 from headrace.events import Json
 from headrace_worker.adapters import pydantic_ai_agent
 from tests.integration.worker.conftest import Working
-from tests.integration.worker.doors.reading import answer, folded, said, state
+from tests.integration.worker.doors.reading import answer, folded, state
 from tests.support.desk import Desk
 
 type Stream = AsyncIterator[str | DeltaToolCalls | DeltaThinkingCalls]
 
 FIRST: Json = {"id": "1", "role": "user", "content": "a"}
 SECOND: Json = {"id": "3", "role": "user"}
-
-
-class Basket(BaseModel):
-    """State that agent and user interface share."""
-
-    items: list[str] = []
-
-
-@dataclass
-class Deps:
-    """As pydantic-ai's own StateDeps."""
-
-    state: Basket
-
-
-async def test_state_goes_both_ways(desk: Desk, working: Working) -> None:
-    seen: list[list[str]] = []
-
-    async def stream(messages: list[ModelMessage], _: AgentInfo) -> Stream:
-        if len(messages) == 1:
-            yield {0: DeltaToolCall(name="put", json_args='{"item": "pear"}', tool_call_id="c1")}
-        else:
-            yield "Done."
-
-    wrapped = PydanticAgent(FunctionModel(stream_function=stream), deps_type=Deps)
-
-    @wrapped.tool
-    def put(ctx: RunContext[Deps], item: str) -> ToolReturn[str]:
-        seen.append(ctx.deps.state.items)
-        ctx.deps.state.items.append(item)
-        snapshot = StateSnapshotEvent(
-            type=EventType.STATE_SNAPSHOT, snapshot=ctx.deps.state.model_dump()
-        )
-        return ToolReturn("put", metadata=[snapshot])
-
-    agui = {"state": {"items": ["apple"]}}
-    served = pydantic_ai_agent(wrapped, name="p", deps=lambda _: Deps(Basket()), memory="task")
-    async with working(served):
-        done = await folded(await desk.start("p", "x", metadata={"headrace.agui": agui}))
-    assert (state(done), answer(done)) == ("COMPLETED", "Done.")
-    assert seen == [["apple", "pear"]]
-    [told] = [part for part in said(done) if parts.event_type(part) == parts.STATE_SNAPSHOT]
-    assert told["data"] == {"items": ["apple", "pear"]}
 
 
 async def test_the_agents_system_prompt_is_in_every_turn_and_a_clients_in_none(
