@@ -272,6 +272,8 @@ class _Log:
 
     def _take_artifact(self, update: Json) -> None:
         metadata, artifact = update.get("metadata") or {}, update.get("artifact") or {}
+        if self._goes_on(update, artifact):
+            return
         if CHILD in metadata or RETRACTED in metadata:
             return
         name, label = artifact.get("artifactId", ""), artifact.get("name", "")
@@ -279,6 +281,22 @@ class _Log:
             self._forget(name)
         for part in artifact.get("parts", ()):
             self._take_part(part, name, label)
+
+    def _goes_on(self, update: Json, artifact: Json) -> bool:
+        """Take a chunk that goes on with the text that was last, as most events of a log do."""
+        turn = self.turns[-1] if self.turns else None
+        last = turn.items[-1] if turn is not None and turn.items and not turn.whole else None
+        content: list[Json] = artifact.get("parts") or []
+        if not update.get("append") or type(last) is not Words or len(content) != 1:
+            return False
+        part = content[0]
+        # The ids of this log's own blocks are no child's.
+        if last.id != artifact.get("artifactId") or not isinstance(part.get("text"), str):
+            return False
+        if (part.get("metadata") or {}).get(parts.EVENT_TYPE) != parts.CONTENT_BLOCK:
+            return False
+        last.text += part["text"]
+        return True
 
     def _take_part(self, part: Json, name: str, label: str = "") -> None:
         if (result := parts.tool_result(part)) is not None:

@@ -1,5 +1,6 @@
 """The conversation that a run is part of: loaded for its model, and kept for the next one."""
 
+import asyncio
 from base64 import b64encode
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -113,7 +114,12 @@ async def _earlier(ctx: RunContext, memory: Memory, log: Sequence[Entry]) -> lis
         logs = await ctx.earlier_logs(asked_by)
     except StateUnavailable as error:
         raise Retryable("what was said before can't be read") from error
-    return [turn for each in logs for turn in turns_of_log(each)]
+    turns = list[Turn]()
+    for each in logs:
+        turns += turns_of_log(each)
+        # Long logs take a while, and others have their turn between them.
+        await asyncio.sleep(0)
+    return turns
 
 
 async def _with_content(ctx: RunContext, part: Json) -> Json:

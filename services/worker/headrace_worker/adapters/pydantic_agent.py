@@ -87,7 +87,7 @@ def pydantic_ai_agent(  # what such an agent can be told
     async def run(ctx: RunContext) -> None:
         turns = await conversation(ctx, memory, FORMAT)
         try:
-            begun = await _begin(ctx, turns)
+            begun = await _begin(ctx, turns, is_text=wrapped.output_type is str)
         except AnswerInvalid as error:
             await ask(ctx, asked_in(await ctx.retell()), wrong=f"{error}.")
             return
@@ -131,8 +131,10 @@ class _Beginning:
     """Whether calls of the last response are to be carried out, but those that have results."""
 
 
-async def _begin(ctx: RunContext, turns: Sequence[Turn]) -> _Beginning | None:
+async def _begin(ctx: RunContext, turns: Sequence[Turn], *, is_text: bool) -> _Beginning | None:
     """Return where the run begins; None: there is nothing left to do but to end it.
+
+    `is_text`: an answer is text, all of which has been said.
 
     Raises:
         AnswerInvalid: what the user has answered can't be understood.
@@ -150,18 +152,18 @@ async def _begin(ctx: RunContext, turns: Sequence[Turn]) -> _Beginning | None:
         if turn.role != "user" or turn.task != ctx.task or not past.open:
             past.take(turn)
     if is_own:
-        return _go_on(past)
+        return _go_on(past, is_text=is_text)
     if past.open and response is not None and response.task == ctx.task:
         return await _answer(ctx, past, said)
     past.close()
     return _Beginning(past, content_of(said) or None)
 
 
-def _go_on(past: Past) -> _Beginning | None:
+def _go_on(past: Past, *, is_text: bool) -> _Beginning | None:
     """Go on behind a response of this run, which a former attempt has kept."""
-    if not past.calls:
+    if is_text and not past.calls:
         return None
-    if past.open:
+    if past.open or not past.calls:
         return _Beginning(past, replays=True)
     past.close()
     return _Beginning(past)

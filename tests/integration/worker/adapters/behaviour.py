@@ -201,6 +201,28 @@ class Behaviour:
         assert [content for content, _ in results(done)] == ["sent to bob"]
         assert lines(model.heard[-1]) == lines(model.heard[1])
 
+    async def test_trouble_amid_an_agui_thread_repeats_no_tool(
+        self, desk: Desk, serve: Serve, office: Office
+    ) -> None:
+        messages = [
+            {"id": "1", "role": "user", "content": "Hello."},
+            {"id": "2", "role": "assistant", "content": "Hi."},
+            {"id": "3", "role": "user"},
+        ]
+        async with serve([BOB, says("I ma", cut=True), says("Mailed.")]) as model:
+            agui = {"messages": messages}
+            task = await desk.start("agent", "Mail bob.", metadata={"headrace.agui": agui})
+            done = await folded(task)
+        assert (state(done), answer(done)) == ("COMPLETED", "Mailed.")
+        assert office.done("begun") == ["bob"]
+        assert lines(model.heard[2]) == [
+            "user: Hello.",
+            "assistant: Hi.",
+            "user: Mail bob.",
+            "assistant: mail(bob)",
+            "tool: sent to bob",
+        ]
+
     async def test_a_call_that_is_cut_off_is_asked_for_again(
         self, desk: Desk, serve: Serve, office: Office
     ) -> None:
