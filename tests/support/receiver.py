@@ -50,6 +50,8 @@ class Receiver:
 
     port: int = 0
     came: list[Notification] = field(default_factory=list)
+    connections: int = 0
+    """How many were made."""
     plan: dict[str, list[int]] = field(default_factory=dict)
     """Answers in turn by path, the last one again and again; other paths are answered 200."""
     headers: dict[str, str] = field(default_factory=dict)
@@ -87,6 +89,7 @@ class Receiver:
         task = asyncio.current_task()
         assert task is not None
         self._open.add(task)
+        self.connections += 1
         try:
             while await self._request(reader, writer):
                 pass

@@ -46,6 +46,12 @@ class TaskStateSettings(RedisSettings, BusSettings):
     push_timeout: float = Field(default=15.0, gt=0, le=60)
     """Seconds that a webhook has to answer, connecting included."""
 
+    push_per_owner: int = Field(default=64, ge=1, le=1000)
+    """Notifications of one owner's tasks that may be under way at a time, for each replica."""
+
+    push_per_host: int = Field(default=16, ge=1, le=1000)
+    """How many of these may go to one host."""
+
     signing_keys: Annotated[list[Path], NoDecode] = Field(default_factory=list)
     """Files with private keys (PEM), comma-separated: notifications and cards are signed with the
     first, the others are published too. None: the fleet makes a key and keeps it in NATS."""

@@ -63,12 +63,13 @@ class Hooked:
         *,
         version: str = CURRENT,
         base: str = "",
+        owner: str = "anonymous",
         **address: str,
     ) -> None:
         """Have `url` told everything."""
         webhook = Webhook(
             id=name,
-            owner="anonymous",
+            owner=owner,
             address=Address(url=url, **address),
             progress=Progress(generation=0),
             version=version,

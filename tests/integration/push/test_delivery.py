@@ -13,6 +13,7 @@ from headrace.fold import TaskFold
 from headrace.signing import SigningKeys
 from headrace.task import COMPLETED, WORKING
 from tests.integration.push.conftest import Hooked, Opening
+from tests.integration.push.test_forged_requests import stand_in_for
 from tests.support.receiver import HANG_UP, STALL, Receiver, receiving
 from tests.support.servers import ports
 from tests.support.task_states import TaskStates, folded
@@ -172,6 +173,32 @@ async def test_a_slow_receiver_holds_up_nobody_else(fleet: TaskStates, receiver:
     async with asyncio.timeout(60):
         await asyncio.gather(*(until_told(one) for one in quick))
     assert {(await one.progress()).generation for one in slow} == {0}
+
+
+async def test_one_owners_hanging_webhooks_hold_up_nobody_whatever_hosts_they_name(
+    open_fleet: Opening, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receiver.plan["/slow"] = [STALL]
+    fleet = await open_fleet(push_per_owner=4)
+    hosts = [f"slow-{number}.test" for number in range(12)]
+    stand_in_for(monkeypatch, *hosts)
+    await fleet.start()
+    slow, quick = [Hooked(fleet) for _ in hosts], [Hooked(fleet) for _ in range(6)]
+    for host, one in zip(hosts, slow, strict=True):
+        await one.hook(receiver.url("/slow", host), owner="mallory")
+    for one in quick:
+        await one.hook(receiver.url("/quick"), owner="alice")
+    for one in [*slow, *quick]:
+        whole_run(one)
+        await one.store()
+    for one in quick:
+        await until_told(one)
+    await receiver.until(lambda: len(receiver.on("/slow")) == 4, "four are under way")
+    # Those that wait are told as soon as there is room for them.
+    receiver.plan["/slow"] = [200]
+    receiver.hang_up()
+    for one in slow:
+        await until_told(one)
 
 
 async def test_a_receiver_of_two_webhooks_is_told_by_each_on_its_own(

@@ -72,7 +72,7 @@ async def test_a_name_that_changes_what_it_stands_for_gains_nothing(
     asked: list[str] = []
     connected: list[str] = []
 
-    async def look_up(host: str, port: int) -> list[str]:
+    async def look_up(_: object, host: str, port: int) -> list[str]:
         assert port == receiver.port
         asked.append(host)
         return ["203.0.113.7"] if len(asked) > 1 else ["198.51.100.7", "127.0.0.1"]
@@ -82,7 +82,7 @@ async def test_a_name_that_changes_what_it_stands_for_gains_nothing(
             connected.append(host)
             raise httpcore.ConnectError("nobody there")
 
-    monkeypatch.setattr(network, "_look_up", look_up)
+    monkeypatch.setattr(network.GuardedNetwork, "_look_up", look_up)
     monkeypatch.setattr(network, "is_public", lambda address: address == "198.51.100.7")
     guarded = network.GuardedNetwork(Allowed(), public=True)
     guarded._network = Recording()

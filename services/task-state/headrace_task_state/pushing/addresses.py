@@ -18,18 +18,19 @@ type Network = IPv4Network | IPv6Network
 _NAT64 = (ip_network("64:ff9b::/96"),)
 """RFC 6052's prefix; its last 32 bits are an IPv4 address, which is what is reached."""
 
+_GLOBAL_UNICAST = IPv6Network("2000::/3")
+"""All that IANA has given out of IPv6 for single machines (RFC 4291, 2.5.4). Outside of it lie the
+forms that stand for an IPv4 address: compatible, translated (`::ffff:0:0:0/96`), NAT64."""
+
 _REFUSED = tuple(
     ip_network(network)
     for network in (
         "168.63.129.16/32",  # Azure's own services for its machines, at a public address
+        "192.0.0.0/24",  # IETF protocols; anycast of the network's own NAT among them
         "192.88.99.0/24",  # 6to4 relays
-        "::/96",  # IPv4-compatible, of old
-        "64:ff9b:1::/48",  # NAT64 within a network (RFC 8215)
-        "2001::/32",  # Teredo
+        "2001::/23",  # IETF protocols: Teredo, benchmarks, ORCHID, anycast
         "2002::/16",  # 6to4
         "3fff::/20",  # documentation (RFC 9637)
-        "5f00::/16",  # segment routing (RFC 9602)
-        "fec0::/10",  # site-local, of old
     )
 )
 """What Python takes for global, or for none of our business, and leads elsewhere."""
@@ -76,11 +77,14 @@ class Allowed:
 def is_public(text: str) -> bool:
     """Tell whether the address is one of the public internet, of a single machine."""
     address = _reached(ip_address(text))
-    if isinstance(address, IPv6Address) and (address.scope_id or _is_isatap(address)):
+    if isinstance(address, IPv6Address) and (
+        address.scope_id or _is_isatap(address) or address not in _GLOBAL_UNICAST
+    ):
         return False
     return (
         address.is_global
         and not address.is_multicast
+        and not address.is_reserved
         and not any(address in network for network in _REFUSED)
     )
 

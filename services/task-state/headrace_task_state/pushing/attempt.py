@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import ssl
 import time
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -16,6 +15,7 @@ from headrace.names import encode_token
 from headrace.signing import SigningKeys
 from headrace.webhooks import CURRENT, OLD, Webhook
 from headrace_task_state.pushing.addresses import Allowed
+from headrace_task_state.pushing.connections import Connections
 from headrace_task_state.pushing.network import AddressRefused, GuardedNetwork
 
 MOST_ANSWER_BYTES = 16 * 1024
@@ -26,9 +26,6 @@ SIGNATURE_LIFE = 300
 
 _TYPES = {CURRENT: "application/a2a+json", OLD: "application/json"}
 
-_CONNECTIONS = 1000
-_IDLE_CONNECTIONS = 100
-_KEEP_ALIVE = 30.0
 _LONGEST_WAIT = 3600.0
 _WAITS = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
 
@@ -58,21 +55,22 @@ class Failure:
 
 
 class Attempts:
-    """Makes attempts over one pool of connections."""
+    """Makes attempts over connections that are kept for the next."""
 
     def __init__(self, keys: SigningKeys, allowed: Allowed, timeout: float) -> None:
         """Sign with `keys`; reach what is `allowed`; give an attempt `timeout` seconds in all."""
         self._keys, self._timeout = keys, timeout
         # Tokens go out to the internet by TLS only.
-        self._pools = {
-            b"https": _pool(GuardedNetwork(allowed, public=True)),
-            b"http": _pool(GuardedNetwork(allowed, public=False)),
-        }
+        self._connections = Connections(
+            {
+                b"https": GuardedNetwork(allowed, public=True),
+                b"http": GuardedNetwork(allowed, public=False),
+            }
+        )
 
     async def close(self) -> None:
         """Close what is open."""
-        for pool in self._pools.values():
-            await pool.aclose()
+        await self._connections.close()
 
     async def make(self, webhook: Webhook, notice: Notice) -> Failure | None:
         """Send; return why it was not taken, or None: it was."""
@@ -96,15 +94,18 @@ class Attempts:
             return Failure(f"{type(error).__name__}: {error}"[:300])
 
     async def _send(self, webhook: Webhook, notice: Notice) -> Failure | None:
-        limits = dict.fromkeys(("connect", "read", "write", "pool"), self._timeout)
+        limits = dict.fromkeys(("connect", "read", "write"), self._timeout)
         url = httpcore.URL(webhook.address.url)
-        async with self._pools[url.scheme].stream(
-            "POST",
-            url,
-            headers=self._headers(webhook, notice),
-            content=notice.body,
-            extensions={"timeout": limits},
-        ) as response:
+        async with (
+            self._connections.connection(url) as connection,
+            connection.stream(
+                "POST",
+                url,
+                headers=self._headers(webhook, notice),
+                content=notice.body,
+                extensions={"timeout": limits},
+            ) as response,
+        ):
             size = 0
             async for piece in response.aiter_stream():
                 size += len(piece)
@@ -143,17 +144,6 @@ class Attempts:
                 "request_body_sha256": hashlib.sha256(notice.body).hexdigest(),
             }
         )
-
-
-def _pool(network: GuardedNetwork) -> httpcore.AsyncConnectionPool:
-    # No proxy of the environment: it would connect on our behalf, to anywhere.
-    return httpcore.AsyncConnectionPool(
-        ssl_context=ssl.create_default_context(),
-        max_connections=_CONNECTIONS,
-        max_keepalive_connections=_IDLE_CONNECTIONS,
-        keepalive_expiry=_KEEP_ALIVE,
-        network_backend=network,
-    )
 
 
 def notice_id(log: str, generation: int, webhook: str) -> str:

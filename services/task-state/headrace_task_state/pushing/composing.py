@@ -10,8 +10,8 @@ from headrace.webhooks import Webhooks
 from headrace_task_state.pushing.addresses import Allowed
 from headrace_task_state.pushing.attempt import Attempts
 from headrace_task_state.pushing.backoff import Backoff
-from headrace_task_state.pushing.hosts import Hosts
 from headrace_task_state.pushing.letters import UndeliveredLetters
+from headrace_task_state.pushing.permits import Permits
 from headrace_task_state.pushing.snapshots import Snapshots
 from headrace_task_state.pushing.telling import Means
 from headrace_task_state.settings import TaskStateSettings
@@ -36,7 +36,7 @@ async def means(bus: Bus, settings: TaskStateSettings) -> AsyncIterator[Means]:
             Webhooks(bus),
             attempts,
             Backoff(settings.push_attempts, settings.push_backoff, settings.push_backoff_max),
-            Hosts(),
+            Permits(settings.push_per_owner, settings.push_per_host),
             UndeliveredLetters(bus),
             Snapshots(bus),
         )

@@ -10,6 +10,7 @@ from headrace.bucket import Moved
 from headrace.errors import BusUnavailable, UndecodableMessage
 from headrace.subjects import stream_of_shard
 from headrace.task import TaskKey
+from headrace_task_state.pushing.permits import Target
 from headrace_task_state.pushing.queue import Queue, QueueLost
 from headrace_task_state.pushing.telling import Means, Telling
 from headrace_task_state.ranges import Range
@@ -33,7 +34,8 @@ class Pushing:
         """Tell webhooks of the tasks in `place`."""
         self._means, self._place = means, place
         self._queue = Queue(means.bus, place.stream, self._receive)
-        self._watched: dict[tuple[str, str], set[str]] = {}
+        self._watched: dict[tuple[str, str], dict[str, Target | None]] = {}
+        """By task and token: where the webhook is, once it has been read."""
         self._loaded = asyncio.Event()
         self._busy: set[str] = set()
         self._next: dict[str, Msg] = {}
@@ -84,7 +86,8 @@ class Pushing:
     async def _load(self) -> None:
         for (tenant, task), tokens in (await self._means.webhooks.tasks()).items():
             if stream_of_shard(int(task.partition("-")[0])) == self._place.stream:
-                self._watched.setdefault((tenant, task), set()).update(tokens)
+                watched = self._watched.setdefault((tenant, task), {})
+                self._watched[tenant, task] = dict.fromkeys(tokens) | watched
         self._loaded.set()
 
     async def _stop(self) -> None:
@@ -140,7 +143,11 @@ class Pushing:
 
     async def _tell(self, key: TaskKey, token: str, msg: Msg) -> float | None:
         # Before its record is read: what happens from now on is announced.
-        self._watched.setdefault((key.tenant, key.task), set()).add(token)
+        targets = self._watched.setdefault((key.tenant, key.task), {})
+        target = targets.setdefault(token, None)
+        if target is not None and (wait := self._means.permits.wait(target)):
+            # What waits costs no read.
+            return wait
         kept = await self._means.webhooks.get(key, token)
         is_retry = msg.subject != self._means.bus.subjects.push(key, token)
         if kept is None:
@@ -148,13 +155,14 @@ class Pushing:
                 _log.warning("webhook %s of %s is gone: nobody to tell again", token, key.task)
             self._unwatch(key, token)
             return None
+        targets[token] = Target.of(key.tenant, kept.webhook)
         telling = Telling(self._means, key, token)
         if is_retry:
             return await telling.tell_again(kept, msg)
         return await telling.tell(kept)
 
     def _unwatch(self, key: TaskKey, token: str) -> None:
-        tokens = self._watched.get((key.tenant, key.task), set())
-        tokens.discard(token)
-        if not tokens:
+        targets = self._watched.get((key.tenant, key.task), {})
+        targets.pop(token, None)
+        if not targets:
             self._watched.pop((key.tenant, key.task), None)

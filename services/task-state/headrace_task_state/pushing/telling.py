@@ -1,8 +1,8 @@
 """Telling one webhook, in order, all that it has not been told yet."""
 
 import logging
-import random
 import time
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from nats.aio.msg import Msg
@@ -16,14 +16,13 @@ from headrace_task_state.pushing.attempt import Attempts, Failure, Notice, notic
 from headrace_task_state.pushing.backoff import Backoff
 from headrace_task_state.pushing.bodies import body_of, event_of, grouping_of
 from headrace_task_state.pushing.deliveries import deliveries
-from headrace_task_state.pushing.hosts import Hosts
 from headrace_task_state.pushing.letters import Undelivered, UndeliveredLetters
 from headrace_task_state.pushing.old_form import Unsayable
+from headrace_task_state.pushing.permits import Permits, Target
 from headrace_task_state.pushing.snapshots import Snapshots
 
 _log = logging.getLogger(__name__)
 
-_NO_PLACE = 1.0
 _NO_TASK_YET = 0.3
 _NEVER_A_TASK = 60.0
 """Seconds after which a webhook whose task never came is forgotten: its gateway died."""
@@ -37,7 +36,7 @@ class Means:
     webhooks: Webhooks
     attempts: Attempts
     backoff: Backoff
-    hosts: Hosts
+    permits: Permits
     letters: UndeliveredLetters
     snapshots: Snapshots
 
@@ -59,17 +58,21 @@ class Telling:
         webhook = kept.webhook
         if (wait := webhook.progress.due - time.time()) > 0:
             return wait
-        if not webhook.progress.sequence and await last_entry(self._means.bus, self._key) is None:
-            return await self._without_task(webhook)
-        with self._means.hosts.place(webhook.address.url) as has_place:
-            if not has_place:
-                return _NO_PLACE * random.uniform(0.5, 1.5)  # noqa: S311 - nothing to guess
+        with self._permit(webhook) as wait:
+            if wait:
+                return wait
+            is_new = not webhook.progress.sequence
+            if is_new and await last_entry(self._means.bus, self._key) is None:
+                return await self._without_task(webhook)
             try:
                 return await self._tell_all(kept)
             except LogLost as loss:
                 _log.info("webhook of %s: %s", self._key.task, loss)
                 await self._means.webhooks.delete(self._key, self._token)
                 return None
+
+    def _permit(self, webhook: Webhook) -> AbstractContextManager[float]:
+        return self._means.permits.permit(Target.of(self._key.tenant, webhook))
 
     async def _without_task(self, webhook: Webhook) -> float | None:
         if time.time() - webhook.created < _NEVER_A_TASK:
@@ -139,8 +142,11 @@ class Telling:
         except UndecodableMessage as error:
             _log.error("%s", error)
             return None
-        attempt = msg.metadata.num_delivered
-        failure = await self._attempt(kept.webhook, again, attempt)
+        with self._permit(kept.webhook) as wait:
+            if wait:
+                return wait
+            attempt = msg.metadata.num_delivered
+            failure = await self._attempt(kept.webhook, again, attempt)
         if failure is None:
             return None
         if failure.is_final or self._means.backoff.is_over(attempt, is_given_up=False):

@@ -1,0 +1,122 @@
+"""How much may be under way for one owner and to one host: who is slow waits for itself."""
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Self
+from urllib.parse import urlsplit
+
+from headrace.webhooks import Webhook
+
+_ALL = 1000
+"""Requests of one process at a time: each has a connection."""
+_OWNERS_PER_HOST = 4
+"""Owners that can use one host to their full limit at the same time."""
+
+_LONGEST_STEP = 0.1
+_LONGEST_WAIT = 300.0
+_SMOOTHING = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Who has a host called."""
+
+    tenant: str
+    owner: str
+    host: str
+    """Without its port: one machine is one host."""
+
+    @classmethod
+    def of(cls, tenant: str, webhook: Webhook) -> Self:
+        """Return the target of a tenant's webhook."""
+        try:
+            host = urlsplit(webhook.address.url).hostname or ""
+        except ValueError:
+            host = ""
+        return cls(tenant, webhook.owner, host.rstrip("."))
+
+
+class Permits:
+    """Counts what is under way; says when to ask again where a limit is reached.
+
+    What waits is nowhere kept but in the queue in NATS. It is told to come again at about the rate
+    at which permits become free, so that the cost does not grow with the number that waits.
+    """
+
+    def __init__(
+        self, per_owner: int, per_host: int, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Allow `per_owner` requests for one owner, `per_host` of them to one host."""
+        self._per_owner, self._per_host, self._now = per_owner, per_host, now
+        self._limits: dict[tuple[str, ...], _Limit] = {}
+
+    def wait(self, target: Target) -> float:
+        """Return after how many seconds to ask for a permit; 0: one is free."""
+        now = self._now()
+        waits = [
+            limit.wait(now)
+            for key, _ in self._keys(target)
+            if (limit := self._limits.get(key)) is not None and limit.is_reached
+        ]
+        return max(waits, default=0.0)
+
+    @contextmanager
+    def permit(self, target: Target) -> Iterator[float]:
+        """Hold a permit for the length of a block; yields as `wait`, and above 0 there is none."""
+        if wait := self.wait(target):
+            yield wait
+            return
+        keys = self._keys(target)
+        for key, most in keys:
+            self._limits.setdefault(key, _Limit(most)).busy += 1
+        try:
+            yield 0.0
+        finally:
+            now = self._now()
+            for key, _ in keys:
+                limit = self._limits[key]
+                limit.release(now)
+                if not limit.busy:
+                    del self._limits[key]
+
+    def _keys(self, target: Target) -> tuple[tuple[tuple[str, ...], int], ...]:
+        tenant, owner, host = target.tenant, target.owner, target.host
+        return (
+            ((tenant, owner, host), self._per_host),
+            ((tenant, owner), self._per_owner),
+            # Somebody else's slow webhooks at a host that many use leave it room.
+            ((host,), _OWNERS_PER_HOST * self._per_host),
+            ((), _ALL),
+        )
+
+
+@dataclass(slots=True)
+class _Limit:
+    most: int
+    busy: int = 0
+    _step: float = _LONGEST_STEP / 5
+    """Seconds between two releases, smoothed."""
+    _released: float = 0.0
+    _slot: float = 0.0
+    """When the last of those that wait comes again."""
+
+    @property
+    def is_reached(self) -> bool:
+        return self.busy >= self.most
+
+    def wait(self, now: float) -> float:
+        # Twice as often as permits become free: else a slow phase would keep itself slow.
+        self._slot = max(self._slot, now) + self._step / 2
+        if self._slot - now <= _LONGEST_WAIT:
+            return self._slot - now
+        self._slot = now + _LONGEST_WAIT
+        return _LONGEST_WAIT * random.uniform(0.5, 1.0)  # noqa: S311 - nothing to guess
+
+    def release(self, now: float) -> None:
+        self.busy -= 1
+        step = min(now - self._released, _LONGEST_STEP)
+        self._released = now
+        self._step += _SMOOTHING * (step - self._step)

@@ -1,0 +1,102 @@
+"""How much of one owner's, and to one host, is under way at a time, and what waiting costs."""
+
+import heapq
+from contextlib import ExitStack
+
+import pytest
+
+from headrace.webhooks import Address, Progress, Webhook
+from headrace_task_state.pushing.permits import Permits, Target
+
+
+def target(owner: str = "ann", host: str = "one.test", tenant: str = "main") -> Target:
+    return Target(tenant, owner, host)
+
+
+def hold(stack: ExitStack, permits: Permits, *targets: Target) -> list[float]:
+    """Ask for a permit for each of `targets` and return the waits."""
+    return [stack.enter_context(permits.permit(one)) for one in targets]
+
+
+def test_one_host_takes_no_more_of_an_owner_than_it_may() -> None:
+    permits = Permits(per_owner=64, per_host=2)
+    with ExitStack() as stack:
+        first, second, third = hold(stack, permits, *[target()] * 3)
+        assert (first, second) == (0, 0)
+        assert third > 0
+        assert hold(stack, permits, target(host="two.test"), target(owner="bob")) == [0, 0]
+
+
+def test_an_owner_takes_no_more_than_it_may_however_many_hosts_it_names() -> None:
+    permits = Permits(per_owner=3, per_host=2)
+    with ExitStack() as stack:
+        waits = hold(stack, permits, *(target(host=f"{number}.test") for number in range(5)))
+        assert [wait > 0 for wait in waits] == [False, False, False, True, True]
+        others = target(owner="bob"), target(tenant="other")
+        assert hold(stack, permits, *others) == [0, 0]
+
+
+def test_many_owners_at_one_host_share_its_limit() -> None:
+    permits = Permits(per_owner=64, per_host=2)
+    with ExitStack() as stack:
+        waits = hold(stack, permits, *(target(owner=str(number // 2)) for number in range(10)))
+        assert [wait > 0 for wait in waits] == [False] * 8 + [True] * 2
+
+
+def test_a_permit_is_free_again_once_it_is_given_back() -> None:
+    permits = Permits(per_owner=1, per_host=1)
+    for _ in range(3):
+        with permits.permit(target()) as wait:
+            assert not wait
+            assert permits.wait(target())
+        assert not permits.wait(target())
+
+
+@pytest.mark.parametrize("waiting", [50, 1000, 5000])
+def test_what_waits_asks_no_more_often_the_more_of_it_there_is(waiting: int) -> None:
+    now = 0.0
+    permits = Permits(per_owner=4, per_host=4, now=lambda: now)
+    with ExitStack() as stack:
+        assert hold(stack, permits, *[target()] * 4) == [0] * 4
+        due = [permits.wait(target()) for _ in range(waiting)]
+        heapq.heapify(due)
+        asked = 0
+        while due[0] < 60:
+            now = heapq.heappop(due)
+            heapq.heappush(due, now + permits.wait(target()))
+            asked += 1
+    # A hundred a second: no permit has been given back yet, so nobody knows how slow it is.
+    assert asked <= 60 * 100 + 1
+
+
+def test_what_waits_uses_all_that_a_quick_receiver_can_take() -> None:
+    now, told, waiting = 0.0, 0, 500
+    permits = Permits(per_owner=4, per_host=4, now=lambda: now)
+    coming = [(0.0, number) for number in range(waiting)]
+    going: list[tuple[float, int, ExitStack]] = []
+    while coming or going:
+        if going and (not coming or going[0][0] <= coming[0][0]):
+            now, _, stack = heapq.heappop(going)
+            stack.close()
+            told += 1
+            continue
+        now, number = heapq.heappop(coming)
+        stack = ExitStack()
+        if wait := stack.enter_context(permits.permit(target())):
+            heapq.heappush(coming, (now + wait, number))
+        else:
+            heapq.heappush(going, (now + 0.01, number, stack))
+    assert told == waiting
+    # At best 1.25 s: four at a time, 10 ms each.
+    assert now < 5
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["https://One.test/a", "https://one.test:8443/b", "https://a:b@one.test/", "http://one.test./"],
+)
+def test_a_host_is_one_host_however_its_url_is_written(url: str) -> None:
+    webhook = Webhook(
+        id="a", owner="ann", address=Address(url=url), progress=Progress(generation=0)
+    )
+    assert Target.of("main", webhook) == target()
