@@ -1,9 +1,13 @@
 """A model behind an OpenAI-compatible endpoint, in the suite of all adapters."""
 
-from headrace_worker import Agent, RunContext, tool
+from headrace_worker import Agent, RunContext, agent, tool
 from headrace_worker.adapters import openai_agent
-from tests.integration.worker.adapters.behaviour import Behaviour
+from tests.integration.worker.adapters.behaviour import Behaviour, lines
 from tests.integration.worker.adapters.office import Office
+from tests.integration.worker.adapters.wire import calls, says
+from tests.integration.worker.conftest import Working
+from tests.integration.worker.doors.reading import folded
+from tests.support.desk import Desk
 
 
 async def put(ctx: RunContext, item: str) -> str:
@@ -25,3 +29,29 @@ class TestOpenAI(Behaviour):
 
     lacks = frozenset({"approvals"})
     shares_state = True
+
+    async def test_what_children_say_is_told_to_no_later_turn_of_their_parents(
+        self, desk: Desk, working: Working
+    ) -> None:
+        @agent()
+        async def child(ctx: RunContext) -> str:
+            return f"child on {ctx.prompt}"
+
+        async def consult(ctx: RunContext) -> str:
+            return (await ctx.delegate("child", "asked by the parent")).text
+
+        script = [calls(("c1", "consult", {})), says("I know."), says("I said so.")]
+        async with self.model(script) as model:
+            parent = openai_agent(
+                name="agent", model="small", base_url=model.url, tools=[tool(consult)]
+            )
+            async with working(parent, child):
+                await folded(await desk.start("agent", "Find out.", context="shared"))
+                await folded(await desk.start("agent", "Again?", context="shared"))
+        assert lines(model.heard[2]) == [
+            "user: Find out.",
+            "assistant: consult()",
+            "tool: child on asked by the parent",
+            "assistant: I know.",
+            "user: Again?",
+        ]
