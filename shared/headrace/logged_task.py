@@ -54,7 +54,10 @@ class LoggedTask:
 
     def is_for(self, query: GetTask) -> bool:
         """Tell whether it is the task that `query` asks for, and the caller's."""
-        return query.owner == self.owner and query.agent in (None, self.agent)
+        return (query.any_owner or query.owner == self.owner) and query.agent in (
+            None,
+            self.agent,
+        )
 
     def found(self, history_length: int | None) -> TaskFound:
         """Return the answer to a question for it."""

@@ -92,6 +92,8 @@ class GetTask(BusMessage):
 
     tenant: str
     owner: str
+    any_owner: bool = False
+    """An operator of the tenant asks: it may be any owner's."""
     task: str
     agent: str | None = None
     """If given, a task of another agent is unknown."""
@@ -117,10 +119,12 @@ class TaskFound(BusMessage):
 
 
 class ListTasks(BusMessage):
-    """Operation ``list``: tasks of one owner, newest status first."""
+    """Operation ``list``: tasks, newest status first."""
 
     tenant: str
     owner: str
+    any_owner: bool = False
+    """An operator of the tenant asks: all owners' tasks."""
     agent: str | None = None
     context: str | None = None
     status: str | None = None
@@ -131,6 +135,14 @@ class ListTasks(BusMessage):
     page_token: str = ""
     history_length: int | None = Field(default=None, ge=0)
     include_artifacts: bool = False
+
+
+class RequestsTaken(BusMessage):
+    """What a gateway tells the others of the requests that it has served (subject ``rates``)."""
+
+    gateway: str
+    taken: dict[str, int]
+    """Requests since it told last: by tenant, and by tenant and owner with a dot between them."""
 
 
 class TasksFound(BusMessage):

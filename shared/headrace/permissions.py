@@ -126,6 +126,7 @@ class Permissions:
         publish = [
             *(f"{p}.{kind}.>" for kind in ("event", "run", "lane", "control", "state", "poke")),
             f"{p}.push.>",
+            self._subjects.rates(),
             *(f"$KV.{name}.>" for name in (streams.idempotency, streams.push, streams.keys)),
             f"$O.{streams.files}.>",
             *self._making(),
@@ -136,7 +137,9 @@ class Permissions:
             *self._lanes(),
             f"{INBOX}.{GATEWAY}.>",
         ]
-        return Rights(publish, [*self._hears(GATEWAY), f"{p}.live.>"], self._never())
+        return Rights(
+            publish, [*self._hears(GATEWAY), f"{p}.live.>", self._subjects.rates()], self._never()
+        )
 
     def _task_state(self) -> Rights:
         streams, p = self._streams, self._prefix

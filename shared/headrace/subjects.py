@@ -90,6 +90,10 @@ class Subjects:
         """All webhooks' subjects: of event stream `number`'s tasks, or of all."""
         return f"{self.prefix}.push.{'*' if number is None else number}.>"
 
+    def rates(self) -> str:
+        """What gateways tell each other of the requests that they have counted."""
+        return f"{self.prefix}.rates"
+
     def poke(self, task: str) -> str:
         """Asks every reader of a log to look at its tail."""
         return f"{self.prefix}.poke.{task}"

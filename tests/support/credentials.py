@@ -17,6 +17,7 @@ class Person:
 
     tenant: str
     owner: str
+    roles: tuple[str, ...] | None = None
 
     @property
     def token(self) -> str:
@@ -36,7 +37,7 @@ class Person:
         return (
             f'[[credential]]\nsha256 = "{digest}"\n'
             f"tenant = {json.dumps(self.tenant)}\nowner = {json.dumps(self.owner)}\n"
-        )
+        ) + ("" if self.roles is None else f"roles = {json.dumps(self.roles)}\n")
 
 
 ANN, BOB = Person("acme", "ann@acme.example"), Person("acme", "bob")

@@ -264,7 +264,7 @@ class ScriptedFleet:
             entries = await self._entries(key)
         except LogLost:
             entries = []
-        if not entries or entries[0].stamp.owner != query.owner:
+        if not entries or not (query.any_owner or entries[0].stamp.owner == query.owner):
             return Refusal(code="task_unknown", message=f"no task {query.task}")
         fold = TaskFold()
         for entry in entries:
@@ -297,12 +297,13 @@ class ScriptedFleet:
 
     async def _listed(self, query: ListTasks) -> AsyncIterator[Json]:
         for key in list(self._keys.values()):
-            if key.agent != query.agent:
+            if (key.tenant, key.agent) != (query.tenant, query.agent):
                 continue
             found = await self._found(
                 GetTask(
                     tenant=query.tenant,
                     owner=query.owner,
+                    any_owner=query.any_owner,
                     agent=key.agent,
                     task=key.task,
                     history_length=query.history_length,

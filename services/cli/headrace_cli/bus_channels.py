@@ -22,6 +22,7 @@ from headrace.messages import (
     ListTasks,
     OpenLane,
     Refusal,
+    RequestsTaken,
     Run,
     StartTask,
     TaskFound,
@@ -210,6 +211,13 @@ CHANNELS: tuple[Channel, ...] = (
         "core NATS",
         "Asks readers of a log to look at its tail.",
         (Carried("Nothing", NOTHING),),
+    ),
+    Channel(
+        "rates",
+        SUBJECTS.rates(),
+        "core NATS",
+        "What a gateway tells the others of the requests that it has served.",
+        (_message(RequestsTaken),),
     ),
     Channel(
         "push",

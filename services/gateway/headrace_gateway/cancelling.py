@@ -36,7 +36,13 @@ class Cancelling:
         return await self._detached.run(self._cancel(caller, agent, task))
 
     async def _cancel(self, caller: Caller, agent: str, task: str) -> TaskFound:
-        query = GetTask(tenant=caller.tenant, owner=caller.owner, agent=agent, task=task)
+        query = GetTask(
+            tenant=caller.tenant,
+            owner=caller.owner,
+            any_owner=caller.operates(agent, "CancelTask"),
+            agent=agent,
+            task=task,
+        )
         found = await self._state.get(query)
         if found.state in TERMINAL:
             raise TaskEnded(f"task {task} is over")

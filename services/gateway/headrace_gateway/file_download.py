@@ -44,6 +44,7 @@ class FileDownload:
         """Answer with the file.
 
         Raises:
+            NotPermitted, RateLimited: as `Access.check`.
             TaskUnknown: no such task of this caller and agent.
             FileUnknown: the task has no such file.
             BusUnavailable, StateUnavailable: try again.
@@ -58,9 +59,11 @@ class FileDownload:
 
     async def _key(self, call: Call, task: str) -> TaskKey:
         key = task_key(self._services.settings, call.caller, call.agent, task)
+        self._services.access.check(call.caller, call.agent, "GetTask", key.task)
         owned = GetTask(
             tenant=key.tenant,
             owner=call.caller.owner,
+            any_owner=call.caller.operates(call.agent, "GetTask"),
             agent=key.agent,
             task=key.task,
             history_length=0,

@@ -22,6 +22,7 @@ from headrace.secret_settings import first_error
 from headrace.signing import SigningKeys
 from headrace.state_client import StateClient
 from headrace.webhooks import Webhooks
+from headrace_gateway.access import Access
 from headrace_gateway.admission import Admission
 from headrace_gateway.app import build_app
 from headrace_gateway.cancelling import Cancelling
@@ -36,6 +37,7 @@ from headrace_gateway.grpc.server import GrpcServer
 from headrace_gateway.intake import Intake
 from headrace_gateway.listening import Unprotected, check_exposure, listen
 from headrace_gateway.public_url import own_url
+from headrace_gateway.rate_limits import RateLimits
 from headrace_gateway.resending import Resending
 from headrace_gateway.seats import Seats
 from headrace_gateway.sent_records import SentRecords
@@ -153,6 +155,9 @@ async def composed(settings: GatewaySettings) -> AsyncIterator[Services]:
         admission = Admission(bus, settings)
         admission.start()
         stack.push_async_callback(admission.stop)
+        rates = RateLimits(bus, settings)
+        await rates.start()
+        stack.push_async_callback(rates.stop)
         settling = Settling(detached, pulse, settings.append_patience)
         runs = WantedRuns(bus, admission)
         intake = Intake(bus, feeds, state, directory, runs, detached, settling)
@@ -178,6 +183,7 @@ async def composed(settings: GatewaySettings) -> AsyncIterator[Services]:
             detached=detached,
             settling=settling,
             full_streams=FullStreams(bus),
+            access=Access(rates),
         )
 
 

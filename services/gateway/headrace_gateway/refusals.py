@@ -89,6 +89,24 @@ class TooManyAtOnce(HeadraceError):
     retryable = True
 
 
+class NotPermitted(HeadraceError):
+    """The caller's roles do not include this operation of this agent."""
+
+    code = "permission_denied"
+
+
+class RateLimited(HeadraceError):
+    """The caller, or its tenant, asks more often than it may; nothing has been begun."""
+
+    code = "rate_limited"
+    retryable = True
+
+    def __init__(self, message: str, retry_after: int = 1) -> None:
+        """Keep after how many seconds to try again."""
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
 class TooManyWaiting(HeadraceError):
     """As many runs wait for the agent's workers as may; nothing has been begun."""
 

@@ -8,6 +8,7 @@ from headrace.pulse import Pulse
 from headrace.signing import SigningKeys
 from headrace.state_client import StateClient
 from headrace.webhooks import Webhooks
+from headrace_gateway.access import Access
 from headrace_gateway.body import BodyLimits
 from headrace_gateway.cancelling import Cancelling
 from headrace_gateway.credentials.callers import Callers
@@ -56,6 +57,8 @@ class Services:
     """What goes on when the client who asked for it leaves."""
     settling: Settling
     """Inputs of which it is not known whether they are stored."""
+    access: Access
+    """Who may do what, and how often."""
 
     @property
     def body_limits(self) -> BodyLimits:

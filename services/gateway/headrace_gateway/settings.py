@@ -99,6 +99,14 @@ class GatewaySettings(BusSettings):
     After that its sender is told the task's id, and the gateway goes on until the outcome is
     known."""
 
+    owner_requests_per_minute: int = Field(default=-1, ge=-1)
+    """Requests that one owner may send in a minute, to all gateways together; more are refused with
+    429. -1 is no limit."""
+
+    tenant_requests_per_minute: int = Field(default=-1, ge=-1)
+    """Requests that one tenant may send in a minute, to all gateways together; more are refused
+    with 429. -1 is no limit."""
+
     idempotency_seconds: int = Field(default=86400, ge=1)
     """Seconds for which an Idempotency-Key stands for the request that it was first used with."""
 

@@ -360,6 +360,22 @@ async def test_a_malformed_question_is_refused_with_the_field(fleet: TaskStates)
     assert orjson.loads(msg.data)["message"].startswith("query.task:")
 
 
+async def test_an_operator_reads_all_owners_tasks_of_its_tenant(fleet: TaskStates) -> None:
+    await fleet.start()
+    logs = [begun(), ended(owner="other"), ended(owner="third")]
+    for log in logs:
+        await fleet.store(log)
+    everybodys = await fleet.listed(any_owner=True, page_size=2)
+    assert everybodys == {log.key.task: folded(log) for log in logs}
+    assert set(await fleet.listed(any_owner=True, status=COMPLETED)) == {
+        log.key.task for log in logs[1:]
+    }
+    assert (await fleet.get(logs[1].key, any_owner=True)).task == folded(logs[1])
+    assert await fleet.listed(any_owner=True, tenant="elsewhere") == {}
+    with pytest.raises(TaskUnknown):
+        await fleet.get(logs[1].key, any_owner=True, tenant="elsewhere")
+
+
 async def test_contexts_of_two_owners_with_one_id_are_two(fleet: TaskStates) -> None:
     await fleet.start()
     mine, theirs = begun(context="shared"), begun(context="shared", owner="other")

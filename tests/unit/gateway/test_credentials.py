@@ -201,3 +201,104 @@ def test_cards_say_which_credentials_are_taken(tmp_path: Path, issuer: Issuer) -
     ]
     path.write_text("required = false")
     assert "securityRequirements" not in security(read_file(path))
+
+
+ROLES = """
+[[role]]
+name = "helpdesk"
+agents = ["faq-*", "assistant"]
+operations = ["read", "SendMessage"]
+
+[[role]]
+name = "on-call"
+operator = true
+operations = ["read", "cancel"]
+"""
+
+
+def with_roles(*roles: str) -> Person:
+    return Person("acme", "carol", roles)
+
+
+def test_without_roles_a_credential_is_good_for_everything_of_its_owner(callers: Callers) -> None:
+    caller = callers.of(lower(ANN.bearer))
+    assert caller.may("any", "CancelTask")
+    assert not caller.operates("any", "GetTask")
+
+
+@pytest.mark.parametrize(
+    ("agent", "operation", "allowed"),
+    [
+        ("assistant", "GetTask", True),
+        ("faq-1", "SubscribeToTask", True),
+        ("assistant", "SendMessage", True),
+        ("assistant", "SendStreamingMessage", False),
+        ("assistant", "CancelTask", False),
+        ("echo", "GetTask", False),
+        ("faq", "GetTask", False),
+    ],
+)
+def test_a_role_names_agents_and_operations(
+    tmp_path: Path,
+    agent: str,
+    operation: str,
+    allowed: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    person = with_roles("helpdesk")
+    caller = Callers(write(tmp_path / "c.toml", person, head=ROLES)).of(lower(person.bearer))
+    assert caller.may(agent, operation) is allowed
+
+
+def test_an_operator_reaches_all_owners_tasks_to_see_and_to_end_them(tmp_path: Path) -> None:
+    person = with_roles("helpdesk", "on-call")
+    caller = Callers(write(tmp_path / "c.toml", person, head=ROLES)).of(lower(person.bearer))
+    for operation in ("GetTask", "ListTasks", "SubscribeToTask", "CancelTask"):
+        assert caller.operates("echo", operation)
+    assert not caller.operates("assistant", "SendMessage")
+    assert not caller.may("echo", "SendMessage")
+
+
+def test_a_credential_with_no_roles_at_all_is_good_for_nothing(tmp_path: Path) -> None:
+    person = with_roles()
+    caller = Callers(write(tmp_path / "c.toml", person, head=ROLES)).of(lower(person.bearer))
+    assert not caller.may("assistant", "GetTask")
+
+
+@pytest.mark.parametrize(
+    ("head", "person", "rule"),
+    [
+        ("", with_roles("nobody"), "credential.0.roles: there is no role 'nobody'"),
+        (ROLES + ROLES, ANN, "role.2.name: 'helpdesk' is named twice"),
+        ('[[role]]\nname = "x"\noperations = ["reed"]', ANN, "there is no operation 'reed'"),
+        ('[[role]]\nname = "x"\nagent = ["a"]', ANN, "role.0.agent"),
+    ],
+)
+def test_a_mistake_in_roles_is_named(tmp_path: Path, head: str, person: Person, rule: str) -> None:
+    with pytest.raises(CredentialsUnreadable) as raised:
+        read_file(write(tmp_path / "c.toml", person, head=head))
+    assert rule in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("claim", "allowed"),
+    [
+        ("openid helpdesk", True),
+        (["helpdesk"], True),
+        (["unknown", 7], False),
+        ({"helpdesk": True}, False),
+        (None, False),
+    ],
+)
+def test_a_tokens_roles_or_scopes_are_looked_at(
+    tmp_path: Path,
+    claim: object,
+    allowed: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    issuer = Issuer()
+    issuer.write_keys(tmp_path / "keys.json")
+    file = write(tmp_path / "c.toml", head=f'{JWT}roles_claim = "scope"\n{ROLES}')
+    claims = {"iss": ISSUER, "aud": AUDIENCE, "sub": "carol", "org": "acme"}
+    token = issuer.token({**claims, "exp": time.time() + 60, "scope": claim})
+    caller = Callers(file).of({"authorization": f"Bearer {token}"})
+    assert caller.may("assistant", "GetTask") is allowed
+    assert not caller.may("assistant", "CancelTask")

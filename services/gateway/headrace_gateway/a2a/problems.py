@@ -36,6 +36,8 @@ from headrace_gateway.refusals import (
     CredentialsRefused,
     GenerationMismatch,
     KeyReused,
+    NotPermitted,
+    RateLimited,
     TaskBusy,
     TaskEnded,
     TooManyAtOnce,
@@ -128,6 +130,8 @@ _PROBLEMS: Mapping[type[Exception], Problem] = {
     TooManyAtOnce: replace(
         _own(-32603, 429, "RESOURCE_EXHAUSTED", "TOO_MANY_AT_ONCE"), retry_after=RETRY_AFTER
     ),
+    NotPermitted: _own(-32600, 403, "PERMISSION_DENIED", "PERMISSION_DENIED"),
+    RateLimited: _own(-32603, 429, "RESOURCE_EXHAUSTED", "RATE_LIMITED"),
     TooManyWaiting: _own(-32603, 429, "RESOURCE_EXHAUSTED", "TOO_MANY_WAITING"),
     BusUnavailable: _UNAVAILABLE,
     StateUnavailable: _UNAVAILABLE,
@@ -161,7 +165,9 @@ def _public(error: Exception) -> str:
 
 
 def _retry_after(error: Exception, found: Problem) -> int | None:
-    return error.retry_after if isinstance(error, TooManyWaiting) else found.retry_after
+    return (
+        error.retry_after if isinstance(error, TooManyWaiting | RateLimited) else found.retry_after
+    )
 
 
 def _violations(error: Exception) -> tuple[Violation, ...]:

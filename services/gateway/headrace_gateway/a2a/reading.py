@@ -32,6 +32,7 @@ async def get_task(services: Services, call: Call, params: object) -> Json:
     query = messages.GetTask(
         tenant=call.caller.tenant,
         owner=call.caller.owner,
+        any_owner=call.caller.operates(call.agent, "GetTask"),
         agent=call.agent,
         task=key.task,
         history_length=asked.history_length,
@@ -76,6 +77,7 @@ async def list_tasks(services: Services, call: Call, params: object) -> Json:
     query = messages.ListTasks(
         tenant=call.caller.tenant,
         owner=call.caller.owner,
+        any_owner=call.caller.operates(call.agent, "ListTasks"),
         agent=call.agent,
         context=asked.context,
         status=asked.status,

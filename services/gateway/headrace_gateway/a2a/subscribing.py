@@ -34,6 +34,7 @@ class Subscribing:
     def __init__(self, services: Services, caller: Caller, key: TaskKey) -> None:
         """Prepare to stream the task at `key`."""
         self._services, self._caller, self._key = services, caller, key
+        self._any_owner = caller.operates(key.agent, "SubscribeToTask")
 
     async def from_now(self) -> Streaming:
         """Return the stream that begins with the Task as it is.
@@ -94,7 +95,7 @@ class Subscribing:
     async def _check_owner(self, first: Entry) -> None:
         if first.stamp.owner is None:
             await self._find()  # raises what it must
-        elif first.stamp.owner != self._caller.owner:
+        elif not self._any_owner and first.stamp.owner != self._caller.owner:
             raise TaskUnknown(f"task not found: {self._key.task}")
 
     async def _reaches(self, cursor: Cursor) -> bool:
@@ -120,9 +121,14 @@ class Subscribing:
         )
 
     async def _find(self) -> TaskFound:
-        caller, key = self._caller, self._key
         return await self._services.state.get(
-            GetTask(tenant=caller.tenant, owner=caller.owner, agent=key.agent, task=key.task)
+            GetTask(
+                tenant=self._key.tenant,
+                owner=self._caller.owner,
+                any_owner=self._any_owner,
+                agent=self._key.agent,
+                task=self._key.task,
+            )
         )
 
 

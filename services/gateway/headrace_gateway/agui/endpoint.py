@@ -149,9 +149,10 @@ class RunEndpoint:
 
         Raises:
             RunUnknown: the caller has no such thread.
-            HeadraceError: as `Thread.runs`.
+            HeadraceError: as `Access.check` and `Thread.runs`.
         """
         call = call_of(self._services, request)
+        self._services.access.check(call.caller, call.agent, "ListTasks")
         name = request.path_params["thread"]
         past = await past_of(Thread(self._services, call, name))
         if not past.runs:

@@ -30,7 +30,7 @@ from headrace_gateway.backlog import backlog_of
 from headrace_gateway.services import Services
 from headrace_gateway.stalling import Stall
 from headrace_gateway.websocket.closing import TEXT_ONLY, Closing, refused, restarting
-from headrace_gateway.websocket.opening import check_caller
+from headrace_gateway.websocket.opening import as_of_now
 
 MOST_WAITING = 16
 """Inputs that may wait for their turn on one socket."""
@@ -130,13 +130,13 @@ class RunSocket:
                 await self._services.feeds.release(opened.feed)
 
     async def _open(self, body: bytes) -> Opened:
-        check_caller(self._services, self._call, self._socket)
+        call = as_of_now(self._services, self._call, self._socket)
         named = attach_frame(body)
         if named is None:
             asked = RunInput.read(body, in_query(self._socket.query_params))
-            return await open_run(self._services, self._call, asked)
+            return await open_run(self._services, call, asked)
         run, cursor = named
-        return await open_again(self._services, replace(self._call, cursor=cursor), run)
+        return await open_again(self._services, replace(call, cursor=cursor), run)
 
     async def _stream(self, opened: Opened) -> None:
         frames, reader = opened.frames, opened.reader

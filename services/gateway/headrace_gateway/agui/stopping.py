@@ -22,8 +22,9 @@ async def stop(services: Services, call: Call, named: NamedRun) -> Stopped:
 
     Raises:
         RunUnknown: the caller has no such run.
-        HeadraceError: as `Thread` and `Cancelling.cancel`.
+        HeadraceError: as `Access.check`, `Thread` and `Cancelling.cancel`.
     """
+    services.access.check(call.caller, call.agent, "CancelTask")
     thread = Thread(services, call, named.thread)
     found = await (thread.find(named.run) if named.run else thread.newest())
     try:

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from headrace.background import keep_running
 from headrace.names import encode_token
-from headrace_gateway.caller import Caller
+from headrace_gateway.caller import Caller, Grant
 from headrace_gateway.credentials.file import Credential, CredentialsUnreadable, Known, read_file
+from headrace_gateway.credentials.roles import grants_of
 from headrace_gateway.credentials.web_tokens import WebTokens
 from headrace_gateway.refusals import CredentialsMissing, CredentialsRefused
 
@@ -124,9 +125,10 @@ class Callers:
 
     def _take(self, path: Path) -> None:
         known = read_file(path)
-        tokens = None if known.jwt is None else WebTokens(known.jwt, path.parent)
+        grants = known.grants()
+        tokens = None if known.jwt is None else WebTokens(known.jwt, path.parent, grants)
         self._by_digest = {
-            self._blind(bytes.fromhex(one.sha256)): _caller(one) for one in known.credential
+            self._blind(bytes.fromhex(one.sha256)): _caller(one, grants) for one in known.credential
         }
         self._known, self._tokens = known, tokens
 
@@ -160,5 +162,11 @@ def _stamp_of(file: Path) -> tuple[int, int, int]:
     return (found.st_mtime_ns, found.st_size, found.st_ino)
 
 
-def _caller(one: Credential) -> Caller:
-    return Caller(encode_token(one.tenant), encode_token(one.owner), one.priority, identified=True)
+def _caller(one: Credential, grants: Mapping[str, Grant]) -> Caller:
+    return Caller(
+        encode_token(one.tenant),
+        encode_token(one.owner),
+        one.priority,
+        identified=True,
+        grants=None if one.roles is None else grants_of(one.roles, grants),
+    )

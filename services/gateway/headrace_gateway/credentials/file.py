@@ -1,14 +1,18 @@
 """The file of credentials: who may call, as whom. Tokens stand in it as hashes only."""
 
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from headrace.errors import HeadraceError, InvalidName
 from headrace.lanes import Priority
 from headrace.names import encode_token
+from headrace_gateway.caller import Grant
+from headrace_gateway.credentials.roles import Role
+from headrace_gateway.credentials.table import Table
 
 type Algorithm = Literal[
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
@@ -22,13 +26,7 @@ class CredentialsUnreadable(HeadraceError):
     code = "credentials_unreadable"
 
 
-class _Table(BaseModel):
-    """A table of the file: a misspelt key must not pass for one that is left out."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-
-class Credential(_Table):
+class Credential(Table):
     """One token or API key: it may be sent as either."""
 
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
@@ -40,6 +38,9 @@ class Credential(_Table):
     """Any text; owners of different tenants have nothing in common."""
     priority: Priority | None = None
     """Class of what is sent with it; a request may wish for a lower one."""
+    roles: tuple[str, ...] | None = None
+    """What it is good for, by the names of ``[[role]]`` tables. None: everything, with the owner's
+    own tasks."""
 
     @field_validator("owner", "tenant")
     @classmethod
@@ -47,7 +48,7 @@ class Credential(_Table):
         return _encodable(name)
 
 
-class TokenIssuer(_Table):
+class TokenIssuer(Table):
     """Whose JSON Web Tokens are believed, and what in them says who is asking."""
 
     issuer: str
@@ -62,11 +63,14 @@ class TokenIssuer(_Table):
     tenant_claim: str | None = None
     """None: everybody is of tenant ``default``."""
     priority_claim: str | None = None
+    roles_claim: str | None = None
+    """Claim with the token's roles or scopes, a list or a text with spaces between them. Those that
+    no ``[[role]]`` names let nothing. None: tokens are good for everything of their owner's."""
     leeway: float = Field(default=10.0, ge=0, le=300)
     """Seconds by which clocks may differ."""
 
 
-class Known(_Table):
+class Known(Table):
     """The whole file."""
 
     required: bool = True
@@ -75,6 +79,23 @@ class Known(_Table):
     """Whether agents' cards and lists may be read without credentials all the same."""
     credential: tuple[Credential, ...] = ()
     jwt: TokenIssuer | None = None
+    role: tuple[Role, ...] = ()
+
+    @model_validator(mode="after")
+    def _roles_exist(self) -> Self:
+        names = [role.name for role in self.role]
+        for number, name in enumerate(names):
+            if name in names[:number]:
+                raise ValueError(f"role.{number}.name: {name!r} is named twice")
+        for number, one in enumerate(self.credential):
+            for name in one.roles or ():
+                if name not in names:
+                    raise ValueError(f"credential.{number}.roles: there is no role {name!r}")
+        return self
+
+    def grants(self) -> Mapping[str, Grant]:
+        """Return what each role lets its callers do, by its name."""
+        return {role.name: role.grant() for role in self.role}
 
 
 def read_file(path: Path) -> Known:

@@ -1,5 +1,6 @@
 """JSON Web Tokens of one issuer, whose keys lie in a file."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,9 @@ from jwt import PyJWK, PyJWKSet
 from headrace.errors import InvalidName
 from headrace.lanes import PRIORITIES, Priority
 from headrace.names import encode_token
-from headrace_gateway.caller import Caller
+from headrace_gateway.caller import Caller, Grant
 from headrace_gateway.credentials.file import CredentialsUnreadable, TokenIssuer
+from headrace_gateway.credentials.roles import grants_of
 from headrace_gateway.refusals import CredentialsRefused
 
 _LONGEST = 16 * 1024
@@ -19,13 +21,15 @@ _LONGEST = 16 * 1024
 class WebTokens:
     """Verifies tokens: signature, issuer, audience and times, with pinned algorithms."""
 
-    def __init__(self, issuer: TokenIssuer, folder: Path) -> None:
-        """Believe `issuer`; its file of keys is seen from `folder`.
+    def __init__(
+        self, issuer: TokenIssuer, folder: Path, grants: Mapping[str, Grant] | None = None
+    ) -> None:
+        """Believe `issuer`; its file of keys is seen from `folder`; `grants` are what roles let do.
 
         Raises:
             CredentialsUnreadable: the keys can't be read.
         """
-        self._issuer = issuer
+        self._issuer, self._grants = issuer, grants or {}
         path = folder / issuer.keys
         try:
             self._keys = PyJWKSet.from_json(path.read_text()).keys
@@ -49,9 +53,20 @@ class WebTokens:
                 encode_token(_text(claims[issuer.owner_claim])),
                 _priority(claims.get(issuer.priority_claim or "")),
                 identified=True,
+                grants=self._granted(claims),
             )
         except (InvalidName, LookupError, TypeError):
             raise CredentialsRefused("the token does not say whose it is") from None
+
+    def _granted(self, claims: dict[str, Any]) -> tuple[Grant, ...] | None:
+        """Return what the token is good for; None: everything of its owner's."""
+        if self._issuer.roles_claim is None:
+            return None
+        said = claims.get(self._issuer.roles_claim)
+        roles = said.split() if isinstance(said, str) else said
+        if not isinstance(roles, list):
+            return ()
+        return grants_of([role for role in roles if isinstance(role, str)], self._grants)
 
     def _claims(self, token: str) -> dict[str, Any]:
         issuer = self._issuer

@@ -29,7 +29,7 @@ from headrace_gateway.websocket.agui_subscription import AguiSubscription
 from headrace_gateway.websocket.closing import TEXT_ONLY, Closing, restarting, try_later
 from headrace_gateway.websocket.envelope import Envelope
 from headrace_gateway.websocket.frames import Asked, Unsubscribe, envelope_of, read_frame
-from headrace_gateway.websocket.opening import check_caller
+from headrace_gateway.websocket.opening import as_of_now
 from headrace_gateway.websocket.subscription import Subscription
 
 _SEND = "SendStreamingMessage"
@@ -173,7 +173,7 @@ class Connection:
             await self._write([envelope.error(problem_of(error))])
 
     async def _answer(self, call: Call, envelope: Envelope, asked: Asked) -> None:
-        check_caller(self._services, call, self._socket)
+        call = as_of_now(self._services, call, self._socket)
         check_version(self._socket, looks_like=shape_of_call(asked.operation))
         if asked.operation in STREAMING:
             await self._stream(call, envelope, asked)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
@@ -53,14 +54,16 @@ async def open_socket(
         seat.release()
 
 
-def check_caller(services: Services, call: Call, socket: WebSocket) -> None:
-    """Make sure that what `socket` was opened with still stands for the caller it was opened by.
+def as_of_now(services: Services, call: Call, socket: WebSocket) -> Call:
+    """Return the call with what its caller may do now: credentials change while `socket` is open.
 
     Raises:
-        CredentialsMissing, CredentialsRefused: it doesn't: credentials change while it is open.
+        CredentialsMissing, CredentialsRefused: they don't stand for the caller any more.
     """
-    if services.callers.of(socket.headers) != call.caller:
+    caller = services.callers.of(socket.headers)
+    if caller != call.caller:
         raise CredentialsRefused("these credentials are somebody else's by now")
+    return replace(call, caller=caller)
 
 
 async def close_at_once(socket: WebSocket, closing: Closing) -> None:

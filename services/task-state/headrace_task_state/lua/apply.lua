@@ -100,7 +100,9 @@ while at <= #ARGV do
   if begins or known == log then
     local tenant, task = tenant_and_task(name)
     if begins then
-      redis.call('SADD', view .. 'o:' .. tenant .. ':' .. owner, agent)
+      if redis.call('SADD', view .. 'o:' .. tenant .. ':' .. owner, agent) == 1 then
+        redis.call('SADD', view .. 'p:' .. tenant, owner)
+      end
     elseif state ~= '' then
       local was = redis.call('HMGET', key, 'owner', 'agent', 'context', 'state')
       owner, agent, context = was[1], was[2], was[3]

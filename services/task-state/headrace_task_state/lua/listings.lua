@@ -6,6 +6,7 @@
 --   <view>l:<tenant>:<owner>:<agent> sorted set: tasks by the time of their status, microseconds;
 --                                    with :s:<state>, :c:<context>, :s:<state>:c:<context> after it
 --   <view>o:<tenant>:<owner>         set: the agents that the owner has tasks with
+--   <view>p:<tenant>                 set: the owners that have tasks
 --   <view>w:<range>                  sorted set: inputs that no worker has taken up and tasks at
 --                                    work, by when (ms) the sweep is to look at them
 --   <view>i:<range>                  sorted set: tasks that wait for their user, by since when (ms)
@@ -49,5 +50,8 @@ local function forget(view, range, name)
   end
   if redis.call('EXISTS', keys[1]) == 0 then
     redis.call('SREM', view .. 'o:' .. tenant .. ':' .. owner, agent)
+    if redis.call('EXISTS', view .. 'o:' .. tenant .. ':' .. owner) == 0 then
+      redis.call('SREM', view .. 'p:' .. tenant, owner)
+    end
   end
 end

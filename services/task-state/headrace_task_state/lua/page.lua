@@ -3,12 +3,12 @@
 --
 -- KEYS: era, positions of the ranges: as of the same moment, so that an answer from a view that was
 --       lost a moment ago shows
--- ARGV: start of the views' keys, tenant, owner, agent ('' for all), state ('' for all), '1' if there is a context,
+-- ARGV: start of the views' keys, tenant, owner ('' for all), agent ('' for all), state ('' for all), '1' if there is a context,
 --       context, least time ('-inf' for none), time and task after which the page begins ('' for
 --       the first), size, '1' if artifacts are wanted
 
 local view = ARGV[1] .. (redis.call('GET', KEYS[1]) or '0') .. ':'
-local tenant, owner = ARGV[2], ARGV[3]
+local tenant = ARGV[2]
 local least, after_time, after_task = ARGV[8], ARGV[9], ARGV[10]
 local size = tonumber(ARGV[11])
 
@@ -22,7 +22,7 @@ local function less(a, b)
   return #a < #b
 end
 
-local function listing(agent)
+local function listing(owner, agent)
   local key = view .. 'l:' .. tenant .. ':' .. owner .. ':' .. agent
   if ARGV[5] ~= '' then
     key = key .. ':s:' .. ARGV[5]
@@ -55,15 +55,21 @@ local function collect(key)
   end
 end
 
-local agents = { ARGV[4] }
-if ARGV[4] == '' then
-  agents = redis.call('SMEMBERS', view .. 'o:' .. tenant .. ':' .. owner)
+local owners = { ARGV[3] }
+if ARGV[3] == '' then
+  owners = redis.call('SMEMBERS', view .. 'p:' .. tenant)
 end
 local total = 0
-for _, agent in ipairs(agents) do
-  local key = listing(agent)
-  total = total + redis.call('ZCOUNT', key, least, '+inf')
-  collect(key)
+for _, owner in ipairs(owners) do
+  local agents = { ARGV[4] }
+  if ARGV[4] == '' then
+    agents = redis.call('SMEMBERS', view .. 'o:' .. tenant .. ':' .. owner)
+  end
+  for _, agent in ipairs(agents) do
+    local key = listing(owner, agent)
+    total = total + redis.call('ZCOUNT', key, least, '+inf')
+    collect(key)
+  end
 end
 table.sort(found, function(a, b)
   if a[2] ~= b[2] then

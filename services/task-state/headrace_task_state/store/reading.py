@@ -72,7 +72,12 @@ class Reader:
             "page",
             [self._keys.era, *self._progress(heads)],
             [
-                *(self._keys.root, query.tenant, query.owner, query.agent or ""),
+                *(
+                    self._keys.root,
+                    query.tenant,
+                    "" if query.any_owner else query.owner,
+                    query.agent or "",
+                ),
                 *(query.status or "", "" if query.context is None else "1", query.context or ""),
                 *(least, after.time, after.task, query.page_size),
                 "1" if query.include_artifacts else "",
