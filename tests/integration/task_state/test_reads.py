@@ -26,7 +26,7 @@ from headrace_task_state.reading.frontier import Frontier
 from tests.support.legal_logs import LegalLog
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.task_states import OWNER, TaskStates, folded, new_key, open_task_states
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 FIRST = Range(0)
 
@@ -92,8 +92,12 @@ async def test_without_redis_a_get_is_answered_from_the_log(
             try:
                 query = GetTask(tenant="default", owner=OWNER, task=log.key.task)
                 subject, replica = fleet.bus.subjects.state("get"), query.encode()
-                answer = orjson.loads((await fleet.bus.request(subject, replica, 5)).data)
-                assert answer["task"] == folded(log)
+
+                async def is_answered() -> bool:
+                    msg = await fleet.bus.request(subject, replica, PATIENCE)
+                    return orjson.loads(msg.data).get("task") == folded(log)
+
+                await eventually(is_answered, "the replica reads the log")
                 with pytest.raises(TaskUnknown):
                     await fleet.get_now(theirs.key)
                 with pytest.raises(StateUnavailable):
