@@ -95,7 +95,7 @@ async def test_without_redis_a_get_is_answered_from_the_log(
 
                 async def is_answered() -> bool:
                     msg = await fleet.bus.request(subject, replica, PATIENCE)
-                    return orjson.loads(msg.data).get("task") == folded(log)
+                    return bool(orjson.loads(msg.data).get("task") == folded(log))
 
                 await eventually(is_answered, "the replica reads the log")
                 with pytest.raises(TaskUnknown):
