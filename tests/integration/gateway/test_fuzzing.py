@@ -2,7 +2,6 @@
 
 import asyncio
 import secrets
-import time
 from collections.abc import Callable
 
 import httpx
@@ -28,10 +27,8 @@ from tests.integration.gateway.requests_drawn import (
 from tests.support.resuming_sizes import sized
 from tests.support.servers import NatsProcess, ports
 
-EXAMPLES = sized(700, 20_000)
-SECONDS = float(sized(10, 600))
+EXAMPLES = sized(150, 20_000)
 """Each binding's; what is drawn after that is not sent, but for so many on a slow machine."""
-LEAST = 20
 MOMENT = 0.1
 """Seconds for which a stream that may wait is listened to, after what it says at once."""
 CODES = {
@@ -119,9 +116,8 @@ def check_frames(drawn: Drawn, frames: list[dict[str, str]], *, is_hector: bool)
         check_a2a(frames, is_rpc=drawn.is_rpc, is_hector=is_hector)
 
 
-async def fuzz(gateway: str, requests: SearchStrategy[Drawn]) -> int:
-    """Send what is drawn for as long as there is time; return how much that was."""
-    sent, ends = 0, time.monotonic() + SECONDS
+async def fuzz(gateway: str, requests: SearchStrategy[Drawn]) -> None:
+    """Send what is drawn."""
     with httpx.Client(base_url=gateway, timeout=60) as http:
         task = await asyncio.to_thread(begun, http)
 
@@ -129,23 +125,19 @@ async def fuzz(gateway: str, requests: SearchStrategy[Drawn]) -> int:
             max_examples=EXAMPLES,
             deadline=None,
             database=None,
-            phases=[Phase.generate],  # what is shrunk past the end of the time would pass
+            phases=[Phase.generate],  # a gateway is never twice in the same state
             suppress_health_check=list(HealthCheck),
         )
         @given(requests)
         def send(drawn: Drawn) -> None:
-            nonlocal sent
-            if sent < LEAST or time.monotonic() < ends:
-                sent += 1
-                try:
-                    check(drawn, *answered(http, drawn, task))
-                except Exception as fault:
-                    fault.add_note(f"what was sent: {drawn}")
-                    raise
+            try:
+                check(drawn, *answered(http, drawn, task))
+            except Exception as fault:
+                fault.add_note(f"what was sent: {drawn}")
+                raise
 
         run: Callable[[], None] = send
         await asyncio.to_thread(run)
-    return sent
 
 
 def begun(http: httpx.Client) -> str:
@@ -189,4 +181,4 @@ def answered(
 async def test_nothing_that_is_drawn_breaks_a_gateway(
     gateway: str, requests: SearchStrategy[Drawn]
 ) -> None:
-    assert await fuzz(gateway, requests) >= LEAST
+    await fuzz(gateway, requests)

@@ -2,7 +2,6 @@
 
 import asyncio
 import secrets
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,10 +25,7 @@ from tests.integration.gateway.talking import Json
 from tests.support.resuming_sizes import sized
 from tests.support.servers import NatsProcess, ports
 
-EXAMPLES = sized(500, 20_000)
-SECONDS = float(sized(10, 600))
-LEAST = 20
-"""Calls that are made also when they take longer."""
+EXAMPLES = sized(150, 20_000)
 PATIENCE = 60.0
 """Seconds after which an answer is taken to hang."""
 MOMENT = 0.2
@@ -155,7 +151,6 @@ def reason_of(call: Any) -> str:  # noqa: ANN401 - an RpcError and a Call, which
 async def test_nothing_that_is_drawn_breaks_a_gateway(
     gateway: str, settings: GatewaySettings
 ) -> None:
-    sent, ends = 0, time.monotonic() + SECONDS
     async with httpx.AsyncClient(base_url=gateway, timeout=60) as http:
         asking = {"message": {"content": [{"text": "a"}]}}
         answer = await http.post("/v1/agents/ask/message:send", json=asking)
@@ -171,15 +166,11 @@ async def test_nothing_that_is_drawn_breaks_a_gateway(
         )
         @given(calls())
         def send(drawn: Drawn) -> None:
-            nonlocal sent
-            if sent < LEAST or time.monotonic() < ends:
-                sent += 1
-                try:
-                    answered(channel, drawn, task)
-                except Exception as fault:
-                    fault.add_note(f"what was sent: {drawn.path} {drawn.body!r} {drawn.metadata}")
-                    raise
+            try:
+                answered(channel, drawn, task)
+            except Exception as fault:
+                fault.add_note(f"what was sent: {drawn.path} {drawn.body!r} {drawn.metadata}")
+                raise
 
         run: Callable[[], None] = send
         await asyncio.to_thread(run)
-    assert sent >= LEAST
