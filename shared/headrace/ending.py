@@ -40,7 +40,7 @@ async def end_task(
     for _ in range(_ROUNDS):
         last = await last_entry(bus, key)
         if last is None:
-            raise TaskUnknown(f"task not found: {key.task}")
+            raise TaskUnknown
         if last.ends_task:
             return last
         try:

@@ -146,6 +146,10 @@ class TaskUnknown(HeadraceError):
 
     code = "task_unknown"
 
+    def __init__(self, message: str = "task not found") -> None:
+        """Say that there is none, or what else of the caller's own tasks is gone."""
+        super().__init__(message)
+
 
 class StartRefused(HeadraceError):
     """An agent may not ask another one: `why` says which rule forbids it (`Refusal.why`)."""

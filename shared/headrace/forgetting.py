@@ -47,7 +47,7 @@ async def mark_deleted(bus: Bus, key: TaskKey) -> None:
     await cancel_task(bus, key, writer_of("deletion"))
     last, first = await last_stored(bus, key), await next_stored(bus, key, 0)
     if last is None or first is None:
-        raise TaskUnknown(f"task not found: {key.task}")
+        raise TaskUnknown
     if not last.is_tombstone:
         if last.entry is not None:
             await _cleaned_up(bus, bus.subjects.run(key, last.entry.last_generation))

@@ -15,9 +15,6 @@ from headrace.patience import ELECTION
 from headrace.subjects import stream_of_shard
 from headrace.task import TaskKey, is_task_id
 
-NO_SUCH_TASK = "task not found"
-"""Said also of a task that is somebody else's."""
-
 
 @dataclass(slots=True)
 class LoggedTask:
@@ -115,11 +112,11 @@ async def log_of(
     """
     names = (query.tenant, query.agent or query.tenant)
     if not is_task_id(query.task) or not all(map(is_token, names)):
-        raise TaskUnknown(NO_SUCH_TASK)
+        raise TaskUnknown
     # Without an agent the log is found under whichever it is: task ids are unique.
     key = TaskKey(query.tenant, query.agent or "*", query.task)
     if stream_of_shard(key.shard) >= bus.settings.event_streams:
-        raise TaskUnknown(NO_SUCH_TASK)
+        raise TaskUnknown
     message = await last_raw(bus, key, patience)
     if message is None:
         return None
@@ -131,7 +128,7 @@ async def log_of(
 def _forgotten(query: GetTask, tombstone: Tombstone) -> TaskUnknown:
     """Return what to say of a task that is kept no more: to others, that there is none."""
     if tombstone.owner != query.owner:
-        return TaskUnknown(NO_SUCH_TASK)
+        return TaskUnknown()
     if tombstone.why == "deleted":
         return TaskUnknown("this task was deleted")
     return TaskUnknown("this task is past retention: it had ended and is not kept any more")
@@ -147,5 +144,5 @@ async def task_in_log(bus: Bus, query: GetTask) -> TaskFound:
     tail = await log_of(bus, query)
     task = None if tail is None else await fold_log(bus, *tail)
     if task is None or not task.is_for(query):
-        raise TaskUnknown(NO_SUCH_TASK)
+        raise TaskUnknown
     return task.found(query.history_length)

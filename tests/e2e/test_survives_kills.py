@@ -122,7 +122,8 @@ async def test_with_nats_frozen_messages_are_refused_and_later_taken_again(
     with fleet.frozen("nats"):
         refused = await agent.send("hello")
     assert refused.status_code == 503
-    assert int(refused.headers["retry-after"]) > 0
+    # It may have been taken: nobody is told to send it again.
+    assert "retry-after" not in refused.headers, refused.text
 
     async def is_back() -> bool:
         return (await agent.send("hello")).status_code == 200

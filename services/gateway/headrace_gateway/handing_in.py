@@ -73,7 +73,7 @@ class HandingIn:
         for _ in range(_ROUNDS):
             last = await last_entry(self._bus, key)
             if last is None:
-                raise TaskUnknown(f"task not found: {key.task}")
+                raise TaskUnknown
             if (generation := await self._find(key, name, looked, last)) is not None:
                 return generation
             if last.ends_leg:

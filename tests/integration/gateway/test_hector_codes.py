@@ -1,13 +1,16 @@
 """Each of Hector's eight codes, over REST, JSON-RPC and WebSocket."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import NoReturn
 
 import httpx
 import pytest
 import pytest_asyncio
 from nats.aio.msg import Msg
 
+from headrace import state_client
 from headrace.bus import Bus
+from headrace.errors import BusUnavailable
 from headrace.task import mint_task_id
 from headrace.webhooks import MOST_PER_TASK
 from tests.integration.gateway.socket_client import socket_to
@@ -122,7 +125,13 @@ async def test_internal(ask: Ask, asking: str, fleet: ScriptedFleet, bus: Bus) -
     assert "task" not in error["message"]
 
 
-async def test_unavailable(ask: Ask, asking: str, fleet: ScriptedFleet) -> None:
+async def test_unavailable(
+    ask: Ask, asking: str, fleet: ScriptedFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def is_away(*_: object) -> NoReturn:
+        raise BusUnavailable("the log's leader does not answer")
+
+    monkeypatch.setattr(state_client, "task_in_log", is_away)
     await fleet.stop_state()
     await refused(ask, "UNAVAILABLE", "ask", said(task_id=asking))
 

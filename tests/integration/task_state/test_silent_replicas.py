@@ -10,6 +10,7 @@ from headrace.errors import StateUnavailable
 from headrace.task import WORKING
 from tests.support.cluster import NatsCluster
 from tests.support.legal_logs import LegalLog
+from tests.support.pids import freeze
 from tests.support.servers import ValkeyProcess
 from tests.support.task_states import OWNER, TaskStates, new_key, open_task_states
 from tests.support.topology import Topology
@@ -35,7 +36,7 @@ async def test_every_question_is_answered_while_one_of_two_replicas_is_frozen(
     frozen = await fleet.spawn(tmp_path, "frozen")
     await fleet.followed()
     await fleet.start()
-    frozen.send_signal(signal.SIGSTOP)
+    freeze(frozen.pid)
     try:
         questions = [fleet.get_now(log.key) for _ in range(QUESTIONS)]
         if at_once:
@@ -49,7 +50,7 @@ async def test_every_question_is_answered_while_one_of_two_replicas_is_frozen(
 
 async def test_nobody_listening_is_known_at_once(fleet: TaskStates) -> None:
     with pytest.raises(StateUnavailable):
-        await fleet.get_now(new_key())
+        await fleet.list_now()
 
 
 async def test_a_question_waits_for_the_leader_that_is_being_elected(

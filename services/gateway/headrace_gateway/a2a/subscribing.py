@@ -89,14 +89,14 @@ class Subscribing:
         """Return the oldest entry that is left; retention may have trimmed the log's head."""
         first = await first_entry(self._services.bus, self._key)
         if first is None:
-            raise TaskUnknown(f"task not found: {self._key.task}")
+            raise TaskUnknown
         return first
 
     async def _check_owner(self, first: Entry) -> None:
         if first.stamp.owner is None:
             await self._find()  # raises what it must
         elif not self._any_owner and first.stamp.owner != self._caller.owner:
-            raise TaskUnknown(f"task not found: {self._key.task}")
+            raise TaskUnknown
 
     async def _reaches(self, cursor: Cursor) -> bool:
         """Whether the log goes as far as `cursor`: another gateway's feed may have been ahead."""

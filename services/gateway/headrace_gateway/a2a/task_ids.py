@@ -16,7 +16,7 @@ def task_key(settings: BusSettings, caller: Caller, agent: str, task: str) -> Ta
     try:
         key = TaskKey(caller.tenant, agent, check_task_id(task))
     except InvalidName:
-        raise TaskUnknown(f"task not found: {task}") from None
+        raise TaskUnknown from None
     if stream_of_shard(key.shard) >= settings.event_streams:
-        raise TaskUnknown(f"task not found: {task}")
+        raise TaskUnknown
     return key

@@ -86,7 +86,7 @@ class Feed:
         await self._follower.subscribe()
         last = await last_entry(self.bus, self.key)
         if last is None:
-            raise TaskUnknown(f"task not found: {self.key.task}")
+            raise TaskUnknown
         self.last = last
         self.ring.append(self.block(last))
         self._follower.begin(last.sequence)

@@ -28,7 +28,7 @@ from headrace.messages import (
 )
 from headrace.names import is_token
 from headrace.task import TaskKey, check_task_id
-from headrace_task_state.answering.starting import NO_SUCH_TASK, Starting
+from headrace_task_state.answering.starting import Starting
 
 _HOLDER_TIMEOUT = 2.0
 
@@ -110,17 +110,17 @@ class ForWorkers:
     async def _child(self, query: ChildTask) -> TaskKey:
         """Return where the child's log is, once that says whose child it is."""
         if not all(map(is_token, (query.tenant, query.agent))):
-            raise TaskUnknown(NO_SUCH_TASK)
+            raise TaskUnknown
         try:
             key = TaskKey(query.tenant, query.agent, check_task_id(query.task))
         except InvalidName:
-            raise TaskUnknown(NO_SUCH_TASK) from None
+            raise TaskUnknown from None
         first = await next_stored(self._bus, key, 0)
         entry = first.entry if first is not None else None
         metadata = {} if entry is None else entry.events[0].get("task", {}).get("metadata") or {}
         lineage = Lineage.of(metadata)
         if lineage is None or (lineage.parent, lineage.agent) != (query.parent, query.parent_agent):
-            raise TaskUnknown(NO_SUCH_TASK)
+            raise TaskUnknown
         return key
 
 

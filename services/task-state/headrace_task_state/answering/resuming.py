@@ -46,7 +46,7 @@ class Resuming:
                 return await self._append(query, key, lineage, last, owner)
             except Fenced:
                 continue
-        raise TaskUnknown("task not found")
+        raise TaskUnknown
 
     async def _check_is_child(self, query: StartTask, key: TaskKey, owner: str) -> None:
         first = await next_stored(self._bus, key, 0)
@@ -54,9 +54,9 @@ class Resuming:
         metadata = {} if entry is None else entry.events[0].get("task", {}).get("metadata", {})
         asked = Lineage.of(metadata)
         if entry is None or asked is None or asked.parent != query.parent:
-            raise TaskUnknown("task not found")
+            raise TaskUnknown
         if entry.stamp.owner != owner:
-            raise TaskUnknown("task not found")
+            raise TaskUnknown
 
     async def _append(
         self, query: StartTask, key: TaskKey, lineage: Lineage, last: Entry, owner: str

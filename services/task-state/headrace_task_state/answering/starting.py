@@ -25,7 +25,6 @@ from headrace_task_state.answering.resuming import Resuming
 from headrace_task_state.settings import TaskStateSettings
 
 _APPEND_PATIENCE = 3.0
-NO_SUCH_TASK = "task not found"
 
 
 class Starting:
@@ -53,7 +52,7 @@ class Starting:
             next_stored(self._bus, parent, 0), last_entry(self._bus, parent)
         )
         if first is None or first.entry is None or first.entry.generation != 1 or last is None:
-            raise TaskUnknown(NO_SUCH_TASK)
+            raise TaskUnknown
         _check_asks(query, last)
         lineage = await self._lineage(query, first.entry)
         context = str(first.entry.events[0].get("task", {}).get("contextId", ""))
@@ -148,7 +147,7 @@ def _checked(task: str) -> str:
     try:
         return check_task_id(task)
     except InvalidName:
-        raise TaskUnknown(NO_SUCH_TASK) from None
+        raise TaskUnknown from None
 
 
 def _check_asks(query: StartTask, last: Entry) -> None:

@@ -6,7 +6,7 @@ import logging
 from headrace.bus import Bus
 from headrace.errors import StateUnavailable, TaskUnknown
 from headrace.events import Json
-from headrace.logged_task import NO_SUCH_TASK, LoggedTask, fold_log, log_of
+from headrace.logged_task import LoggedTask, fold_log, log_of
 from headrace.messages import GetTask
 from headrace_task_state.leader import PATIENCE
 from headrace_task_state.reading.found import read_found
@@ -43,7 +43,7 @@ class Tasks:
             tail.cancel()
         found = None if where is None else await fold_log(self._bus, *where, seen)
         if found is None or not found.is_for(query):
-            raise TaskUnknown(NO_SUCH_TASK)
+            raise TaskUnknown
         return found.found(query.history_length).model_dump()
 
     async def _seen(self, query: GetTask) -> LoggedTask | None:
