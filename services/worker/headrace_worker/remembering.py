@@ -67,6 +67,34 @@ async def conversation(
     return turns
 
 
+async def logs_before(ctx: RunContext, log: Sequence[Entry] = ()) -> list[list[Entry]]:
+    """Return the logs of the conversation's earlier tasks, as far as their runs have ended.
+
+    `log` is the task's own, which a first run does not need.
+
+    Raises:
+        Retryable: they can't be read now.
+        BusUnavailable: a log does not answer.
+    """
+    if ctx.earlier_logs is None:
+        return []
+    asked_by = asking_agent(log[0].events[0]["task"] if log else {"metadata": ctx.metadata})
+    try:
+        return await ctx.earlier_logs(asked_by)
+    except StateUnavailable as error:
+        raise Retryable("what was said before can't be read") from error
+
+
+async def turns_of_logs(logs: Sequence[Sequence[Entry]]) -> list[Turn]:
+    """Return the turns of several tasks, one task's after the other's."""
+    turns = list[Turn]()
+    for each in logs:
+        turns += turns_of_log(each)
+        # Long logs take a while, and others have their turn between them.
+        await asyncio.sleep(0)
+    return turns
+
+
 async def with_content(ctx: RunContext, parts: Sequence[Json]) -> Sequence[Json]:
     """Return A2A Parts with the content of the files that this fleet stores, not links to them.
 
@@ -107,19 +135,9 @@ async def keep_result(ctx: RunContext, result: ToolResult) -> None:
 
 async def _earlier(ctx: RunContext, memory: Memory, log: Sequence[Entry]) -> list[Turn]:
     """Return the turns of the conversation's earlier tasks."""
-    if memory != "context" or ctx.earlier_logs is None:
+    if memory != "context":
         return []
-    asked_by = asking_agent(log[0].events[0]["task"] if log else {"metadata": ctx.metadata})
-    try:
-        logs = await ctx.earlier_logs(asked_by)
-    except StateUnavailable as error:
-        raise Retryable("what was said before can't be read") from error
-    turns = list[Turn]()
-    for each in logs:
-        turns += turns_of_log(each)
-        # Long logs take a while, and others have their turn between them.
-        await asyncio.sleep(0)
-    return turns
+    return await turns_of_logs(await logs_before(ctx, log))
 
 
 async def _with_content(ctx: RunContext, part: Json) -> Json:

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from headrace import parts
-from headrace.events import Json
+from headrace.delegation import CHILD
+from headrace.events import QUEUED, Json
 from headrace.interrupts import INTERRUPTS
-from headrace.task import INPUT_REQUIRED
+from headrace.task import INPUT_REQUIRED, SUBMITTED
 
 INTERRUPT_ID = "agui_interrupt_id"
 """Metadata key of a part that answers an interrupt: its id."""
@@ -46,4 +47,21 @@ def asked_in(log: Iterable[tuple[int, Json]]) -> list[Json]:
         update = event.get("statusUpdate", {})
         if update.get("status", {}).get("state") == INPUT_REQUIRED:
             asked = update.get("metadata", {}).get(INTERRUPTS) or []
+    return asked
+
+
+def asked_before(log: Iterable[tuple[int, Json]], run: int) -> list[Json]:
+    """Return the interrupts that the input of `run` answers: those that the run before asked."""
+    asked: list[Json] = []
+    for generation, event in log:
+        if generation >= run:
+            break
+        update = event.get("statusUpdate", {})
+        state, metadata = update.get("status", {}).get("state"), update.get("metadata") or {}
+        if CHILD in metadata or QUEUED in metadata:
+            continue
+        if state == INPUT_REQUIRED:
+            asked = metadata.get(INTERRUPTS) or []
+        elif state == SUBMITTED:
+            asked = []
     return asked

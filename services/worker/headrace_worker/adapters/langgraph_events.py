@@ -1,6 +1,6 @@
 """What a graph does, said in a task's log while it does it."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import orjson
@@ -8,6 +8,7 @@ from pydantic_core import to_jsonable_python
 
 from headrace.events import Json
 from headrace_worker.adapters.extras import needs
+from headrace_worker.adapters.langgraph_threads import Beginning
 from headrace_worker.context import RunContext
 from headrace_worker.emission import (
     ENDINGS,
@@ -23,7 +24,7 @@ from headrace_worker.emission import (
 from headrace_worker.signals import Custom, State, Step, Usage
 
 with needs("langgraph"):
-    from langchain_core.messages import AIMessage, AIMessageChunk, ToolMessage
+    from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolMessage
     from langgraph.types import Interrupt
 
 _OWN = (*UTTERANCES, *ENDINGS)
@@ -47,8 +48,9 @@ class Telling:
         self._calls: dict[tuple[str, Any], str] = {}
         self._called: set[str] = set()
         self._whole: set[str] = set()
-        self._state: Json = {}
-        self._found: Any = None
+        self._values: Any = None
+        self._is_answered = False
+        self._catches_up = False
         self._interrupts: dict[str, Interrupt] = {}
 
     async def take(self, place: tuple[str, ...], mode: str, told: Any) -> None:  # noqa: ANN401  # per mode
@@ -62,17 +64,49 @@ class Telling:
                 await self._custom(told)
             case "updates":
                 await self._update(told, inner=bool(place))
+            case "values" if not place:
+                self._values = told
+                await self._share()
             case "tasks" if not place:
+                self._catches_up &= "result" not in told
                 await self._ctx.emit(Step(told["name"], finished="result" in told))
+
+    async def catch_up(self, begun: Beginning) -> None:
+        """Say what former attempts have made and not said."""
+        self._values, self._catches_up = begun.values, begun.goes_on
+        for node, update in begun.missed:
+            await self._update_of(node, update)
+        if begun.goes_on:
+            await self._share()
 
     async def end(self) -> None:
         """Say the answer that the graph's state is, and what it waits for."""
-        if isinstance(self._found, str):
-            await self._ctx.emit(self._found)
-        elif self._found is not None:
-            await self._ctx.emit(Data(to_jsonable_python(self._found), self._output))
+        found = self._values.get(self._output) if self._is_answered else None
+        if isinstance(found, str):
+            await self._ctx.emit(found)
+        elif found is not None:
+            await self._ctx.emit(Data(to_jsonable_python(found), self._output))
         if self._interrupts:
             await self._ctx.emit(_question(list(self._interrupts.values())))
+        elif pending := self._pending():
+            await self._ctx.emit(InputRequired(tool_calls=pending))
+
+    def _pending(self) -> list[str]:
+        """Return the open calls of the client's tools with which the graph has ended."""
+        offered = {tool["name"] for tool in self._ctx.agui.get("tools") or ()}
+        said = self._values.get("messages") if isinstance(self._values, dict) else None
+        if not offered or not isinstance(said, list):
+            return []
+        done = set[str]()
+        for message in reversed(said):
+            if isinstance(message, ToolMessage):
+                done.add(message.tool_call_id)
+            elif isinstance(message, AIMessage):
+                called = {call["id"] or "": call["name"] for call in message.tool_calls}
+                return [call for call in called if called[call] in offered and call not in done]
+            else:
+                break
+        return []
 
     async def _message(self, message: Any) -> None:  # noqa: ANN401  # a BaseMessage
         if isinstance(message, AIMessageChunk):
@@ -148,15 +182,41 @@ class Telling:
         for node, update in told.items():
             if node == "__interrupt__":
                 self._interrupts |= {interrupt.id: interrupt for interrupt in update}
-            elif isinstance(update, dict) and not inner:
-                await self._state_of(update)
+            elif not inner and self._catches_up:
+                await self._update_of(node, update)
+            elif not inner:
+                self._note(update)
 
-    async def _state_of(self, update: Json) -> None:
-        self._found = update.get(self._output, self._found) if self._output else None
-        shared = {key: update[key] for key in self._state_keys if key in update}
-        if shared:
-            self._state |= to_jsonable_python(shared)
-            await self._ctx.emit(State(dict(self._state)))
+    async def _update_of(self, node: str, update: Any) -> None:  # noqa: ANN401  # whatever a node returns
+        """Say the messages in what a former attempt's node has made."""
+        self._note(update)
+        if self._answer_from is None or node in self._answer_from:
+            for message in _messages_in(update):
+                await self._message(message)
+
+    def _note(self, update: Any) -> None:  # noqa: ANN401  # whatever a node returns
+        self._is_answered |= (
+            bool(self._output) and isinstance(update, dict) and self._output in update
+        )
+
+    async def _share(self) -> None:
+        """Say the state that user interfaces see, if it has changed."""
+        values = self._values if isinstance(self._values, dict) else {}
+        shared = {key: values[key] for key in self._state_keys if key in values}
+        if not shared:
+            return
+        known = self._ctx.state
+        state = {**(known if isinstance(known, dict) else {}), **to_jsonable_python(shared)}
+        if state != known:
+            await self._ctx.emit(State(state))
+
+
+def _messages_in(update: Any) -> Iterator[BaseMessage]:  # noqa: ANN401  # whatever a node returns
+    values = update.values() if isinstance(update, dict) else [update]
+    for value in values:
+        for each in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(each, BaseMessage):
+                yield each
 
 
 def _question(interrupts: Sequence[Interrupt]) -> InputRequired:

@@ -2,8 +2,11 @@
 
 import asyncio
 import itertools
-from typing import Any, TypedDict
+import operator
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, TypedDict
 
+import pytest
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
@@ -12,9 +15,10 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import interrupt
 
 from headrace import parts
-from headrace.interrupts import INTERRUPTS
+from headrace.interrupts import INTERRUPTS, PENDING_TOOL_CALLS
 from headrace_worker import Status
 from headrace_worker.adapters import langgraph_agent
+from tests.integration.worker.adapters.behaviour import answered, cancel_waiting, interrupts
 from tests.integration.worker.conftest import Working
 from tests.integration.worker.doors.examples import example
 from tests.integration.worker.doors.reading import (
@@ -28,6 +32,20 @@ from tests.integration.worker.doors.reading import (
     words,
 )
 from tests.support.desk import Desk
+from tests.support.servers import NatsProcess, ValkeyProcess
+from tests.support.task_states import open_task_states
+
+
+@pytest.fixture(autouse=True)
+async def _remembered(
+    nats_server: NatsProcess, valkey: ValkeyProcess, names: dict[str, str], desk: Desk
+) -> AsyncIterator[None]:
+    """Task state, which knows the conversations."""
+    del desk
+    async with open_task_states(nats_server.url, valkey.url, **names) as states:
+        await states.start()
+        await states.followed()
+        yield
 
 
 def chain(schema: Any, *nodes: Any, **compiled: Any) -> Any:  # noqa: ANN401  # LangGraph's types
@@ -143,6 +161,71 @@ async def test_a_graph_of_another_shape_has_its_input_output_and_state_named(
     assert [part["data"] for part in kinds(done, parts.STATE_SNAPSHOT)] == [{"price": 3}]
 
 
+class Basket(MessagesState):
+    """A graph that shares a list with user interfaces."""
+
+    items: Annotated[list[str], operator.add]
+    tools: list[Any]
+
+
+async def test_state_is_told_after_reducers_and_taken_from_the_client(
+    desk: Desk, working: Working
+) -> None:
+    offered: list[list[str]] = []
+
+    def add(basket: Basket) -> Any:  # noqa: ANN401  # an update
+        offered.append([each["name"] for each in basket["tools"]])
+        return {"items": [f"tea {len(basket['items'])}"]}
+
+    served = langgraph_agent(
+        chain(Basket, add, checkpointer=InMemorySaver()), name="g", state_keys=["items"]
+    )
+
+    def sent(*items: str) -> Any:  # noqa: ANN401  # metadata
+        tools = [{"name": "paint", "description": "", "parameters": {}}]
+        state = {"items": [*items], "page": 1, "messages": ["forged"]}
+        return {"headrace.agui": {"state": state, "tools": tools}}
+
+    async with working(served):
+        turns = [("milk",), ("milk", "tea 1"), ("tea 1",)]
+        done = [
+            await folded(await desk.start("g", "tea", context="c", metadata=sent(*items)))
+            for items in turns
+        ]
+    told = [kinds(task, parts.STATE_SNAPSHOT)[-1]["data"]["items"] for task in done]
+    assert told == [["milk", "tea 1"], ["milk", "tea 1", "tea 2"], ["tea 1", "tea 1"]]
+    assert offered == [["paint"]] * 3
+
+
+async def test_a_call_of_the_clients_tool_is_left_to_the_client(
+    desk: Desk, working: Working
+) -> None:
+    heard: list[str] = []
+
+    def talk(asked: MessagesState) -> Any:  # noqa: ANN401  # an update
+        last = asked["messages"][-1]
+        heard.append(f"{last.type}: {last.text}")
+        call: Any = {"name": "paint", "args": {"colour": "red"}, "id": "p1"}
+        is_answered = isinstance(last, ToolMessage)
+        return {
+            "messages": [AIMessage("Done.") if is_answered else AIMessage("", tool_calls=[call])]
+        }
+
+    served = langgraph_agent(chain(MessagesState, talk, checkpointer=InMemorySaver()), name="g")
+    agui = {"headrace.agui": {"tools": [{"name": "paint", "description": "", "parameters": {}}]}}
+    async with working(served):
+        task = await desk.start("g", "Paint.", metadata=agui)
+        waits = (await task.events())[-1]["statusUpdate"]
+        assert waits["metadata"][PENDING_TOOL_CALLS] == ["p1"]
+        result = {
+            "data": {"tool_call_id": "p1", "content": "wet", "error": ""},
+            "metadata": {"agui_event_type": "tool_call", "agui_is_error": False},
+        }
+        done = await answered(task, result, agui)
+    assert (state(done), answer(done)) == ("COMPLETED", "Done.")
+    assert heard == ["human: Paint.", "tool: wet"]
+
+
 async def test_a_graph_without_a_checkpointer_is_told_what_was_said(
     desk: Desk, working: Working
 ) -> None:
@@ -161,7 +244,7 @@ async def test_a_graph_without_a_checkpointer_is_told_what_was_said(
     assert heard == [["one"], ["one", "1.", "two"]]
 
 
-async def test_a_new_attempt_begins_with_the_graphs_checkpoint_of_the_legs_beginning(
+async def test_a_new_attempt_goes_on_behind_the_graphs_last_step(
     desk: Desk, working: Working
 ) -> None:
     heard: list[list[str]] = []
@@ -172,25 +255,64 @@ async def test_a_new_attempt_begins_with_the_graphs_checkpoint_of_the_legs_begin
         return {"messages": [AIMessage(f"answer {len(asked['messages'])}. ")]}
 
     async def pause(_: MessagesState) -> Any:  # noqa: ANN401  # an update
-        if len(heard) == 2:
+        if len(heard) == 2 and not reached.is_set():
             reached.set()
             await asyncio.Event().wait()
-        return {}
+        return {"messages": [AIMessage("Over. ")]}
 
     graph = chain(MessagesState, count, pause, checkpointer=InMemorySaver())
     served = langgraph_agent(graph, name="g")
     async with working(served):
-        task = await desk.start("g", "one")
-        await task.ended()
-        leg = await task.follow_up("two")
+        await (await desk.start("g", "one", context="c")).ended()
+        task = await desk.start("g", "two", context="c")
         async with asyncio.timeout(60):
             await reached.wait()
-    # That worker has left amid the second leg; another takes it up.
+    # That worker has left amid the second run; another takes it up.
     async with working(served):
-        await task.reaches(leg + 6)
+        await task.ended()
         done = await folded(task)
-    assert heard[1] == heard[2] == ["one", "answer 1. ", "two"]
-    assert answer(done) == "answer 1. answer 3. "
+    assert heard == [["one"], ["one", "answer 1. ", "Over. ", "two"]]
+    assert answer(done) == "answer 4. Over. "
+
+
+async def test_agents_that_share_a_saver_share_no_thread(desk: Desk, working: Working) -> None:
+    heard: list[list[str]] = []
+
+    def listen(asked: MessagesState) -> Any:  # noqa: ANN401  # an update
+        heard.append([message.text for message in asked["messages"]])
+        return {"messages": [AIMessage("Noted.")]}
+
+    saver = InMemorySaver()
+    graphs = [chain(MessagesState, listen, checkpointer=saver) for _ in "ab"]
+    served = [langgraph_agent(graph, name=name) for graph, name in zip(graphs, "ab", strict=True)]
+    async with working(*served):
+        await (await desk.start("a", "It is 1234.", context="c")).ended()
+        await (await desk.start("b", "What is it?", context="c")).ended()
+        await (await desk.start("a", "What is it?", context="c", owner="eve")).ended()
+    assert heard == [["It is 1234."], ["What is it?"], ["What is it?"]]
+
+
+async def test_a_canceled_tasks_interrupt_is_nobodys(desk: Desk, working: Working) -> None:
+    async with working(example("graph_approval").refunds):
+        first = await desk.start("refunds", "Order 7", context="c")
+        await interrupts(first)
+        await cancel_waiting(first)
+        second = await desk.start("refunds", "yes", context="c")
+        await interrupts(second)
+        asked = await folded(second)
+    assert (state(asked), answer(asked)) == ("INPUT_REQUIRED", "The order is fine. ")
+
+
+async def test_an_interrupt_is_resumed_by_its_own_task_alone(desk: Desk, working: Working) -> None:
+    async with working(example("graph_approval").refunds):
+        tasks = [await desk.start("refunds", f"Order {n}", context="c") for n in "12"]
+        [first], [second] = [await interrupts(task) for task in tasks]
+        part = {"text": "yes", "metadata": {"agui_interrupt_id": first["id"]}}
+        asked = await answered(tasks[1], part)
+        assert (state(asked), answer(asked)) == ("INPUT_REQUIRED", "The order is fine. ")
+        part["metadata"] = {"agui_interrupt_id": second["id"]}
+        done = await answered(tasks[1], part)
+    assert answer(done) == "The order is fine. Refunded."
 
 
 async def test_only_the_named_nodes_answer(desk: Desk, working: Working) -> None:

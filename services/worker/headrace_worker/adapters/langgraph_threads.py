@@ -1,0 +1,238 @@
+"""Where a graph keeps the state of a task: in a thread of the task's own.
+
+A task's thread begins with a copy of what the conversation's last completed task has left, so the
+tasks of one conversation branch: none waits for another, and none sees or changes another's thread.
+What other tasks of the conversation said, and that copy does not hold, is put in front of the
+input as messages.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from headrace.entry import Entry
+from headrace.events import Json
+from headrace.task import COMPLETED, TERMINAL
+from headrace_worker.adapters.answers import asked_before
+from headrace_worker.adapters.extras import needs
+from headrace_worker.checkpoint import decode
+from headrace_worker.context import RunContext
+from headrace_worker.conversation import Turn
+from headrace_worker.remembering import Memory, conversation, logs_before, turns_of_logs
+
+with needs("langgraph"):
+    from langgraph.checkpoint.base import BaseCheckpointSaver
+    from langgraph.pregel import Pregel
+    from langgraph.types import StateSnapshot
+
+_KEY = "langgraph"
+"""Key, in a run's checkpoint, of a `_Mark`."""
+_AHEAD = 8
+"""Checkpoints that a graph can be ahead of the log, with room to spare."""
+_MOST = 100
+"""Tasks that a task notes as put in front of its input; its checkpoint has room for no more."""
+
+
+@dataclass(slots=True)
+class _Mark:
+    """Where a run is in its thread, as its log has it."""
+
+    base: str | None = None
+    """The checkpoint that the run began with; None: the thread was empty."""
+    at: str | None = None
+    """The checkpoint up to which the log tells everything."""
+    after: str | None = None
+    """The task whose state the thread began with."""
+    beside: list[str] = field(default_factory=list)
+    """The tasks whose words were put in front of the input."""
+
+
+@dataclass(slots=True)
+class Beginning:
+    """Where a run begins."""
+
+    goes_on: bool = False
+    """Whether a former attempt has already handed in the input."""
+    earlier: list[Turn] = field(default_factory=list)
+    """What is to be put in front of the input."""
+    values: Any = None
+    """The graph's state."""
+    missed: list[tuple[str, Any]] = field(default_factory=list)
+    """What nodes have made that the log does not tell, by node."""
+    is_over: bool = False
+    """Whether nothing is left to do but to tell it."""
+    asked: list[str] = field(default_factory=list)
+    """The interrupts that the input answers: those that still wait."""
+
+
+class Thread:
+    """The thread of one task."""
+
+    def __init__(
+        self, ctx: RunContext, graph: Pregel[Any, Any, Any, Any], settings: Mapping[str, Any]
+    ) -> None:
+        """Keep the state of `graph` for the task of `ctx`; `settings` are its configuration."""
+        self._ctx, self._graph = ctx, graph
+        self._mark = _Mark()
+        self.settings: Any = _at(settings, thread_of(ctx, ctx.task))
+
+    async def begin(self, memory: Memory) -> Beginning:
+        """Find where the run begins, or goes on, and save that.
+
+        Raises:
+            Retryable, BusUnavailable: what was said before can't be read.
+            LegOver: the run has ended.
+        """
+        ctx, saved = self._ctx, _mark_of(self._ctx.checkpoint_data)
+        begun = Beginning()
+        if saved is None:
+            if ctx.leg == 1:
+                begun.earlier = await self._carry_over(memory)
+            state = await self._state()
+            self._mark.base = self._mark.at = _id(state)
+            await self._save()
+        else:
+            self._mark, state = saved, await self._state()
+            begun.goes_on = _id(state) != saved.base
+        if begun.goes_on:
+            begun.is_over = not state.next
+            begun.missed = await self._missed()
+        elif saved is not None and ctx.leg == 1:
+            begun.earlier = await self._noted(memory, saved)
+        begun.values = state.values
+        if ctx.leg > 1 and not begun.goes_on:
+            asked = {each["id"] for each in asked_before(await ctx.retell(), ctx.leg)}
+            begun.asked = [each.id for each in state.interrupts if each.id in asked]
+        return begun
+
+    async def reached(self, checkpoint: Json) -> None:
+        """Save that the log tells everything up to a checkpoint, as the graph streams it."""
+        is_input = checkpoint["metadata"].get("source") == "input"
+        if is_input or not checkpoint["next"]:
+            # Nothing has been said yet; or the run's end says the same in a moment.
+            return
+        name = checkpoint["config"]["configurable"].get("checkpoint_id")
+        if name != self._mark.at:
+            self._mark.at = name
+            await self._save()
+
+    async def _carry_over(self, memory: Memory) -> list[Turn]:
+        """Begin the thread with what the conversation has left; return what it does not hold."""
+        saver, ctx = self._saver, self._ctx
+        if _id(await self._state()) is not None:
+            # A former attempt died before it could save where it began.
+            await saver.adelete_thread(thread_of(ctx, ctx.task))
+        if memory != "context":
+            return []
+        logs = await logs_before(ctx)
+        over = {_task(log): log for log in logs if log[-1].stamp.state in TERMINAL}
+        by_end = sorted(over.values(), key=lambda log: log[-1].time, reverse=True)
+        for log in by_end:
+            if log[-1].stamp.state == COMPLETED and await self._copy(_task(log)):
+                self._mark.after = _task(log)
+                break
+        held = _held_by(self._mark.after, over)
+        beside = [log for log in over.values() if _task(log) not in held]
+        self._mark.beside = [_task(log) for log in beside[-_MOST:]]
+        if self._mark.after is None and not over and ctx.agui.get("messages"):
+            return (await conversation(ctx, memory))[:-1]
+        return await turns_of_logs(beside)
+
+    async def _noted(self, memory: Memory, saved: _Mark) -> list[Turn]:
+        """Return what a former attempt was to put in front of the input."""
+        logs = await logs_before(self._ctx) if saved.beside else []
+        if not saved.beside and saved.base is None and self._ctx.agui.get("messages"):
+            return (await conversation(self._ctx, memory))[:-1]
+        return await turns_of_logs([log for log in logs if _task(log) in saved.beside])
+
+    async def _copy(self, task: str) -> bool:
+        """Begin the thread with the last checkpoint of another task's, if there is one."""
+        theirs = _at({}, thread_of(self._ctx, task))
+        left = await self._saver.aget_tuple(theirs)
+        if left is None:
+            return False
+        about: Any = {"source": "fork", "step": left.metadata.get("step", -1), "parents": {}}
+        versions = left.checkpoint["channel_versions"]
+        mine = _at({}, thread_of(self._ctx, self._ctx.task))
+        await self._saver.aput(mine, left.checkpoint, about, versions)
+        return True
+
+    async def _missed(self) -> list[tuple[str, Any]]:
+        """Return what nodes have made since the checkpoint up to which the log tells everything."""
+        steps: list[StateSnapshot] = []
+        # The graph waits while its checkpoints are saved here, so there are two or three.
+        async for step in self._graph.aget_state_history(self.settings, limit=_AHEAD):
+            steps.append(step)
+            if _id(step) == self._mark.at:
+                break
+        done = (task for step in reversed(steps[1:]) for task in step.tasks)
+        return [(task.name, task.result) for task in done]
+
+    async def _state(self) -> StateSnapshot:
+        return await self._graph.aget_state(self.settings)
+
+    async def _save(self) -> None:
+        mark = self._mark
+        await self._ctx.checkpoint(
+            {_KEY: {"base": mark.base, "at": mark.at, "after": mark.after, "beside": mark.beside}}
+        )
+
+    @property
+    def _saver(self) -> BaseCheckpointSaver[Any]:
+        saver = self._graph.checkpointer
+        if not isinstance(saver, BaseCheckpointSaver):
+            raise TypeError("the graph has no checkpointer of its own")
+        return saver
+
+
+def thread_of(ctx: RunContext, task: str) -> str:
+    """Return the thread of a task of the same tenant, owner, agent and context.
+
+    Only the context can hold a slash, so no two tasks have the same.
+    """
+    return f"{ctx.tenant}/{ctx.owner}/{ctx.agent}/{ctx.context}/{task}"
+
+
+def _at(settings: Mapping[str, Any], thread: str, checkpoint: str | None = None) -> Any:  # noqa: ANN401  # a RunnableConfig
+    named = {**settings.get("configurable", {}), "thread_id": thread, "checkpoint_ns": ""}
+    named.pop("checkpoint_id", None)
+    if checkpoint is not None:
+        named["checkpoint_id"] = checkpoint
+    return {**settings, "configurable": named}
+
+
+def _id(state: StateSnapshot) -> str | None:
+    found: str | None = state.config.get("configurable", {}).get("checkpoint_id")
+    return found
+
+
+def _mark_of(data: Any) -> _Mark | None:  # noqa: ANN401  # any JSON
+    held = data.get(_KEY) if isinstance(data, dict) else None
+    return replace(_Mark(), **held) if isinstance(held, dict) else None
+
+
+def _task(log: Sequence[Entry]) -> str:
+    task: str = log[0].events[0]["task"]["id"]
+    return task
+
+
+def _held_by(task: str | None, logs: Mapping[str, Sequence[Entry]]) -> set[str]:
+    """Return the tasks whose words the state that `task` left holds."""
+    held, order = set[str](), list(logs)
+    while task is not None:
+        held.add(task)
+        mark = _first_mark(logs[task])
+        held.update(mark.beside)
+        if mark.after is not None and mark.after not in logs:
+            # Gone: what came before it is taken for held.
+            held.update(order[: order.index(task)])
+            return held
+        task = mark.after if mark.after not in held else None
+    return held
+
+
+def _first_mark(log: Sequence[Entry]) -> _Mark:
+    for entry in log:
+        if entry.stamp.checkpoint is not None:
+            return _mark_of(decode(entry.stamp.checkpoint).data) or _Mark()
+    return _Mark()
