@@ -56,18 +56,18 @@ class Choice:
             try:
                 found.append(await Letters(bus).get(number))
             except LetterUnknown as unknown:
-                click.echo(f"{number}: {unknown}", err=True)
+                click.echo(printable(f"{number}: {unknown}"), err=True)
                 missing = True
         return found, missing
 
 
 async def _done(bus: Bus, letter: Letter, act: Act) -> bool:
     try:
-        click.echo(f"{letter.number}: {await act(bus, letter)}")
+        click.echo(printable(f"{letter.number}: {await act(bus, letter)}"))
     except BusUnavailable:
         raise
     except HeadraceError as refusal:
-        click.echo(f"{letter.number}: {refusal}", err=True)
+        click.echo(printable(f"{letter.number}: {refusal}"), err=True)
         return False
     return True
 

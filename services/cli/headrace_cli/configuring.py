@@ -10,6 +10,7 @@ import orjson
 
 from headrace.errors import HeadraceError
 from headrace_cli.failures import CannotStart, Misconfigured
+from headrace_cli.tables import printable
 
 
 @click.group()
@@ -27,7 +28,7 @@ def check(file: str) -> None:
     except HeadraceError as error:
         raise CannotStart(str(error)) from None
     for agent in agents:
-        click.echo(f"{agent.name}: {agent.card.description}")
+        click.echo(printable(f"{agent.name}: {agent.card.description}"))
 
 
 @config.command("schema")

@@ -12,6 +12,8 @@ import threading
 
 import click
 
+from headrace_cli.tables import printable
+
 _COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "bright_cyan", "bright_green")
 _WIDTH = len("task-state-0")
 _QUEUED = 10_000
@@ -37,7 +39,7 @@ class Console:
     def show(self, name: str, line: str) -> None:
         """Show one line of `name`; never waits."""
         try:
-            self._lines.put_nowait(f"{self._label(name)} {line}\n")
+            self._lines.put_nowait(f"{self._label(name)} {printable(line)}\n")
         except queue.Full:
             self._skipped += 1
 

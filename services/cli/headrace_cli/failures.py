@@ -4,6 +4,8 @@ import os
 
 import click
 
+from headrace_cli.tables import printable
+
 HOPELESS_EXITS = {2, os.EX_CONFIG}
 """How a service exits when starting it again cannot help: a bad setting, a missing module.
 
@@ -23,3 +25,7 @@ class Misconfigured(CannotStart):
 
 class RequestFailed(click.ClickException):
     """The gateway refused what the command asked for, or did not answer."""
+
+    def format_message(self) -> str:
+        """Return the message, which may have another server's words."""
+        return printable(super().format_message())

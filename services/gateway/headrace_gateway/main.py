@@ -11,7 +11,7 @@ from typing import Any
 import uvloop
 from pydantic import ValidationError
 
-from headrace import garbage
+from headrace import garbage, log_lines
 from headrace.bus import Bus
 from headrace.directory import Directory
 from headrace.errors import HeadraceError, StreamsDiffer
@@ -60,12 +60,10 @@ def run() -> int:
     """
     try:
         settings = GatewaySettings()
-        logging.basicConfig(
-            level=settings.log_level.upper(), format="%(asctime)s %(levelname)-7s %(message)s"
-        )
+        log_lines.configure(settings.log_level)
         logging.getLogger("uvicorn").setLevel(logging.WARNING)
     except ValidationError as invalid:
-        logging.basicConfig(format="%(message)s")
+        log_lines.configure("WARNING", "%(message)s")
         _log.error("%s", first_error(invalid))
         return 2
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -175,7 +173,7 @@ async def composed(settings: GatewaySettings) -> AsyncIterator[Services]:
             event_streams=EventStreams(feeds, streams, settings),
             webhooks=Webhooks(bus),
             signing=signing,
-            cards=SignedCards(signing),
+            cards=SignedCards(signing, settings.public_url),
             intake=intake,
             resending=Resending(bus, feeds, intake, records, detached),
             cancelling=Cancelling(bus, feeds, state, detached),

@@ -12,7 +12,7 @@ from typing import Any
 import uvloop
 from pydantic import ValidationError
 
-from headrace import garbage, metrics, observing
+from headrace import garbage, log_lines, metrics, observing
 from headrace.background import keep_running
 from headrace.bus import Bus
 from headrace.directory import Directory
@@ -221,7 +221,7 @@ def run() -> int:
     1: NATS or Redis was away for too long; 78 (EX_CONFIG): a setting does not fit, or not
     the streams that there are.
     """
-    logging.basicConfig(format="%(asctime)s %(levelname)-7s %(message)s")
+    log_lines.configure("WARNING")
     try:
         settings = TaskStateSettings()
         logging.getLogger().setLevel(settings.log_level.upper())

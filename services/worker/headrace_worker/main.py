@@ -11,7 +11,7 @@ from pathlib import Path
 import uvloop
 from pydantic import ValidationError
 
-from headrace import garbage, observing
+from headrace import garbage, log_lines, observing
 from headrace.background import keep_running
 from headrace.errors import BusUnavailable, StreamsDiffer
 from headrace.secret_settings import first_error
@@ -38,9 +38,7 @@ def run(target: str = "", config: str = "") -> int:
     except (ValidationError, Misdeclared, Unusable) as error:
         sys.stderr.write(f"{_one_line(error)}\n")
         return os.EX_CONFIG
-    logging.basicConfig(
-        level=settings.log_level.upper(), format="%(asctime)s %(levelname)-7s %(message)s"
-    )
+    log_lines.configure(settings.log_level)
     return uvloop.run(serve(settings, agents, file))
 
 

@@ -174,3 +174,17 @@ async def test_an_extended_card_without_content_or_declaration_is_refused(
 async def test_where_nobody_can_be_known_no_extended_card_is_configured(talk: Talk) -> None:
     refusal = await talk.to("ask").refused("GetExtendedAgentCard", {})
     assert refusal.reason == "EXTENDED_AGENT_CARD_NOT_CONFIGURED"
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", "127.0.0.1.evil.example", "127.0.0.1:80@evil.example", "evil.example#@[::1]"],
+)
+async def test_a_host_header_gets_no_signed_card_for_another_host(
+    http: httpx.AsyncClient, host: str
+) -> None:
+    for path in (CARD, "/v1/agents/assistant"):
+        answer = await http.get(path, headers={"Host": host})
+        # Where no such host is served at all, nothing is signed either.
+        assert answer.status_code in {200, 400, 403, 421}
+        assert "signatures" not in answer.json()

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 from headrace.errors import BusUnavailable, StateUnavailable
 from headrace.events import ACCEPTED_MODES, EXTENSIONS, SHOWN, Json
+from headrace.fold.change import OWN
 from headrace.task import TaskKey
 from headrace.webhooks import Webhook
 from headrace_gateway.a2a.call import IDEMPOTENCY_KEY, Call
@@ -22,7 +23,6 @@ from headrace_gateway.resending import Keyed
 from headrace_gateway.services import Services
 from headrace_gateway.unanswered import AnswerLost
 
-_OURS = "headrace."
 _KEY = re.compile(r"[\x20-\x7e]{1,255}")
 
 
@@ -135,13 +135,13 @@ def _metadata(call: Call, asked: SendMessage) -> Json:
         Malformed: it wishes for terms that it can't have.
     """
     given = asked.metadata or {}
-    metadata = {key: value for key, value in given.items() if not key.startswith(_OURS)}
+    metadata = {key: value for key, value in given.items() if not key.startswith(OWN)}
     if extensions := own(call.card) & set(call.extensions):
         metadata[EXTENSIONS] = sorted(extensions)
     if asked.accepted_output_modes:
         metadata[ACCEPTED_MODES] = asked.accepted_output_modes
-    wished = {key.removeprefix(_OURS): given[key] for key in given.keys() - metadata.keys()}
-    metadata |= terms(call, wished, f"metadata.{_OURS}")
+    wished = {key.removeprefix(OWN): given[key] for key in given.keys() - metadata.keys()}
+    metadata |= terms(call, wished, f"metadata.{OWN}")
     if call.card.bare_message and asked.return_immediately:
         metadata[SHOWN] = True
     return metadata | call.marks

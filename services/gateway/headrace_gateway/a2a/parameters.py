@@ -10,6 +10,7 @@ from google.protobuf.message import Message
 
 from headrace.events import Json
 from headrace.files import LINKS_ARE_OURS, is_link
+from headrace.fold.change import OWN
 from headrace.names import LONGEST_CONTEXT
 from headrace_gateway.a2a.protojson import Malformed, Violation, read
 
@@ -55,6 +56,9 @@ class SendMessage:
             if is_link(part.get("url"))
         ]:
             raise Malformed(links)
+        _drop_reserved(message)
+        for part in message["parts"]:
+            _drop_reserved(part)
         configuration = request.get("configuration", {})
         if "ifGenerationMatch" in configuration and "taskId" not in message:
             rule = "is only for a message with a taskId"
@@ -158,6 +162,18 @@ class ListTasks:
             history_length=_history_length(request, "historyLength"),
             include_artifacts=request.get("includeArtifacts", False),
         )
+
+
+def _drop_reserved(said: Json) -> None:
+    """Take from a message's or part's metadata what only the fleet may say."""
+    given = said.get("metadata")
+    if not given or not any(key.startswith(OWN) for key in given):
+        return
+    # A copy: what came may be read again.
+    if kept := {key: value for key, value in given.items() if not key.startswith(OWN)}:
+        said["metadata"] = kept
+    else:
+        del said["metadata"]
 
 
 def _history_length(request: Json, field: str) -> int | None:

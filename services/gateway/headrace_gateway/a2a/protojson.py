@@ -16,9 +16,7 @@ from google.protobuf.message import Message
 from headrace.events import Json
 from headrace_gateway.a2a.proto_scalars import NotReadable
 from headrace_gateway.a2a.proto_schema import Field, Free, Nested, Schema, schema
-
-MAX_DEPTH = 90
-"""Deepest nesting of ``data`` and ``metadata``: protobuf's parsers stop at 100 in all."""
+from headrace_gateway.depth import RULE, is_too_deep
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +104,8 @@ class _Walk:
     def _check_free(self, kind: Free, given: object, path: str) -> None:
         if kind is Free.STRUCT and not isinstance(given, dict):
             self._complain(path, "must be an object")
-        elif _too_deep(given):
-            self._complain(path, f"must not be nested deeper than {MAX_DEPTH} levels")
+        elif is_too_deep(given):
+            self._complain(path, RULE)
 
     def _check_present(self, of: Schema, result: Json, path: str) -> None:
         for field in of.required:
@@ -123,20 +121,6 @@ class _Walk:
 
     def _complain(self, path: str, rule: str) -> None:
         self.violations.append(Violation(path, rule))
-
-
-def _too_deep(value: object) -> bool:
-    level = [value]
-    for _ in range(MAX_DEPTH):
-        level = [
-            child
-            for one in level
-            if isinstance(one, dict | list)
-            for child in (one.values() if isinstance(one, dict) else one)
-        ]
-        if not level:
-            return False
-    return True
 
 
 def _join(path: str, name: str) -> str:

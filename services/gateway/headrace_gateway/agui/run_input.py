@@ -12,11 +12,13 @@ from pydantic_core import ErrorDetails
 from headrace import parts
 from headrace.events import AGUI, Json
 from headrace.files import LINKS_ARE_OURS, is_link
+from headrace.log_lines import cut, escaped
 from headrace.user_content import to_parts
 from headrace_gateway.agui.extras import with_extras
 from headrace_gateway.agui.named_run import check_id
 from headrace_gateway.agui.normalise import normalised
 from headrace_gateway.agui.refusal import InputInvalid
+from headrace_gateway.depth import RULE, is_too_deep
 
 _log = logging.getLogger(__name__)
 
@@ -63,7 +65,9 @@ class RunInput:
         Raises:
             InputInvalid: it is no RunAgentInput; says which field breaks which rule.
         """
-        asked = _validated(_parsed(body))
+        given = _parsed(body)
+        _check_depth(given)
+        asked = _validated(given)
         for name in ("threadId", "runId", "parentRunId"):
             if name in asked:
                 check_id(name, asked[name])
@@ -93,6 +97,12 @@ def _parsed(body: bytes) -> Json:
     if not isinstance(parsed, dict):
         raise InputInvalid("the body must be a JSON object")
     return parsed
+
+
+def _check_depth(body: Json) -> None:
+    for name, value in body.items():
+        if is_too_deep(value):
+            raise InputInvalid(f"{escaped(cut(name, 100))}: {RULE}")
 
 
 def _validated(body: Json) -> Json:

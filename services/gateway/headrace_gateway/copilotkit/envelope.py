@@ -9,6 +9,7 @@ from starlette.types import Message
 
 from headrace.events import Json
 from headrace_gateway.agui.refusal import InputInvalid
+from headrace_gateway.depth import RULE
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,11 @@ class Envelope:
         if method == "agent/stop" and thread is None:
             raise InputInvalid("params.threadId: Field required")
         inner = said.get("body")
-        return cls(method, agent, thread, b"" if inner is None else orjson.dumps(inner))
+        try:
+            return cls(method, agent, thread, b"" if inner is None else orjson.dumps(inner))
+        except orjson.JSONEncodeError:
+            # It was read, so it is JSON: orjson reads deeper than it writes.
+            raise InputInvalid(f"body: {RULE}") from None
 
     @staticmethod
     def run_of(body: bytes) -> str | None:

@@ -1,0 +1,56 @@
+"""Log lines: one event is one line, whatever text from elsewhere stands in it.
+
+What clients, agents and webhooks send may hold line breaks that fake lines, sequences that a
+terminal obeys, or megabytes. All of it is escaped and cut here, for every logger of the process.
+"""
+
+import logging
+import traceback
+from types import TracebackType
+from typing import override
+
+LONGEST = 4096
+"""Characters of a line's message."""
+
+_LONGEST_TRACE = 65_536
+_FORMAT = "%(asctime)s %(levelname)-7s %(message)s"
+
+type _Exception = (
+    tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
+)
+
+
+class LineFormatter(logging.Formatter):
+    """Formats records as lines; a traceback keeps its own, each indented."""
+
+    @override
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        record.message = escaped(cut(record.message, LONGEST))
+        return super().formatMessage(record)
+
+    @override
+    def formatException(self, ei: _Exception) -> str:
+        told = cut("".join(traceback.format_exception(*ei)).rstrip("\n"), _LONGEST_TRACE)
+        # Indented, so that no line of an exception's text looks like a line of the log.
+        return "\n".join(f"  {escaped(line)}" for line in told.split("\n"))
+
+
+def configure(level: str = "INFO", form: str = _FORMAT) -> None:
+    """Have the process log lines to stderr."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(LineFormatter(form))
+    logging.basicConfig(level=level.upper(), handlers=[handler])
+
+
+def escaped(text: str) -> str:
+    """Return `text` with everything escaped that is no printable character."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+
+
+def cut(text: str, longest: int) -> str:
+    """Return at most `longest` characters of `text`, and how many were left out."""
+    if len(text) <= longest:
+        return text
+    return f"{text[:longest]}… ({len(text) - longest} characters more)"
