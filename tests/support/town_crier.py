@@ -23,12 +23,14 @@ class Crier(AgentExecutor):
         self.go_on = asyncio.Event()
         self.began = asyncio.Event()
         self.heard: list[str] = []
+        self.requests: list[RequestContext] = []
         self.canceled: list[str] = []
 
     @override
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         said = context.get_user_input()
         self.heard.append(said)
+        self.requests.append(context)
         if said == "bare":
             message = new_text_message("hear, hear", role=Role.ROLE_AGENT)
             await event_queue.enqueue_event(message)

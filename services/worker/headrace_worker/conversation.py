@@ -10,7 +10,7 @@ its provider knows) keeps the response `Verbatim`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self
 
 import orjson
@@ -18,17 +18,34 @@ import orjson
 from headrace import parts
 from headrace.delegation import CHILD
 from headrace.entry import Entry
-from headrace.events import DISCARDED_AFTER, QUEUED, RETRACTED, TAKEN, Json
+from headrace.events import AGUI, DISCARDED_AFTER, QUEUED, RETRACTED, TAKEN, Json
 from headrace.interrupts import INTERRUPTS
 from headrace.parts import ToolResultPart
-from headrace.task import AUTH_REQUIRED, SUBMITTED
+from headrace.task import AUTH_REQUIRED, INPUT_REQUIRED, SUBMITTED
 from headrace.user_content import to_parts
 from headrace_worker.checkpoint import decode
+from headrace_worker.shared_state import SharedState
 
 type Role = Literal["system", "user", "assistant", "tool"]
 
 RESPONSE = "headrace.response"
 """Key in a checkpoint's data: the verbatim response of a model that ends there (`Verbatim`)."""
+NAMES = "headrace.names"
+"""Key in a checkpoint's data: what an agent elsewhere calls the messages up to there (`Names`)."""
+
+
+@dataclass(slots=True)
+class Names:
+    """The ids that an agent elsewhere gives to its messages, for each piece without one so far."""
+
+    words: list[str] = field(default_factory=list)
+    """Of the blocks of text, in the order in which they began."""
+    reasoning: list[str] = field(default_factory=list)
+    """Of the blocks of reasoning."""
+    calls: dict[str, str] = field(default_factory=dict)
+    """Of the messages that make the calls, by call id."""
+    results: dict[str, str] = field(default_factory=dict)
+    """Of the messages that bring the calls' results."""
 
 
 @dataclass(slots=True)
@@ -38,6 +55,10 @@ class Words:
     text: str
     id: str = ""
     """The block's."""
+    origin: str = ""
+    """Id of the message at the agent elsewhere that said it."""
+    asks: bool = False
+    """Whether it is the prompt of a question that ended a run."""
 
 
 @dataclass(slots=True)
@@ -49,6 +70,8 @@ class Reasoning:
     """The block's."""
     encrypted: str = ""
     """What the model's provider wants back with it."""
+    origin: str = ""
+    """As `Words.origin`."""
 
 
 @dataclass(slots=True)
@@ -63,6 +86,8 @@ class Call:
     """The arguments' JSON as the model wrote it, if it streamed."""
     encrypted: str = ""
     """As `Reasoning.encrypted`."""
+    origin: str = ""
+    """As `Words.origin`."""
 
     @classmethod
     def of_text(cls, name: str, tool: str, text: str, encrypted: str = "") -> Self:
@@ -135,6 +160,10 @@ class Turn:
     """The agent's, if the response was kept."""
     whole: bool = False
     """Whether the response is known to be complete."""
+    origin: str = ""
+    """A tool's: as `Words.origin`."""
+    answers: bool = False
+    """The user's: whether it answers the interrupts of the run before."""
 
     @property
     def text(self) -> str:
@@ -156,7 +185,24 @@ def turns_of_log(log: Iterable[Entry], task: str = "") -> list[Turn]:
         told.take(generation, event)
         if checkpoint is not None and isinstance(data := decode(checkpoint).data, dict):
             told.take_response(data.get(RESPONSE))
+            told.take_names(data.get(NAMES))
     return told.turns
+
+
+def state_of_logs(logs: Iterable[Iterable[Entry]]) -> Any:  # noqa: ANN401  # any JSON
+    """Return the state that an agent shares with its user interface, as the logs leave it."""
+    shared = SharedState()
+    for log in logs:
+        for _, event, _ in _kept(log):
+            update = event.get("statusUpdate") or {}
+            metadata = (event.get("task") or update).get("metadata") or {}
+            if CHILD in metadata:
+                continue
+            if (state := (metadata.get(AGUI) or {}).get("state")) is not None:
+                shared = SharedState(state)
+            for part in ((update.get("status") or {}).get("message") or {}).get("parts", ()):
+                shared.replay(part)
+    return shared.now
 
 
 def turns_of_agui(
@@ -218,6 +264,7 @@ class _Log:
     def __init__(self, task: str) -> None:
         self.turns: list[Turn] = []
         self._task, self._run = task, 0
+        self._begun, self._is_asked = 0, False
         self._arguments: dict[str, list[str]] = {}
         self._secrets = set[int]()
 
@@ -241,6 +288,22 @@ class _Log:
         if form := kept.get("format"):
             turn.verbatim = Verbatim(form, kept.get("response"), kept.get("link", ""))
 
+    def take_names(self, kept: Any) -> None:  # noqa: ANN401  # any JSON
+        """Take what a checkpoint says of the messages that end with it."""
+        if not isinstance(kept, dict):
+            return
+        names = Names(**{each.name: kept[each.name] for each in fields(Names) if each.name in kept})
+        run = self.turns[self._begun :]
+        items = [item for turn in run if turn.role == "assistant" for item in turn.items]
+        _name([each for each in items if isinstance(each, Words) and not each.asks], names.words)
+        _name([each for each in items if isinstance(each, Reasoning)], names.reasoning)
+        for item in items:
+            if isinstance(item, Call):
+                item.origin = item.origin or names.calls.get(item.id, "")
+        for turn in run:
+            if turn.result is not None:
+                turn.origin = turn.origin or names.results.get(turn.result.id, "")
+
     def _begin(self, generation: int, task: Json) -> None:
         if generation == 1:
             self._run, self._task = generation, task.get("id", self._task)
@@ -257,11 +320,23 @@ class _Log:
                 self._secrets.add(generation)
             return
         if status.get("state") == SUBMITTED:
-            self._run = generation
+            self._run, self._begun = generation, len(self.turns)
         # A request for credentials is nothing for a model, and an approval's prompt not from it.
         is_said = status.get("state") != AUTH_REQUIRED and not _asks_for_approval(metadata)
         if is_said and metadata.get(TAKEN) not in self._secrets:
             self._take_message(status.get("message") or {})
+        if status.get("state") == SUBMITTED:
+            for turn in self.turns[self._begun :]:
+                turn.answers = self._is_asked and turn.role == "user"
+            self._is_asked = False
+        elif status.get("state") == INPUT_REQUIRED:
+            self._is_asked = bool(metadata.get(INTERRUPTS))
+            self._mark_prompt((status.get("message") or {}).get("messageId"))
+
+    def _mark_prompt(self, name: str | None) -> None:
+        for item in self.turns[-1].items if self.turns else ():
+            if isinstance(item, Words) and item.id == name:
+                item.asks = True
 
     def _take_message(self, message: Json) -> None:
         if message.get("role") == "ROLE_USER":
@@ -367,6 +442,7 @@ class _AgUi:
             if turn.role == "assistant"
             for item in turn.items
         }
+        self._results = {turn.result.id: turn.origin for turn in known if turn.result is not None}
 
     def turns(self, messages: Iterable[Json], content: Sequence[Json]) -> Iterator[Turn]:
         said: list[Turn] = []
@@ -393,13 +469,16 @@ class _AgUi:
             case "tool":
                 error = message.get("error") or ""
                 result = ToolResultPart(message["toolCallId"], said, error, bool(error))
-                return Turn("tool", name, result=result)
+                return Turn("tool", name, result=result, origin=self._results.get(result.id, ""))
             case "reasoning":
                 sealed = message.get("encryptedValue") or ""
-                return Turn("assistant", name, items=[Reasoning(said or "", name, sealed)])
+                thought = Reasoning(said or "", name, sealed, self._origin_of(name))
+                return Turn("assistant", name, items=[thought])
             case "assistant":
-                items: list[Item] = [Words(said, name)] if said else []
-                items += map(_agui_call, message.get("toolCalls") or ())
+                items: list[Item] = [Words(said, name, self._origin_of(name))] if said else []
+                for call in map(_agui_call, message.get("toolCalls") or ()):
+                    call.origin = self._origin_of(call.id)
+                    items.append(call)
                 return Turn("assistant", name, items=items)
             case "activity" if name in self._known:
                 return Turn("assistant", name, items=[self._known[name][1]])
@@ -426,9 +505,21 @@ class _AgUi:
             return origin is self._origin(before)
         return all(isinstance(item, Reasoning) for item in before.items)
 
+    def _origin_of(self, name: str) -> str:
+        _, item = self._known.get(name, (None, None))
+        return "" if item is None or isinstance(item, Result) else item.origin
+
     def _origin(self, turn: Turn) -> Turn | None:
         found = (self._known[item.id][0] for item in turn.items if item.id in self._known)
         return next(found, None)
+
+
+def _name(items: Sequence[Words | Reasoning], names: Sequence[str]) -> None:
+    """Give names to blocks, which may be in several pieces."""
+    nameless = dict.fromkeys(item.id for item in items if not item.origin)
+    found = dict(zip(nameless, names, strict=False))
+    for item in items:
+        item.origin = item.origin or found.get(item.id, "")
 
 
 def _says_the_same(origin: Turn, turn: Turn) -> bool:

@@ -3,6 +3,7 @@
 import asyncio
 from base64 import b64encode
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import orjson
@@ -16,6 +17,7 @@ from headrace_worker.conversation import (
     RESPONSE,
     Turn,
     Verbatim,
+    state_of_logs,
     turns_of_agui,
     turns_of_log,
     user_turn,
@@ -32,9 +34,33 @@ _INLINE = 4 * 1024
 """Bytes of a verbatim response that a checkpoint holds; a larger one goes to the object store."""
 
 
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What was said before."""
+
+    turns: list[Turn]
+    asked_by: str | None
+    """The agent whose conversation it is; None: a user's."""
+    logs: list[list[Entry]]
+    """What the turns were read from: earlier tasks' logs, then the task's own."""
+
+    def state(self) -> Any:  # noqa: ANN401  # any JSON
+        """Return the state that the logs leave to the agent and its user interface."""
+        return state_of_logs(self.logs)
+
+
 async def conversation(
     ctx: RunContext, memory: Memory = "context", verbatim: str = ""
 ) -> list[Turn]:
+    """Return the turns of `remembered`.
+
+    Raises:
+        Retryable, LogLost, BusUnavailable: as `remembered`.
+    """
+    return (await remembered(ctx, memory, verbatim)).turns
+
+
+async def remembered(ctx: RunContext, memory: Memory = "context", verbatim: str = "") -> Remembered:
     """Return the turns up to now: this run's input, and what former attempts at it have kept.
 
     Tool calls without a result are left open (see `answered`). The user's files are there by value
@@ -45,11 +71,12 @@ async def conversation(
         Retryable: what was said before can't be read now.
         LogLost, BusUnavailable: the log is gone, or does not answer.
     """
-    log: list[Entry] = []
+    log, earlier = list[Entry](), list[list[Entry]]()
     if ctx.entries is not None and (ctx.leg > 1 or ctx.attempt > 1):
         log = await ctx.entries()
     own = turns_of_log(log, ctx.task) if log else user_turn(ctx.message, ctx.task, ctx.leg)
     run = [turn for turn in own if turn.run == ctx.leg]
+    asked_by = asking_agent(log[0].events[0]["task"] if log else {"metadata": ctx.metadata})
     messages = ctx.agui.get("messages") or []
     if memory == "none":
         turns = run
@@ -57,14 +84,16 @@ async def conversation(
         since = run[len(user_turn(ctx.message)) :]
         known: list[Turn] = []
         if any(message.get("role") == "assistant" for message in messages):
-            known = [*await _earlier(ctx, memory, log), *own]
+            earlier = await _earlier(ctx, memory, log)
+            known = [*await turns_of_logs(earlier), *own]
         turns = [*turns_of_agui(messages, ctx.parts, known), *since]
     else:
-        turns = [*await _earlier(ctx, memory, log), *own]
+        earlier = await _earlier(ctx, memory, log)
+        turns = [*await turns_of_logs(earlier), *own]
     for turn in turns:
         turn.parts = await with_content(ctx, turn.parts)
         turn.verbatim = await _loaded(ctx, turn.verbatim, verbatim)
-    return turns
+    return Remembered(turns, asked_by, [] if memory == "none" else [*earlier, log])
 
 
 async def logs_before(ctx: RunContext, log: Sequence[Entry] = ()) -> list[list[Entry]]:
@@ -120,7 +149,7 @@ async def keep_response(
     """
     kept: Json = {}
     if verbatim is not None:
-        kept = {"format": verbatim.format, **await _stored(ctx, verbatim.response)}
+        kept = {"format": verbatim.format, **await stored(ctx, verbatim.response)}
     await ctx.voice.checkpoint({RESPONSE: kept}, last)
 
 
@@ -133,11 +162,9 @@ async def keep_result(ctx: RunContext, result: ToolResult) -> None:
     await ctx.voice.checkpoint(None, result)
 
 
-async def _earlier(ctx: RunContext, memory: Memory, log: Sequence[Entry]) -> list[Turn]:
-    """Return the turns of the conversation's earlier tasks."""
-    if memory != "context":
-        return []
-    return await turns_of_logs(await logs_before(ctx, log))
+async def _earlier(ctx: RunContext, memory: Memory, log: Sequence[Entry]) -> list[list[Entry]]:
+    """Return the logs of the conversation's earlier tasks that count."""
+    return await logs_before(ctx, log) if memory == "context" else []
 
 
 async def _with_content(ctx: RunContext, part: Json) -> Json:
@@ -151,11 +178,24 @@ async def _with_content(ctx: RunContext, part: Json) -> Json:
         return {"text": f"[{name}: the file is no longer kept]"}
 
 
-async def _stored(ctx: RunContext, response: Any) -> Json:  # noqa: ANN401  # any JSON
+async def stored(ctx: RunContext, response: Any) -> Json:  # noqa: ANN401  # any JSON
+    """Return what a checkpoint holds of JSON that may be too large for one: see `restored`."""
     encoded = orjson.dumps(response)
     if len(encoded) <= _INLINE or ctx.stowing is None:
         return {"response": response}
     return {"link": await ctx.stowing.put(encoded, media_type="application/json")}
+
+
+async def restored(ctx: RunContext, kept: Json) -> Any:  # noqa: ANN401  # any JSON
+    """Return what `stored` was given.
+
+    Raises:
+        FileUnknown: it is gone.
+        BusUnavailable: the store does not answer.
+    """
+    if "response" in kept:
+        return kept["response"]
+    return orjson.loads(await ctx.content({"url": kept["link"]}))
 
 
 async def _loaded(ctx: RunContext, kept: Verbatim | None, form: str) -> Verbatim | None:

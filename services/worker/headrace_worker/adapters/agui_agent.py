@@ -5,18 +5,20 @@ from typing import Any, Unpack
 
 import orjson
 
-from headrace.errors import StateUnavailable
 from headrace.events import Json
-from headrace_worker.adapters.agui_events import Telling
+from headrace_worker.adapters.agui_events import ending_of
 from headrace_worker.adapters.agui_input import run_input
+from headrace_worker.adapters.agui_names import FINISHED, Keeping
 from headrace_worker.adapters.busy import is_busy, seconds_of
 from headrace_worker.adapters.declaring import Declaration
+from headrace_worker.adapters.event_stream import Frames, field
 from headrace_worker.adapters.extras import needs
 from headrace_worker.agent import Agent, agent
 from headrace_worker.context import RunContext
 from headrace_worker.emission import Reject
 from headrace_worker.errors import Retryable
-from headrace_worker.remembering import Memory
+from headrace_worker.remembering import Memory, restored
+from headrace_worker.signals import State
 
 with needs("ag-ui"):
     import httpx
@@ -37,11 +39,14 @@ def ag_ui_agent(
 ) -> Agent:
     """Make an agent of the AG-UI agent that answers at `url`.
 
-    Each leg is a run of the thread that the A2A context names. The messages of an AG-UI client are
-    handed on with its state, tools, context and forwarded properties; of other clients' they are
-    what `memory` says. `headers` go with each request; a stream that is silent for `silence`
-    seconds, or ends without the run's end, is tried again as `max_attempts` and `backoff` say. The
-    other keywords are `agent`'s.
+    Each message is a run of a thread that stands for the tenant, the owner, this agent and the A2A
+    context together. The messages of an AG-UI client are handed on with its state, tools, context
+    and forwarded properties; of other clients' they are what `memory` says, and the state is as the
+    agent has left it. Messages have the ids that the agent gave them.
+
+    `headers` go with each request; a stream that is silent for `silence` seconds, or ends without
+    the run's end, is tried again as `max_attempts` and `backoff` say. The other keywords are
+    `agent`'s.
 
     Raises:
         Misdeclared: as `agent`.
@@ -52,22 +57,27 @@ def ag_ui_agent(
 
     @agent(name=name, **declared)
     async def run(ctx: RunContext) -> None:
-        try:
-            body = orjson.dumps(await run_input(ctx, memory))
-        except StateUnavailable as error:
-            raise Retryable("what was said before can't be read") from error
-        telling = Telling(ctx)
+        held = ctx.checkpoint_data
+        if isinstance(held, dict) and FINISHED in held:
+            if (said := ending_of(await restored(ctx, held[FINISHED]))) is not None:
+                await ctx.emit(said)
+            return
+        asked = await run_input(ctx, memory)
+        if asked.get("state", {}) != ctx.state:
+            # What it says of its state from now on is told against this.
+            await ctx.emit(State(asked["state"]))
+        keeping = Keeping(ctx)
         async with httpx.AsyncClient(timeout=timeout, verify=tls, headers=headers) as http:
             try:
-                asked = http.stream("POST", url, content=body, headers=_STREAM)
-                async with asked as response:
+                stream = http.stream("POST", url, content=orjson.dumps(asked), headers=_STREAM)
+                async with stream as response:
                     if await _is_refused(ctx, response):
                         return
                     async for event in _events(response):
-                        await telling.take(event)
+                        await keeping.take(event)
             except httpx.TransportError as error:
                 raise Retryable("the AG-UI agent is out of reach") from error
-        await telling.end()
+        await keeping.end()
 
     return run
 
@@ -90,16 +100,14 @@ async def _events(response: httpx.Response) -> AsyncIterator[Json]:
     Raises:
         Retryable: what came is no event.
     """
-    data: list[str] = []
-    async for line in response.aiter_lines():
-        if line.startswith("data:"):
-            data.append(line[5:].removeprefix(" "))
-        elif not line and data:
-            yield _parsed("\n".join(data))
-            data.clear()
+    frames = Frames()
+    async for chunk in response.aiter_bytes():
+        for frame in frames.take(chunk):
+            if (data := field(frame, b"data")) is not None:
+                yield _parsed(data)
 
 
-def _parsed(data: str) -> Json:
+def _parsed(data: bytes) -> Json:
     try:
         event: Any = orjson.loads(data)
     except orjson.JSONDecodeError as error:

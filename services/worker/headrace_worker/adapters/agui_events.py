@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 
 from headrace import parts
 from headrace.events import Json
+from headrace.files import LINKS_ARE_OURS, is_link
 from headrace.task import CANCELED, FAILED, REJECTED
 from headrace_worker.context import RunContext
 from headrace_worker.emission import (
@@ -15,7 +16,7 @@ from headrace_worker.emission import (
     ToolArguments,
     ToolResult,
 )
-from headrace_worker.errors import Retryable
+from headrace_worker.errors import MalformedOutput, Retryable
 from headrace_worker.relayed import Outcome
 from headrace_worker.signals import (
     Activity,
@@ -36,7 +37,7 @@ _SILENT = frozenset(
 _SAYS: dict[str, Callable[[Json], Emission]] = {
     "STATE_SNAPSHOT": lambda e: State(e.get("snapshot")),
     "STATE_DELTA": lambda e: StateDelta(e.get("delta") or []),
-    "MESSAGES_SNAPSHOT": lambda e: Messages(e.get("messages") or []),
+    "MESSAGES_SNAPSHOT": lambda e: Messages(_checked(e.get("messages") or [])),
     "ACTIVITY_SNAPSHOT": lambda e: Activity(e["activityType"], e["content"], e["messageId"]),
     "ACTIVITY_DELTA": lambda e: ActivityDelta(e["messageId"], e.get("patch") or []),
     "STEP_STARTED": lambda e: Step(e["stepName"]),
@@ -54,7 +55,8 @@ class Telling:
         self._ctx = ctx
         self._frontend = {tool["name"] for tool in ctx.agui.get("tools") or ()}
         self._calls: dict[str, str] = {}
-        self._open: set[str] = set()
+        self.open: set[str] = set()
+        """Ids of the messages and calls that go on."""
         self._answered: set[str] = set()
         self._text = self._thought = self._call = ""
         self._is_over = False
@@ -112,12 +114,12 @@ class Telling:
     async def _text_said(self, event: Json) -> None:
         self._text = event.get("messageId") or self._text
         if delta := event.get("delta"):
-            self._open.add(self._text)
+            self.open.add(self._text)
             await self._ctx.emit(Text(delta, self._text))
 
     async def _text_ended(self, event: Json) -> None:
-        if event["messageId"] in self._open:
-            self._open.discard(event["messageId"])
+        if event["messageId"] in self.open:
+            self.open.discard(event["messageId"])
             await self._ctx.emit(Text("", event["messageId"], end=True))
 
     async def _thought_started(self, event: Json) -> None:
@@ -133,45 +135,54 @@ class Telling:
 
     async def _call_said(self, event: Json) -> None:
         call = event.get("toolCallId") or self._call
-        if call != self._call and self._call in self._open:
+        if call != self._call and self._call in self.open:
             # Chunks name no end: the next call's beginning is it.
             await self._call_ended({"toolCallId": self._call})
         name = event.get("toolCallName") or self._calls.get(call, "")
         self._call, self._calls[call] = call, name
-        self._open.add(call)
+        self.open.add(call)
         await self._ctx.emit(ToolArguments(call, event.get("delta") or "", name))
 
     async def _call_ended(self, event: Json) -> None:
         call = event["toolCallId"]
-        if call in self._open:
-            self._open.discard(call)
+        if call in self.open:
+            self.open.discard(call)
             await self._ctx.emit(ToolArguments(call, "", self._calls.get(call, ""), end=True))
 
     async def _result(self, event: Json) -> None:
         call = event["toolCallId"]
         await self._call_ended(event)
         self._answered.add(call)
-        await self._ctx.emit(ToolResult(call, event.get("content", "")))
+        await self.tell_result(ToolResult(call, event.get("content", "")))
 
     async def _failed(self, event: Json) -> None:
         state = REJECTED if event.get("code") == "rejected" else FAILED
         reason = event.get("message") or "the AG-UI agent failed"
-        await self._end(event, Outcome(state, [parts.notice_part(reason, parts.ERROR)]))
+        await self._tell_usage(event)
+        self._is_over = True
+        await self._ctx.emit(Outcome(state, [parts.notice_part(reason, parts.ERROR)]))
 
     async def _finished(self, event: Json) -> None:
-        for call in [call for call in self._calls if call in self._open]:
+        for call in [call for call in self._calls if call in self.open]:
             await self._call_ended({"toolCallId": call})
         outcome = event.get("outcome") or {}
         if event.get("result") is not None:
             await self._ctx.emit(Data(event["result"], "result"))
-        if outcome.get("type") == "interrupt":
-            await self._end(event, _question(outcome.get("interrupts") or []))
-        elif outcome.get("type") == "cancelled":
-            await self._end(event, Outcome(CANCELED))
-        elif pending := outcome.get("pendingToolCallIds") or self._pending():
-            await self._end(event, InputRequired(tool_calls=pending))
-        else:
-            await self._end(event, None)
+        if outcome.get("type") not in {"interrupt", "cancelled"}:
+            pending = outcome.get("pendingToolCallIds") or self._pending()
+            outcome = {"type": "success", "pendingToolCallIds": pending}
+        await self._tell_usage(event)
+        self._is_over = True
+        await self.finish(outcome)
+
+    async def tell_result(self, result: ToolResult) -> None:
+        """Say what a tool answered."""
+        await self._ctx.emit(result)
+
+    async def finish(self, outcome: Json) -> None:
+        """End the run."""
+        if (said := ending_of(outcome)) is not None:
+            await self._ctx.emit(said)
 
     def _pending(self) -> list[str]:
         """Return the calls of the user interface's tools, which agents of 0.x do not name."""
@@ -181,12 +192,31 @@ class Telling:
             if name in self._frontend and call not in self._answered
         ]
 
-    async def _end(self, event: Json, said: Emission | None) -> None:
+    async def _tell_usage(self, event: Json) -> None:
         for used in event.get("usage") or ():
             await self._ctx.emit(_usage(used))
-        self._is_over = True
-        if said is not None:
-            await self._ctx.emit(said)
+
+
+def ending_of(outcome: Json) -> Emission | None:
+    """Return what ends the run as a RUN_FINISHED's outcome says; None: it is complete."""
+    if outcome.get("type") == "interrupt":
+        return _question(outcome.get("interrupts") or [])
+    if outcome.get("type") == "cancelled":
+        return Outcome(CANCELED)
+    if pending := outcome.get("pendingToolCallIds"):
+        return InputRequired(tool_calls=pending)
+    return None
+
+
+def _checked(messages: list[Json]) -> list[Json]:
+    """Refuse links to this fleet's files: only this fleet's own agents can say them."""
+    for number, message in enumerate(messages):
+        content = message.get("content")
+        for place, part in enumerate(content if isinstance(content, list) else ()):
+            if is_link((part.get("source") or {}).get("value")):
+                where = f"messages.{number}.content.{place}.source.value"
+                raise MalformedOutput(f"{where} {LINKS_ARE_OURS}")
+    return messages
 
 
 def _usage(used: Json) -> Usage:

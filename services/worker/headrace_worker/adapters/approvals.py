@@ -101,10 +101,15 @@ def _decided(interrupt: Json, answers: Json) -> Decision:
         return Decision(approved=False, reason="The approval came too late.")
     if name not in answers:
         return Decision(approved=False, reason="The user did not answer.")
-    return _decision(answers[name], name)
+    return decision_of(answers[name], name)
 
 
-def _decision(answer: Any, name: str) -> Decision:  # noqa: ANN401  # any JSON
+def decision_of(answer: Any, name: str) -> Decision:  # noqa: ANN401  # any JSON
+    """Return what `answer` decides on the interrupt `name`.
+
+    Raises:
+        AnswerInvalid: it is of none of the shapes that were asked for.
+    """
     match answer:
         case None:
             return Decision(approved=False, reason="The user cancelled it.")

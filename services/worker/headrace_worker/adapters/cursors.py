@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextvars import ContextVar
 from typing import cast, override
 
+from headrace_worker.adapters.event_stream import Frames, field, plain
 from headrace_worker.adapters.extras import needs
 
 with needs("a2a"):
@@ -17,27 +18,18 @@ LAST_EVENT_ID = "Last-Event-ID"
 
 
 class Cursor:
-    """The id of the last event that has come whole."""
+    """The ids of a stream's events."""
 
     def __init__(self, last: str = "") -> None:
         """Begin behind `last`; empty: at no event."""
         self.last = last
-        self._rest = b""
+        """Of the last event that was told."""
+        self.came = last
+        """Of the last event that the client was given."""
 
-    def begin(self) -> None:
-        """A stream begins: what was cut off in the one before is gone."""
-        self._rest = b""
-
-    def note(self, chunk: bytes) -> None:
-        """Take the next bytes of the stream."""
-        whole, mark, rest = (self._rest + chunk).replace(b"\r\n", b"\n").rpartition(b"\n\n")
-        self._rest = rest
-        if not mark:
-            return
-        for line in reversed(whole.split(b"\n")):
-            if line.startswith(b"id:"):
-                self.last = line[3:].strip().decode(errors="replace")
-                return
+    def told(self) -> None:
+        """Take note that what came has been told."""
+        self.last = self.came
 
 
 FOLLOWED: ContextVar[Cursor | None] = ContextVar("followed", default=None)
@@ -53,20 +45,25 @@ class NotingTransport(httpx.AsyncHTTPTransport):
         response = await super().handle_async_request(request)
         cursor = FOLLOWED.get()
         kind = response.headers.get("content-type", "")
-        if cursor is not None and kind.startswith("text/event-stream"):
-            cursor.begin()
+        is_plain = response.headers.get("content-encoding", "identity") == "identity"
+        if cursor is not None and is_plain and kind.startswith("text/event-stream"):
             response.stream = _Noted(cast("httpx.AsyncByteStream", response.stream), cursor)
         return response
 
 
 class _Noted(httpx.AsyncByteStream):
+    """Hands on one frame at a time: the client asks for the next when it has told the last."""
+
     def __init__(self, stream: httpx.AsyncByteStream, cursor: Cursor) -> None:
         self._stream, self._cursor = stream, cursor
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        frames = Frames()
         async for chunk in self._stream:
-            self._cursor.note(chunk)
-            yield chunk
+            for frame in frames.take(chunk):
+                if name := field(frame, b"id"):
+                    self._cursor.came = name.strip().decode(errors="replace")
+                yield plain(frame) + b"\n\n"
 
     async def aclose(self) -> None:
         await self._stream.aclose()

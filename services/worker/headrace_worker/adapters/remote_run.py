@@ -14,19 +14,23 @@ from headrace_worker.adapters.busy import is_busy
 from headrace_worker.adapters.credentials import CredentialsRefused
 from headrace_worker.adapters.cursors import FOLLOWED, LAST_EVENT_ID, Cursor
 from headrace_worker.adapters.extras import needs
+from headrace_worker.adapters.outside_context import outside_context
 from headrace_worker.adapters.remote_asking import Asking
 from headrace_worker.adapters.remote_client import Remote
 from headrace_worker.adapters.remote_names import REMOTE_CONTEXT, REMOTE_TASK, remote_of
 from headrace_worker.adapters.remote_telling import Relay, Told
 from headrace_worker.context import RunContext
+from headrace_worker.earlier import asking_agent
 from headrace_worker.emission import Reject
 from headrace_worker.errors import Retryable
 from headrace_worker.relayed import Said
+from headrace_worker.remembering import with_content
 
 with needs("a2a"):
     import grpc
     import httpx
     from a2a.client.errors import A2AClientError
+    from a2a.extensions.common import HTTP_EXTENSION_HEADER
     from a2a.types import SendMessageRequest, StreamResponse
     from a2a.utils.errors import A2AError, InternalError, TaskNotFoundError
 
@@ -94,17 +98,21 @@ class RemoteRun:
                 await self._cancel()
 
     async def _begin(self) -> None:
-        ours = await self._ctx.recall() if self._ctx.leg > 1 else {}
-        self._relay = Relay(self._ctx, Told(ours))
-        held = self._ctx.checkpoint_data
-        if isinstance(held, dict) and held.get(REMOTE_TASK):
+        ctx, held = self._ctx, self._ctx.checkpoint_data
+        goes_on = isinstance(held, dict) and bool(held.get(REMOTE_TASK))
+        ours = await ctx.recall() if ctx.leg > 1 or goes_on else {}
+        self._relay = Relay(ctx, Told(ours))
+        if goes_on:
             self._known = self._relay.task = held[REMOTE_TASK]
-            self._cursor.last = held.get("cursor", "")
+            self._cursor.last = self._cursor.came = held.get("cursor", "")
             await self._follow(self._again)
             return
-        task, context = remote_of(await self._ctx.retell()) if ours else ("", "")
-        asked = (self._ctx.message, task, context or self._ctx.context, str(self._ctx.leg))
-        await self._follow(partial(self._send, *asked))
+        log = await ctx.retell() if ctx.leg > 1 else []
+        task, context = remote_of(log)
+        if not context:
+            begun = log[0][1].get("task", {}) if log else {"metadata": ctx.metadata}
+            context = outside_context(ctx, asking_agent(begun))
+        await self._follow(partial(self._send, ctx.message, task, context, str(ctx.leg)))
 
     async def _send(
         self, message: Json, task: str, context: str, number: str
@@ -112,11 +120,20 @@ class RemoteRun:
         # The same for each attempt: another Headrace then takes it once.
         name = f"{self._ctx.task}-{number}"
         ids = {"messageId": name, "contextId": context, **({"taskId": task} if task else {})}
-        kept = {k: v for k, v in message.items() if k in {"parts", "metadata", "extensions"}}
-        metadata = {k: v for k, v in self._ctx.metadata.items() if not k.startswith("headrace.")}
-        asked = {"message": {**kept, **ids, "role": "ROLE_USER"}, "metadata": metadata}
+        ctx = self._ctx
+        kept = {k: v for k, v in message.items() if k in {"metadata", "extensions"}}
+        content = await with_content(ctx, message.get("parts", []))
+        asked: Json = {
+            "message": {**kept, **ids, "role": "ROLE_USER", "parts": content},
+            "metadata": {k: v for k, v in ctx.metadata.items() if not k.startswith("headrace.")},
+        }
+        if modes := ctx.accepted_output_modes:
+            asked["configuration"] = {"acceptedOutputModes": modes}
+        headers = {"Idempotency-Key": name}
+        if ctx.extensions:
+            headers[HTTP_EXTENSION_HEADER] = ", ".join(ctx.extensions)
         request = parsed(asked, SendMessageRequest())
-        async with aclosing(self._remote.send(request, {"Idempotency-Key": name})) as stream:  # type: ignore[type-var]  # it is a generator
+        async with aclosing(self._remote.send(request, headers)) as stream:  # type: ignore[type-var]  # it is a generator
             async for event in stream:
                 yield event
 
@@ -194,6 +211,7 @@ class RemoteRun:
             with suppress(A2AError, httpx.HTTPError):
                 await relay.mend(json_of(await self._remote.get(relay.task)))
         await relay.take(told)
+        self._cursor.told()
         if relay.task and not self._known and not relay.is_over:
             await self._remember()
         if relay.asks is not None:

@@ -5,10 +5,12 @@ told yet is.
 """
 
 from headrace.events import Json
+from headrace.files import LINKS_ARE_OURS, is_link
 from headrace.task import AUTH_REQUIRED, LEG_ENDED
 from headrace_worker.adapters.a2a_json import artifact_of, outcome_of, said_of
 from headrace_worker.adapters.remote_names import without_names
 from headrace_worker.context import RunContext
+from headrace_worker.errors import MalformedOutput
 from headrace_worker.quoting import foreign
 from headrace_worker.relayed import Artifact, Outcome, Said
 
@@ -50,11 +52,17 @@ class Relay:
 
     async def mend(self, task: Json) -> None:
         """Tell the artifacts of the other task, ours being over, where ours are unlike them."""
+        _check_links({"task": task})
         for artifact in task.get("artifacts", []):
             await self._whole(artifact)
 
     async def take(self, event: Json) -> None:
-        """Tell an event, a StreamResponse."""
+        """Tell an event, a StreamResponse.
+
+        Raises:
+            MalformedOutput: it is not of A2A's shape, or names a file of this fleet.
+        """
+        _check_links(event)
         if "task" in event:
             await self._snapshot(event["task"])
         elif "message" in event:
@@ -143,6 +151,22 @@ class Relay:
     async def _end(self, said: Outcome) -> None:
         self.is_over = True
         await self._ctx.emit(said)
+
+
+def _check_links(event: Json) -> None:
+    """Refuse links to this fleet's files: only this fleet's own agents can say them."""
+    task = event.get("task", {})
+    for holder in (
+        event.get("message", {}),
+        event.get("artifactUpdate", {}).get("artifact", {}),
+        event.get("statusUpdate", {}).get("status", {}).get("message", {}),
+        task.get("status", {}).get("message", {}),
+        *task.get("artifacts", []),
+        *task.get("history", []),
+    ):
+        for number, part in enumerate(holder.get("parts", [])):
+            if is_link(part.get("url")):
+                raise MalformedOutput(f"parts[{number}].url {LINKS_ARE_OURS}")
 
 
 def _is_text(said: object) -> bool:

@@ -9,6 +9,8 @@ from headrace.events import Json
 from headrace.interrupts import INTERRUPTS, PENDING_TOOL_CALLS
 from headrace_worker import Agent
 from headrace_worker.adapters import ag_ui_agent
+from headrace_worker.adapters.agui_events import Telling
+from headrace_worker.errors import Retryable
 from tests.integration.worker.conftest import Working
 from tests.integration.worker.doors.examples import example
 from tests.integration.worker.doors.reading import (
@@ -21,7 +23,7 @@ from tests.integration.worker.doors.reading import (
     words,
 )
 from tests.support.chat_stub import AgUiStub, Reply, ag_ui_stub
-from tests.support.desk import Desk
+from tests.support.desk import Desk, user_message
 
 
 def backend(stub: AgUiStub, **more: object) -> Agent:
@@ -122,7 +124,7 @@ async def test_the_run_is_asked_for_with_what_the_client_sent(desk: Desk, workin
         task = await desk.start("b", "three", metadata={"headrace.agui": agui})
         await task.ended()
     [asked] = stub.requests
-    assert asked["threadId"] == task.context
+    assert asked["threadId"] not in {"", task.context}
     assert (asked["state"], asked["forwardedProps"]) == ({"n": 1}, {"p": 1})
     assert asked["context"] == [{"description": "d", "value": "v"}]
     assert asked["tools"][0]["name"] == "paint"
@@ -149,7 +151,225 @@ async def test_an_interrupt_is_asked_and_the_answer_resumes_it(
     assert (state(done), answer(done)) == ("COMPLETED", "Done.")
     resume = stub.requests[1]["resume"]
     assert resume == [{"interruptId": "i1", "status": "resolved", "payload": "yes"}]
-    assert [m["content"] for m in stub.requests[1]["messages"]] == ["x", "Sure?"]
+    assert [m["content"] for m in stub.requests[1]["messages"]] == ["x"]
+
+
+async def test_several_interrupts_are_each_answered_as_its_own_clients_do(
+    desk: Desk, working: Working
+) -> None:
+    approval = {"properties": {"approved": {"type": "boolean"}}}
+    asks = [
+        {"id": "i1", "reason": "tool_call", "toolCallId": "c1", "responseSchema": approval},
+        {"id": "i2", "reason": "input", "message": "How many?"},
+        {"id": "i3", "reason": "input", "message": "Where?"},
+        {"id": "i4", "reason": "input", "message": "When?"},
+    ]
+    first = run(*tool("c1", "pay", "{}"), outcome={"type": "interrupt", "interrupts": asks})
+    async with ag_ui_stub(first, run(*text("m", "Done."))) as stub, working(backend(stub)):
+        task = await desk.start("b", "x")
+        await task.ended()
+
+        def said(name: str, content: Json, status: str = "resolved") -> Json:
+            metadata = {"agui_interrupt_id": name, "agui_resume_status": status}
+            return {**content, "metadata": metadata}
+
+        answers = [
+            said("i1", {"text": "yes"}),
+            said("i2", {"data": {"n": 2}}),
+            said("i3", {"data": None}, "cancelled"),
+            {"text": "And hurry."},
+        ]
+        message = {"messageId": "r", "role": "ROLE_USER", "parts": answers}
+        leg = await task.follow_up_with(message)
+        await task.reaches(leg + 3)
+        done = await folded(task)
+    assert state(done) == "COMPLETED"
+    asked = stub.requests[1]
+    assert asked["resume"] == [
+        {"interruptId": "i1", "status": "resolved", "payload": {"approved": True}},
+        {"interruptId": "i2", "status": "resolved", "payload": {"n": 2}},
+        {"interruptId": "i3", "status": "cancelled"},
+        {"interruptId": "i4", "status": "cancelled"},
+    ]
+    assert [m["role"] for m in asked["messages"]] == ["user", "assistant", "user"]
+    assert asked["messages"][2]["content"] == "And hurry."
+
+
+async def test_words_in_answer_to_an_interrupt_are_no_message_of_a_later_run(
+    desk: Desk, working: Working
+) -> None:
+    outcome: Json = {"type": "interrupt", "interrupts": [{"id": "i1", "reason": "r"}]}
+    replies = [
+        run(*text("m1", "One."), outcome=outcome),
+        run(*text("m2", "Two."), outcome=outcome),
+        run(*text("m3", "Three.")),
+    ]
+    async with ag_ui_stub(*replies) as stub, working(backend(stub)):
+        task = await desk.start("b", "x")
+        await task.ended()
+        for words_ in ("yes", "no"):
+            leg = await task.follow_up(words_)
+            await task.reaches(leg + 4)
+            await task.ended()
+    assert [(m["id"], m["content"]) for m in stub.requests[2]["messages"][1:]] == [
+        ("m1", "One."),
+        ("m2", "Two."),
+    ]
+    assert stub.requests[2]["resume"][0]["payload"] == "no"
+
+
+async def test_its_messages_keep_their_ids(desk: Desk, working: Working) -> None:
+    thinks = {"messageId": "t1"}
+    first = run(
+        {"type": "REASONING_MESSAGE_START", **thinks, "role": "reasoning"},
+        {"type": "REASONING_MESSAGE_CONTENT", **thinks, "delta": "Hm."},
+        {"type": "REASONING_MESSAGE_END", **thinks},
+        *text("m1", "Let me ", "add."),
+        {
+            "type": "TOOL_CALL_START",
+            "toolCallId": "c1",
+            "toolCallName": "add",
+            "parentMessageId": "m1",
+        },
+        {"type": "TOOL_CALL_ARGS", "toolCallId": "c1", "delta": "{}"},
+        {"type": "TOOL_CALL_END", "toolCallId": "c1"},
+        {"type": "TOOL_CALL_RESULT", "messageId": "r1", "toolCallId": "c1", "content": "2"},
+        *text("m2", "Two."),
+    )
+    told = [
+        ("reasoning", "t1", "Hm."),
+        ("assistant", "m1", "Let me add."),
+        ("tool", "r1", "2"),
+        ("assistant", "m2", "Two."),
+    ]
+    async with ag_ui_stub(first, *[run(*text("m3", "Bye."))] * 2) as stub, working(backend(stub)):
+        task = await desk.start("b", "x")
+        done = await folded(task)
+        # Whoever goes on in A2A has the log; an AG-UI client names what it has as our log does.
+        leg = await task.follow_up("y")
+        await task.reaches(leg + 3)
+        await task.ended()
+        blocks = [artifact["artifactId"] for artifact in done["artifacts"]]
+        messages: list[Json] = [
+            {"id": "u1", "role": "user", "content": "x"},
+            {
+                "id": blocks[0],
+                "role": "assistant",
+                "content": "Let me add.",
+                "toolCalls": [
+                    {"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{}"}}
+                ],
+            },
+            {"id": "c1-result", "role": "tool", "toolCallId": "c1", "content": "2"},
+            {"id": blocks[1], "role": "assistant", "content": "Two."},
+            {"id": "u2", "role": "user"},
+        ]
+        agui = {"headrace.agui": {"messages": messages}}
+        message = {"messageId": "u2", "role": "ROLE_USER", "parts": [{"text": "z"}]}
+        leg = await task.follow_up_with(message, agui)
+        await task.reaches(leg + 3)
+        await task.ended()
+    by_log, by_client = (request["messages"] for request in stub.requests[1:])
+    assert [(m["role"], m["id"], m["content"]) for m in by_log[1:-1]] == told
+    assert by_log[2]["toolCalls"][0]["id"] == "c1"
+    assert [(m["role"], m["id"], m["content"]) for m in by_client[1:-1]][-3:] == told[1:]
+    assert (by_client[0]["id"], by_client[-1]["id"]) == ("u1", "u2")
+
+
+async def test_no_two_messages_have_one_id(desk: Desk, working: Working) -> None:
+    replies = [run(*text("m", "a")), run(*text("m", "b")), run(*text("n", "c"))]
+    async with ag_ui_stub(*replies) as stub, working(backend(stub)):
+        task = await desk.start("b", message={**user_message("x"), "messageId": "same"})
+        await task.ended()
+        for word in "yz":
+            said_ = {**user_message(word), "messageId": "same"}
+            leg = await task.follow_up_with(said_)
+            await task.reaches(leg + 3)
+            await task.ended()
+    second, third = (request["messages"] for request in stub.requests[1:])
+    assert [m["content"] for m in third] == ["x", "a", "y", "b", "z"]
+    assert len({m["id"] for m in third}) == 5
+    assert third[:3] == second
+
+
+async def test_a_call_without_a_result_stays_open(desk: Desk, working: Working) -> None:
+    first = run(*tool("c1", "pay", '{"n":1}'))
+    async with ag_ui_stub(first, run(*text("m", "Fine."))) as stub, working(backend(stub)):
+        task = await desk.start("b", "x")
+        await task.ended()
+        leg = await task.follow_up("y")
+        await task.reaches(leg + 3)
+        await task.ended()
+    assert [m["role"] for m in stub.requests[1]["messages"]] == ["user", "assistant", "user"]
+
+
+@pytest.mark.parametrize("character", ["\u0085", "\u2028", "\u2029"])
+async def test_characters_that_end_lines_elsewhere_end_no_event(
+    desk: Desk, working: Working, character: str
+) -> None:
+    said_ = f"a{character}b"
+    async with ag_ui_stub(run(*text("m", said_))) as stub, working(backend(stub)):
+        done = await folded(await desk.start("b", "x"))
+    assert (state(done), answer(done), len(stub.requests)) == ("COMPLETED", said_, 1)
+
+
+async def test_its_state_is_handed_back_and_goes_on(desk: Desk, working: Working) -> None:
+    replies = [
+        run({"type": "STATE_SNAPSHOT", "snapshot": {"n": 1}}),
+        run({"type": "STATE_DELTA", "delta": [{"op": "replace", "path": "/n", "value": 2}]}),
+        run(),
+    ]
+    async with ag_ui_stub(*replies) as stub, working(backend(stub)):
+        task = await desk.start("b", "x")
+        await task.ended()
+        for _ in range(2):
+            leg = await task.follow_up("y")
+            await task.reaches(leg + 3)
+            await task.ended()
+    assert [request["state"] for request in stub.requests] == [{}, {"n": 1}, {"n": 2}]
+
+
+async def test_users_with_one_context_id_have_a_thread_each(desk: Desk, working: Working) -> None:
+    async def threads(*owners: str) -> list[str]:
+        async with ag_ui_stub(*[run()] * len(owners)) as stub, working(backend(stub)):
+            for owner in owners:
+                await folded(await desk.start("b", "x", context="same", owner=owner))
+        return [request["threadId"] for request in stub.requests]
+
+    first, other, again = await threads("ada", "eve", "ada")
+    assert first == again
+    assert len({first, other, "same"}) == 3
+
+
+async def test_a_link_to_a_file_of_ours_is_malformed(desk: Desk, working: Working) -> None:
+    source = {"type": "url", "value": "headrace-file:a/tasks/b/files/0", "mimeType": "image/png"}
+    message = {"id": "1", "role": "user", "content": [{"type": "image", "source": source}]}
+    reply = run({"type": "MESSAGES_SNAPSHOT", "messages": [message]})
+    async with ag_ui_stub(reply) as stub, working(backend(stub)):
+        done = await folded(await desk.start("b", "x"))
+    assert (state(done), len(stub.requests)) == ("FAILED", 1)
+    assert "messages.0.content.0.source.value" in words(done)
+
+
+async def test_a_run_that_has_finished_is_not_asked_for_again(
+    desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends = Telling.finish
+    failing = [True]
+
+    async def fails_once(telling: Telling, outcome: Json) -> None:
+        if failing:
+            failing.pop()
+            raise Retryable("as if the worker had died")
+        await ends(telling, outcome)
+
+    monkeypatch.setattr(Telling, "finish", fails_once)
+    asks = {"id": "i1", "reason": "confirm", "message": "Sure?" * 2000}
+    reply = run(*text("m", "Once."), outcome={"type": "interrupt", "interrupts": [asks]})
+    async with ag_ui_stub(reply) as stub, working(backend(stub)):
+        done = await folded(await desk.start("b", "x"))
+    assert (state(done), answer(done)) == ("INPUT_REQUIRED", "Once.")
+    assert len(stub.requests) == 1
 
 
 @pytest.mark.parametrize("names_them", [True, False])

@@ -6,6 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
+from headrace.files import FileOwner, FileStore
 from headrace.messages import Control
 from headrace_gateway.settings import GatewaySettings
 from headrace_worker.adapters import ApiKey, Bearer, ClientCredentials, remote_agent
@@ -91,6 +92,47 @@ async def test_neither_the_outside_agent_nor_the_client_says_which_task_a_follow
         done = await folded(task)
     assert executor.heard == ["ask for another", "fire"]
     assert (state(done), answer(done)) == ("COMPLETED", "Oyez, fire")
+
+
+async def test_users_with_one_context_id_have_a_conversation_each(
+    desk: Desk, working: Working
+) -> None:
+    executor = Crier()
+    async with (
+        sdk_server(executor) as server,
+        working(await crier(server.url), await crier(server.url, name="other")),
+    ):
+        task = await desk.start("crier", "ask", context="same", owner="ada")
+        await folded(task)
+        leg = await task.follow_up("fire")
+        await task.reaches(leg + 3)
+        await folded(task)
+        for agent, owner in [("crier", "ada"), ("crier", "eve"), ("other", "ada")]:
+            await folded(await desk.start(agent, "x", context="same", owner=owner))
+    first, answered, again, *others = [request.context_id for request in executor.requests]
+    assert first == answered == again
+    assert len({"same", first, *others}) == 4
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_it_is_given_files_and_what_the_client_accepts(
+    desk: Desk, working: Working, binding: str
+) -> None:
+    executor = Crier()
+    async with sdk_server(executor) as server, working(await crier(server.url, binding=binding)):
+        kept = await desk.start("crier", "x", context="files", publish=False)
+        mine = FileOwner("anonymous", "files")
+        link = await FileStore(desk.bus).put(kept.key, mine, b"PNG" * 70_000, "a.png", "image/png")
+        image = {"url": link, "mediaType": "image/png", "filename": "a.png"}
+        message = {**user_message("look"), "parts": [{"text": "look"}, image]}
+        modes = {"headrace.acceptedOutputModes": ["text/markdown"]}
+        await folded(await desk.start("crier", message=message, metadata=modes, context="files"))
+    [asked] = executor.requests
+    assert asked.message is not None
+    text, file = asked.message.parts
+    assert (text.text, file.raw, file.filename) == ("look", b"PNG" * 70_000, "a.png")
+    assert asked.configuration is not None
+    assert list(asked.configuration.accepted_output_modes) == ["text/markdown"]
 
 
 async def test_credentials_it_asks_for_come_from_our_user(desk: Desk, working: Working) -> None:

@@ -6,7 +6,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from headrace.task import COMPLETED
+from tests.integration.worker.adapters.behaviour import until_said
 from tests.integration.worker.conftest import Spawn
+from tests.integration.worker.doors.odd_agent import Bursting, serving
 from tests.integration.worker.doors.other_headrace import Other, another_headrace
 from tests.integration.worker.doors.reading import answer, folded
 from tests.support.cutting_proxy import CuttingProxy
@@ -90,3 +92,19 @@ async def test_an_agent_that_does_not_know_questions_again_is_asked_at_least_onc
         done = await folded(task)
     assert (done["status"]["state"], answer(done)) == (COMPLETED, f"Oyez, {_CRY}")
     assert executor.heard == [_CRY, _CRY]
+
+
+async def test_the_successor_says_what_came_in_one_write_behind_the_last_that_was_told(
+    desk: Desk, spawn: Spawn
+) -> None:
+    agent = Bursting()
+    async with serving(agent) as url:
+        target = "tests.support.remote_crier:crier"
+        worker = await asyncio.to_thread(spawn, target, crier_url=url)
+        task = await desk.start("crier", "x")
+        await until_said(task, '"c"')
+        await asyncio.to_thread(worker.kill)
+        await asyncio.to_thread(worker.start)
+        done = await folded(task)
+    assert (done["status"]["state"], answer(done)) == (COMPLETED, "abc")
+    assert agent.asked == [None, "1"]

@@ -1,0 +1,87 @@
+"""What an AG-UI agent calls its messages, kept for the runs to come.
+
+The log names blocks and messages in its own way. An agent that knows its messages by their ids must
+find them again in the next run, or it takes its own words for new ones.
+"""
+
+from dataclasses import asdict
+
+import orjson
+
+from headrace.events import Json
+from headrace_worker.adapters.agui_events import Telling
+from headrace_worker.context import RunContext
+from headrace_worker.conversation import NAMES, Names
+from headrace_worker.emission import ToolResult
+from headrace_worker.remembering import stored
+
+FINISHED = "finished"
+"""Key in a checkpoint's data: the outcome of a run that has finished (`remembering.stored`)."""
+_MOST = 6 * 1024
+"""Bytes of names that a checkpoint holds."""
+
+
+class Keeping(Telling):
+    """Says a run's events and keeps what they are called, at points where a run can go on.
+
+    These are the results of tools, where no other call or message is open, and the run's end: a
+    worker that takes over neither has a finished tool run again nor a finished run asked for again.
+    """
+
+    def __init__(self, ctx: RunContext) -> None:
+        """Say them in the run of `ctx`."""
+        super().__init__(ctx)
+        self._names = Names()
+        self._seen: set[str] = set()
+
+    async def take(self, event: Json) -> None:
+        """Say `event`.
+
+        Raises:
+            Retryable, MalformedOutput: as `Telling.take`.
+        """
+        self._note(event)
+        await super().take(event)
+
+    async def tell_result(self, result: ToolResult) -> None:
+        """Say what a tool answered, and keep everything up to there if nothing is open."""
+        if self.open:
+            await super().tell_result(result)
+        else:
+            await self._ctx.voice.checkpoint(self._taken(), result)
+
+    async def finish(self, outcome: Json) -> None:
+        """Keep the run, and end it."""
+        kept = {**self._taken(), FINISHED: await stored(self._ctx, outcome)}
+        await self._ctx.voice.checkpoint(kept)
+        await super().finish(outcome)
+
+    def _note(self, event: Json) -> None:
+        match event:
+            case {"type": "TOOL_CALL_START" | "TOOL_CALL_CHUNK", "toolCallId": str(call)}:
+                parent = event.get("parentMessageId") or call
+                self._names.calls.setdefault(call, parent)
+            case {"type": "TOOL_CALL_RESULT", "toolCallId": str(call), "messageId": str(name)}:
+                self._names.results[call] = name
+            case {"type": str(kind), "messageId": str(name)}:
+                self._note_block(kind, name, event.get("delta"))
+
+    def _note_block(self, kind: str, name: str, delta: object) -> None:
+        if not delta or name in self._seen:
+            return
+        if kind in {"TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_CHUNK"}:
+            self._names.words.append(name)
+        elif kind in {"REASONING_MESSAGE_CONTENT", "REASONING_MESSAGE_CHUNK"}:
+            self._names.reasoning.append(name)
+        else:
+            return
+        self._seen.add(name)
+
+    def _taken(self) -> Json:
+        """Return the names since the last checkpoint, and begin anew."""
+        names, self._names = asdict(self._names), Names()
+        self._seen.clear()
+        if len(orjson.dumps(names)) > _MOST:
+            self._ctx.log.warning("too many messages in a row: the agent is told them by new ids")
+            return {}
+        return {NAMES: names}
