@@ -14,6 +14,7 @@ from redis.asyncio.sentinel import (
 )
 from redis.backoff import NoBackoff
 from redis.credentials import CredentialProvider
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from headrace.tls import tls_context
 from headrace_task_state.store.packing import packed_in_c
@@ -34,36 +35,59 @@ class Server:
     def __init__(self, settings: RedisSettings) -> None:
         """Connect where `settings` say when it is needed."""
         options = _options(settings, settings.redis_url, settings.redis_login)
-        self._sentinel: Sentinel | None = None
         if not settings.sentinel_urls:
-            self.client = Redis(connection_pool=BlockingConnectionPool(**options))
+            self._pools = [_Pool(**options)]
+            self.client = Redis(connection_pool=self._pools[0])
             return
-        self._sentinel = Sentinel([])  # type: ignore[no-untyped-call]
-        self._sentinel.sentinels = [
-            Redis(
-                connection_pool=BlockingConnectionPool(
-                    **_options(settings, url, settings.sentinel_login)
-                )
-            )
-            for url in settings.sentinel_urls
-        ]
-        self.client = Redis(
-            connection_pool=_SentinelPool(
-                service_name=settings.redis_master, sentinel_manager=self._sentinel, **options
-            )
+        login = settings.sentinel_login
+        self._pools = [_Pool(**_options(settings, url, login)) for url in settings.sentinel_urls]
+        sentinel = Sentinel([])  # type: ignore[no-untyped-call]
+        sentinel.sentinels = [Redis(connection_pool=pool) for pool in self._pools]
+        master = _SentinelPool(
+            service_name=settings.redis_master, sentinel_manager=sentinel, **options
         )
+        self._pools.append(master)
+        self.client = Redis(connection_pool=master)
 
     async def close(self) -> None:
         """Hang up."""
-        await self.client.aclose()
-        await self.client.connection_pool.disconnect()
-        if self._sentinel is not None:
-            for one in self._sentinel.sentinels:
-                await one.aclose()
-                await one.connection_pool.disconnect()
+        for pool in self._pools:
+            await pool.hang_up()
 
 
-class _SentinelPool(BlockingConnectionPool, SentinelConnectionPool):
+class _Pool(BlockingConnectionPool):
+    """Connections of which none is left open once it has hung up, whoever still wants one.
+
+    redis-py's own pool connects again for whoever asks after `disconnect`, and keeps what was about
+    to connect meanwhile; nobody closes those.
+    """
+
+    _has_hung_up = False
+
+    async def hang_up(self) -> None:
+        """Close all connections for good."""
+        self._has_hung_up = True
+        await self.disconnect()
+
+    async def get_connection(self, *args: Any, **options: Any) -> AbstractConnection:  # noqa: ANN401 - redis-py's own
+        """Return a connection that is free.
+
+        Raises:
+            ConnectionError: the pool has hung up, or the server does not answer.
+        """
+        if self._has_hung_up:
+            raise RedisConnectionError("the connection is closed")
+        free: AbstractConnection = await super().get_connection(*args, **options)  # type: ignore[no-untyped-call]
+        return free
+
+    async def release(self, connection: AbstractConnection) -> None:
+        """Take the connection back."""
+        if self._has_hung_up:
+            await connection.disconnect(nowait=True)
+        await super().release(connection)
+
+
+class _SentinelPool(_Pool, SentinelConnectionPool):
     """Connections to a master, whichever that is: who wants one waits until one is free."""
 
 
