@@ -1,214 +1,210 @@
-"""Nobody sees another's task: on no operation and no protocol, not even that it exists."""
+"""Nobody sees another's task: on no operation and no protocol, not even that it exists.
 
-import asyncio
+`REACHES` says of each operation who reaches another's task by it. The tests ask on a real fleet, in
+each protocol, and `docs/security.md` has the table.
+"""
+
 import json
-from collections.abc import AsyncIterator, Iterator
+import logging
+import os
+import statistics
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
 
-import grpc.aio
 import httpx
 import pytest
-from websockets.asyncio.client import connect
 
-from headrace.task import mint_task_id
-from tests.integration.gateway.talking import Json, Rest, Rpc, Talk
-from tests.integration.gateway.talking_grpc import Grpc
+from headrace_gateway.a2a.operations import STREAMING, UNARY
+from tests.support.compose_file import ROOT
 from tests.support.credentials import ANN, BOB, EVE, Person, write
+from tests.support.isolation import BINDINGS, CONFIG, HOOK, IN_CONTEXT, Answer, Thing, binding
 from tests.support.plain_a2a import message
 from tests.support.stack import Stack
 
-INTRUDERS = pytest.mark.parametrize("intruder", [BOB, EVE], ids=["other owner", "other tenant"])
-BINDINGS = pytest.mark.parametrize("binding", [Rest, Rpc, Grpc])
-URL = "https://hooks.example/"
+OLA = Person("acme", "ola", ("on-call",))
+ROLES = '[[role]]\nname = "on-call"\noperator = true\n'
+"""An operator who may do all else that others may do."""
 
+CALLERS: Mapping[str, Person | None] = {
+    "its owner": ANN,
+    "another owner": BOB,
+    "another tenant": EVE,
+    "an operator": OLA,
+    "nobody": None,
+}
 
-@dataclass(frozen=True)
-class Secret:
-    """One of Ann's tasks, as somebody else might name it."""
+YES, NO, REFUSED = "yes", "no", "401"
+_ANNS = (YES, NO, NO, NO, REFUSED)
+_OPERATED = (YES, NO, NO, YES, REFUSED)
+_EVERYBODYS = (YES, YES, YES, YES, REFUSED)
 
-    id: str
-    cursor: str
+REACHES: Mapping[str, tuple[str, ...]] = {
+    "SendMessage": _ANNS,
+    IN_CONTEXT: _ANNS,
+    "SendStreamingMessage": _ANNS,
+    "GetTask": _OPERATED,
+    "ListTasks": _OPERATED,
+    "CancelTask": _OPERATED,
+    "DeleteTask": _ANNS,
+    "SubscribeToTask": _OPERATED,
+    "CreateTaskPushNotificationConfig": _ANNS,
+    "GetTaskPushNotificationConfig": _ANNS,
+    "ListTaskPushNotificationConfigs": _ANNS,
+    "DeleteTaskPushNotificationConfig": _ANNS,
+    "GetExtendedAgentCard": _EVERYBODYS,
+    "AG-UI: run": _ANNS,
+    "AG-UI: attach": _ANNS,
+    "AG-UI: stop": _ANNS,
+    "AG-UI: thread": _ANNS,
+    "CopilotKit: run": _ANNS,
+    "CopilotKit: connect": _ANNS,
+    "CopilotKit: stop": _ANNS,
+    "file download": _OPERATED,
+}
+"""By the order of `CALLERS`: it reaches the task; or is answered exactly as for one that does not
+exist; or, unknown, is not answered."""
+
+_OF_THE_CALLER = "GetExtendedAgentCard"
+"""Names no task: it is answered by who asks."""
+
+_BEGINS_A_RUN = (IN_CONTEXT, "AG-UI: run", "CopilotKit: run")
+_HAS_A_FILE = (*_BEGINS_A_RUN, "file download")
+_LARGE = "300000"
+_PAIRS = 400
+
+_log = logging.getLogger(__name__)
 
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """A stack that wants credentials."""
     folder = tmp_path_factory.mktemp("guarded")
-    file = write(folder / "credentials.toml", ANN, BOB, EVE)
-    with Stack(folder, environment={"HEADRACE_CREDENTIALS": str(file)}) as stack:
+    file = write(folder / "credentials.toml", ANN, BOB, EVE, OLA, head=ROLES)
+    environment = {
+        "HEADRACE_CREDENTIALS": str(file),
+        "PYTHONPATH": str(ROOT),
+        "HEADRACE_CONCURRENCY": "1000",
+    }
+    agents = "tests.support.agents:agents"
+    with Stack(folder, agents=agents, environment=environment) as stack:
         yield stack
 
 
 @asynccontextmanager
-async def client_of(guarded: Stack, person: Person) -> AsyncIterator[httpx.AsyncClient]:
-    headers = {"A2A-Version": "1.0", **person.bearer}
+async def client_of(guarded: Stack, person: Person | None) -> AsyncIterator[httpx.AsyncClient]:
+    headers = {"A2A-Version": "1.0", **(person.bearer if person else {})}
     async with httpx.AsyncClient(base_url=guarded.url, headers=headers, timeout=90) as http:
         yield http
 
 
-@asynccontextmanager
-async def talking(guarded: Stack, binding: type[Talk], person: Person) -> AsyncIterator[Talk]:
-    async with client_of(guarded, person) as http:
-        if binding is not Grpc:
-            yield binding(http, "counter")
-            return
-        interfaces = (await http.get("/v1/agents/counter")).json()["supportedInterfaces"]
-        [address] = [at["url"] for at in interfaces if at["protocolBinding"] == "GRPC"]
-        async with grpc.aio.insecure_channel(address) as channel:
-            yield Grpc(http, "counter", channel)
+class Ann:
+    """The owner: of a task at work, and one that has ended, each in a context of its own."""
 
+    def __init__(self, http: httpx.AsyncClient, folder: Path) -> None:
+        """Have nothing yet; the task at work waits for a file in `folder` that never comes."""
+        self._http, self._gate = http, folder / "never"
 
-@asynccontextmanager
-async def secrets_of_ann(guarded: Stack) -> AsyncIterator[list[Secret]]:
-    """Yield a task of Ann's that is at work, and one that has ended."""
-    async with client_of(guarded, ANN) as http:
-        found = []
-        for text in ("500 100", "1 1"):
-            body = {"message": message(text, contextId="anns-thread"), "configuration": {}}
-            body["configuration"] = {
-                "returnImmediately": text != "1 1",
-                "taskPushNotificationConfig": {"id": "c", "url": URL},
-            }
-            answer = await http.post("/v1/agents/counter/message:send", json=body)
-            task = answer.raise_for_status().json()["task"]["id"]
-            found.append(Secret(task, ""))
-        async with http.stream("GET", f"/v1/agents/counter/tasks/{found[0].id}:subscribe") as open_:
-            async for line in open_.aiter_lines():
+    async def things(self) -> list[Thing]:
+        """Make both."""
+        return [await self._begun("gated", str(self._gate)), await self._begun("filer", _LARGE)]
+
+    async def _begun(self, agent: str, text: str) -> Thing:
+        base = f"/v1/agents/{agent}"
+        context = f"ann-{time.monotonic_ns()}"
+        body = {
+            "message": message(text, contextId=context),
+            "configuration": {"taskPushNotificationConfig": {"id": CONFIG, "url": HOOK}},
+        }
+        task, cursor, file = "", "", "none"
+        async with self._http.stream("POST", f"{base}/message:stream", json=body) as stream:
+            async for line in stream.aiter_lines():
                 if line.startswith("id: "):
-                    found[0] = Secret(found[0].id, line.removeprefix("id: "))
-                    break
-        yield found
-        await http.post(f"/v1/agents/counter/tasks/{found[0].id}:cancel")
+                    cursor = cursor or line.removeprefix("id: ")
+                elif line.startswith("data: "):
+                    event = json.loads(line.removeprefix("data: "))
+                    task = task or event["task"]["id"]
+                    if "artifactUpdate" in event:
+                        [part] = event["artifactUpdate"]["artifact"]["parts"]
+                        file = part.get("url", file).rpartition("/")[2]
+                        if agent == "gated":
+                            break
+        return Thing(agent, task, context, cursor, file)
+
+    async def seen(self, things: list[Thing]) -> list[str]:
+        """Return all that she sees of them: they may be gone."""
+        paths = [
+            f"/v1/agents/{one.agent}/tasks{path}"
+            for one in things
+            for path in (
+                f"/{one.task}",
+                f"/{one.task}/pushNotificationConfigs",
+                f"?contextId={one.context}",
+            )
+        ]
+        return [(await self._http.get(path)).text for path in paths]
+
+    async def end(self, things: list[Thing]) -> None:
+        """End what is at work."""
+        for one in things:
+            await self._http.post(f"/v1/agents/{one.agent}/tasks/{one.task}:cancel")
 
 
-def asked(task: str) -> dict[str, Json]:
-    """Return every operation that names a task, with parameters that do."""
-    return {
-        "GetTask": {"id": task},
-        "CancelTask": {"id": task},
-        "SubscribeToTask": {"id": task},
-        "SendMessage": {"message": message("hello", taskId=task, messageId="m")},
-        "SendStreamingMessage": {"message": message("hello", taskId=task, messageId="m")},
-        "CreateTaskPushNotificationConfig": {"taskId": task, "url": URL},
-        "GetTaskPushNotificationConfig": {"taskId": task, "id": "c"},
-        "ListTaskPushNotificationConfigs": {"taskId": task},
-    }
+def outcome(operation: str, theirs: Answer, nothing: Answer) -> str:
+    """Say what came of it to ask for Ann's, beside what came of it to ask for nobody's."""
+    if theirs.is_unauthenticated and theirs == nothing:
+        return REFUSED
+    if operation == _OF_THE_CALLER:
+        return YES if theirs.status == httpx.codes.OK else NO
+    return NO if theirs == nothing else YES
 
 
-@BINDINGS
-@INTRUDERS
-async def test_anothers_task_looks_like_one_that_does_not_exist(
-    guarded: Stack, binding: type[Talk], intruder: Person
+@pytest.mark.parametrize("caller", CALLERS)
+@pytest.mark.parametrize("name", BINDINGS)
+async def test_who_reaches_anothers_task_by_which_operation(
+    guarded: Stack, tmp_path: Path, name: str, caller: str
 ) -> None:
+    column = list(CALLERS).index(caller)
     async with (
-        secrets_of_ann(guarded) as secrets,
-        talking(guarded, binding, intruder) as talk,
+        client_of(guarded, ANN) as anns,
+        client_of(guarded, CALLERS[caller]) as http,
+        binding(name, http) as asked,
     ):
-        nothing = mint_task_id(0)
-        for secret in secrets:
-            for operation, params in asked(secret.id).items():
-                for after in {"", secret.cursor}:
-                    talk.http.headers["last-event-id"] = after
-                    refusal = await talk.refused(operation, params)
-                    other = await talk.refused(operation, asked(nothing)[operation])
-                    assert refusal.reason == "TASK_NOT_FOUND", operation
-                    said = [
-                        (one.status, one.code, one.text.replace(task, "TASK"), one.fields)
-                        for one, task in ((refusal, secret.id), (other, nothing))
-                    ]
-                    assert said[0] == said[1], operation
+        ann = Ann(anns, tmp_path)
+        things = await ann.things()
+        before = await ann.seen(things)
+        for operation in asked.operations:
+            expected = REACHES[operation][column]
+            answers = list[tuple[Answer, Answer]]()
+            for thing in things[1:] if operation in _HAS_A_FILE else things:
+                nothing = await asked.ask(operation, thing.as_nobodys())
+                theirs = await asked.ask(operation, thing)
+                answers += zip(theirs, nothing, strict=True)
+            found = {outcome(operation, *pair) for pair in answers}
+            is_changed = await ann.seen(things) != before
+            # Of several asks one that reaches it is enough, and so is a change that its owner sees.
+            assert (YES if is_changed or YES in found else found.pop()) == expected, (
+                operation,
+                [pair for pair in answers if pair[0] != pair[1]],
+            )
+            if expected == YES or operation in _BEGINS_A_RUN:
+                await ann.end(things)
+                things = await ann.things()
+                before = await ann.seen(things)
+        await ann.end(things)
 
 
-@BINDINGS
-@INTRUDERS
-async def test_anothers_tasks_are_in_no_list_and_no_count(
-    guarded: Stack, binding: type[Talk], intruder: Person
-) -> None:
-    async with secrets_of_ann(guarded), talking(guarded, binding, intruder) as talk:
-        for filters in ({}, {"contextId": "anns-thread"}, {"status": "TASK_STATE_WORKING"}):
-            found = await talk.call("ListTasks", filters)
-            assert (found.get("tasks", []), found.get("totalSize", 0)) == ([], 0)
+def test_each_operation_of_a2a_is_in_the_table() -> None:
+    assert {*UNARY, *STREAMING} < REACHES.keys()
 
 
-@BINDINGS
-async def test_the_owner_sees_them_on_every_binding(guarded: Stack, binding: type[Talk]) -> None:
-    async with secrets_of_ann(guarded) as secrets, talking(guarded, binding, ANN) as talk:
-        for secret in secrets:
-            assert (await talk.call("GetTask", {"id": secret.id}))["id"] == secret.id
-        found = await talk.call("ListTasks", {"contextId": "anns-thread"})
-        assert {secret.id for secret in secrets} <= {task["id"] for task in found["tasks"]}
-
-
-@INTRUDERS
-async def test_anothers_context_id_is_a_context_of_ones_own(
-    guarded: Stack, intruder: Person
-) -> None:
-    context = f"used-by-ann-and-{intruder.owner}"
-    tasks = list[str]()
-    async with (
-        talking(guarded, Rest, ANN) as ann,
-        talking(guarded, Rest, intruder) as talk,
-    ):
-        for caller in (ann, talk):
-            sent = {"message": message("1 1", contextId=context)}
-            task = (await caller.call("SendMessage", sent))["task"]
-            assert task["contextId"] == context
-            tasks.append(task["id"])
-        for caller, own in zip((ann, talk), tasks, strict=True):
-            listed = await caller.call("ListTasks", {"contextId": context})
-            assert [one["id"] for one in listed["tasks"]] == [own]
-
-
-@INTRUDERS
-async def test_over_a_socket_anothers_task_does_not_exist(guarded: Stack, intruder: Person) -> None:
-    url = f"{guarded.url.replace('http', 'ws', 1)}/v1/agents/counter/stream"
-    async with (
-        secrets_of_ann(guarded) as secrets,
-        connect(url, additional_headers=intruder.bearer) as socket,
-    ):
-        for secret in secrets:
-            frames: list[Json] = [
-                {"subscribe": {"task": secret.id}},
-                {"subscribe": {"task": secret.id, "after": secret.cursor or "abcdefgh:1"}},
-                {"cancel": {"task": secret.id}},
-                {"send": {"message": message("hello", taskId=secret.id)}},
-                {"jsonrpc": "2.0", "method": "GetTask", "params": {"id": secret.id}},
-            ]
-            for number, frame in enumerate(frames):
-                await socket.send(json.dumps({"id": number, **frame}))
-                answer = json.loads(await asyncio.wait_for(socket.recv(), 20))
-                assert "TASK_NOT_FOUND" in str(answer["error"]), frame
-
-
-@INTRUDERS
-async def test_by_ag_ui_anothers_thread_does_not_exist(guarded: Stack, intruder: Person) -> None:
-    base = "/v1/agents/counter/ag-ui"
-    async with secrets_of_ann(guarded), client_of(guarded, intruder) as http:
-
-        async def answers(thread: str) -> list[tuple[int, Any]]:
-            named = {"threadId": thread, "runId": "r"}
-            found = [
-                await http.get(f"{base}/threads/{thread}"),
-                await http.post(f"{base}/attach", json=named),
-                await http.post(f"{base}/stop", json=named),
-            ]
-            return [(one.status_code, one.text.replace(thread, "THREAD")) for one in found]
-
-        assert await answers("anns-thread") == await answers("nobodys-thread")
-        assert {status for status, _ in await answers("anns-thread")} == {404}
-
-
-async def test_old_clients_see_no_more(guarded: Stack) -> None:
-    async with secrets_of_ann(guarded) as secrets, client_of(guarded, BOB) as http:
-        del http.headers["A2A-Version"]
-        for method in ("tasks/get", "tasks/cancel", "tasks/resubscribe"):
-            call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"id": secrets[0].id}}
-            answer = await http.post("/v1/agents/counter", json=call)
-            # A stream's refusal comes as its one event.
-            assert '"code":-32001' in answer.text.replace(" ", ""), method
-            assert "working" not in answer.text
+def test_the_table_is_in_the_documentation() -> None:
+    head = f"| operation | {' | '.join(CALLERS)} |\n|---|{'---|' * len(CALLERS)}\n"
+    rows = (f"| {operation} | {' | '.join(said)} |\n" for operation, said in REACHES.items())
+    made = head + "".join(rows)
+    page = (ROOT / "docs" / "security.md").read_text()
+    assert made in page, f"docs/security.md is to have:\n\n{made}"
 
 
 async def test_an_idempotency_key_is_each_owners_own(guarded: Stack) -> None:
@@ -216,17 +212,61 @@ async def test_an_idempotency_key_is_each_owners_own(guarded: Stack) -> None:
     for person in (ANN, BOB, EVE):
         async with client_of(guarded, person) as http:
             answer = await http.post(
-                "/v1/agents/counter/message:send",
-                json={"message": message("1 1", messageId="same")},
+                "/v1/agents/filer/message:send",
+                json={"message": message("1", messageId="same")},
                 headers={"Idempotency-Key": "everybodys"},
             )
             tasks.add(answer.raise_for_status().json()["task"]["id"])
     assert len(tasks) == 3
 
 
-async def test_the_tenant_of_a_path_is_an_address_and_no_right(guarded: Stack) -> None:
-    async with secrets_of_ann(guarded) as secrets, client_of(guarded, EVE) as http:
-        for path in (f"/acme/tasks/{secrets[0].id}", f"/tasks/{secrets[0].id}?tenant=acme"):
-            answer = await http.get(f"/v1/agents/counter{path}")
-            assert answer.status_code in (400, 404)
-            assert "WORKING" not in answer.text
+async def test_the_tenant_of_a_path_is_an_address_and_no_right(
+    guarded: Stack, tmp_path: Path
+) -> None:
+    async with client_of(guarded, ANN) as anns, client_of(guarded, EVE) as http:
+        ann = Ann(anns, tmp_path)
+        things = await ann.things()
+        for one in things:
+            for path in (f"/acme/tasks/{one.task}", f"/tasks/{one.task}?tenant=acme"):
+                answer = await http.get(f"/v1/agents/{one.agent}{path}")
+                assert answer.status_code in (400, 404)
+                assert "TASK_STATE" not in answer.text
+        await ann.end(things)
+
+
+@pytest.mark.soak
+@pytest.mark.skipif("HEADRACE_SOAK" not in os.environ, reason="times vary on a busy machine")
+@pytest.mark.parametrize(
+    "operation", ["GetTask", "CancelTask", "DeleteTask", "SubscribeToTask", "SendMessage"]
+)
+async def test_how_long_a_refusal_takes_does_not_tell_whether_a_task_exists(
+    guarded: Stack, tmp_path: Path, operation: str
+) -> None:
+    async with (
+        client_of(guarded, ANN) as anns,
+        client_of(guarded, BOB) as http,
+        binding("REST", http) as asked,
+    ):
+        ann = Ann(anns, tmp_path)
+        things = await ann.things()
+        times: dict[bool, list[float]] = {True: [], False: []}
+        for number in range(2 * _PAIRS):
+            is_anns = number % 2 == 0
+            thing = things[number // 2 % 2]
+            begun = time.perf_counter()
+            await asked.ask(operation, thing if is_anns else thing.as_nobodys())
+            times[is_anns].append(time.perf_counter() - begun)
+        await ann.end(things)
+    anns_median, nobodys_median = (statistics.median(times[one]) for one in (True, False))
+    # How far medians of the same thing lie apart: those of halves, which is noise twice as large.
+    noise = max(
+        abs(statistics.median(each[::2]) - statistics.median(each[1::2])) for each in times.values()
+    )
+    _log.warning(
+        "%s: %.2f ms for Ann's, %.2f ms for nobody's, noise %.2f ms",
+        operation,
+        1000 * anns_median,
+        1000 * nobodys_median,
+        1000 * noise,
+    )
+    assert abs(anns_median - nobodys_median) < max(4 * noise, 0.25 * nobodys_median)

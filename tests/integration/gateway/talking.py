@@ -19,6 +19,10 @@ _VIEWS = {
     "ListTaskPushNotificationConfigs": "/tasks/{taskId}/pushNotificationConfigs",
     "GetTaskPushNotificationConfig": "/tasks/{taskId}/pushNotificationConfigs/{id}",
 }
+_DELETIONS = {
+    "DeleteTask": "/tasks/{id}",
+    "DeleteTaskPushNotificationConfig": "/tasks/{taskId}/pushNotificationConfigs/{id}",
+}
 _ACTS = {
     "SendMessage": "/message:send",
     "SendStreamingMessage": "/message:stream",
@@ -151,12 +155,12 @@ class Rpc(Talk):
     """JSON-RPC."""
 
     async def send(self, operation: str, params: Any) -> httpx.Response:  # noqa: ANN401 - bad input
-        return await self.http.post(self.base or "/", json=self._request(operation, params))
+        return await self.http.post(self.base or "/", json=self.request(operation, params))
 
     def open(
         self, operation: str, params: Json, headers: Json
     ) -> AbstractAsyncContextManager[httpx.Response]:
-        request = self._request(operation, params)
+        request = self.request(operation, params)
         return self.http.stream("POST", self.base or "/", json=request, headers=headers)
 
     def result(self, body: Json) -> Json:
@@ -169,7 +173,8 @@ class Rpc(Talk):
         return details
 
     @staticmethod
-    def _request(operation: str, params: object) -> Json:
+    def request(operation: str, params: object) -> Json:
+        """Return what is sent for a call."""
         return {"jsonrpc": "2.0", "id": "call-1", "method": operation, "params": params}
 
 
@@ -197,6 +202,8 @@ class Rest(Talk):
         if operation in _ACTS:
             path = self.base + _ACTS[operation]
             return "POST", path.format_map(params) if "{" in path else path, params
+        if operation in _DELETIONS:
+            return "DELETE", self.base + _DELETIONS[operation].format_map(params), None
         query = {
             name: value for name, value in params.items() if f"{{{name}}}" not in _VIEWS[operation]
         }

@@ -1,0 +1,367 @@
+"""One ask for each operation of each protocol, of things that are another's, or of nobody's.
+
+What an answer says is kept with the ids that were asked for taken out, so that two answers are the
+same if they tell nothing apart.
+"""
+
+import asyncio
+import json
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import grpc.aio
+import httpx
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
+from websockets.frames import CloseCode
+
+from headrace.task import mint_task_id
+from tests.integration.gateway.talking import Rest, Rpc, Talk
+from tests.integration.gateway.talking_grpc import Grpc
+from tests.support.plain_a2a import message
+
+type Json = dict[str, Any]
+
+CONFIG = "c"
+"""Id of the push configuration that each task has."""
+
+HOOK = "https://hooks.example/"
+IN_CONTEXT = "SendMessage into a context"
+_STREAMS = ("SendStreamingMessage", "SubscribeToTask")
+_RUNS_IN = "filer"
+_PATIENCE = 60.0
+_UNAUTHENTICATED = 401
+_PASSED_ON = ("authorization", "a2a-version")
+_TELLING_NOTHING = frozenset({"date", "content-length"})
+
+
+@dataclass(frozen=True, slots=True)
+class Thing:
+    """A task with its thread, its push configuration, and a file, as anybody might name them."""
+
+    agent: str
+    task: str
+    context: str
+    cursor: str
+    file: str
+
+    def as_nobodys(self) -> "Thing":
+        """Return one that does not exist."""
+        return replace(self, task=mint_task_id(0), context=f"nobodys-{mint_task_id(0)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back, but for the ids that were asked for."""
+
+    status: int
+    headers: frozenset[tuple[str, str]]
+    text: str
+
+    @classmethod
+    def of(cls, response: httpx.Response, thing: Thing, text: str | None = None) -> "Answer":
+        """Keep `text`, or all that the response says."""
+        said = response.text if text is None else text
+        for value, name in ((thing.task, "TASK"), (thing.context, "CONTEXT")):
+            said = said.replace(value, name)
+        headers = {(k, v) for k, v in response.headers.items() if k not in _TELLING_NOTHING}
+        return cls(response.status_code, frozenset(headers), said)
+
+    @property
+    def is_unauthenticated(self) -> bool:
+        return self.status == _UNAUTHENTICATED
+
+
+class Binding(ABC):
+    """One way to ask."""
+
+    operations: Sequence[str]
+
+    @abstractmethod
+    async def ask(self, operation: str, thing: Thing) -> list[Answer]:
+        """Ask in every way there is for `thing`."""
+
+
+class A2A(Binding):
+    """A2A 1.0 over one of its bindings."""
+
+    operations: Sequence[str] = (
+        "SendMessage",
+        IN_CONTEXT,
+        "SendStreamingMessage",
+        "GetTask",
+        "ListTasks",
+        "CancelTask",
+        "DeleteTask",
+        "SubscribeToTask",
+        "CreateTaskPushNotificationConfig",
+        "GetTaskPushNotificationConfig",
+        "ListTaskPushNotificationConfigs",
+        "DeleteTaskPushNotificationConfig",
+        "GetExtendedAgentCard",
+    )
+
+    def __init__(self, talk: Talk) -> None:
+        """Ask by `talk`."""
+        self._talk = talk
+
+    async def ask(self, operation: str, thing: Thing) -> list[Answer]:
+        if operation == IN_CONTEXT:
+            return [await self._begun(thing)]
+        answers = []
+        for params, after in _params(operation, thing):
+            # The other asks of lists are not for the thing: what counts is whether it is there.
+            response = await self._response(_agent(operation, thing), operation, params, after)
+            is_narrow = operation != "ListTasks" or "contextId" in params
+            text = None if is_narrow or response.is_error else str(thing.task in response.text)
+            answers.append(Answer.of(response, thing, text))
+        return answers
+
+    async def _begun(self, thing: Thing) -> Answer:
+        """Begin a task in the context; which one it is, the context's owner sees."""
+        params = {
+            "message": message("1", contextId=thing.context),
+            "configuration": {"returnImmediately": True},
+        }
+        sent = await self._response(_RUNS_IN, "SendMessage", params, "")
+        return Answer.of(sent, thing, sent.text if sent.is_error else "")
+
+    async def _response(
+        self, agent: str, operation: str, params: Json, after: str
+    ) -> httpx.Response:
+        talk = self._talk.to(agent)
+        if operation not in _STREAMS:
+            return await talk.send(operation, params)
+        return await _begun(talk.open(operation, params, {"Last-Event-ID": after}))
+
+
+class OverGrpc(A2A):
+    """A2A over gRPC, which has no operation to delete tasks."""
+
+    operations = tuple(name for name in A2A.operations if name != "DeleteTask")
+
+
+class Socket(Rpc):
+    """JSON-RPC over WebSockets, one for each call; a stream is its first event."""
+
+    async def send(self, operation: str, params: Any) -> httpx.Response:  # noqa: ANN401 - any JSON
+        return await self._first(self.request(operation, params))
+
+    @asynccontextmanager
+    async def open(
+        self, operation: str, params: Json, headers: Json
+    ) -> AsyncIterator[httpx.Response]:
+        after = {"after": headers["Last-Event-ID"]} if headers["Last-Event-ID"] else {}
+        yield await self._first(self.request(operation, params) | after)
+
+    async def _first(self, frame: Json) -> httpx.Response:
+        url = str(self.http.base_url.copy_with(scheme="ws")).rstrip("/")
+        headers = {k: v for k, v in self.http.headers.items() if k in _PASSED_ON}
+        try:
+            async with connect(f"{url}{self.base}/stream", additional_headers=headers) as socket:
+                await socket.send(json.dumps(frame))
+                said = await asyncio.wait_for(socket.recv(), _PATIENCE)
+        except ConnectionClosed as closed:
+            is_refused = closed.rcvd is not None and closed.rcvd.code == CloseCode.POLICY_VIOLATION
+            return httpx.Response(_UNAUTHENTICATED if is_refused else 500, text=f"{closed.rcvd}")
+        is_error = "error" in json.loads(said)
+        return httpx.Response(400 if is_error else 200, text=str(said))
+
+
+class Old(Binding):
+    """A2A 0.3 over JSON-RPC."""
+
+    _METHODS: Mapping[str, str] = {
+        "SendMessage": "message/send",
+        "SendStreamingMessage": "message/stream",
+        "GetTask": "tasks/get",
+        "CancelTask": "tasks/cancel",
+        "SubscribeToTask": "tasks/resubscribe",
+        "CreateTaskPushNotificationConfig": "tasks/pushNotificationConfig/set",
+        "GetTaskPushNotificationConfig": "tasks/pushNotificationConfig/get",
+        "ListTaskPushNotificationConfigs": "tasks/pushNotificationConfig/list",
+        "DeleteTaskPushNotificationConfig": "tasks/pushNotificationConfig/delete",
+        "GetExtendedAgentCard": "agent/getAuthenticatedExtendedCard",
+    }
+    operations = tuple(_METHODS)
+
+    def __init__(self, http: httpx.AsyncClient) -> None:
+        """Ask over `http`."""
+        self._http = http
+
+    async def ask(self, operation: str, thing: Thing) -> list[Answer]:
+        call = {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": self._METHODS[operation],
+            "params": _old_params(operation, thing),
+        }
+        headers = {"A2A-Version": "0.3"}
+        url = f"/v1/agents/{_agent(operation, thing)}"
+        response = await _begun(self._http.stream("POST", url, json=call, headers=headers))
+        return [Answer.of(response, thing)]
+
+
+class Pages(Binding):
+    """What is no A2A: AG-UI, CopilotKit's routes, files."""
+
+    def __init__(self, http: httpx.AsyncClient) -> None:
+        """Ask over `http`."""
+        self._http = http
+        self._asks: Mapping[str, Callable[[Thing], Awaitable[Answer]]] = {
+            "AG-UI: run": lambda thing: self._run(thing, self._agui(thing)),
+            "AG-UI: attach": lambda t: self._stream(t, f"{self._agui(t)}/attach", _thread(t)),
+            "AG-UI: stop": lambda t: self._post(t, f"{self._agui(t)}/stop", _thread(t)),
+            "AG-UI: thread": lambda t: self._get(t, f"{self._agui(t)}/threads/{t.context}"),
+            "CopilotKit: run": lambda t: self._run(t, f"/copilotkit/agent/{t.agent}/run"),
+            "CopilotKit: connect": lambda t: self._stream(
+                t, f"/copilotkit/agent/{t.agent}/connect", _input(t)
+            ),
+            "CopilotKit: stop": lambda t: self._post(
+                t, f"/copilotkit/agent/{t.agent}/stop/{t.context}", {}
+            ),
+            "file download": lambda t: self._get(
+                t, f"/v1/agents/{t.agent}/tasks/{t.task}/files/{t.file}"
+            ),
+        }
+        self.operations = tuple(self._asks)
+
+    async def ask(self, operation: str, thing: Thing) -> list[Answer]:
+        return [await self._asks[operation](thing)]
+
+    @staticmethod
+    def _agui(thing: Thing) -> str:
+        return f"/v1/agents/{thing.agent}/ag-ui"
+
+    async def _get(self, thing: Thing, path: str) -> Answer:
+        return Answer.of(await self._http.get(path), thing)
+
+    async def _post(self, thing: Thing, path: str, body: Json) -> Answer:
+        return Answer.of(await self._http.post(path, json=body), thing)
+
+    async def _stream(self, thing: Thing, path: str, body: Json) -> Answer:
+        return Answer.of(await _begun(self._http.stream("POST", path, json=body)), thing)
+
+    async def _run(self, thing: Thing, path: str) -> Answer:
+        """Begin a run and wait for its end; answer with how many the thread has by then."""
+        response = await self._http.post(path, json=_input(thing))
+        if response.is_error:
+            return Answer.of(response, thing)
+        past = await self._http.get(f"{self._agui(thing)}/threads/{thing.context}")
+        return Answer.of(response, thing, str(len(past.json()["runs"])))
+
+
+@asynccontextmanager
+async def grpc_talk(http: httpx.AsyncClient, agent: str) -> AsyncIterator[Grpc]:
+    """Yield a client over gRPC of the gateway that `http` talks to."""
+    interfaces = (await http.get(f"/v1/agents/{agent}")).json()["supportedInterfaces"]
+    [address] = [at["url"] for at in interfaces if at["protocolBinding"] == "GRPC"]
+    async with grpc.aio.insecure_channel(address) as channel:
+        yield Grpc(http, agent, channel)
+
+
+BINDINGS = ("JSON-RPC", "REST", "gRPC", "WebSocket", "0.3", "pages")
+
+
+@asynccontextmanager
+async def binding(name: str, http: httpx.AsyncClient) -> AsyncIterator[Binding]:
+    """Yield the binding of that name, with the credentials of `http`."""
+    match name:
+        case "JSON-RPC":
+            yield A2A(Rpc(http))
+        case "REST":
+            yield A2A(Rest(http))
+        case "gRPC":
+            async with grpc_talk(http, _RUNS_IN) as talk:
+                yield OverGrpc(talk)
+        case "WebSocket":
+            yield A2A(Socket(http))
+        case "0.3":
+            yield Old(http)
+        case _:
+            yield Pages(http)
+
+
+def _agent(operation: str, thing: Thing) -> str:
+    return "asker" if operation == "GetExtendedAgentCard" else thing.agent
+
+
+def _params(operation: str, thing: Thing) -> list[tuple[Json, str]]:
+    """Return each set of parameters, and the cursor beside it."""
+    task = thing.task
+    said = {
+        "message": message("hello", taskId=task, messageId="m"),
+        "configuration": {"returnImmediately": True},
+    }
+    filters: list[Json] = [
+        {"contextId": thing.context},
+        {},
+        {"status": "TASK_STATE_WORKING"},
+        {"status": "TASK_STATE_COMPLETED"},
+    ]
+    asks: Mapping[str, list[tuple[Json, str]]] = {
+        "SendMessage": [(said, "")],
+        "SendStreamingMessage": [(said, "")],
+        "ListTasks": [(one, "") for one in filters],
+        "SubscribeToTask": [({"id": task}, ""), ({"id": task}, thing.cursor)],
+        "CreateTaskPushNotificationConfig": [({"taskId": task, "url": HOOK}, "")],
+        "GetTaskPushNotificationConfig": [({"taskId": task, "id": CONFIG}, "")],
+        "ListTaskPushNotificationConfigs": [({"taskId": task}, "")],
+        "DeleteTaskPushNotificationConfig": [({"taskId": task, "id": CONFIG}, "")],
+        "GetExtendedAgentCard": [({}, "")],
+    }
+    return asks.get(operation, [({"id": task}, "")])
+
+
+def _old_params(operation: str, thing: Thing) -> Json:
+    match operation:
+        case "SendMessage" | "SendStreamingMessage":
+            said = {
+                "kind": "message",
+                "messageId": "m",
+                "role": "user",
+                "parts": [{"kind": "text", "text": "hello"}],
+                "taskId": thing.task,
+            }
+            return {"message": said, "configuration": {"blocking": False}}
+        case "CreateTaskPushNotificationConfig":
+            return {"taskId": thing.task, "pushNotificationConfig": {"url": HOOK}}
+        case "GetTaskPushNotificationConfig" | "DeleteTaskPushNotificationConfig":
+            return {"id": thing.task, "pushNotificationConfigId": CONFIG}
+        case "GetExtendedAgentCard":
+            return {}
+    return {"id": thing.task}
+
+
+def _thread(thing: Thing) -> Json:
+    return {"threadId": thing.context}
+
+
+def _input(thing: Thing) -> Json:
+    return {
+        "threadId": thing.context,
+        "runId": "r",
+        "state": {},
+        "messages": [{"id": "u", "role": "user", "content": "1"}],
+        "tools": [],
+        "context": [],
+        "forwardedProps": {},
+    }
+
+
+async def _begun(opening: AbstractAsyncContextManager[httpx.Response]) -> httpx.Response:
+    """Return an answer whole, or what it begins with if it is a stream."""
+    async with asyncio.timeout(_PATIENCE), opening as response:
+        first = ""
+        is_stream = "event-stream" in response.headers.get("content-type", "text/event-stream")
+        if response.is_error or not is_stream:
+            await response.aread()
+            return response
+        async for line in response.aiter_lines():
+            if line.startswith("data: "):
+                first = line
+                break
+        return httpx.Response(response.status_code, headers=response.headers, text=first)
