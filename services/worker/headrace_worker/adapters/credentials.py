@@ -20,10 +20,31 @@ _LIFETIME = 300.0
 """Seconds that a token counts as valid if it does not say."""
 
 
+@dataclass(frozen=True)
+class OwnCard:
+    """An agent's card, and where the agent is that credentials were given for."""
+
+    card: AgentCard
+    url: str
+
+
+def is_same_origin(url: str, other: str) -> bool:
+    """Tell whether both URLs have the same scheme, host and port."""
+    try:
+        one, two = httpx.URL(url), httpx.URL(other)
+    except httpx.InvalidURL:
+        return False
+    return _origin(one) == _origin(two)
+
+
+def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
+    return url.scheme, url.host, url.port or {"http": 80, "https": 443}.get(url.scheme)
+
+
 class Credentials(Protocol):
     """What a request needs so that it is let in."""
 
-    async def headers(self, card: AgentCard | None, http: httpx.AsyncClient) -> dict[str, str]:
+    async def headers(self, card: OwnCard | None, http: httpx.AsyncClient) -> dict[str, str]:
         """Return the headers; `card` is the agent's, None while it is being read.
 
         Raises:
@@ -46,9 +67,9 @@ class ApiKey:
     key: str = field(repr=False)
     header: str = ""
 
-    async def headers(self, card: AgentCard | None, http: httpx.AsyncClient) -> dict[str, str]:  # noqa: ARG002  # the protocol's
+    async def headers(self, card: OwnCard | None, http: httpx.AsyncClient) -> dict[str, str]:  # noqa: ARG002  # the protocol's
         """Return the key's header."""
-        return {self.header or _key_header(card): self.key}
+        return {self.header or _key_header(None if card is None else card.card): self.key}
 
     def forget(self) -> None:
         """Do nothing: there is no other key."""
@@ -60,7 +81,7 @@ class Bearer:
 
     token: str = field(repr=False)
 
-    async def headers(self, card: AgentCard | None, http: httpx.AsyncClient) -> dict[str, str]:  # noqa: ARG002  # the protocol's
+    async def headers(self, card: OwnCard | None, http: httpx.AsyncClient) -> dict[str, str]:  # noqa: ARG002  # the protocol's
         """Return the token's header."""
         return {"Authorization": f"Bearer {self.token}"}
 
@@ -75,14 +96,15 @@ class ClientCredentials:
     client_id: str
     client_secret: str = field(repr=False)
     token_url: str = ""
-    """Empty: the one that the agent's card names."""
+    """Empty: the one that the agent's card names, if it is at the agent's own origin: a card that
+    leads elsewhere must not get the secret."""
     scopes: Sequence[str] = ()
     audience: str = ""
     _token: str = field(default="", repr=False, init=False)
     _until: float = field(default=0.0, init=False)
     _fetching: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False, init=False)
 
-    async def headers(self, card: AgentCard | None, http: httpx.AsyncClient) -> dict[str, str]:
+    async def headers(self, card: OwnCard | None, http: httpx.AsyncClient) -> dict[str, str]:
         """Return the token's header."""
         if card is None and not self.token_url:
             # The card is public, and says where tokens come from.
@@ -123,8 +145,12 @@ def _key_header(card: AgentCard | None) -> str:
     return "X-API-Key"
 
 
-def _token_url(card: AgentCard | None) -> str:
-    for scheme in card.security_schemes.values() if card is not None else ():
-        if scheme.HasField("oauth2_security_scheme"):
-            return scheme.oauth2_security_scheme.flows.client_credentials.token_url
+def _token_url(own: OwnCard | None) -> str:
+    for scheme in own.card.security_schemes.values() if own is not None else ():
+        if own is not None and scheme.HasField("oauth2_security_scheme"):
+            url = scheme.oauth2_security_scheme.flows.client_credentials.token_url
+            if not is_same_origin(url, own.url):
+                rule = "is not the agent's own origin; set token_url to allow it"
+                raise CredentialsRefused(f"the card's token URL {url[:200]!r} {rule}")
+            return url
     raise CredentialsRefused("neither the credentials nor the card name a token URL")

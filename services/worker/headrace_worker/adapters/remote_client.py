@@ -10,7 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any, override
 from weakref import WeakKeyDictionary
 
-from headrace_worker.adapters.credentials import Credentials
+from headrace_worker.adapters.credentials import (
+    Credentials,
+    CredentialsRefused,
+    OwnCard,
+    is_same_origin,
+)
 from headrace_worker.adapters.cursors import NotingTransport
 from headrace_worker.adapters.extras import needs
 
@@ -22,6 +27,7 @@ with needs("a2a"):
     from a2a.client.interceptors import AfterArgs, BeforeArgs, ClientCallInterceptor
     from a2a.types import (
         AgentCard,
+        AgentInterface,
         CancelTaskRequest,
         GetTaskRequest,
         SendMessageRequest,
@@ -161,8 +167,9 @@ class Remote:
             use_client_preference=place.bindings != BINDINGS,
             polling=not self._card.capabilities.streaming,
         )
-        lets_in = [_LetIn(place.credentials, link)] if place.credentials else []
-        return ClientFactory(config).create(self._card, list(lets_in))
+        card = _within(place, self._card)
+        lets_in = [_LetIn(place, place.credentials, link)] if place.credentials else []
+        return ClientFactory(config).create(card, list(lets_in))
 
     def _channel(self, url: str) -> grpc.aio.Channel:
         options = [
@@ -173,6 +180,41 @@ class Remote:
         if self.place.secure_grpc or url.startswith("https://"):
             return grpc.aio.secure_channel(address, grpc.ssl_channel_credentials(), options)
         return grpc.aio.insecure_channel(address, options)
+
+
+def _within(place: Place, card: AgentCard) -> AgentCard:
+    """Return the card with those interfaces that may get what was given for the agent's origin.
+
+    Raises:
+        CredentialsRefused: all of its interfaces are elsewhere.
+    """
+    if not (place.credentials or place.headers):
+        return card
+    own = [each for each in card.supported_interfaces if _is_own(place, each)]
+    if not own:
+        raise CredentialsRefused(
+            f"the card of {place.url} names interfaces at other origins only, and credentials "
+            "and headers go to that origin alone; give the agent's URL there"
+        )
+    kept = AgentCard()
+    kept.CopyFrom(card)
+    del kept.supported_interfaces[:]
+    kept.supported_interfaces.extend(own)
+    return kept
+
+
+def _is_own(place: Place, interface: AgentInterface) -> bool:
+    """Tell whether the interface is the agent's own; gRPC has a port of its own, the same host."""
+    url = interface.url
+    if interface.protocol_binding != "GRPC":
+        return is_same_origin(url, place.url)
+    own = httpx.URL(place.url)
+    is_secure = place.secure_grpc or url.startswith("https://") or own.scheme == "http"
+    address = url.removeprefix("http://").removeprefix("https://")
+    try:
+        return is_secure and httpx.URL(f"//{address}").host == own.host
+    except httpx.InvalidURL:
+        return False
 
 
 def read_card(place: Place, timeout: float) -> AgentCard:
@@ -226,13 +268,15 @@ class _Link:
 class _LetIn(ClientCallInterceptor):
     """Adds credentials to each call, whatever the binding."""
 
-    def __init__(self, credentials: Credentials, link: _Link) -> None:
-        self._credentials, self._link = credentials, link
+    def __init__(self, place: Place, credentials: Credentials, link: _Link) -> None:
+        self._place, self._credentials, self._link = place, credentials, link
 
     @override
     async def before(self, args: BeforeArgs) -> None:
         args.context = args.context or ClientCallContext()
-        own = await self._credentials.headers(args.agent_card, self._link.http)
+        own = await self._credentials.headers(
+            OwnCard(args.agent_card, self._place.url), self._link.http
+        )
         given = args.context.service_parameters or {}
         args.context.service_parameters = {
             **given,

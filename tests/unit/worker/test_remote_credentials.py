@@ -1,0 +1,71 @@
+"""What was given for an outside agent's origin goes there, whatever its card says."""
+
+import pytest
+from a2a.types import (
+    AgentCard,
+    AgentInterface,
+    ClientCredentialsOAuthFlow,
+    OAuth2SecurityScheme,
+    OAuthFlows,
+    SecurityScheme,
+)
+
+from headrace_worker.adapters import Bearer, ClientCredentials
+from headrace_worker.adapters.credentials import CredentialsRefused, OwnCard, _token_url
+from headrace_worker.adapters.remote_client import Place, _within
+
+OWN = "https://agent.test/a"
+
+
+def card(*interfaces: tuple[str, str]) -> AgentCard:
+    return AgentCard(
+        supported_interfaces=[
+            AgentInterface(protocol_binding=binding, url=url) for binding, url in interfaces
+        ]
+    )
+
+
+def kept(place: Place, *interfaces: tuple[str, str]) -> list[str]:
+    return [each.url for each in _within(place, card(*interfaces)).supported_interfaces]
+
+
+@pytest.mark.parametrize(
+    "place",
+    [Place(OWN, credentials=Bearer("t")), Place(OWN, headers={"X-Key": "k"})],
+    ids=["credentials", "headers"],
+)
+def test_interfaces_elsewhere_are_not_used_with_what_was_given_for_the_agent(place: Place) -> None:
+    own = ("JSONRPC", "https://agent.test:443/rpc")
+    elsewhere = [
+        ("JSONRPC", "https://evil.test/rpc"),
+        ("JSONRPC", "http://agent.test/rpc"),
+        ("HTTP+JSON", "https://agent.test:8443/"),
+        ("HTTP+JSON", "https://agent.test@evil.test/"),
+        ("GRPC", "evil.test:443"),
+        ("GRPC", "agent.test:50051"),
+    ]
+    assert kept(place, *elsewhere, own) == [own[1]]
+    with pytest.raises(CredentialsRefused, match="names interfaces at other origins only"):
+        kept(place, *elsewhere)
+
+
+def test_grpc_may_have_a_port_of_its_own() -> None:
+    place = Place(OWN, credentials=Bearer("t"), secure_grpc=True)
+    assert kept(place, ("GRPC", "agent.test:50051")) == ["agent.test:50051"]
+
+
+def test_without_credentials_the_card_may_lead_anywhere() -> None:
+    assert kept(Place(OWN), ("JSONRPC", "https://other.test/")) == ["https://other.test/"]
+
+
+@pytest.mark.parametrize("url", ["https://agent.test/token", "https://evil.test/token"])
+def test_a_clients_secret_goes_to_a_cards_token_url_of_its_own_origin_only(url: str) -> None:
+    flow = OAuthFlows(client_credentials=ClientCredentialsOAuthFlow(token_url=url))
+    scheme = SecurityScheme(oauth2_security_scheme=OAuth2SecurityScheme(flows=flow))
+    own = OwnCard(AgentCard(security_schemes={"oauth": scheme}), OWN)
+    assert ClientCredentials("me", "secret").token_url == ""
+    if "evil" not in url:
+        assert _token_url(own) == url
+        return
+    with pytest.raises(CredentialsRefused, match="set token_url"):
+        _token_url(own)
