@@ -31,7 +31,9 @@ _PATTERNS = [(_pattern(channel), channel) for channel in CHANNELS]
 
 def channel_of(subject: str) -> Channel:
     """Return the channel that the document has for `subject`."""
-    found = [channel for pattern, channel in _PATTERNS if pattern.fullmatch(subject)]
+    # One question goes to any replica, or to all where that one is silent: one channel.
+    asked = subject.replace(f"{_PREFIX}.state.all.", f"{_PREFIX}.state.", 1)
+    found = [channel for pattern, channel in _PATTERNS if pattern.fullmatch(asked)]
     assert len(found) == 1, f"{subject} is of {[channel.name for channel in found]}"
     return found[0]
 
@@ -140,6 +142,12 @@ async def until_at_work(client: httpx.AsyncClient, task: str) -> None:
         return bool(found["status"]["state"] == "TASK_STATE_WORKING")
 
     await eventually(is_at_work, "the task is at work")
+
+
+def test_a_question_to_all_replicas_is_of_the_channel_that_describes_it() -> None:
+    channel = channel_of(f"{_PREFIX}.state.all.get")
+    assert channel.name == "state.get"
+    assert "state.all.get" in channel.description
 
 
 async def test_what_is_said_on_the_bus_is_what_the_document_says(fleet: Fleet) -> None:
