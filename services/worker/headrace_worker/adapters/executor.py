@@ -1,23 +1,25 @@
 """An `AgentExecutor` of the official A2A SDK, unchanged, as an agent."""
 
 from contextlib import suppress
-from typing import Unpack
+from typing import Any, Unpack
 
 from headrace.errors import HeadraceError
 from headrace.events import AGUI, Json
-from headrace_worker.adapters.a2a_json import parsed
+from headrace_worker.adapters.a2a_json import json_of, parsed
+from headrace_worker.adapters.cards import name_of, taken_over
 from headrace_worker.adapters.declaring import Declaration
 from headrace_worker.adapters.executor_queue import LogQueue, Unheard
 from headrace_worker.adapters.extras import needs
 from headrace_worker.agent import Agent, agent
 from headrace_worker.context import RunContext
 from headrace_worker.ended import EndedTask
+from headrace_worker.remembering import with_content
 
 with needs("a2a"):
     from a2a.auth.user import User
     from a2a.server.agent_execution import AgentExecutor, RequestContext
     from a2a.server.context import ServerCallContext
-    from a2a.types import SendMessageRequest, Task
+    from a2a.types import AgentCard, SendMessageRequest, Task
 
 RUN = "headrace.run"
 """Key of the call context's state under which an executor finds its `RunContext`."""
@@ -28,27 +30,32 @@ _ANONYMOUS = "anonymous"
 def executor_agent(
     executor: AgentExecutor,
     *,
-    name: str,
+    name: str = "",
+    card: AgentCard | None = None,
     auth_patience: float = 300.0,
     **declared: Unpack[Declaration],
 ) -> Agent:
     """Make an agent of `executor`: `execute` is called for each message, `cancel` for a cancel.
 
+    `card` is the agent's own: name, description, version, skills, media types, streaming and
+    extensions are taken over where they are not given.
     Its task and context ids are those of the task in the log; from the second message on it finds
     the task in `current_task`. A Message that it says is COMPLETED's, or all of the answer where
     the agent is declared with `bare_message`. Returning while AUTH_REQUIRED it is called again with
     the user's answer, within `auth_patience` seconds. The other keywords are `agent`'s.
 
     Raises:
-        Misdeclared: as `agent`.
+        Misdeclared: as `agent`; or there is neither a name nor a card.
     """
-    declared.setdefault("description", (executor.__doc__ or "").strip().partition("\n")[0])
+    own = json_of(card) if card is not None else {}
+    told: Any = {**taken_over(own), **_capabilities(own), **declared}
+    told.setdefault("description", (executor.__doc__ or "").strip().partition("\n")[0])
     may_answer = declared.get("bare_message", False)
 
     async def clean_up(ended: EndedTask) -> None:
         await executor.cancel(_request_after(ended), Unheard())
 
-    @agent(name=name, clean_up=clean_up, **declared)
+    @agent(name=name or name_of(own), clean_up=clean_up, **told)
     async def run(ctx: RunContext) -> None:
         task = await ctx.recall() if ctx.leg > 1 else None
         made = {artifact["artifactId"] for artifact in (task or {}).get("artifacts", [])}
@@ -78,15 +85,29 @@ async def _cancel(
 
 async def _request(ctx: RunContext, message: Json, task: Json | None) -> RequestContext:
     sent = {k: v for k, v in ctx.metadata.items() if not k.startswith("headrace.") or k == AGUI}
-    asked = {"message": message, "metadata": sent}
+    message = {**message, "parts": [*await with_content(ctx, message.get("parts", ()))]}
+    asked: Json = {"message": message, "metadata": sent}
+    if ctx.accepted_output_modes:
+        asked["configuration"] = {"acceptedOutputModes": [*ctx.accepted_output_modes]}
     return RequestContext(
-        call_context=ServerCallContext(user=_Owner(ctx.owner), tenant=ctx.tenant, state={RUN: ctx}),
+        call_context=ServerCallContext(
+            user=_Owner(ctx.owner),
+            tenant=ctx.tenant,
+            state={RUN: ctx},
+            requested_extensions=set(ctx.extensions),
+        ),
         request=parsed(asked, SendMessageRequest()),
         task_id=ctx.task,
         context_id=ctx.context,
         task=None if task is None else parsed(task, Task()),
         related_tasks=await _related(ctx, message),
     )
+
+
+def _capabilities(card: Json) -> Json:
+    """Return what a card says that its executor can do."""
+    can: Json = card.get("capabilities") or {}
+    return {key: can[key] for key in ("streaming", "extensions") if key in can}
 
 
 def _request_after(ended: EndedTask) -> RequestContext:

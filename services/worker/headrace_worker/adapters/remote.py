@@ -4,10 +4,9 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from headrace.errors import InvalidName
 from headrace.events import Json
-from headrace.names import check_agent_name
 from headrace_worker.adapters.a2a_json import json_of
+from headrace_worker.adapters.cards import name_of, taken_over
 from headrace_worker.adapters.credentials import Credentials
 from headrace_worker.adapters.declaring import Declaration
 from headrace_worker.adapters.remote_client import BINDINGS, Place, Remote, read_card
@@ -67,14 +66,14 @@ def remote_agent(  # noqa: PLR0913  # what such an agent can be told
         secure_grpc,
     )
     card = _card(place, card_timeout, is_needed=not name)
-    told: Any = {**_taken_over(card), **declared}
+    told: Any = {**taken_over(card), **declared}
     remote, patience = Remote(place), Patience(reconnecting, auth_patience, poll)
 
     async def clean_up(ended: EndedTask) -> None:
         async with remote.used():
             await cancel_left(ended, remote)
 
-    @agent(name=name or _name(card), clean_up=clean_up, **told)
+    @agent(name=name or name_of(card), clean_up=clean_up, **told)
     async def run(ctx: RunContext) -> None:
         async with remote.used():
             await RemoteRun(ctx, remote, patience).run()
@@ -90,28 +89,3 @@ def _card(place: Place, timeout: float, *, is_needed: bool) -> Json:
             raise Misdeclared(f"the card of {place.url} can't be read: {error}") from error
         _log.warning("the card of %s can't be read; it is served without: %s", place.url, error)
         return {}
-
-
-def _taken_over(card: Json) -> Json:
-    taken = {
-        "description": card.get("description"),
-        "version": card.get("version"),
-        "skills": [_skill(skill) for skill in card.get("skills", [])],
-        "input_modes": card.get("defaultInputModes"),
-        "output_modes": card.get("defaultOutputModes"),
-    }
-    return {key: value for key, value in taken.items() if value}
-
-
-def _skill(skill: Json) -> Json:
-    kept = ("id", "name", "description", "tags", "examples", "inputModes", "outputModes")
-    return {key: skill[key] for key in kept if key in skill}
-
-
-def _name(card: Json) -> str:
-    """Return the card's name as one that an agent can have."""
-    name = "-".join("".join(c if c.isalnum() else " " for c in card.get("name", "")).split())
-    try:
-        return check_agent_name(name)
-    except InvalidName:
-        raise Misdeclared(f"{card.get('name')!r} can't be an agent's name: give one") from None

@@ -10,6 +10,9 @@ from a2a.server.agent_execution import AgentExecutor, RequestContext
 from a2a.server.events import EventQueue
 from a2a.server.tasks import TaskUpdater
 from a2a.types import (
+    AgentCapabilities,
+    AgentCard,
+    AgentExtension,
     Part,
     Role,
     TaskArtifactUpdateEvent,
@@ -21,7 +24,8 @@ from a2a.types import (
     Task as A2ATask,
 )
 
-from headrace.events import Json
+from headrace.events import ACCEPTED_MODES, EXTENSIONS, Json
+from headrace.files import FileOwner, FileStore
 from headrace.messages import Control
 from headrace_worker import conclusion
 from headrace_worker.adapters import executor_agent
@@ -130,6 +134,45 @@ async def test_it_finds_ids_owner_metadata_and_message_as_from_the_sdk(
         done = await folded(task)
     assert state(done) == "COMPLETED"
     assert seen == [task.key.task, task.context, "hello", {"k": {"n": [1.0]}}, None, False, 1]
+
+
+async def test_it_finds_what_the_request_accepts_activates_and_attaches(
+    desk: Desk, working: Working
+) -> None:
+    found: list[RequestContext] = []
+
+    async def look(context: RequestContext, queue: EventQueue) -> None:
+        found.append(context)
+        await updater(context, queue).complete()
+
+    card = AgentCard(
+        name="Curious one",
+        description="Looks.",
+        version="7",
+        default_input_modes=["text/plain", "image/png"],
+        capabilities=AgentCapabilities(extensions=[AgentExtension(uri="https://x.example/e")]),
+    )
+    metadata = {ACCEPTED_MODES: ["text/html"], EXTENSIONS: ["https://x.example/e"]}
+    made = executor_agent(Scripted(look), card=card)
+    async with working(made):
+        draft = await desk.start("Curious-one", "x", context="c", publish=False)
+        owner = FileOwner("anonymous", "c")
+        link = await FileStore(desk.bus).put(draft.key, owner, b"\x89PNG", "a.png", "image/png")
+        message: Json = {
+            "messageId": "m",
+            "role": "ROLE_USER",
+            "parts": [{"url": link, "mediaType": "image/png"}],
+        }
+        task = await desk.start("Curious-one", message=message, metadata=metadata, context="c")
+        await task.ended()
+    [context] = found
+    assert context.configuration is not None
+    assert list(context.configuration.accepted_output_modes) == ["text/html"]
+    assert context.requested_extensions == {"https://x.example/e"}
+    assert context.message is not None
+    assert context.message.parts[0].raw == b"\x89PNG"
+    assert "https://x.example/e" in str(made.card)
+    assert (made.card.description, made.card.version) == ("Looks.", "7")
 
 
 @pytest.mark.parametrize("bare", [True, False])

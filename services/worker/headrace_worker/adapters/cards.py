@@ -1,0 +1,36 @@
+"""What an agent's own card says, as a declaration."""
+
+from headrace.errors import InvalidName
+from headrace.events import Json
+from headrace.names import check_agent_name
+from headrace_worker.errors import Misdeclared
+
+
+def taken_over(card: Json) -> Json:
+    """Return the keywords of `agent` that a card, an A2A AgentCard in ProtoJSON, answers for."""
+    taken = {
+        "description": card.get("description"),
+        "version": card.get("version"),
+        "skills": [_skill(skill) for skill in card.get("skills", [])],
+        "input_modes": card.get("defaultInputModes"),
+        "output_modes": card.get("defaultOutputModes"),
+    }
+    return {key: value for key, value in taken.items() if value}
+
+
+def _skill(skill: Json) -> Json:
+    kept = ("id", "name", "description", "tags", "examples", "inputModes", "outputModes")
+    return {key: skill[key] for key in kept if key in skill}
+
+
+def name_of(card: Json) -> str:
+    """Return the card's name as one that an agent can have.
+
+    Raises:
+        Misdeclared: it can't be made one.
+    """
+    name = "-".join("".join(c if c.isalnum() else " " for c in card.get("name", "")).split())
+    try:
+        return check_agent_name(name)
+    except InvalidName:
+        raise Misdeclared(f"{card.get('name')!r} can't be an agent's name: give one") from None
