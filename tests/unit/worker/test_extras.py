@@ -16,6 +16,7 @@ LIBRARIES = {
     "executor_agent": ("a2a", "a2a"),
     "langgraph_agent": ("langgraph", "langgraph"),
     "openai_agent": ("openai", "openai"),
+    "openai_agents_agent": ("agents", "openai-agents"),
     "pydantic_ai_agent": ("pydantic_ai", "pydantic-ai"),
     "remote_agent": ("a2a", "a2a"),
 }

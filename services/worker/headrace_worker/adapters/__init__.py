@@ -2,21 +2,23 @@
 
 Each makes an `Agent` and needs an extra of its own, imported when it is first asked for:
 
-======================  =========================  ==========================================
-``McpServer``           ``headrace[mcp]``          the tools of an MCP server
-``ag_ui_agent``         ``headrace[ag-ui]``        an AG-UI agent behind HTTP
-``executor_agent``      ``headrace[a2a]``          an `AgentExecutor` of the official SDK
-``langgraph_agent``     ``headrace[langgraph]``    a LangGraph graph
-``openai_agent``        ``headrace[openai]``       a model behind an OpenAI-compatible endpoint
-``pydantic_ai_agent``   ``headrace[pydantic-ai]``  a pydantic-ai agent
-``remote_agent``        ``headrace[a2a]``          an A2A agent elsewhere, by its URL
-======================  =========================  ==========================================
+=======================  ===========================  ==========================================
+``McpServer``            ``headrace[mcp]``            the tools of an MCP server
+``ag_ui_agent``          ``headrace[ag-ui]``          an AG-UI agent behind HTTP
+``executor_agent``       ``headrace[a2a]``            an `AgentExecutor` of the official SDK
+``langgraph_agent``      ``headrace[langgraph]``      a LangGraph graph
+``openai_agent``         ``headrace[openai]``         a model behind an OpenAI-compatible endpoint
+``openai_agents_agent``  ``headrace[openai-agents]``  an agent of the OpenAI Agents SDK
+``pydantic_ai_agent``    ``headrace[pydantic-ai]``    a pydantic-ai agent
+``remote_agent``         ``headrace[a2a]``            an A2A agent elsewhere, by its URL
+=======================  ===========================  ==========================================
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from headrace_worker.adapters.agents_sdk import openai_agents_agent
     from headrace_worker.adapters.agui_agent import ag_ui_agent
     from headrace_worker.adapters.credentials import ApiKey, Bearer, ClientCredentials
     from headrace_worker.adapters.executor import executor_agent
@@ -35,6 +37,7 @@ _MODULES = {
     "executor_agent": "executor",
     "langgraph_agent": "graph_agent",
     "openai_agent": "openai_chat",
+    "openai_agents_agent": "agents_sdk",
     "pydantic_ai_agent": "pydantic_agent",
     "remote_agent": "remote",
 }
@@ -48,6 +51,7 @@ __all__ = [
     "executor_agent",
     "langgraph_agent",
     "openai_agent",
+    "openai_agents_agent",
     "pydantic_ai_agent",
     "remote_agent",
 ]

@@ -4,7 +4,7 @@ The question is an AG-UI Interrupt of the kind that AG-UI clients know as tool a
 that knows nothing of interrupts answers in words: those in `_YES` approve, all else refuses.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -16,7 +16,9 @@ from headrace.errors import HeadraceError
 from headrace.events import Json
 from headrace.parts import INTERRUPT_ID
 from headrace_worker.adapters.answers import answers_of
+from headrace_worker.context import RunContext
 from headrace_worker.conversation import Call
+from headrace_worker.emission import InputRequired
 
 _YES = frozenset({"yes", "y", "ok", "approve", "approved"})
 
@@ -71,6 +73,18 @@ def question(call: Call, metadata: Json | None = None, within: float | None = No
         ends = datetime.now(UTC) + timedelta(seconds=within)
         asked["expiresAt"] = ends.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return asked
+
+
+async def ask(
+    ctx: RunContext, asked: Sequence[Json], pending: Iterable[str] = (), wrong: str = ""
+) -> None:
+    """End the run with questions, and calls that the client is to carry out.
+
+    `wrong` says what is the matter with the answer that came.
+    """
+    prompt = "\n".join(filter(None, [wrong, *(each["message"] for each in asked)]))
+    schema = asked[0]["responseSchema"] if len(asked) == 1 else None
+    await ctx.emit(InputRequired(prompt, schema, asked, list(pending)))
 
 
 def decisions_of(said: Sequence[Json], asked: Sequence[Json]) -> dict[str, Decision]:

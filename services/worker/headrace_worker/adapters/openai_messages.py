@@ -9,12 +9,10 @@ import orjson
 from headrace import parts
 from headrace.events import Json
 from headrace.parts import ToolResultPart
+from headrace_worker.adapters.audio import AUDIO
 from headrace_worker.adapters.openai_stream import FORMAT
 from headrace_worker.conversation import Call, Result, Turn
 from headrace_worker.tools import Tool, as_text
-
-_AUDIO = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
-"""Audio that the API takes, with the API's names for it."""
 
 
 def messages_of(instruction: str, turns: Iterable[Turn]) -> list[Json]:
@@ -103,8 +101,8 @@ def _file_piece(part: Json, media: str, raw: str) -> Json:
     if media.startswith("image/"):
         url = f"data:{media};base64,{raw}" if raw else part.get("url", "")
         return {"type": "image_url", "image_url": {"url": url}}
-    if raw and media in _AUDIO:
-        return {"type": "input_audio", "input_audio": {"data": raw, "format": _AUDIO[media]}}
+    if raw and media in AUDIO:
+        return {"type": "input_audio", "input_audio": {"data": raw, "format": AUDIO[media]}}
     if raw and media == "application/pdf":
         name = part.get("filename") or "file.pdf"
         file = {"filename": name, "file_data": f"data:{media};base64,{raw}"}

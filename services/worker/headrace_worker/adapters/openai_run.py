@@ -91,7 +91,7 @@ class ChatRun:
         except ValueError as error:
             raise Retryable("the model's endpoint sent what is no JSON") from error
         except APIError as error:
-            await self._fail(_refusal(error))
+            await self._fail(refusal_of(error))
             ctx.log.warning("the model's endpoint: %s", error)
             return None
         if said.refusal or said.finish == "content_filter":
@@ -146,7 +146,7 @@ class ChatRun:
         await self._ctx.emit(Outcome(FAILED, [parts.notice_part(reason, parts.ERROR)]))
 
 
-def _refusal(error: APIError) -> str:
+def refusal_of(error: APIError) -> str:
     """Return what may be told of an error.
 
     Raises:

@@ -12,6 +12,7 @@ from headrace_worker.adapters.answers import asked_in
 from headrace_worker.adapters.approvals import (
     AnswerInvalid,
     Decision,
+    ask,
     call_of,
     decisions_of,
     words_beside,
@@ -19,7 +20,7 @@ from headrace_worker.adapters.approvals import (
 from headrace_worker.adapters.busy import is_busy
 from headrace_worker.adapters.declaring import Declaration
 from headrace_worker.adapters.extras import needs
-from headrace_worker.adapters.pydantic_events import Keeping, Telling, ask
+from headrace_worker.adapters.pydantic_events import Keeping, Telling
 from headrace_worker.adapters.pydantic_messages import FORMAT, Past, content_of
 from headrace_worker.agent import Agent, agent
 from headrace_worker.context import RunContext

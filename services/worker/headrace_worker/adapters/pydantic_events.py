@@ -1,7 +1,7 @@
 """What a pydantic-ai agent does, said in a task's log while it does it."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,14 +10,13 @@ from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
 from headrace_worker.adapters.agui_events import Telling as AgUiTelling
-from headrace_worker.adapters.approvals import question
+from headrace_worker.adapters.approvals import ask, question
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.pydantic_messages import FORMAT, verbatim_of
 from headrace_worker.context import RunContext
 from headrace_worker.conversation import Call, Verbatim
 from headrace_worker.emission import (
     Data,
-    InputRequired,
     Text,
     Thinking,
     ToolArguments,
@@ -267,18 +266,6 @@ class Telling:
         ]
         pending = [self._id(part.tool_call_id) for part in output.calls]
         await ask(self._ctx, asked, pending)
-
-
-async def ask(
-    ctx: RunContext, asked: list[Any], pending: Iterable[str] = (), wrong: str = ""
-) -> None:
-    """End the run with questions, and calls that the client is to carry out.
-
-    `wrong` says what is the matter with the answer that came.
-    """
-    prompt = "\n".join(filter(None, [wrong, *(each["message"] for each in asked)]))
-    schema = asked[0]["responseSchema"] if len(asked) == 1 else None
-    await ctx.emit(InputRequired(prompt, schema, asked, list(pending)))
 
 
 def _result(own: str, part: Any) -> ToolResult:  # noqa: ANN401  # a ToolReturnPart

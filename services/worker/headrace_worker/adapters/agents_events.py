@@ -1,0 +1,207 @@
+"""What an agent of the OpenAI Agents SDK does, said in a task's log while it does it."""
+
+import asyncio
+from collections.abc import Collection
+from typing import Any
+
+from pydantic_core import to_jsonable_python
+
+from headrace_worker.adapters.agents_input import FORMAT, verbatim_of
+from headrace_worker.adapters.agents_replay import REPLAYED
+from headrace_worker.adapters.extras import needs
+from headrace_worker.context import RunContext
+from headrace_worker.conversation import Call, Verbatim
+from headrace_worker.emission import Text, Thinking, ToolArguments, ToolCall, ToolResult
+from headrace_worker.remembering import keep_response, keep_result
+from headrace_worker.signals import Step, Usage
+
+with needs("openai-agents"):
+    from agents import (
+        Agent,
+        AgentUpdatedStreamEvent,
+        ModelResponse,
+        RawResponsesStreamEvent,
+        RunHooks,
+        RunItemStreamEvent,
+    )
+    from agents.tool_context import ToolContext
+
+_THOUGHTS = frozenset({"response.reasoning_summary_text.delta", "response.reasoning_text.delta"})
+
+
+class Telling(RunHooks[Any]):
+    """Says one run's events.
+
+    The SDK runs ahead of whoever reads its events. So a tool waits until the response that calls
+    it is stored, and its result is stored before the next request.
+    """
+
+    def __init__(
+        self, ctx: RunContext, used: set[str], known: Collection[str], *, thinking: bool
+    ) -> None:
+        """Say them in the run of `ctx`; `thinking`: reasoning too.
+
+        `used` are the ids of the conversation's calls so far, `known` those whose results the log
+        has.
+        """
+        self._ctx, self._thinking = ctx, thinking
+        self._used, self._answered = used, set(known)
+        self._ids: dict[str, str] = {}
+        self._streaming: dict[int, tuple[str, str]] = {}
+        self._given = self._kept = 0
+        self._stored = asyncio.Event()
+        self._stored.set()
+        self._spoke = False
+        self._step = self._agent = ""
+        self._is_structured = False
+        self.refusal = ""
+        """Why the model does not want to, if it does not."""
+        self.calls: dict[str, Call] = {}
+        """Those of the last response, by the id that the SDK has for them."""
+
+    async def on_llm_end(self, context: Any, agent: Any, response: ModelResponse) -> None:  # noqa: ANN401  # the library's
+        """Take note that a response has been given; its last events may be still to come."""
+        del context, agent, response
+        self._given += 1
+        self._mark()
+
+    async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:  # noqa: ANN401  # the library's
+        """Have a tool wait until its call is stored."""
+        del context, agent, tool
+        await self._stored.wait()
+
+    async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: object) -> None:  # noqa: ANN401  # the library's
+        """Save what a tool answered: no later attempt calls it again."""
+        del agent, tool
+        if isinstance(context, ToolContext):
+            await self._result(context.tool_call_id, result)
+
+    async def take(self, event: Any) -> None:  # noqa: ANN401  # whatever the library says
+        """Say `event`."""
+        match event:
+            case RawResponsesStreamEvent(data=data):
+                await self._raw(data)
+            case RunItemStreamEvent(name="tool_output" | "handoff_occured", item=item):
+                raw: Any = item.raw_item
+                if isinstance(raw, dict) and "call_id" in raw:
+                    await self._result(str(raw["call_id"]), raw.get("output"))
+            case AgentUpdatedStreamEvent(new_agent=agent):
+                await self._hand_over(agent)
+
+    async def end(self) -> None:
+        """Take note that nothing more comes."""
+        if self._step:
+            await self._ctx.emit(Step(self._step, finished=True))
+
+    async def _hand_over(self, agent: Agent[Any]) -> None:
+        """Say who goes on: another agent than the first is a step."""
+        is_first = not self._agent
+        if agent.name == self._agent:
+            return
+        await self.end()
+        self._agent, self._step = agent.name, "" if is_first else agent.name
+        self._is_structured = agent.output_type not in {None, str}
+        if self._step:
+            await self._ctx.emit(Step(self._step))
+
+    async def _raw(self, data: Any) -> None:  # noqa: ANN401  # an event of the Responses API
+        match data.type:
+            case "response.output_text.delta":
+                self._spoke = True
+                await self._text(data.delta)
+            case kind if kind in _THOUGHTS:
+                await self._think(data.delta)
+            case "response.refusal.delta":
+                self.refusal += data.delta
+            case "response.output_item.added" if data.item.type == "function_call":
+                name = data.item.name
+                own = self._own(data.item.call_id)
+                self._streaming[data.output_index] = own, name
+                await self._ctx.emit(ToolArguments(own, "", name))
+            case "response.function_call_arguments.delta":
+                if data.delta and data.output_index in self._streaming:
+                    own, _ = self._streaming[data.output_index]
+                    await self._ctx.emit(ToolArguments(own, data.delta))
+            case "response.output_item.done" if data.output_index in self._streaming:
+                own, name = self._streaming.pop(data.output_index)
+                await self._ctx.emit(ToolArguments(own, "", name, end=True))
+            case "response.completed":
+                await self._completed(data.response)
+
+    async def _completed(self, response: Any) -> None:  # noqa: ANN401  # a Response
+        """Save a response: no later attempt asks for it again."""
+        called = [item for item in response.output if item.type == "function_call"]
+        if response.id != REPLAYED:
+            await self._say_rest(response, called)
+            items = [item.model_dump(mode="json", exclude_unset=True) for item in response.output]
+            said = verbatim_of(self._agent, items, self._ids)
+            await self._usage(response)
+            await keep_response(self._ctx, Verbatim(FORMAT, said))
+        self.calls = {
+            item.call_id: Call.of_text(self._id(item.call_id), item.name, item.arguments)
+            for item in called
+        }
+        self._spoke = False
+        self._kept += 1
+        self._mark()
+
+    async def _say_rest(self, response: Any, called: list[Any]) -> None:  # noqa: ANN401  # a Response
+        """Say what has not streamed, and end what has."""
+        for item in response.output:
+            if item.type == "message" and not self._spoke:
+                await self._text("".join(getattr(part, "text", "") for part in item.content))
+        for own, name in self._streaming.values():
+            await self._ctx.emit(ToolArguments(own, "", name, end=True))
+        self._streaming.clear()
+        for item in called:
+            if item.call_id not in self._ids:
+                own = self._own(item.call_id)
+                call = Call.of_text(own, item.name, item.arguments)
+                await self._ctx.emit(ToolCall(call.name, call.arguments, own))
+
+    async def _text(self, said: str) -> None:
+        # Output that has a shape is told as data, at the end.
+        if said and not self._is_structured:
+            await self._ctx.emit(Text(said))
+
+    async def _think(self, said: str) -> None:
+        if said and self._thinking:
+            await self._ctx.emit(Thinking(said))
+
+    async def _usage(self, response: Any) -> None:  # noqa: ANN401  # a Response
+        if (used := response.usage) is None:
+            return
+        given, made = used.input_tokens_details, used.output_tokens_details
+        said = Usage(
+            response.model or "",
+            "",
+            used.input_tokens or 0,
+            used.output_tokens or 0,
+            reasoning_tokens=(made and made.reasoning_tokens) or 0,
+            cached_input_tokens=(given and given.cached_tokens) or 0,
+        )
+        await self._ctx.emit(said)
+
+    async def _result(self, call: str, content: object) -> None:
+        own = self._id(call)
+        if own in self._answered:
+            return
+        self._answered.add(own)
+        said = to_jsonable_python(content, fallback=str)
+        await keep_result(self._ctx, ToolResult(own, said))
+
+    def _own(self, theirs: str) -> str:
+        """Return the id that a call has in the log, where each has one of its own."""
+        own = theirs if theirs and theirs not in self._used else self._ctx.voice.mint("call")
+        self._used.add(own)
+        self._ids[theirs] = own
+        return own
+
+    def _id(self, theirs: str) -> str:
+        return self._ids.get(theirs, theirs)
+
+    def _mark(self) -> None:
+        if self._kept >= self._given:
+            self._stored.set()
+        else:
+            self._stored.clear()

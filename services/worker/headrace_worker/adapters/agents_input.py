@@ -1,0 +1,125 @@
+"""A conversation in the words of the OpenAI Agents SDK: items of the Responses API."""
+
+from base64 import b64decode
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from headrace import parts
+from headrace.events import Json
+from headrace.parts import ToolResultPart
+from headrace_worker.adapters.audio import AUDIO
+from headrace_worker.conversation import Call, Item, Result, Turn, Words
+from headrace_worker.tools import as_text
+
+FORMAT = "openai.agents"
+"""Of the responses that are kept verbatim: ``items``, the response's items as the SDK tells them
+to the model again, and ``agent``, the name of the agent that gave it."""
+
+
+def items_of(turns: Iterable[Turn]) -> list[Any]:
+    """Return the input of a run. An AG-UI client's system messages are left out."""
+    return [item for turn in turns for item in _items(turn)]
+
+
+def response_items(turn: Turn) -> list[Json]:
+    """Return the items of a model's response."""
+    kept = _kept(turn).get("items")
+    if isinstance(kept, list):
+        return kept
+    return [item for said in turn.items if (item := _item(said)) is not None]
+
+
+def agent_of(turn: Turn) -> str:
+    """Return the name of the agent whose response this is; empty: it is not known."""
+    return str(_kept(turn).get("agent") or "")
+
+
+def verbatim_of(agent: str, items: Iterable[Any], ids: Mapping[str, str]) -> Json:
+    """Return a response as it is kept, with its calls under the `ids` that the log has."""
+    return {"agent": agent, "items": [_renamed(item, ids) for item in items]}
+
+
+def _kept(turn: Turn) -> Json:
+    kept = turn.verbatim.response if turn.verbatim and turn.verbatim.format == FORMAT else None
+    return kept if isinstance(kept, dict) else {}
+
+
+def _renamed(item: Any, ids: Mapping[str, str]) -> Json:  # noqa: ANN401  # a response's item
+    kept: Json = dict(item)
+    if kept.get("call_id") in ids:
+        kept["call_id"] = ids[kept["call_id"]]
+    return kept
+
+
+def _items(turn: Turn) -> list[Json]:
+    match turn.role:
+        case "assistant":
+            return response_items(turn)
+        case "tool" if turn.result is not None:
+            return [_output(turn.result)]
+        case "user":
+            return [{"role": "user", "content": _content(turn.parts)}]
+        case _:
+            return []
+
+
+def _item(said: Item) -> Json | None:
+    match said:
+        case Words() if said.text:
+            return _message(said.text)
+        case Call():
+            called = {"call_id": said.id, "name": said.name, "arguments": said.said}
+            return {"type": "function_call", **called}
+        case Result():
+            name = said.name or said.part.get("filename") or "unnamed"
+            is_data = "data" in said.part
+            return _message(as_text(said.part["data"]) if is_data else f"[file {name}]")
+        case _:
+            # Reasoning is its model's own: without what is kept verbatim, no provider takes it.
+            return None
+
+
+def _message(text: str) -> Json:
+    content = [{"type": "output_text", "text": text, "annotations": []}]
+    frame = {"id": "message", "type": "message", "role": "assistant", "status": "completed"}
+    return {**frame, "content": content}
+
+
+def _output(result: ToolResultPart) -> Json:
+    said = result.error or as_text(result.content)
+    return {"type": "function_call_output", "call_id": result.id, "output": said}
+
+
+def _content(said: Sequence[Json]) -> str | list[Json]:
+    if all("text" in part for part in said):
+        return parts.text_of(said)
+    return [_piece(part) for part in said]
+
+
+def _piece(part: Json) -> Json:
+    if "text" in part:
+        return _text(part["text"])
+    if "data" in part:
+        return _text(orjson.dumps(part["data"]).decode())
+    return _file(part, part.get("mediaType", ""), part.get("raw", ""))
+
+
+def _file(part: Json, media: str, raw: str) -> Json:
+    address = f"data:{media};base64,{raw}" if raw else part.get("url", "")
+    if media.startswith("image/"):
+        return {"type": "input_image", "image_url": address, "detail": "auto"}
+    if raw and media in AUDIO:
+        return {"type": "input_audio", "input_audio": {"data": raw, "format": AUDIO[media]}}
+    if raw and media == "application/pdf":
+        name = part.get("filename") or "file.pdf"
+        return {"type": "input_file", "filename": name, "file_data": address}
+    if raw and media.startswith("text/"):
+        return _text(b64decode(raw).decode(errors="replace"))
+    name = part.get("filename") or part.get("url") or media or "unnamed"
+    return _text(f"[file {name}]")
+
+
+def _text(said: str) -> Json:
+    return {"type": "input_text", "text": said}

@@ -1,0 +1,196 @@
+"""Going on behind a response that the log holds, in the OpenAI Agents SDK.
+
+The SDK carries out calls only of a response that its model gives. So the agent is copied, with a
+model that first gives the response from the log, and then what the agent's own model says. The
+tools of the copy answer what has been answered from the log, and heed what was decided.
+"""
+
+import copy
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from headrace.events import Json
+from headrace_worker.adapters.approvals import Decision
+from headrace_worker.adapters.extras import needs
+from headrace_worker.conversation import Call
+
+with needs("openai-agents"):
+    from agents import Agent, FunctionTool, Handoff, RunConfig
+    from agents.models.interface import Model
+    from agents.tool_context import ToolContext
+    from openai.types.responses import Response, ResponseCompletedEvent
+
+REPLAYED = "replayed"
+"""Id of the response that comes from the log."""
+_REFUSED = "The user did not approve it."
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """A response from the log, and what has become of its calls."""
+
+    items: Sequence[Json]
+    calls: Sequence[Call]
+    results: Mapping[str, Any]
+    """What was answered, by call id."""
+    decisions: Mapping[str, Decision] = field(default_factory=dict)
+    """What was decided, by call id."""
+    beside: Sequence[Json] = ()
+    """Items that the user said beside the decisions."""
+
+
+def client_tools(tools: Sequence[Json], taken: Collection[str]) -> list[FunctionTool]:
+    """Return the tools that an AG-UI client brings, but those whose name the agent has `taken`.
+
+    Each needs approval, so that a call ends the run instead of being carried out.
+    """
+    return [
+        FunctionTool(
+            name=tool["name"],
+            description=tool.get("description") or "",
+            params_json_schema=tool.get("parameters") or {"type": "object", "properties": {}},
+            on_invoke_tool=_not_here,
+            strict_json_schema=False,
+            needs_approval=True,
+        )
+        for tool in tools
+        if tool["name"] not in taken
+    ]
+
+
+def handoff_names(agent: Agent[Any]) -> set[str]:
+    """Return the names of the tools with which the agent hands over."""
+    return {
+        each.tool_name if isinstance(each, Handoff) else Handoff.default_tool_name(each)
+        for each in agent.handoffs
+    }
+
+
+def reachable(entry: Agent[Any], name: str) -> Agent[Any]:
+    """Return the agent called `name` among those that `entry` may hand over to; else `entry`."""
+    waiting, seen = [entry], set[int]()
+    while waiting:
+        agent = waiting.pop(0)
+        if agent.name == name:
+            return agent
+        if id(agent) in seen:
+            continue
+        seen.add(id(agent))
+        for each in agent.handoffs:
+            target = getattr(each, "_agent_ref", lambda: None)() if _is_handoff(each) else each
+            if isinstance(target, Agent):
+                waiting.append(target)
+    return entry
+
+
+def replaying(
+    agent: Agent[Any], tools: Sequence[Any], replay: Replay, config: RunConfig
+) -> Agent[Any]:
+    """Return a copy of `agent`, which has `tools`, that begins with the response of `replay`."""
+    names = {getattr(tool, "name", "") for tool in tools} | handoff_names(agent)
+    gone = [{"name": call.name} for call in replay.calls if call.name not in names]
+    wrapped = [
+        _answering(tool, replay) if isinstance(tool, FunctionTool) else tool
+        for tool in (*tools, *client_tools(gone, ()))
+    ]
+    model = _Replaying(_model_of(agent, config), replay)
+    return agent.clone(
+        model=model, model_settings=agent.model_settings, tools=wrapped, mcp_servers=[]
+    )
+
+
+class _Replaying(Model):
+    """Gives the response from the log, then what the agent's own model says."""
+
+    def __init__(self, model: Model, replay: Replay) -> None:
+        self._model, self._replay, self._is_over = model, replay, False
+
+    async def get_response(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  # the library's
+        return await self._model.get_response(*args, **kwargs)
+
+    async def stream_response(
+        self,
+        system_instructions: str | None,
+        input: Any,  # noqa: A002, ANN401  # the library's
+        *args: Any,  # noqa: ANN401  # the library's
+        **kwargs: Any,  # noqa: ANN401  # the library's
+    ) -> AsyncIterator[Any]:
+        if not self._is_over:
+            self._is_over = True
+            yield _completed(self._replay.items)
+            return
+        told = self._with_words(input)
+        async for event in self._model.stream_response(system_instructions, told, *args, **kwargs):
+            yield event
+
+    def _with_words(self, told: Any) -> Any:  # noqa: ANN401  # the library's
+        """Put what the user said beside the decisions behind the results that they led to."""
+        if not self._replay.beside or isinstance(told, str):
+            return told
+        mine = {call.id for call in self._replay.calls}
+        results = [
+            index
+            for index, item in enumerate(told)
+            if item.get("type") == "function_call_output" and item.get("call_id") in mine
+        ]
+        behind = results[-1] + 1 if results else len(told)
+        return [*told[:behind], *self._replay.beside, *told[behind:]]
+
+
+def _completed(items: Sequence[Json]) -> ResponseCompletedEvent:
+    response = Response.model_validate(
+        {
+            "id": REPLAYED,
+            "created_at": 0,
+            "model": "",
+            "object": "response",
+            "output": items,
+            "parallel_tool_calls": True,
+            "tool_choice": "auto",
+            "tools": [],
+        }
+    )
+    return ResponseCompletedEvent(response=response, sequence_number=0, type="response.completed")
+
+
+def _model_of(agent: Agent[Any], config: RunConfig) -> Model:
+    """Return the model that the SDK would ask for the agent."""
+    model = config.model if config.model is not None else agent.model
+    return model if isinstance(model, Model) else config.model_provider.get_model(model)
+
+
+def _answering(tool: FunctionTool, replay: Replay) -> FunctionTool:
+    """Return a copy of the tool that heeds what is known of the calls."""
+    carry_out, asks = tool.on_invoke_tool, tool.needs_approval
+
+    async def invoke(ctx: ToolContext[Any], arguments: str) -> Any:  # noqa: ANN401  # a result
+        if ctx.tool_call_id in replay.results:
+            return replay.results[ctx.tool_call_id]
+        decision = replay.decisions.get(ctx.tool_call_id)
+        if decision is None or (decision.approved and decision.arguments is None):
+            return await carry_out(ctx, arguments)
+        if decision.approved:
+            edited = orjson.dumps(decision.arguments).decode()
+            return await carry_out(ctx, edited)
+        return decision.reason or _REFUSED
+
+    async def needs_approval(ctx: Any, arguments: Json, call: str) -> bool:  # noqa: ANN401  # the library's
+        if call in replay.results or call in replay.decisions:
+            return False
+        return asks if isinstance(asks, bool) else await asks(ctx, arguments, call)
+
+    copied = copy.copy(tool)
+    copied.on_invoke_tool, copied.needs_approval = invoke, needs_approval
+    return copied
+
+
+async def _not_here(ctx: ToolContext[Any], arguments: str) -> str:
+    del ctx, arguments
+    return "it was not answered"
+
+
+def _is_handoff(each: Any) -> bool:  # noqa: ANN401  # an Agent or a Handoff
+    return isinstance(each, Handoff)

@@ -1,0 +1,295 @@
+"""An agent of the OpenAI Agents SDK, unchanged, as an agent."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Unpack
+
+from pydantic_core import to_jsonable_python
+
+from headrace import parts
+from headrace.events import Json
+from headrace.task import FAILED
+from headrace_worker.adapters.agents_events import Telling
+from headrace_worker.adapters.agents_input import FORMAT, agent_of, items_of, response_items
+from headrace_worker.adapters.agents_replay import (
+    Replay,
+    client_tools,
+    handoff_names,
+    reachable,
+    replaying,
+)
+from headrace_worker.adapters.answers import asked_in
+from headrace_worker.adapters.approvals import (
+    AnswerInvalid,
+    Decision,
+    ask,
+    call_of,
+    decisions_of,
+    question,
+    words_beside,
+)
+from headrace_worker.adapters.declaring import Declaration
+from headrace_worker.adapters.extras import needs
+from headrace_worker.adapters.openai_run import refusal_of
+from headrace_worker.agent import Agent, agent
+from headrace_worker.context import RunContext
+from headrace_worker.conversation import Turn, answered, open_calls
+from headrace_worker.emission import Data, Ending, Reject
+from headrace_worker.errors import Retryable
+from headrace_worker.relayed import Outcome
+from headrace_worker.remembering import Memory, conversation
+
+with needs("openai-agents"):
+    from agents import Agent as SdkAgent
+    from agents import (
+        AgentsException,
+        InputGuardrailTripwireTriggered,
+        MaxTurnsExceeded,
+        ModelBehaviorError,
+        ModelRefusalError,
+        OutputGuardrailTripwireTriggered,
+        RunConfig,
+        RunContextWrapper,
+        Runner,
+    )
+    from openai import APIError
+
+_TAKES = ("text/plain", "application/json", "image/png", "image/jpeg", "image/webp", "image/gif")
+
+
+def openai_agents_agent(  # noqa: PLR0913  # what such an agent can be told
+    wrapped: SdkAgent[Any],
+    *,
+    name: str,
+    context: Any | Callable[[RunContext], Any] = None,  # noqa: ANN401  # whatever the agent takes
+    run_config: RunConfig | None = None,
+    max_turns: int = 16,
+    memory: Memory = "context",
+    show_thinking: bool = True,
+    approve_within: float | None = None,
+    **declared: Unpack[Declaration],
+) -> Agent:
+    """Make an agent of an agent of the OpenAI Agents SDK.
+
+    `context` is what its tools get as context, or a function that makes it of the run's context
+    (None: the run's context itself). `run_config` is the SDK's; without one, nothing is traced.
+    The conversation is read from the log, so no session is needed. A new task begins with
+    `wrapped`; the next message of a task, with the agent that it was handed over to. The tools that
+    an AG-UI client brings are offered to the agent that begins. Tools that need approval end the
+    run with an interrupt for each call; what is not approved `approve_within` seconds later is
+    refused (None: there is no hurry). Output that is no text becomes a data artifact. The other
+    keywords are `agent`'s.
+
+    Raises:
+        Misdeclared: as `agent`.
+    """
+    config = run_config if run_config is not None else RunConfig(tracing_disabled=True)
+    options = _Options(config, max_turns, memory, show_thinking, approve_within)
+    declared.setdefault("input_modes", _TAKES)
+    declared.setdefault("description", f"The agent {wrapped.name}.")
+
+    @agent(name=name, **declared)
+    async def run(ctx: RunContext) -> None:
+        given = context(ctx) if callable(context) else context
+        await _run(ctx, wrapped, options, ctx if given is None else given)
+
+    return run
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """How the agent is run; see `openai_agents_agent`."""
+
+    config: RunConfig
+    max_turns: int
+    memory: Memory
+    show_thinking: bool
+    approve_within: float | None
+
+
+async def _run(ctx: RunContext, wrapped: SdkAgent[Any], options: _Options, given: Any) -> None:  # noqa: ANN401  # whatever the agent takes
+    """Carry out one run; its tools get `given` as context."""
+    turns = await conversation(ctx, options.memory, FORMAT)
+    try:
+        begun = await _begin(ctx, wrapped, turns)
+    except AnswerInvalid as error:
+        await ask(ctx, asked_in(await ctx.retell()), wrong=f"{error}.")
+        return
+    if begun is None:
+        return
+    used = {call.id for turn in turns for call in turn.calls}
+    known = begun.replay.results if begun.replay else {}
+    telling = Telling(ctx, used, known, thinking=options.show_thinking)
+    starting, brought = await _prepared(ctx, begun, given, options.config)
+    result = Runner.run_streamed(
+        starting,
+        begun.items,
+        context=given,
+        max_turns=options.max_turns + (begun.replay is not None),
+        hooks=telling,
+        run_config=options.config,
+    )
+    try:
+        async for event in result.stream_events():
+            await telling.take(event)
+    except (APIError, AgentsException) as error:
+        ctx.log.warning("the agent %s: %s", wrapped.name, error)
+        await ctx.emit(_ending(error))
+        return
+    finally:
+        result.cancel()
+    await telling.end()
+    if telling.refusal:
+        await ctx.emit(Reject(telling.refusal))
+    elif result.interruptions:
+        await _interrupt(ctx, result.interruptions, telling, brought, options.approve_within)
+    elif result.final_output is not None and not isinstance(result.final_output, str):
+        await ctx.emit(Data(to_jsonable_python(result.final_output), "output"))
+
+
+def _ending(error: APIError | AgentsException) -> Ending:
+    """Return how a run ends that `error` has stopped.
+
+    Raises:
+        Retryable: it may go better later.
+        AgentsException: the agent itself is at fault.
+    """
+    match error:
+        case APIError():
+            return _failed(refusal_of(error))
+        case ModelBehaviorError():
+            raise Retryable("the model's answer could not be used") from error
+        case MaxTurnsExceeded():
+            return _failed("the agent has not come to an end in as many turns as it may take")
+        case ModelRefusalError():
+            return Reject(error.refusal)
+        case InputGuardrailTripwireTriggered() | OutputGuardrailTripwireTriggered():
+            return Reject("A guardrail of the agent refused it.")
+    raise error
+
+
+@dataclass(slots=True)
+class _Beginning:
+    """Where a run begins."""
+
+    agent: SdkAgent[Any]
+    items: list[Any]
+    replay: Replay | None = None
+    """The response that it goes on with; None: the model is asked."""
+
+
+@dataclass(slots=True)
+class _Last:
+    """The last response of a conversation, and what is behind it."""
+
+    turn: Turn
+    before: list[Turn]
+    results: dict[str, Any] = field(default_factory=dict)
+
+    def replay(
+        self, agent: SdkAgent[Any], decisions: dict[str, Decision], said: Sequence[Json] = ()
+    ) -> _Beginning:
+        """Begin with this response."""
+        beside = items_of([Turn("user", parts=said)]) if said else []
+        items, calls = response_items(self.turn), self.turn.calls
+        replay = Replay(items, calls, self.results, decisions, beside)
+        return _Beginning(agent, items_of(answered(self.before)), replay)
+
+
+async def _begin(
+    ctx: RunContext, wrapped: SdkAgent[Any], turns: Sequence[Turn]
+) -> _Beginning | None:
+    """Return where the run begins; None: there is nothing left to do but to end it.
+
+    Raises:
+        AnswerInvalid: what the user has answered can't be understood.
+    """
+    last = _last(turns)
+    if last is None or last.turn.task != ctx.task:
+        return _Beginning(wrapped, items_of(answered(turns)))
+    agent, left = reachable(wrapped, agent_of(last.turn)), open_calls(turns)
+    if last.turn.run == ctx.leg:
+        is_answer = last.turn.whole and not last.turn.calls
+        if is_answer and agent.output_type in {None, str}:
+            return None
+        hands_over = any(call.name in handoff_names(agent) for call in last.turn.calls)
+        if left or hands_over or is_answer:
+            return last.replay(agent, {})
+    elif left:
+        return await _answer(ctx, agent, last, turns)
+    return _Beginning(agent, items_of(answered(turns)))
+
+
+async def _answer(
+    ctx: RunContext, agent: SdkAgent[Any], last: _Last, turns: Sequence[Turn]
+) -> _Beginning | None:
+    """Go on behind open calls of an earlier run, with what the user says to them."""
+    asked = asked_in(await ctx.retell())
+    named = {call_of(interrupt) for interrupt in asked}
+    left = open_calls(turns)
+    waiting = [call for call in left if call.id in named]
+    if not waiting:
+        return _Beginning(agent, items_of(answered(turns)))
+    said = [part for part in ctx.parts if parts.tool_result(part) is None]
+    if not said:
+        # The results of the client's tools have come, without a word on the approvals.
+        await ask(ctx, asked)
+        return None
+    decided = decisions_of(said, asked)
+    unasked = Decision(approved=False, reason="It was not answered.")
+    is_named = any(parts.interrupt_id(part) for part in said)
+    return last.replay(
+        agent,
+        {call.id: decided.get(call.id, unasked) for call in left},
+        words_beside(said) if is_named else (),
+    )
+
+
+def _last(turns: Sequence[Turn]) -> _Last | None:
+    for index in range(len(turns) - 1, -1, -1):
+        if turns[index].role == "assistant":
+            behind = [turn.result for turn in turns[index + 1 :] if turn.result is not None]
+            results = {result.id: result.error or result.content for result in behind}
+            return _Last(turns[index], list(turns[:index]), results)
+    return None
+
+
+async def _prepared(
+    ctx: RunContext,
+    begun: _Beginning,
+    given: Any,  # noqa: ANN401  # whatever the agent takes
+    config: RunConfig,
+) -> tuple[SdkAgent[Any], set[str]]:
+    """Return the agent that begins, and the names of the client's tools that it was given."""
+    sent = ctx.agui.get("tools") or ()
+    if begun.replay is None and not sent:
+        return begun.agent, set()
+    own = await begun.agent.get_all_tools(RunContextWrapper(given))
+    taken = {tool.name for tool in own} | handoff_names(begun.agent)
+    brought = client_tools(sent, taken)
+    names = {tool.name for tool in brought}
+    if begun.replay is not None:
+        return replaying(begun.agent, [*own, *brought], begun.replay, config), names
+    return begun.agent.clone(tools=[*begun.agent.tools, *brought]), names
+
+
+async def _interrupt(
+    ctx: RunContext,
+    interruptions: Sequence[Any],
+    telling: Telling,
+    brought: set[str],
+    within: float | None,
+) -> None:
+    """End the run with what waits for the user, or for the client's tools."""
+    calls = [telling.calls.get(getattr(each.raw_item, "call_id", "")) for each in interruptions]
+    known = [call for call in calls if call is not None]
+    if len(known) < len(calls):
+        reason = "a tool of an agent that is itself a tool needs approval: hand over to that agent"
+        await ctx.emit(_failed(reason))
+        return
+    asked = [question(call, within=within) for call in known if call.name not in brought]
+    await ask(ctx, asked, [call.id for call in known if call.name in brought])
+
+
+def _failed(reason: str) -> Outcome:
+    return Outcome(FAILED, [parts.notice_part(reason, parts.ERROR)])

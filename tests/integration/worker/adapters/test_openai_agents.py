@@ -1,0 +1,39 @@
+"""An agent of the OpenAI Agents SDK over the official client, in the suite of all adapters."""
+
+from agents import Agent as SdkAgent
+from agents import OpenAIChatCompletionsModel, RunContextWrapper, function_tool
+from openai import AsyncOpenAI
+
+from headrace_worker import Agent, RunContext, State
+from headrace_worker.adapters import openai_agents_agent
+from tests.integration.worker.adapters.behaviour import Behaviour
+from tests.integration.worker.adapters.office import Office
+
+
+async def put(ctx: RunContextWrapper[RunContext], item: str) -> str:
+    """Add to the state that is shared."""
+    state = ctx.context.state
+    await ctx.context.emit(State({"items": [*state["items"], item]}))
+    return "put"
+
+
+def build(url: str, office: Office) -> Agent:
+    """Make the agent."""
+    client = AsyncOpenAI(base_url=url, api_key="k")
+    wrapped: SdkAgent[RunContext] = SdkAgent(
+        "clerk",
+        instructions="Be brief.",
+        model=OpenAIChatCompletionsModel("small", client),
+        tools=[
+            function_tool(put),
+            function_tool(office.mail),
+            function_tool(office.refund, needs_approval=True),
+        ],
+    )
+    return openai_agents_agent(wrapped, name="agent", backoff=0.0)
+
+
+class TestOpenAIAgents(Behaviour):
+    """Its behaviour."""
+
+    shares_state = True

@@ -1,0 +1,342 @@
+"""What users of the OpenAI Agents SDK write at home and find unchanged here."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from agents import Agent as SdkAgent
+from agents import (
+    GuardrailFunctionOutput,
+    OpenAIChatCompletionsModel,
+    RunContextWrapper,
+    TResponseInputItem,
+    function_tool,
+    handoff,
+    input_guardrail,
+    trace,
+)
+from agents.tracing import TracingProcessor, set_trace_processors
+from openai import AsyncOpenAI
+from pydantic import BaseModel
+
+from headrace import parts
+from headrace_worker import RunContext
+from headrace_worker.adapters import openai_agents_agent
+from headrace_worker.adapters.agents_events import Telling
+from headrace_worker.errors import Retryable
+from tests.integration.worker.adapters.behaviour import answered, approval, interrupts
+from tests.integration.worker.adapters.wire import (
+    ChatModel,
+    Refuses,
+    Script,
+    Spoken,
+    calls,
+    chat_model,
+    says,
+)
+from tests.integration.worker.conftest import Working
+from tests.integration.worker.doors.examples import example
+from tests.integration.worker.doors.reading import answer, folded, results, state, thoughts
+from tests.integration.worker.doors.reading import calls as called
+from tests.support.chat_stub import Reply, chat_stub, deltas
+from tests.support.desk import Desk
+
+
+@asynccontextmanager
+async def model(script: Script) -> AsyncIterator[tuple[ChatModel, OpenAIChatCompletionsModel]]:
+    """Serve a model for the length of a block."""
+    async with chat_model(script) as served:
+        client = AsyncOpenAI(base_url=served.url, api_key="k")
+        yield served, OpenAIChatCompletionsModel("small", client)
+
+
+class Shape(BaseModel):
+    """An answer in a shape."""
+
+    sides: int
+
+
+async def test_the_example_hands_over_and_answers(desk: Desk, working: Working) -> None:
+    script = [calls(("h1", "transfer_to_refunds", {})), says("Refunded.")]
+    async with (
+        chat_model(script) as served,
+        working(example("agents_handoff", URL=served.url).desk),
+    ):
+        done = await folded(await desk.start("desk", "My money!"))
+    assert (state(done), answer(done)) == ("COMPLETED", "Refunded.")
+    assert [name for name, _ in called(done)] == ["transfer_to_refunds"]
+
+
+@pytest.mark.parametrize("made", [False, True], ids=["agent", "handoff"])
+async def test_the_agent_that_was_handed_over_to_goes_on(
+    desk: Desk, working: Working, *, made: bool
+) -> None:
+    script = [
+        calls(("h1", "transfer_to_refunds", {})),
+        calls(("c1", "refund", {"order": "A1"})),
+        says("Done."),
+    ]
+    refunded: list[str] = []
+
+    def refund(order: str) -> str:
+        """Refund an order."""
+        refunded.append(order)
+        return "refunded"
+
+    async with model(script) as (served, llm):
+        tools = [function_tool(refund, needs_approval=True)]
+        target: SdkAgent[None] = SdkAgent(
+            "refunds", instructions="Refund.", model=llm, tools=[*tools]
+        )
+        over = handoff(target) if made else target
+        entry: SdkAgent[None] = SdkAgent(
+            "desk", instructions="Hand over.", model=llm, handoffs=[over]
+        )
+        async with working(openai_agents_agent(entry, name="a", memory="task")):
+            task = await desk.start("a", "Refund A1.")
+            [asked] = await interrupts(task)
+            done = await answered(task, approval(asked["id"], {"approved": True}))
+    assert (state(done), answer(done), refunded) == ("COMPLETED", "Done.", ["A1"])
+    assert [content for content, _ in results(done)] == ['{"assistant": "refunds"}', "refunded"]
+    systems = [request["messages"][0]["content"] for request in served.requests]
+    assert systems == ["Hand over.", "Refund.", "Refund."]
+
+
+async def test_a_retry_goes_on_with_the_agent_that_was_handed_over_to(
+    desk: Desk, working: Working
+) -> None:
+    over = calls(("h1", "transfer_to_refunds", {}))
+    script: list[Spoken] = [over, *[Refuses(429)] * 3, says("Done.")]
+    async with model(script) as (served, llm):
+        target: SdkAgent[None] = SdkAgent("refunds", instructions="Refund.", model=llm)
+        entry: SdkAgent[None] = SdkAgent(
+            "desk", instructions="Hand over.", model=llm, handoffs=[target]
+        )
+        served_agent = openai_agents_agent(entry, name="a", memory="task", backoff=0.0)
+        async with working(served_agent):
+            done = await folded(await desk.start("a", "Refund A1."))
+    assert (state(done), answer(done)) == ("COMPLETED", "Done.")
+    systems = [request["messages"][0]["content"] for request in served.requests]
+    assert systems == ["Hand over.", *["Refund."] * 4]
+    assert [told.line for told in served.heard[4]] == [told.line for told in served.heard[1]]
+
+
+async def test_a_tool_that_is_an_agent_answers_and_its_own_approvals_are_refused_clearly(
+    desk: Desk, working: Working
+) -> None:
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    script = [
+        calls(("c1", "ask_payer", {"input": "Pay."})),
+        says("I paid."),
+        says("Done."),
+        calls(("c2", "ask_payer", {"input": "Pay."})),
+        calls(("n1", "pay", {})),
+    ]
+    async with model(script) as (_, llm):
+        inner: SdkAgent[None] = SdkAgent(
+            "payer", model=llm, tools=[function_tool(pay, needs_approval=True)]
+        )
+        outer: SdkAgent[None] = SdkAgent(
+            "a",
+            model=llm,
+            tools=[inner.as_tool("ask_payer", "Ask the payer.", on_stream=lambda _: None)],
+        )
+        async with working(openai_agents_agent(outer, name="a", memory="task")):
+            done = await folded(await desk.start("a", "Pay."))
+            failed = await folded(await desk.start("a", "Pay."))
+    assert (state(done), answer(done)) == ("COMPLETED", "Done.")
+    assert [content for content, _ in results(done)] == ["I paid."]
+    assert state(failed) == "FAILED"
+    assert "needs approval" in str(failed["status"]["message"])
+
+
+async def test_words_beside_an_approval_are_told_behind_the_result(
+    desk: Desk, working: Working
+) -> None:
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    script = [calls(("c1", "pay", {})), calls(("c2", "pay", {})), says("Done.")]
+    async with model(script) as (served, llm):
+        wrapped: SdkAgent[None] = SdkAgent(
+            "a", model=llm, tools=[function_tool(pay, needs_approval=True)]
+        )
+        async with working(openai_agents_agent(wrapped, name="a", memory="task")):
+            task = await desk.start("a", "Pay.")
+            [asked] = await interrupts(task)
+            part = approval(asked["id"], {"approved": True})
+            await answered(task, part, more=[{"text": "And again."}])
+    assert [told.line for told in served.heard[1]][-2:] == ["tool: paid", "user: And again."]
+
+
+async def test_an_answer_that_can_not_be_understood_is_asked_for_again(
+    desk: Desk, working: Working
+) -> None:
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    script = [calls(("c1", "pay", {})), says("Paid.")]
+    async with model(script) as (_, llm):
+        wrapped: SdkAgent[None] = SdkAgent(
+            "a", model=llm, tools=[function_tool(pay, needs_approval=True)]
+        )
+        async with working(openai_agents_agent(wrapped, name="a", memory="task")):
+            task = await desk.start("a", "Pay.")
+            [asked] = await interrupts(task)
+            again = await answered(task, approval(asked["id"], {"approved": "perhaps"}))
+            assert state(again) == "INPUT_REQUIRED"
+            done = await answered(task, {"text": "yes"})
+    assert (state(done), answer(done)) == ("COMPLETED", "Paid.")
+
+
+async def test_arguments_stream_from_the_sdk(desk: Desk, working: Working) -> None:
+    def put(item: str) -> str:
+        """Put an item."""
+        return item
+
+    async with model([calls(("c1", "put", {"item": "pear"})), says("Done.")]) as (_, llm):
+        wrapped: SdkAgent[None] = SdkAgent("a", model=llm, tools=[function_tool(put)])
+        async with working(openai_agents_agent(wrapped, name="a", memory="task")):
+            task = await desk.start("a", "x")
+            await folded(task)
+    pieces = [
+        part["text"]
+        for event in await task.events()
+        for part in event.get("statusUpdate", {})
+        .get("status", {})
+        .get("message", {})
+        .get("parts", ())
+        if parts.is_partial_tool_call(part)
+    ]
+    assert [piece for piece in pieces if piece] == ['{"i', 'tem":"pear"}']
+
+
+async def test_reasoning_is_shown(desk: Desk, working: Working) -> None:
+    said: list[dict[str, Any]] = [{"reasoning_content": "Hm."}, {"content": "Six."}]
+    async with chat_stub(Reply(deltas(*said))) as stub:
+        client = AsyncOpenAI(base_url=stub.url, api_key="k")
+        llm = OpenAIChatCompletionsModel("deepseek-small", client)
+        wrapped: SdkAgent[None] = SdkAgent("a", model=llm)
+        async with working(openai_agents_agent(wrapped, name="a", memory="task")):
+            done = await folded(await desk.start("a", "How many?"))
+    assert (thoughts(done), answer(done)) == ("Hm.", "Six.")
+
+
+async def test_an_answer_that_comes_too_late_is_a_refusal(desk: Desk, working: Working) -> None:
+    paid: list[str] = []
+
+    def pay() -> str:
+        """Pay."""
+        paid.append("x")
+        return "paid"
+
+    script = [calls(("c1", "pay", {})), says("Too late.")]
+    async with model(script) as (_, llm):
+        wrapped: SdkAgent[None] = SdkAgent(
+            "a", model=llm, tools=[function_tool(pay, needs_approval=True)]
+        )
+        served_agent = openai_agents_agent(wrapped, name="a", memory="task", approve_within=0.0)
+        async with working(served_agent):
+            task = await desk.start("a", "Pay.")
+            [asked] = await interrupts(task)
+            done = await answered(task, approval(asked["id"], {"approved": True}))
+    assert (answer(done), paid) == ("Too late.", [])
+
+
+async def test_a_structured_answer_that_was_kept_is_told_by_the_next_attempt(
+    desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = [Retryable("once")]
+    whole = Telling.end
+
+    async def end(self: Telling) -> None:
+        if failures:
+            raise failures.pop()
+        await whole(self)
+
+    monkeypatch.setattr(Telling, "end", end)
+    async with model([says('{"sides": 6}')]) as (served, llm):
+        wrapped: SdkAgent[None] = SdkAgent("a", model=llm, output_type=Shape)
+        served_agent = openai_agents_agent(wrapped, name="a", memory="task", backoff=0.0)
+        async with working(served_agent):
+            done = await folded(await desk.start("a", "How many?"))
+    [artifact] = done["artifacts"]
+    assert artifact["parts"][0]["data"] == {"sides": 6}
+    assert len(served.requests) == 1
+
+
+async def test_output_of_a_shape_is_data_and_usage_is_counted(desk: Desk, working: Working) -> None:
+    async with model([says('{"sides"', ": 6}")]) as (_, llm):
+        wrapped: SdkAgent[None] = SdkAgent("a", model=llm, output_type=Shape)
+        async with working(openai_agents_agent(wrapped, name="a", memory="task")):
+            done = await folded(await desk.start("a", "How many?"))
+    [artifact] = done["artifacts"]
+    assert artifact["parts"][0]["data"] == {"sides": 6}
+    assert done["metadata"]["tokens_used"] == 15
+
+
+async def test_tools_get_the_runs_context_and_guardrails_reject(
+    desk: Desk, working: Working
+) -> None:
+    @function_tool
+    def whoami(ctx: RunContextWrapper[RunContext]) -> str:
+        """Tell who asks."""
+        return ctx.context.owner
+
+    @input_guardrail
+    def polite(
+        ctx: RunContextWrapper[RunContext],
+        agent: SdkAgent[RunContext],
+        said: str | list[TResponseInputItem],
+    ) -> GuardrailFunctionOutput:
+        del ctx, agent
+        return GuardrailFunctionOutput(None, tripwire_triggered="damn" in str(said))
+
+    script = [calls(("c1", "whoami", {})), says("You."), says("x")]
+    async with model(script) as (served, llm):
+        wrapped = SdkAgent("a", model=llm, tools=[whoami], input_guardrails=[polite])
+        async with working(openai_agents_agent(wrapped, name="a", memory="task")):
+            await folded(await desk.start("a", "Who?", owner="ada"))
+            rejected = await folded(await desk.start("a", "damn"))
+    assert served.heard[1][-1].text == "ada"
+    assert state(rejected) == "REJECTED"
+
+
+async def test_nothing_is_traced(desk: Desk, working: Working) -> None:
+    seen = _Seen()
+    set_trace_processors([seen])
+    try:
+        async with model([says("x")]) as (_, llm):
+            wrapped: SdkAgent[None] = SdkAgent("a", model=llm)
+            async with working(openai_agents_agent(wrapped, name="a", memory="task")):
+                await folded(await desk.start("a", "x"))
+        assert seen.traces == 0
+        with trace("control"):
+            pass
+        assert seen.traces == 1
+    finally:
+        set_trace_processors([])
+
+
+class _Seen(TracingProcessor):
+    traces = 0
+
+    def on_trace_start(self, trace: object) -> None:
+        del trace
+        self.traces += 1
+
+    def on_trace_end(self, trace: object) -> None: ...
+
+    def on_span_start(self, span: object) -> None: ...
+
+    def on_span_end(self, span: object) -> None: ...
+
+    def shutdown(self) -> None: ...
+
+    def force_flush(self) -> None: ...
