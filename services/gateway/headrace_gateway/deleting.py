@@ -10,6 +10,7 @@ from headrace.messages import GetTask
 from headrace.state_client import StateClient
 from headrace.task import TaskKey
 from headrace_gateway.caller import Caller
+from headrace_gateway.detached import Detached
 
 _PATIENCE = 5.0
 _PAUSE = 0.05
@@ -18,9 +19,9 @@ _PAUSE = 0.05
 class Deleting:
     """Deletes tasks, each once however many ask for it."""
 
-    def __init__(self, bus: Bus, state: StateClient) -> None:
+    def __init__(self, bus: Bus, state: StateClient, detached: Detached) -> None:
         """Work over these."""
-        self._bus, self._state = bus, state
+        self._bus, self._state, self._detached = bus, state, detached
         self._under_way: dict[TaskKey, asyncio.Task[None]] = {}
 
     async def delete(self, caller: Caller, key: TaskKey) -> None:
@@ -36,9 +37,8 @@ class Deleting:
         await self._check(caller, key)
         work = self._under_way.get(key)
         if work is None:
-            work = asyncio.create_task(self._delete(key), name=f"delete {key.task}")
-            self._under_way[key] = work
-            work.add_done_callback(lambda done: self._over(key, done))
+            work = self._under_way[key] = self._detached.start(self._delete(key))
+            work.add_done_callback(lambda _: self._under_way.pop(key))
         await asyncio.shield(work)
 
     async def _delete(self, key: TaskKey) -> None:
@@ -49,11 +49,6 @@ class Deleting:
             if loop.time() > deadline:
                 raise StateUnavailable(f"task {key.task} is deleted, but not erased yet; try again")
             await asyncio.sleep(_PAUSE)
-
-    def _over(self, key: TaskKey, done: asyncio.Task[None]) -> None:
-        del self._under_way[key]
-        if not done.cancelled():
-            done.exception()  # Whoever waits is told; asyncio complains where nobody does any more.
 
     async def _check(self, caller: Caller, key: TaskKey) -> None:
         query = GetTask(

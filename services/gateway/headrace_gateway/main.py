@@ -177,7 +177,7 @@ async def composed(settings: GatewaySettings) -> AsyncIterator[Services]:
             intake=intake,
             resending=Resending(bus, feeds, intake, records, detached),
             cancelling=Cancelling(bus, feeds, state, detached),
-            deleting=Deleting(bus, state),
+            deleting=Deleting(bus, state, detached),
             detached=detached,
             settling=settling,
             full_streams=FullStreams(bus),
