@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +40,23 @@ def on_bus[Result](
         Refused: it can't be done, or there is no NATS.
     """
     settings = _settings(nats_url)
-    # A command says once why it fails; that it waits meanwhile is no news.
-    logging.getLogger("headrace").setLevel(logging.ERROR)
     try:
-        return asyncio.run(_connected(settings, work))
+        with _only_errors():
+            return asyncio.run(_connected(settings, work))
     except HeadraceError as error:
         raise Refused(str(error)) from error
+
+
+@contextmanager
+def _only_errors() -> Iterator[None]:
+    """Log no warnings: a command says once why it fails; that it waits meanwhile is no news."""
+    log = logging.getLogger("headrace")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
 
 
 async def _connected[Result](
