@@ -320,12 +320,14 @@ async def test_one_sweep_goes_through_all_that_is_due(
         writer = await applied(fleet)
         for name in await writer.due("w", 10**15, 1000):
             await writer.defer("w", name, 1)
+        began = round(time.time() * 1000)
         assert (
             await sweep.Sweep(fleet.bus, writer, 3600.0, Clock(fleet.bus, fleet.redis)).sweep()
             == 230
         )
         assert len(await runs(fleet)) == 230
-        assert await writer.due("w", round(time.time() * 1000), 1) == []
+        # Young inputs are due again soon: maybe before a long pass is over.
+        assert await writer.due("w", began, 1) == []
 
 
 def queued_input() -> LegalLog:
