@@ -1,21 +1,19 @@
 """A development stack on a NATS cluster of three nodes, and who leads its event stream."""
 
-import json
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import nats
-from nats.errors import Error as NatsError
 
 from tests.support.cluster import NatsCluster
 from tests.support.resuming_audience import Audience
 from tests.support.servers import NatsProcess
 from tests.support.stack import Stack
+from tests.support.stored_log import ask
 from tests.support.waiting import eventually
 
 _EVENTS = "EVENTS"
-_PATIENCE = 5.0
 
 
 class ClusteredStack:
@@ -73,10 +71,6 @@ class ClusteredStack:
     async def _ask(self, subject: str) -> dict[str, Any]:
         client = await nats.connect(self.cluster.urls)
         try:
-            answer = await client.request(subject, b"", timeout=_PATIENCE)
-        except (TimeoutError, NatsError):
-            return {}
+            return await ask(client, subject)
         finally:
             await client.close()
-        content: dict[str, Any] = json.loads(answer.data)
-        return content

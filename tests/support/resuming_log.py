@@ -29,8 +29,13 @@ class WholeLog:
 
 
 async def whole_log(nats_url: str | list[str], agent: str, task: str) -> WholeLog:
-    """Return a task's log, read from NATS."""
+    """Return a task's log, read from NATS.
+
+    Raises:
+        AssertionError: there is none.
+    """
     messages = await read_log(nats_url, agent, task)
+    assert messages, f"nothing is stored of {task}"
     [log_id] = {message.headers["Headrace-Log"] for message in messages}
     return WholeLog(log_id, [event for message in messages for event in message.events])
 

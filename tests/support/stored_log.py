@@ -7,8 +7,16 @@ from typing import Any
 
 import nats
 from nats.aio.client import Client
+from nats.errors import Error as NatsError
+
+from tests.support.waiting import eventually
 
 type Json = dict[str, Any]
+
+_NO_MESSAGE = 10037
+"""JetStream's error code for "nothing is stored there"; every other error says nothing of it."""
+
+_PATIENCE = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +41,14 @@ def subject_of(agent: str, task: str) -> str:
 
 
 async def read_log(nats_url: str | list[str], agent: str, task: str) -> list[StoredMessage]:
-    """Return every message of the log, from the leader."""
+    """Return every message of the log, from the leader, once the stream's copies agree.
+
+    Raises:
+        AssertionError: the stream has no leader, or not all its copies catch up.
+    """
     client = await nats.connect(nats_url)
     try:
+        await until_settled(client, "EVENTS")
         return await _read(client, agent, task)
     finally:
         await client.close()
@@ -52,6 +65,38 @@ async def lines_of(nats_url: str, agent: str, task: str) -> list[bytes]:
     return [line for message in await read_log(nats_url, agent, task) for line in message.lines]
 
 
+async def until_settled(client: Client, stream: str) -> None:
+    """Return once `stream` has a leader and every copy on a node that runs has caught up.
+
+    Raises:
+        AssertionError: that does not happen.
+    """
+    seen: Json = {}
+
+    async def is_settled() -> bool:
+        answer = await ask(client, f"$JS.API.STREAM.INFO.{stream}")
+        seen.clear()
+        seen.update(answer.get("cluster", answer) or {})
+        copies = [each for each in seen.get("replicas") or [] if not each.get("offline")]
+        return "state" in answer and all(each["current"] for each in copies)
+
+    try:
+        await eventually(is_settled, f"stream {stream} has settled")
+    except AssertionError as trouble:
+        raise AssertionError(f"{trouble}; last seen: {seen}") from None
+
+
+async def ask(client: Client, subject: str, query: Json | None = None) -> Json:
+    """Return the answer of JetStream's API; empty: there is none, as while nobody leads."""
+    body = b"" if query is None else json.dumps(query).encode()
+    try:
+        answer = await client.request(subject, body, timeout=_PATIENCE)
+    except (TimeoutError, NatsError):
+        return {}
+    content: Json = json.loads(answer.data)
+    return content
+
+
 async def _read(client: Client, agent: str, task: str) -> list[StoredMessage]:
     messages: list[StoredMessage] = []
     after = 0
@@ -65,7 +110,13 @@ async def _read(client: Client, agent: str, task: str) -> list[StoredMessage]:
 
 
 async def _next(client: Client, subject: str, sequence: int) -> Json | None:
-    query = json.dumps({"seq": sequence, "next_by_subj": subject}).encode()
-    answer = await client.request("$JS.API.STREAM.MSG.GET.EVENTS", query, timeout=30)
-    found: Json | None = json.loads(answer.data).get("message")
+    answer: Json = {}
+
+    async def is_answered() -> bool:
+        query = {"seq": sequence, "next_by_subj": subject}
+        answer.update(await ask(client, "$JS.API.STREAM.MSG.GET.EVENTS", query))
+        return "message" in answer or answer.get("error", {}).get("err_code") == _NO_MESSAGE
+
+    await eventually(is_answered, f"the leader tells what is stored behind {sequence - 1}")
+    found: Json | None = answer.get("message")
     return found
