@@ -1,7 +1,7 @@
 """The official SDK's in-process server, with an executor of a test's, over all its bindings."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -43,6 +43,8 @@ class SdkServer:
     """Requests without."""
     issued: list[dict[str, str]] = field(default_factory=list)
     """Forms that tokens were asked for with; the n-th token is ``token-n``."""
+    redirect: tuple[int, str] | None = None
+    """Status and base URL that every request but the card's is redirected with."""
 
 
 @asynccontextmanager
@@ -51,12 +53,14 @@ async def sdk_server(
     *,
     streaming: bool = True,
     bindings: Sequence[str] = ("JSONRPC", "HTTP+JSON", "GRPC"),
+    shape_card: Callable[[AgentCard], None] = lambda _: None,
 ) -> AsyncIterator[SdkServer]:
-    """Serve `executor` for the length of a block."""
+    """Serve `executor` for the length of a block, with its card as `shape_card` leaves it."""
     port, grpc_port = ports.pick(), ports.pick()
     async with CuttingProxy(port) as proxy, CuttingProxy(grpc_port) as by_grpc:
         served = SdkServer(proxy.url, proxy, by_grpc)
         card = _card(served, bindings, streaming=streaming)
+        shape_card(card)
         async with _serving(executor, card, served, port, grpc_port):
             yield served
 
@@ -121,8 +125,14 @@ class _Guarded:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         given = {name.decode(): value.decode() for name, value in scope["headers"]}
         self._served.requests += 1
-        public = scope["path"].startswith(("/.well-known", "/token"))
-        if not public and not self._served.headers.items() <= given.items():
+        is_card = scope["path"].startswith("/.well-known")
+        if self._served.redirect is not None and not is_card:
+            status, base = self._served.redirect
+            where = {"Location": f"{base}{scope['path']}"}
+            await Response(status_code=status, headers=where)(scope, receive, send)
+            return
+        is_public = is_card or scope["path"] == "/token"
+        if not is_public and not self._served.headers.items() <= given.items():
             self._served.refused += 1
             await Response(status_code=401)(scope, receive, send)
             return

@@ -54,6 +54,27 @@ def test_grpc_may_have_a_port_of_its_own() -> None:
     assert kept(place, ("GRPC", "agent.test:50051")) == ["agent.test:50051"]
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        # gRPC takes what stands before the colon for the host, and a port as far as it is a number.
+        "evil.test:443@agent.test",
+        "evil.test@agent.test:443",
+        "agent.test/evil.test:443",
+        "agent.test,evil.test",
+        "dns://agent.test/evil.test:443",
+        "agent.test#.evil.test",
+        "https://agent.test?x=evil.test",
+        "unix:agent.test",
+        "",
+    ],
+)
+def test_an_address_of_grpc_is_a_host_and_a_port_and_no_more(address: str) -> None:
+    place = Place(OWN, credentials=Bearer("t"), secure_grpc=True)
+    with pytest.raises(CredentialsRefused):
+        kept(place, ("GRPC", address))
+
+
 def test_without_credentials_the_card_may_lead_anywhere() -> None:
     assert kept(Place(OWN), ("JSONRPC", "https://other.test/")) == ["https://other.test/"]
 

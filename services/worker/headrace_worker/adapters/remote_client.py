@@ -1,6 +1,7 @@
 """A connection to an outside agent, by whichever binding its card offers."""
 
 import asyncio
+import re
 import ssl
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -37,6 +38,9 @@ with needs("a2a"):
     )
 
 BINDINGS = ("JSONRPC", "HTTP+JSON", "GRPC")
+_ADDRESS = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?/?")
+"""A host and a port: of anything else gRPC and URLs have different ideas which host it names."""
+
 _CARD_LIFE = 300.0
 """Seconds after which the card is read again."""
 
@@ -211,8 +215,10 @@ def _is_own(place: Place, interface: AgentInterface) -> bool:
     own = httpx.URL(place.url)
     is_secure = place.secure_grpc or url.startswith("https://") or own.scheme == "http"
     address = url.removeprefix("http://").removeprefix("https://")
+    if not is_secure or not _ADDRESS.fullmatch(address):
+        return False
     try:
-        return is_secure and httpx.URL(f"//{address}").host == own.host
+        return httpx.URL(f"//{address}").host == own.host
     except httpx.InvalidURL:
         return False
 
