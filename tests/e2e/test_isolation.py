@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from headrace_gateway.a2a.operations import STREAMING, UNARY
+from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
 from tests.support.compose_file import ROOT
 from tests.support.credentials import ANN, BOB, EVE, Person, write
 from tests.support.isolation import BINDINGS, CONFIG, HOOK, IN_CONTEXT, Answer, Thing, binding

@@ -14,7 +14,7 @@ from urllib.parse import urlencode, urlsplit
 from websockets.frames import Close
 
 from headrace.entry import Entry, parse_stamp
-from headrace_gateway.agui.fold import Fold
+from headrace_gateway.protocols.agui.fold import Fold
 from tests.support.event_stream import Json
 from tests.support.resuming import Client
 from tests.support.resuming_bindings import Ask, Binding, Received, Refused, SseBinding

@@ -16,7 +16,7 @@ from google.protobuf.json_format import MessageToDict, ParseDict
 from google.rpc import error_details_pb2, status_pb2
 
 from headrace.whole_numbers import whole
-from headrace_gateway.grpc.forms import CURSOR
+from headrace_gateway.protocols.a2a.grpc.forms import CURSOR
 from tests.support.event_stream import Json
 from tests.support.plain_a2a import message
 from tests.support.resuming_bindings import Ask, Received, Refused

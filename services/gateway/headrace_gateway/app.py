@@ -6,17 +6,17 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import BaseRoute
 
-from headrace_gateway.a2a.agui_route import StreamRoute
-from headrace_gateway.a2a.jsonrpc import JsonRpcBinding
-from headrace_gateway.a2a.rest import RestBinding
-from headrace_gateway.a2a.rest_errors import no_such_route
-from headrace_gateway.agui import endpoint as agui
-from headrace_gateway.copilotkit.runtime import CopilotRuntime
 from headrace_gateway.discovery import Discovery
 from headrace_gateway.file_download import FileDownload
 from headrace_gateway.health import Health
 from headrace_gateway.metrics_page import MetricsPage
 from headrace_gateway.origin import LOOPBACK, LOOPBACK_ORIGIN, OriginGuard
+from headrace_gateway.protocols.a2a.agui_route import StreamRoute
+from headrace_gateway.protocols.a2a.jsonrpc import JsonRpcBinding
+from headrace_gateway.protocols.a2a.rest import RestBinding
+from headrace_gateway.protocols.a2a.rest_errors import no_such_route
+from headrace_gateway.protocols.agui import endpoint as agui
+from headrace_gateway.protocols.copilotkit.runtime import CopilotRuntime
 from headrace_gateway.services import Services
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.websocket.endpoint import SocketEndpoint

@@ -10,9 +10,9 @@ from starlette.routing import Route
 from headrace.files import FileInfo, FileStore
 from headrace.messages import GetTask
 from headrace.task import TaskKey
-from headrace_gateway.a2a.call import Call, call_of
-from headrace_gateway.a2a.rest_errors import answering_errors
-from headrace_gateway.a2a.task_ids import task_key
+from headrace_gateway.protocols.a2a.call import Call, call_of
+from headrace_gateway.protocols.a2a.rest_errors import answering_errors
+from headrace_gateway.protocols.a2a.task_ids import task_key
 from headrace_gateway.services import Services
 
 PATH = "/tasks/{task_id}/files/{name}"

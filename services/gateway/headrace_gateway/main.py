@@ -33,9 +33,9 @@ from headrace_gateway.event_stream import EventStreams
 from headrace_gateway.feeds import Feeds
 from headrace_gateway.front_door import FrontDoor
 from headrace_gateway.full_streams import FullStreams
-from headrace_gateway.grpc.server import GrpcServer
 from headrace_gateway.intake import Intake
 from headrace_gateway.listening import Unprotected, check_exposure, listen
+from headrace_gateway.protocols.a2a.grpc.server import GrpcServer
 from headrace_gateway.public_url import own_url
 from headrace_gateway.rate_limits import RateLimits
 from headrace_gateway.resending import Resending

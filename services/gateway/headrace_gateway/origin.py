@@ -19,8 +19,8 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headrace.errors import HeadraceError
-from headrace_gateway.hector.refusals import refused
 from headrace_gateway.json_response import json_response
+from headrace_gateway.protocols.hector.refusals import refused
 from headrace_gateway.settings import GatewaySettings
 
 LOOPBACK = "loopback"

@@ -7,9 +7,9 @@ import httpx
 import pytest
 
 from headrace.events import Json
-from headrace_gateway.agui.binary import frames as encoded
-from headrace_gateway.agui.encodings import BINARY
-from headrace_gateway.agui.frame import Frame
+from headrace_gateway.protocols.agui.binary import frames as encoded
+from headrace_gateway.protocols.agui.encodings import BINARY
+from headrace_gateway.protocols.agui.frame import Frame
 from tests.integration.agui.asking import path, run_input
 from tests.integration.agui.test_agui_official_client import drawn_logs
 from tests.support import javascript

@@ -11,8 +11,8 @@ from headrace.events import Json
 from headrace.files import FileOwner, FileStore
 from headrace.log import last_entry, replay
 from headrace.task import COMPLETED, TaskKey
-from headrace_gateway.agui.fold import Fold
-from headrace_gateway.agui.frame import sse
+from headrace_gateway.protocols.agui.fold import Fold
+from headrace_gateway.protocols.agui.frame import sse
 from tests.integration.agui.asking import CURSOR, leg_of, run, run_input, running
 from tests.support.event_stream import Frame, frames
 from tests.support.scripted_fleet import ScriptedFleet

@@ -14,8 +14,8 @@ from headrace.forgetting import clear_away
 from headrace.log import last_entry, replay
 from headrace.log.tombstone import bury
 from headrace.task import TaskKey, mint_task_id
-from headrace_gateway.a2a.parameters import SendMessage
 from headrace_gateway.caller import Caller
+from headrace_gateway.protocols.a2a.parameters import SendMessage
 from headrace_gateway.resending import Keyed
 from headrace_gateway.sent_records import Sent, SentRecords
 from headrace_gateway.settings import GatewaySettings

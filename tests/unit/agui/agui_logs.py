@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from headrace import events, parts
 from headrace.events import AGUI, Draft, Json
 from headrace.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, REJECTED, WORKING, TaskKey
-from headrace_gateway.agui.fold import Fold
-from headrace_gateway.agui.frame import Frame
+from headrace_gateway.protocols.agui.fold import Fold
+from headrace_gateway.protocols.agui.frame import Frame
 from tests.support.legal_logs import LegalLog
 from tests.unit.agui.families import Family
 

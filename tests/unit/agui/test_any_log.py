@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.entry import Entry
-from headrace_gateway.agui.fold import Fold
-from headrace_gateway.agui.frame import Frame, sse
+from headrace_gateway.protocols.agui.fold import Fold
+from headrace_gateway.protocols.agui.frame import Frame, sse
 from tests.support.legal_logs import LegalLog, legal_logs
 from tests.unit.agui.agui_logs import GIVEN, RUN_METADATA, AguiLog, agui_logs, unhurried
 from tests.unit.agui.client_rules import Client

@@ -1,6 +1,6 @@
 from headrace import parts
 from headrace.events import Json
-from headrace_gateway.agui.attempts import NAME
+from headrace_gateway.protocols.agui.attempts import NAME
 from tests.unit.agui.agui_logs import GIVEN, AguiLog, hinted
 from tests.unit.agui.client_rules import Client
 

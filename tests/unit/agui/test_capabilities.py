@@ -5,7 +5,7 @@ from ag_ui.core import AgentCapabilities
 
 from headrace.directory import AgentCard
 from headrace_dojo import agents
-from headrace_gateway.agui.capabilities import capabilities
+from headrace_gateway.protocols.agui.capabilities import capabilities
 from headrace_worker import RunContext, agent
 from headrace_worker.agent import CATEGORIES
 from headrace_worker.errors import Misdeclared

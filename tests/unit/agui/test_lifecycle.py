@@ -13,7 +13,7 @@ from headrace.task import (
     REJECTED,
     WORKING,
 )
-from headrace_gateway.agui.fold import Fold
+from headrace_gateway.protocols.agui.fold import Fold
 from tests.support.legal_logs import LegalLog
 from tests.unit.agui.agui_logs import KEY, RUN, THREAD, AguiLog, hinted
 

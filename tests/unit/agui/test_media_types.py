@@ -1,9 +1,9 @@
 import pytest
 from starlette.requests import Request
 
-from headrace_gateway.agui.encodings import BINARY, PROTO, SSE
-from headrace_gateway.agui.media_types import check_body_type, encoding_for
-from headrace_gateway.agui.refusal import BodyNotJson, NotAcceptable
+from headrace_gateway.protocols.agui.encodings import BINARY, PROTO, SSE
+from headrace_gateway.protocols.agui.media_types import check_body_type, encoding_for
+from headrace_gateway.protocols.agui.refusal import BodyNotJson, NotAcceptable
 
 
 def request(**headers: str) -> Request:

@@ -6,7 +6,7 @@ import pytest
 
 from headrace import parts
 from headrace.events import Json
-from headrace_gateway.agui.telling import UNREADABLE
+from headrace_gateway.protocols.agui.telling import UNREADABLE
 from tests.unit.agui.agui_logs import AguiLog
 
 USER: Json = {"id": "u", "role": "user", "content": "hello"}

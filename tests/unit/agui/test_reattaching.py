@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 from headrace.entry import Entry
 from headrace.events import Json
 from headrace.parts import STEP_STARTED, text_part, thinking_part, tool_arguments_part
-from headrace_gateway.agui.cursor import FrameCursor
-from headrace_gateway.agui.frame import Frame
-from headrace_gateway.agui.leads import AfterCursor, AsOfNow
-from headrace_gateway.agui.run_frames import RunFrames
+from headrace_gateway.protocols.agui.cursor import FrameCursor
+from headrace_gateway.protocols.agui.frame import Frame
+from headrace_gateway.protocols.agui.leads import AfterCursor, AsOfNow
+from headrace_gateway.protocols.agui.run_frames import RunFrames
 from tests.unit.agui.agui_logs import GIVEN, RUN_METADATA, AguiLog, agui_logs, hinted, unhurried
 from tests.unit.agui.client_rules import Client
 from tests.unit.agui.test_subagents import asked, child

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.events import AGUI, Json
-from headrace_gateway.agui.refusal import InputInvalid
-from headrace_gateway.agui.run import Run
-from headrace_gateway.agui.run_input import RunInput
+from headrace_gateway.protocols.agui.refusal import InputInvalid
+from headrace_gateway.protocols.agui.run import Run
+from headrace_gateway.protocols.agui.run_input import RunInput
 
 USER: Json = {"id": "u-1", "role": "user", "content": "hello"}
 CALL = {"id": "c-1", "type": "function", "function": {"name": "paint", "arguments": "{}"}}

@@ -1,6 +1,6 @@
 from headrace import parts
 from headrace.events import Json
-from headrace_gateway.agui.telling import UNREADABLE
+from headrace_gateway.protocols.agui.telling import UNREADABLE
 from tests.unit.agui.agui_logs import AguiLog, hinted
 
 

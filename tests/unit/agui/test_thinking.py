@@ -10,11 +10,11 @@ from hypothesis import given
 from headrace.events import Draft, Json
 from headrace.parts import thinking_part
 from headrace.task import COMPLETED
-from headrace_gateway.agui.extras import in_query
-from headrace_gateway.agui.leads import AsOfNow
-from headrace_gateway.agui.refusal import InputInvalid
-from headrace_gateway.agui.run_frames import RunFrames
-from headrace_gateway.agui.run_input import RunInput
+from headrace_gateway.protocols.agui.extras import in_query
+from headrace_gateway.protocols.agui.leads import AsOfNow
+from headrace_gateway.protocols.agui.refusal import InputInvalid
+from headrace_gateway.protocols.agui.run_frames import RunFrames
+from headrace_gateway.protocols.agui.run_input import RunInput
 from tests.unit.agui.agui_logs import AguiLog, agui_logs, unhurried
 from tests.unit.agui.test_run_input import INPUT
 from tests.unit.agui.test_subagents import asked, child

@@ -4,11 +4,11 @@ import orjson
 import pytest
 
 from headrace.events import Json
-from headrace_gateway.a2a.parameters import SendMessage
-from headrace_gateway.a2a.v03.reading import rpc_params
-from headrace_gateway.agui.refusal import InputInvalid
-from headrace_gateway.agui.run_input import RunInput
-from headrace_gateway.copilotkit.envelope import Envelope
+from headrace_gateway.protocols.a2a.parameters import SendMessage
+from headrace_gateway.protocols.a2a_v03.reading import rpc_params
+from headrace_gateway.protocols.agui.refusal import InputInvalid
+from headrace_gateway.protocols.agui.run_input import RunInput
+from headrace_gateway.protocols.copilotkit.envelope import Envelope
 
 RESERVED: Json = {"headrace.queued": {"message": {}}, "headrace.inputSchema": {}, "headrace.": 1}
 

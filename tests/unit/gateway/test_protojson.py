@@ -11,8 +11,8 @@ from google.protobuf.message import Message
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headrace_gateway.a2a.protojson import Malformed, read
 from headrace_gateway.depth import MAX_DEPTH
+from headrace_gateway.protocols.a2a.protojson import Malformed, read
 
 NAMES = st.text(max_size=3)
 JSON = st.recursive(

@@ -5,8 +5,8 @@ import orjson
 from headrace.entry import Entry, Stamp
 from headrace.events import Json
 from headrace.task import COMPLETED, LEG_ENDED, SUBMITTED, WORKING
-from headrace_gateway.hector.fold import HectorFold
-from headrace_gateway.hector.told import Told
+from headrace_gateway.protocols.hector.fold import HectorFold
+from headrace_gateway.protocols.hector.told import Told
 
 TASK, CONTEXT, TIME = "task-123", "ctx-456", "2025-11-04T10:52:22Z"
 """As in the documents."""

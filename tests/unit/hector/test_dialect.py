@@ -8,10 +8,10 @@ from starlette.requests import Request
 from headrace import parts
 from headrace.events import ATTEMPT, DISCARDED_AFTER, RETRACTED, Json
 from headrace.task import CANCELED, FAILED, INPUT_REQUIRED, REJECTED, SUBMITTED, WORKING
-from headrace_gateway.hector.asking import Place, asks_for_it
-from headrace_gateway.hector.fold import HectorFold
-from headrace_gateway.hector.messages import completed
-from headrace_gateway.hector.told import Told, sse
+from headrace_gateway.protocols.hector.asking import Place, asks_for_it
+from headrace_gateway.protocols.hector.fold import HectorFold
+from headrace_gateway.protocols.hector.messages import completed
+from headrace_gateway.protocols.hector.told import Told, sse
 from tests.unit.hector.hector_log import HectorLog
 
 _GOLDEN = Path(__file__).parent / "golden"

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import orjson
 
-from headrace_gateway.a2a.agui_events import AguiOpened
 from headrace_gateway.feeds import Block
-from headrace_gateway.hector.fold import HectorFold
-from headrace_gateway.hector.told import Told
+from headrace_gateway.protocols.a2a.agui_events import AguiOpened
+from headrace_gateway.protocols.hector.fold import HectorFold
+from headrace_gateway.protocols.hector.told import Told
 from headrace_gateway.websocket.envelope import Envelope
 from headrace_gateway.websocket.subscription import SLICE, Write
 

@@ -10,18 +10,18 @@ from a2a.utils.errors import InvalidRequestError, MethodNotFoundError
 from starlette.types import Message
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from headrace_gateway.a2a.agui_events import agui_opened
-from headrace_gateway.a2a.call import Call
-from headrace_gateway.a2a.json_body import parse_object
-from headrace_gateway.a2a.operations import STREAMING, UNARY
-from headrace_gateway.a2a.problems import problem_of
-from headrace_gateway.a2a.subscribing import NothingLeft
-from headrace_gateway.a2a.versions import check_version, shape_of_call
 from headrace_gateway.backlog import backlog_of
 from headrace_gateway.feeds import Feed
-from headrace_gateway.hector import shapes
-from headrace_gateway.hector.asking import asks_for_it, asks_for_shapes
-from headrace_gateway.hector.messages import completed
+from headrace_gateway.protocols.a2a.agui_events import agui_opened
+from headrace_gateway.protocols.a2a.call import Call
+from headrace_gateway.protocols.a2a.json_body import parse_object
+from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
+from headrace_gateway.protocols.a2a.problems import problem_of
+from headrace_gateway.protocols.a2a.subscribing import NothingLeft
+from headrace_gateway.protocols.a2a.versions import check_version, shape_of_call
+from headrace_gateway.protocols.hector import shapes
+from headrace_gateway.protocols.hector.asking import asks_for_it, asks_for_shapes
+from headrace_gateway.protocols.hector.messages import completed
 from headrace_gateway.refusals import TooManyAtOnce
 from headrace_gateway.services import Services
 from headrace_gateway.stalling import Stall

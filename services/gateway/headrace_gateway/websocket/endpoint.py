@@ -3,9 +3,9 @@
 from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket
 
-from headrace_gateway.a2a.call import Call
-from headrace_gateway.a2a.problems import problem_of
-from headrace_gateway.a2a.versions import SERVED, check_version
+from headrace_gateway.protocols.a2a.call import Call
+from headrace_gateway.protocols.a2a.problems import problem_of
+from headrace_gateway.protocols.a2a.versions import SERVED, check_version
 from headrace_gateway.services import Services
 from headrace_gateway.websocket.connection import Connection
 from headrace_gateway.websocket.opening import open_socket

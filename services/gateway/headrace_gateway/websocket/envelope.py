@@ -9,12 +9,12 @@ import orjson
 
 from headrace.entry import Entry
 from headrace.events import Json
-from headrace_gateway.a2a.cursor import Cursor
-from headrace_gateway.a2a.error_shapes import rest_body, rpc_error
-from headrace_gateway.a2a.hector_shapes import hector_error
-from headrace_gateway.a2a.problems import Problem
 from headrace_gateway.feeds import Dialect
-from headrace_gateway.hector import shapes
+from headrace_gateway.protocols.a2a.cursor import Cursor
+from headrace_gateway.protocols.a2a.error_shapes import rest_body, rpc_error
+from headrace_gateway.protocols.a2a.hector_shapes import hector_error
+from headrace_gateway.protocols.a2a.problems import Problem
+from headrace_gateway.protocols.hector import shapes
 
 
 @dataclass(frozen=True, slots=True)

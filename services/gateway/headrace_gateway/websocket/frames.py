@@ -12,8 +12,8 @@ import orjson
 from a2a.utils.errors import InvalidRequestError
 
 from headrace.events import Json
-from headrace_gateway.a2a.protojson import Malformed, Violation
-from headrace_gateway.hector.messages import completed
+from headrace_gateway.protocols.a2a.protojson import Malformed, Violation
+from headrace_gateway.protocols.hector.messages import completed
 from headrace_gateway.websocket.envelope import Envelope
 
 LONGEST_ID = 256

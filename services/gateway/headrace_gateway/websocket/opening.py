@@ -7,7 +7,7 @@ from typing import Protocol
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from headrace_gateway.a2a.call import Call, call_of
+from headrace_gateway.protocols.a2a.call import Call, call_of
 from headrace_gateway.refusals import CredentialsRefused, TooManyStreams, TooManyStreamsOfOwner
 from headrace_gateway.services import Services
 from headrace_gateway.websocket.closing import Closing, refused, try_later

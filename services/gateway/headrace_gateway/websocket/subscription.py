@@ -2,11 +2,11 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from headrace_gateway.a2a.call import Call
-from headrace_gateway.a2a.cursor import Cursor
-from headrace_gateway.a2a.stream_responses import told_as
-from headrace_gateway.a2a.streaming import Streaming
 from headrace_gateway.feeds import Block
+from headrace_gateway.protocols.a2a.call import Call
+from headrace_gateway.protocols.a2a.cursor import Cursor
+from headrace_gateway.protocols.a2a.stream_responses import told_as
+from headrace_gateway.protocols.a2a.streaming import Streaming
 from headrace_gateway.websocket.envelope import Envelope
 
 SLICE = 64 * 1024

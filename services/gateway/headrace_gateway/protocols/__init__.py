@@ -1,0 +1,1 @@
+"""The protocols that clients speak, each a folder of its own."""

@@ -1,0 +1,70 @@
+"""A problem in gRPC's shape: a status code, and ``google.rpc.Status`` with typed details."""
+
+import asyncio
+from typing import NoReturn
+
+import grpc
+import grpc.aio
+from a2a.utils.errors import A2A_REASON_TO_ERROR
+from a2a.utils.grpc_status import GRPC_STATUS_DETAILS_BIN_KEY
+from google.protobuf.any_pb2 import Any
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
+from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
+from google.rpc.status_pb2 import Status
+
+from headrace_gateway.protocols.a2a.error_shapes import headers
+from headrace_gateway.protocols.a2a.grpc.asking import Context, outgoing
+from headrace_gateway.protocols.a2a.problems import Problem
+
+_LONGEST = 1024
+"""Characters of a message: metadata in all is bounded to 8 KB, and it stands there twice."""
+
+_LONGEST_VALUE = 300
+"""Characters of what a client said and is told again."""
+
+
+async def refuse(context: Context, problem: Problem, *, named: bool = False) -> NoReturn:
+    """End the RPC with what the problem is; 0.3's clients want it `named` in the message."""
+    message = problem.message[:_LONGEST]
+    if named and problem.reason in A2A_REASON_TO_ERROR:
+        message = f"{A2A_REASON_TO_ERROR[problem.reason].__name__}: {message}"
+    code = grpc.StatusCode[problem.grpc_status]
+    status = Status(code=code.value[0], message=message, details=_details(problem))
+    told = status.SerializeToString()
+    context.set_trailing_metadata(
+        (*outgoing(headers(problem)), (GRPC_STATUS_DETAILS_BIN_KEY, told))
+    )
+    try:
+        await context.abort(code, message)
+    except grpc.aio.InternalError:
+        raise gone() from None
+
+
+def gone() -> asyncio.CancelledError:
+    """Return how gRPC is told that nothing can be done: core refuses what is sent to nobody."""
+    return asyncio.CancelledError("the client has gone")
+
+
+def _details(problem: Problem) -> list[Any]:
+    more = {name: value[:_LONGEST_VALUE] for name, value in problem.metadata.items()}
+    found: list[Message] = [ErrorInfo(reason=problem.reason, domain=problem.domain, metadata=more)]
+    if problem.violations:
+        found.append(BadRequest(field_violations=_violations(problem)))
+    if problem.retry_after is not None:
+        found.append(RetryInfo(retry_delay=Duration(seconds=problem.retry_after)))
+    return [_packed(one) for one in found]
+
+
+def _violations(problem: Problem) -> list[BadRequest.FieldViolation]:
+    """Return the first fields at fault: more than fit into metadata help nobody."""
+    return [
+        BadRequest.FieldViolation(field=v.field[:200], description=v.rule[:300])
+        for v in problem.violations[:8]
+    ]
+
+
+def _packed(detail: Message) -> Any:
+    packed = Any()
+    packed.Pack(detail)
+    return packed

@@ -1,0 +1,140 @@
+"""What goes over the wire: protobuf to and from the JSON that operations speak.
+
+A version of A2A is one `Form`. Events are turned once per feed, however many clients read it.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import orjson
+from a2a.types import a2a_pb2
+from a2a.utils.constants import PROTOCOL_VERSION_1_0
+from a2a.utils.errors import InvalidAgentResponseError, InvalidRequestError
+from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.message_factory import GetMessageClass
+
+from headrace.entry import Entry
+from headrace.events import GENERATION, Json
+from headrace.whole_numbers import whole
+from headrace_gateway.feeds import Dialect
+from headrace_gateway.protocols.a2a.cursor import Cursor
+
+CURSOR = "headrace.cursor"
+"""Metadata key of each event of a gRPC stream: what to send back as ``last-event-id``."""
+
+
+class Form(Protocol):
+    """One version of A2A's service over gRPC."""
+
+    service: str
+    """Its full name."""
+    version: str
+    """Of A2A, by major and minor number."""
+    operations: Mapping[str, str]
+    """What each of its methods is called among our operations."""
+    dialect: Dialect
+    """Its events: one piece of bytes each."""
+
+    def read(self, method: str, request: bytes) -> Json:
+        """Return the operation's parameters.
+
+        Raises:
+            InvalidRequestError: the bytes are no such request.
+            Malformed: they are, but say nothing that can be asked.
+        """
+
+    def answer(self, method: str, result: Json) -> bytes:
+        """Return the operation's result.
+
+        Raises:
+            InvalidAgentResponseError: it can't be said in protobuf.
+        """
+
+    def event(self, event: Json, log: str, generation: int) -> bytes:
+        """Return a StreamResponse that carries its cursor.
+
+        Raises:
+            InvalidAgentResponseError: it can't be said in protobuf.
+        """
+
+
+def with_cursor(event: Json, log: str, generation: int) -> Json:
+    """Return `event` with its cursor in the metadata of what it holds."""
+    [(kind, body)] = event.items()
+    metadata = body.get("metadata", {}) | {CURSOR: str(Cursor(log, generation))}
+    metadata.setdefault(GENERATION, generation)
+    return {kind: body | {"metadata": metadata}}
+
+
+@dataclass(frozen=True, slots=True)
+class EventDialect:
+    """Events of a feed as protobuf."""
+
+    event: Callable[[Json, str, int], bytes]
+
+    def render(self, entry: Entry, skip: int) -> tuple[bytes, ...]:
+        """Return each event behind the first `skip`."""
+        log, first = entry.stamp.log, entry.generation
+        return tuple(
+            self.event(orjson.loads(line), log, first + offset)
+            for offset, line in enumerate(entry.lines)
+            if offset >= skip
+        )
+
+
+def parsed(kind: type[Message], request: bytes) -> Message:
+    """Return the message that `request` is.
+
+    Raises:
+        InvalidRequestError: it is none of that kind.
+    """
+    try:
+        return kind.FromString(request)
+    except DecodeError:
+        raise InvalidRequestError(f"the request is no {kind.DESCRIPTOR.full_name}") from None
+
+
+def written(kind: type[Message], value: Json) -> bytes:
+    """Return `value`, ProtoJSON, as bytes of that kind of message.
+
+    Raises:
+        InvalidAgentResponseError: it can't be said so.
+    """
+    try:
+        return ParseDict(value, kind(), ignore_unknown_fields=True).SerializeToString()
+    except (ParseError, ValueError, TypeError, RecursionError) as trouble:
+        reason = str(trouble)[:200]
+        raise InvalidAgentResponseError(f"the answer does not fit protobuf: {reason}") from None
+
+
+class CurrentForm:
+    """``lf.a2a.v1.A2AService``: the messages are ProtoJSON's own."""
+
+    version = PROTOCOL_VERSION_1_0
+
+    def __init__(self) -> None:
+        """Read the service's descriptor."""
+        service = a2a_pb2.DESCRIPTOR.services_by_name["A2AService"]
+        self.service = service.full_name
+        self._inputs = {m.name: GetMessageClass(m.input_type) for m in service.methods}
+        self._outputs = {m.name: GetMessageClass(m.output_type) for m in service.methods}
+        self.operations: Mapping[str, str] = {name: name for name in self._inputs}
+        self.dialect: Dialect = EventDialect(self.event)
+
+    def read(self, method: str, request: bytes) -> Json:
+        """See `Form.read`."""
+        found: Json = whole(MessageToDict(parsed(self._inputs[method], request)))
+        return found
+
+    def answer(self, method: str, result: Json) -> bytes:
+        """See `Form.answer`."""
+        return written(self._outputs[method], result or {})
+
+    def event(self, event: Json, log: str, generation: int) -> bytes:
+        """See `Form.event`."""
+        return written(a2a_pb2.StreamResponse, with_cursor(event, log, generation))
+
+
+CURRENT = CurrentForm()

@@ -1,0 +1,139 @@
+"""The gRPC server: its port, what answers on it, how it stops."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import grpc
+import grpc.aio
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from headrace.background import keep_running
+from headrace.errors import BusUnavailable
+from headrace.pulse import Pulse
+from headrace_gateway.listening import CannotListen, listen
+from headrace_gateway.protocols.a2a.grpc.asking import Context
+from headrace_gateway.protocols.a2a.grpc.errors import refuse
+from headrace_gateway.protocols.a2a.grpc.forms import CURRENT, Form
+from headrace_gateway.protocols.a2a.grpc.old_form import OLD
+from headrace_gateway.protocols.a2a.grpc.service import Service
+from headrace_gateway.protocols.a2a.problems import problem_of
+from headrace_gateway.services import Services
+from headrace_gateway.settings import GatewaySettings
+
+type _Handler = grpc.RpcMethodHandler[Any, Any]
+"""Only an alias: at runtime the class takes no parameters."""
+
+FORMS: tuple[Form, ...] = (CURRENT, OLD)
+"""The versions of A2A that are served."""
+
+GRACE = 2.0
+"""Seconds that answers under way have once the server stops; streams are told and end at once."""
+
+_LOOK = 1.0
+"""Seconds between two looks at whether the gateway can serve."""
+
+_LEAST_PING_INTERVAL = 5_000
+"""Milliseconds: clients that ping more often are disconnected."""
+
+
+class GrpcServer:
+    """Listens from the start; refuses until it is handed what to serve."""
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        """Make the server, in the running loop."""
+        self._settings = settings
+        self._door = _Door()
+        self._health = health.aio.HealthServicer()
+        self._server = grpc.aio.server(handlers=[self._door], options=_options(settings))
+        self._names = [form.service for form in FORMS]
+        self._watching: asyncio.Task[None] | None = None
+
+    async def start(self) -> int:
+        """Listen, and return the port.
+
+        Raises:
+            CannotListen: the port is taken, or the address is not this machine's.
+        """
+        host, port = self._settings.http_host, self._settings.grpc_port
+        # gRPC says only that it failed; this says why.
+        listen(host, port, "HEADRACE_GRPC_PORT").close()
+        try:
+            port = self._server.add_insecure_port(f"{_in_url(host)}:{port}")
+        except RuntimeError:
+            where = f"{host}:{port} (HEADRACE_HTTP_HOST, HEADRACE_GRPC_PORT)"
+            raise CannotListen(f"cannot listen on {where}") from None
+        await self._tell(serving=False)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        reflected = [*self._names, health.SERVICE_NAME, reflection.SERVICE_NAME]
+        reflection.enable_server_reflection(reflected, self._server)
+        await self._server.start()
+        return port
+
+    def open(self, services: Services) -> None:
+        """Serve the operations over `services` from now on."""
+        self._door.handlers = {
+            path: handler for form in FORMS for path, handler in Service(services, form).handlers()
+        }
+        self._watching = keep_running(partial(self._watch, services.pulse), "gRPC health")
+
+    async def stop(self) -> None:
+        """Take no more; end what is under way."""
+        if self._watching is not None:
+            self._watching.cancel()
+        await self._health.enter_graceful_shutdown()
+        await self._server.stop(GRACE)
+
+    async def _watch(self, pulse: Pulse) -> None:
+        """Have the health service say what ``/readyz`` does."""
+        while True:
+            await self._tell(serving=pulse.beats)
+            await asyncio.sleep(_LOOK)
+
+    async def _tell(self, *, serving: bool) -> None:
+        kinds = health_pb2.HealthCheckResponse
+        status = kinds.SERVING if serving else kinds.NOT_SERVING
+        for name in ("", *self._names):
+            await self._health.set(name, status)
+
+
+class _Door(grpc.GenericRpcHandler):
+    """Hands RPCs on by their path."""
+
+    def __init__(self) -> None:
+        self.handlers: Mapping[str, _Handler] | None = None
+        self._starting: _Handler = grpc.stream_unary_rpc_method_handler(_refuse_for_now)
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> _Handler | None:
+        path = handler_call_details.method
+        if self.handlers is not None:
+            return self.handlers.get(path)
+        is_ours = any(path.startswith(f"/{form.service}/") for form in FORMS)
+        return self._starting if is_ours else None
+
+
+async def _refuse_for_now(requests: object, context: Context) -> bytes:  # noqa: ARG001 - a method
+    message = "the gateway is starting; it waits for NATS"
+    await refuse(context, replace(problem_of(BusUnavailable(message)), message=message))
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host or "[::]"
+
+
+def _options(settings: GatewaySettings) -> list[tuple[str, Any]]:
+    keepalive = int(settings.keepalive * 1000)
+    return [
+        ("grpc.so_reuseport", 0),  # else two gateways could share a port unawares
+        ("grpc.max_receive_message_length", settings.max_body_bytes),
+        ("grpc.max_send_message_length", -1),
+        ("grpc.max_concurrent_streams", settings.socket_streams),
+        ("grpc.keepalive_time_ms", keepalive),
+        ("grpc.keepalive_timeout_ms", keepalive),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.http2.min_ping_interval_without_data_ms", _LEAST_PING_INTERVAL),
+    ]

@@ -1,0 +1,180 @@
+"""A2A's methods over gRPC: read, carried out by the operations, answered."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from typing import Any
+
+import grpc
+import grpc.aio
+import orjson
+from a2a.utils.constants import PROTOCOL_VERSION_0_3
+
+from headrace.events import Json
+from headrace_gateway.body import RequestNotWhole
+from headrace_gateway.protocols.a2a.call import Call, call_of
+from headrace_gateway.protocols.a2a.grpc.asking import Asking, Context, outgoing
+from headrace_gateway.protocols.a2a.grpc.errors import gone, refuse
+from headrace_gateway.protocols.a2a.grpc.forms import Form
+from headrace_gateway.protocols.a2a.grpc.stream import CutOff, GrpcStream
+from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
+from headrace_gateway.protocols.a2a.problems import problem_of
+from headrace_gateway.protocols.a2a.streaming import Streaming
+from headrace_gateway.protocols.a2a.subscribing import NothingLeft
+from headrace_gateway.protocols.a2a.versions import check_version
+from headrace_gateway.services import Services
+
+type _Handler = grpc.RpcMethodHandler[bytes, bytes]
+
+type _Requests = AsyncIterator[bytes]
+
+RECEIVE_SECONDS = 60.0
+"""In which an RPC's request message must be there."""
+
+_LARGE = 256 * 1024
+"""Bytes of a request that is read aside."""
+
+_IN_METADATA = {
+    "GetTask": ("current-generation", "currentGeneration"),
+    "SendMessage": ("if-generation-match", "ifGenerationMatch"),
+    "SendStreamingMessage": ("if-generation-match", "ifGenerationMatch"),
+}
+"""By operation: a metadata key, and the parameter that the protobuf has no field for yet."""
+
+
+class Service:
+    """One version's service over the operations."""
+
+    def __init__(self, services: Services, form: Form) -> None:
+        """Serve the operations over `services`, as `form` words them."""
+        self._services, self._form = services, form
+        self._is_old = form.version == PROTOCOL_VERSION_0_3
+
+    def handlers(self) -> Iterator[tuple[str, _Handler]]:
+        """Yield each method's full path and what answers it.
+
+        Each takes its request as the one message of a stream, which is the same on the wire: gRPC
+        itself would read it whole, and wait for it as long as the client likes, before anybody
+        sees who sends it.
+        """
+        for method, operation in self._form.operations.items():
+            path = f"/{self._form.service}/{method}"
+            if operation in STREAMING:
+                yield path, grpc.stream_stream_rpc_method_handler(self._stream(method))
+            else:
+                yield path, grpc.stream_unary_rpc_method_handler(self._unary(method))
+
+    def _unary(self, method: str) -> Any:  # noqa: ANN401 - gRPC's types know no asyncio
+        operation = UNARY[self._form.operations[method]]
+
+        async def answer(requests: _Requests, context: Context) -> bytes:
+            asking = Asking(context, self._services.settings)
+            try:
+                call, params = await self._read(asking, method, requests)
+                work = operation(self._services, call, params)
+                result = await self._carried_out(asking, work)
+                answer = self._form.answer(method, result)
+                await context.send_initial_metadata(outgoing(call.headers))
+            except grpc.aio.BaseError:
+                raise gone() from None
+            except Exception as error:  # noqa: BLE001 - whatever it is, the client gets its shape
+                await refuse(context, problem_of(error), named=self._is_old)
+            return answer
+
+        return answer
+
+    def _stream(self, method: str) -> Any:  # noqa: ANN401 - as _unary
+        async def answer(requests: _Requests, context: Context) -> None:
+            asking = Asking(context, self._services.settings)
+            try:
+                call, params = await self._read(asking, method, requests)
+                await self._serve(asking, context, method, call, params)
+            except CutOff as cut:
+                await refuse(context, cut.problem)
+            except grpc.aio.BaseError:
+                raise gone() from None
+            except Exception as error:  # noqa: BLE001 - as _unary
+                await refuse(context, problem_of(error), named=self._is_old)
+
+        return answer
+
+    async def _serve(
+        self, asking: Asking, context: Context, method: str, call: Call, params: Json
+    ) -> None:
+        seat = self._services.seats.take(call.caller)
+        try:
+            opening = STREAMING[self._form.operations[method]](self._services, call, params)
+            streaming = await self._carried_out(asking, opening, self._unwanted)
+            await GrpcStream(self._services, self._form, call, streaming, context).serve()
+        except NothingLeft:
+            await context.send_initial_metadata(outgoing(call.headers))
+        finally:
+            seat.release()
+
+    async def _read(self, asking: Asking, method: str, requests: _Requests) -> tuple[Call, Json]:
+        """Return who asks, and the operation's parameters.
+
+        Raises:
+            A2AError, HeadraceError: the request is refused before it is carried out.
+        """
+        # Nothing is read from whom nobody knows.
+        caller = self._services.callers.of(asking.request.headers)
+        params = await self._params(method, await _received(requests))
+        version = self._form.version
+        call = call_of(self._services, asking.request, caller, params.get("tenant"), version)
+        check_version(asking.request, looks_like=version, served=(version,))
+        _add_from_metadata(asking, self._form.operations[method], params)
+        return call, params
+
+    async def _params(self, method: str, request: bytes) -> Json:
+        """Return the operation's parameters.
+
+        Raises:
+            A2AError: the bytes are no such request.
+            BodyTooLarge: it has more beside its files than may be read.
+        """
+        if len(request) <= _LARGE:
+            return self._form.read(method, request)
+        # Seconds, where it has many small values: streams go on meanwhile.
+        params = await asyncio.to_thread(self._form.read, method, request)
+        self._services.body_limits.check(orjson.dumps(params))
+        return params
+
+    async def _carried_out[Result](
+        self,
+        asking: Asking,
+        work: Coroutine[Any, Any, Result],
+        unwanted: Callable[[Result], Awaitable[None]] | None = None,
+    ) -> Result:
+        """Return what `work` does. It goes on if the client goes away, and is told so.
+
+        What it does then is `unwanted`. Cancelled in the middle, an input could be half accepted.
+        """
+        try:
+            return await self._services.detached.run(work, unwanted)
+        except asyncio.CancelledError:
+            asking.hang_up()
+            raise
+
+    async def _unwanted(self, streaming: Streaming) -> None:
+        await self._services.feeds.release(streaming.feed)
+
+
+async def _received(requests: _Requests) -> bytes:
+    """Return the RPC's one request message.
+
+    Raises:
+        RequestNotWhole: it does not come, or not in time.
+    """
+    try:
+        async with asyncio.timeout(RECEIVE_SECONDS):
+            return await anext(requests)
+    except (TimeoutError, StopAsyncIteration):
+        raise RequestNotWhole("the request was not whole in time") from None
+
+
+def _add_from_metadata(asking: Asking, operation: str, params: Json) -> None:
+    key, name = _IN_METADATA.get(operation, ("", ""))
+    given = dict(asking.metadata).get(key)
+    if given is not None:
+        holder = params if operation == "GetTask" else params.setdefault("configuration", {})
+        holder[name] = given

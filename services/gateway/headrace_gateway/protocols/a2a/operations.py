@@ -1,0 +1,73 @@
+"""A2A's operations by name: what the JSON-RPC binding calls them, and gRPC too."""
+
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+from headrace.events import Json
+from headrace.metrics import REQUEST_SECONDS
+from headrace_gateway.protocols.a2a.answering import send_message
+from headrace_gateway.protocols.a2a.call import Call
+from headrace_gateway.protocols.a2a.extended_card import extended_card
+from headrace_gateway.protocols.a2a.push_configs import (
+    create_config,
+    delete_config,
+    get_config,
+    list_configs,
+)
+from headrace_gateway.protocols.a2a.reading import cancel_task, delete_task, get_task, list_tasks
+from headrace_gateway.protocols.a2a.sending import send_streaming
+from headrace_gateway.protocols.a2a.streaming import Streaming
+from headrace_gateway.protocols.a2a.subscribing import subscribe
+from headrace_gateway.services import Services
+
+type Unary = Callable[[Services, Call, object], Coroutine[Any, Any, Json]]
+"""From raw parameters to a result; raises what `problems` knows how to tell."""
+
+type ServerStreaming = Callable[[Services, Call, object], Coroutine[Any, Any, Streaming]]
+
+
+_UNARY: Mapping[str, Unary] = {
+    "SendMessage": send_message,
+    "GetTask": get_task,
+    "ListTasks": list_tasks,
+    "CancelTask": cancel_task,
+    "DeleteTask": delete_task,
+    "CreateTaskPushNotificationConfig": create_config,
+    "GetTaskPushNotificationConfig": get_config,
+    "ListTaskPushNotificationConfigs": list_configs,
+    "DeleteTaskPushNotificationConfig": delete_config,
+    "GetExtendedAgentCard": extended_card,
+}
+
+_STREAMING: Mapping[str, ServerStreaming] = {
+    "SendStreamingMessage": send_streaming,
+    "SubscribeToTask": subscribe,
+}
+
+
+_LONGEST_TASK = 64
+"""Characters of a task's id that are logged; none of ours is longer."""
+
+
+def _timed[Result](
+    name: str, operation: Callable[[Services, Call, object], Coroutine[Any, Any, Result]]
+) -> Callable[[Services, Call, object], Coroutine[Any, Any, Result]]:
+    seconds = REQUEST_SECONDS.labels(name)
+
+    async def timed(services: Services, call: Call, params: object) -> Result:
+        services.access.check(call.caller, call.agent, name, _task(params))
+        with seconds.time():
+            return await operation(services, call, params)
+
+    return timed
+
+
+def _task(params: object) -> str:
+    named = params.get("id") if isinstance(params, dict) else None
+    return named[:_LONGEST_TASK] if isinstance(named, str) else ""
+
+
+UNARY: Mapping[str, Unary] = {name: _timed(name, one) for name, one in _UNARY.items()}
+STREAMING: Mapping[str, ServerStreaming] = {
+    name: _timed(name, one) for name, one in _STREAMING.items()
+}

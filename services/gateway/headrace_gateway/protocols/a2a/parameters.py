@@ -1,0 +1,183 @@
+"""The parameters of A2A's operations, read from JSON and checked beyond what the schema says."""
+
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Self
+
+import orjson
+from a2a.types import a2a_pb2
+from google.protobuf.message import Message
+
+from headrace.events import Json
+from headrace.files import LINKS_ARE_OURS, is_link
+from headrace.fold.change import OWN
+from headrace.names import LONGEST_CONTEXT
+from headrace_gateway.protocols.a2a.protojson import Malformed, Violation, read
+
+PAGE_SIZES = range(1, 101)
+DEFAULT_PAGE_SIZE = 50
+
+
+@dataclass(frozen=True, slots=True)
+class SendMessage:
+    """Parameters of SendMessage and SendStreamingMessage."""
+
+    message: Json
+    """An A2A Message in canonical ProtoJSON; its contextId and taskId are below instead."""
+    context: str | None
+    task: str | None
+    history_length: int | None
+    """None: all; 0: none; n: the n latest."""
+    return_immediately: bool
+    if_generation: int | None
+    """Generation that the task must be at; None: any. Only with `task`."""
+    accepted_output_modes: list[str]
+    push_config: Json | None
+    metadata: Json | None
+
+    @classmethod
+    def read(cls, params: object) -> Self:
+        """Read a SendMessageRequest.
+
+        Raises:
+            Malformed: it is none.
+        """
+        request = read(a2a_pb2.SendMessageRequest, params)
+        message = request["message"]
+        if len(message.get("contextId", "")) > LONGEST_CONTEXT:
+            rule = f"must not be longer than {LONGEST_CONTEXT} characters"
+            raise Malformed([Violation("message.contextId", rule)])
+        if message["role"] != "ROLE_USER":
+            rule = "must be ROLE_USER: it is the client that sends it to the agent"
+            raise Malformed([Violation("message.role", rule)])
+        if links := [
+            Violation(f"message.parts[{number}].url", LINKS_ARE_OURS)
+            for number, part in enumerate(message["parts"])
+            if is_link(part.get("url"))
+        ]:
+            raise Malformed(links)
+        _drop_reserved(message)
+        for part in message["parts"]:
+            _drop_reserved(part)
+        configuration = request.get("configuration", {})
+        if "ifGenerationMatch" in configuration and "taskId" not in message:
+            rule = "is only for a message with a taskId"
+            raise Malformed([Violation("configuration.ifGenerationMatch", rule)])
+        return cls(
+            message=message,
+            context=message.pop("contextId", None),
+            task=message.pop("taskId", None),
+            history_length=_history_length(configuration, "configuration.historyLength"),
+            return_immediately=configuration.get("returnImmediately", False),
+            if_generation=configuration.get("ifGenerationMatch"),
+            accepted_output_modes=configuration.get("acceptedOutputModes", []),
+            push_config=configuration.get("taskPushNotificationConfig"),
+            metadata=request.get("metadata"),
+        )
+
+    def fingerprint(self) -> str:
+        """Return a hash of all that it says, however it was written."""
+        return sha256(orjson.dumps(self, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class GetTask:
+    """Parameters of GetTask."""
+
+    task: str
+    history_length: int | None
+    current_generation: int | None
+    """The generation that the client knows: it waits for a newer one. None: it does not wait."""
+
+    @classmethod
+    def read(cls, params: object) -> Self:
+        """Read a GetTaskRequest.
+
+        Raises:
+            Malformed: it is none.
+        """
+        request = read(a2a_pb2.GetTaskRequest, params)
+        length = _history_length(request, "historyLength")
+        return cls(request["id"], length, request.get("currentGeneration"))
+
+
+@dataclass(frozen=True, slots=True)
+class OneTask:
+    """Parameters of CancelTask and SubscribeToTask: which task."""
+
+    task: str
+
+    @classmethod
+    def of_cancel(cls, params: object) -> Self:
+        """Read a CancelTaskRequest.
+
+        Raises:
+            Malformed: it is none.
+        """
+        return cls._read(a2a_pb2.CancelTaskRequest, params)
+
+    @classmethod
+    def of_subscribe(cls, params: object) -> Self:
+        """Read a SubscribeToTaskRequest.
+
+        Raises:
+            Malformed: it is none.
+        """
+        return cls._read(a2a_pb2.SubscribeToTaskRequest, params)
+
+    @classmethod
+    def _read(cls, message: type[Message], params: object) -> Self:
+        return cls(read(message, params)["id"])
+
+
+@dataclass(frozen=True, slots=True)
+class ListTasks:
+    """Parameters of ListTasks; None and empty do not filter."""
+
+    context: str | None
+    status: str | None
+    status_after: str | None
+    page_size: int
+    page_token: str
+    history_length: int | None
+    include_artifacts: bool
+
+    @classmethod
+    def read(cls, params: object) -> Self:
+        """Read a ListTasksRequest.
+
+        Raises:
+            Malformed: it is none.
+        """
+        request = read(a2a_pb2.ListTasksRequest, params)
+        page_size = request.get("pageSize", DEFAULT_PAGE_SIZE)
+        if page_size not in PAGE_SIZES:
+            raise Malformed([Violation("pageSize", "must be from 1 to 100")])
+        return cls(
+            context=request.get("contextId"),
+            status=request.get("status"),
+            status_after=request.get("statusTimestampAfter"),
+            page_size=page_size,
+            page_token=request.get("pageToken", ""),
+            history_length=_history_length(request, "historyLength"),
+            include_artifacts=request.get("includeArtifacts", False),
+        )
+
+
+def _drop_reserved(said: Json) -> None:
+    """Take from a message's or part's metadata what only the fleet may say."""
+    given = said.get("metadata")
+    if not given or not any(key.startswith(OWN) for key in given):
+        return
+    # A copy: what came may be read again.
+    if kept := {key: value for key, value in given.items() if not key.startswith(OWN)}:
+        said["metadata"] = kept
+    else:
+        del said["metadata"]
+
+
+def _history_length(request: Json, field: str) -> int | None:
+    length: int | None = request.get("historyLength")
+    if length is not None and length < 0:
+        raise Malformed([Violation(field, "must not be negative")])
+    return length

@@ -1,0 +1,195 @@
+"""What goes wrong, as A2A words it: one table from exceptions to codes, for every binding.
+
+A2A's own errors are the SDK's classes with the SDK's codes. Errors that A2A has no name for (an
+unknown agent, a body that is too large, a service that is away) get JSON-RPC's nearest code and a
+reason of their own, under a domain of their own.
+"""
+
+import logging
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from http import HTTPStatus
+
+from a2a.utils import errors as a2a
+
+from headrace.errors import (
+    BusUnavailable,
+    EventTooLarge,
+    FileUnknown,
+    HeadraceError,
+    InvalidName,
+    LogLost,
+    StateUnavailable,
+    TaskUnknown,
+)
+from headrace.metrics import REFUSALS
+from headrace.webhooks import TooManyWebhooks
+from headrace_gateway.body import BodyTooLarge, RequestNotWhole
+from headrace_gateway.credentials.schemes import CHALLENGE, REFUSED
+from headrace_gateway.origin import PageRefused
+from headrace_gateway.protocols.a2a.protojson import Malformed, Violation
+from headrace_gateway.refusals import (
+    AgentUnknown,
+    ContextMismatch,
+    CredentialsMissing,
+    CredentialsRefused,
+    GenerationMismatch,
+    KeyReused,
+    NotPermitted,
+    RateLimited,
+    TaskBusy,
+    TaskEnded,
+    TooManyAtOnce,
+    TooManyStreams,
+    TooManyStreamsOfOwner,
+    TooManyWaiting,
+)
+from headrace_gateway.unanswered import Unanswered
+
+_log = logging.getLogger(__name__)
+
+A2A_DOMAIN = "a2a-protocol.org"
+OWN_DOMAIN = "headrace"
+
+RETRY_AFTER = 1
+"""Seconds after which a client may try again what is unavailable now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """An error as all bindings tell it."""
+
+    rpc_code: int
+    http_status: int
+    """Of the REST binding."""
+    grpc_status: str
+    reason: str
+    message: str = ""
+    domain: str = A2A_DOMAIN
+    rpc_http_status: int = HTTPStatus.OK
+    """JSON-RPC tells its own errors with 200; those below it have the status of what failed."""
+    retry_after: int | None = None
+    """Seconds; None: trying again does not help."""
+    challenge: str | None = None
+    """``WWW-Authenticate``: which credentials would help."""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    violations: tuple[Violation, ...] = ()
+
+
+def _own(rpc_code: int, http_status: int, grpc_status: str, reason: str) -> Problem:
+    return Problem(
+        rpc_code,
+        http_status,
+        grpc_status,
+        reason,
+        domain=OWN_DOMAIN,
+        rpc_http_status=http_status,
+        retry_after=RETRY_AFTER if http_status == HTTPStatus.SERVICE_UNAVAILABLE else None,
+    )
+
+
+def _standard(error: type[a2a.A2AError]) -> Problem:
+    mapping = a2a.A2A_ERROR_MAPPING[error]
+    return Problem(a2a.JSON_RPC_ERROR_CODE_MAP[error], *mapping)
+
+
+_INVALID_PARAMS = _standard(a2a.InvalidParamsError)
+_UNAVAILABLE = _own(-32603, 503, "UNAVAILABLE", "UNAVAILABLE")
+_UNAUTHENTICATED = _own(-32600, 401, "UNAUTHENTICATED", "UNAUTHENTICATED")
+_TOO_LARGE = _own(-32600, 413, "INVALID_ARGUMENT", "REQUEST_TOO_LARGE")
+
+_PROBLEMS: Mapping[type[Exception], Problem] = {
+    a2a.JSONParseError: Problem(-32700, 400, "INVALID_ARGUMENT", "INVALID_REQUEST"),
+    **{error: _standard(error) for error in a2a.A2A_ERROR_MAPPING},
+    Malformed: _INVALID_PARAMS,
+    InvalidName: _INVALID_PARAMS,
+    ContextMismatch: _INVALID_PARAMS,
+    KeyReused: _INVALID_PARAMS,
+    TooManyWebhooks: replace(
+        _own(-32603, 429, "RESOURCE_EXHAUSTED", "TOO_MANY_PUSH_CONFIGS"), retry_after=None
+    ),
+    TaskUnknown: _standard(a2a.TaskNotFoundError),
+    LogLost: _standard(a2a.TaskNotFoundError),
+    TaskEnded: _standard(a2a.UnsupportedOperationError),
+    TaskBusy: _standard(a2a.UnsupportedOperationError),
+    # A2A v1.1's TaskGenerationMismatchError, which the SDK does not know yet.
+    GenerationMismatch: Problem(-32010, 409, "ABORTED", "TASK_GENERATION_MISMATCH"),
+    CredentialsMissing: replace(_UNAUTHENTICATED, challenge=CHALLENGE),
+    CredentialsRefused: replace(_UNAUTHENTICATED, challenge=REFUSED),
+    PageRefused: _own(-32600, 403, "PERMISSION_DENIED", "PAGE_REFUSED"),
+    AgentUnknown: _own(-32602, 404, "NOT_FOUND", "AGENT_NOT_FOUND"),
+    FileUnknown: _own(-32602, 404, "NOT_FOUND", "FILE_NOT_FOUND"),
+    BodyTooLarge: _TOO_LARGE,
+    RequestNotWhole: _own(-32600, 408, "DEADLINE_EXCEEDED", "REQUEST_NOT_WHOLE"),
+    EventTooLarge: _TOO_LARGE,
+    TooManyStreams: _UNAVAILABLE,
+    TooManyStreamsOfOwner: replace(
+        _own(-32603, 429, "RESOURCE_EXHAUSTED", "TOO_MANY_STREAMS"), retry_after=RETRY_AFTER
+    ),
+    TooManyAtOnce: replace(
+        _own(-32603, 429, "RESOURCE_EXHAUSTED", "TOO_MANY_AT_ONCE"), retry_after=RETRY_AFTER
+    ),
+    NotPermitted: _own(-32600, 403, "PERMISSION_DENIED", "PERMISSION_DENIED"),
+    RateLimited: _own(-32603, 429, "RESOURCE_EXHAUSTED", "RATE_LIMITED"),
+    TooManyWaiting: _own(-32603, 429, "RESOURCE_EXHAUSTED", "TOO_MANY_WAITING"),
+    BusUnavailable: _UNAVAILABLE,
+    StateUnavailable: _UNAVAILABLE,
+    # The message has been accepted, perhaps: sending it again could ask for the work twice.
+    Unanswered: replace(_UNAVAILABLE, retry_after=None),
+}
+
+
+def problem_of(error: Exception) -> Problem:
+    """Return what is told of `error`; of one that nobody foresaw, no more than an id in our log."""
+    for kind in type(error).__mro__:
+        if (found := _PROBLEMS.get(kind)) is not None:
+            REFUSALS.labels(found.reason).inc()
+            return replace(
+                found,
+                message=_public(error),
+                violations=_violations(error),
+                metadata=_metadata(error),
+                retry_after=_retry_after(error, found),
+            )
+    incident = secrets.token_hex(6)
+    _log.error("incident %s", incident, exc_info=error)
+    REFUSALS.labels("INTERNAL_ERROR").inc()
+    return replace(_PROBLEMS[a2a.InternalError], message=f"internal error, incident {incident}")
+
+
+def _public(error: Exception) -> str:
+    if isinstance(error, BusUnavailable | StateUnavailable):
+        _log.warning("refused a request: %s", error)
+    return error.public if isinstance(error, HeadraceError) else str(error)
+
+
+def _retry_after(error: Exception, found: Problem) -> int | None:
+    return (
+        error.retry_after if isinstance(error, TooManyWaiting | RateLimited) else found.retry_after
+    )
+
+
+def _violations(error: Exception) -> tuple[Violation, ...]:
+    match error:
+        case Malformed():
+            return error.violations
+        case InvalidName():
+            return (Violation(error.field, error.rule),)
+        case ContextMismatch():
+            return (Violation("message.contextId", "is not the task's context"),)
+        case KeyReused():
+            return (Violation("Idempotency-Key", "was used with another request"),)
+    return ()
+
+
+def _metadata(error: Exception) -> Mapping[str, str]:
+    if isinstance(error, GenerationMismatch):
+        return {"generation": str(error.generation)}
+    if isinstance(error, AgentUnknown):
+        return {"name": error.name}
+    if isinstance(error, Unanswered):
+        return {"taskId": error.task, "contextId": error.context}
+    if isinstance(error, a2a.A2AError) and error.data:
+        return {key: str(value) for key, value in error.data.items()}
+    return {}

@@ -1,0 +1,160 @@
+"""The four operations on push notification configs, and the config that comes with a message."""
+
+from a2a.types import a2a_pb2
+from a2a.utils.errors import PushNotificationNotSupportedError
+
+from headrace import messages
+from headrace.entry import ANSWERED
+from headrace.errors import TaskUnknown
+from headrace.events import Json
+from headrace.names import encode_token
+from headrace.task import INTERRUPTED, TERMINAL, TaskKey
+from headrace.webhooks import OLD, Address, Progress, Webhook, new_id
+from headrace_gateway.protocols.a2a.call import Call
+from headrace_gateway.protocols.a2a.protojson import Malformed, Violation, read
+from headrace_gateway.protocols.a2a.task_ids import task_key
+from headrace_gateway.protocols.a2a.webhook_address import read_address, shown
+from headrace_gateway.services import Services
+
+PAGE_SIZES = range(1, 101)
+
+_RESTS = TERMINAL | INTERRUPTED | {ANSWERED}
+
+
+async def create_config(services: Services, call: Call, params: object) -> Json:
+    """Keep a webhook for the task and return its TaskPushNotificationConfig, secrets included.
+
+    It is told what comes from now on; of a task that rests, also that it does.
+
+    Raises:
+        PushNotificationNotSupportedError: the agent tells no webhooks.
+        Malformed: the parameters are not the operation's, or no such webhook can be called.
+        TaskUnknown: no such task of this caller and agent.
+        TooManyWebhooks: the task has enough of them.
+        BusUnavailable, StateUnavailable: try again.
+    """
+    check_push(services, call)
+    config = read(a2a_pb2.TaskPushNotificationConfig, params)
+    address = read_address(config)
+    key, found = await _found(services, call, config.get("taskId", ""))
+    back = 1 if found.state in _RESTS else 0
+    progress = Progress(generation=found.generation - back, sequence=found.sequence - back)
+    webhook = _webhook(call, config, address, progress)
+    await services.detached.run(services.webhooks.put(key, webhook))
+    return shown(key.task, webhook, secrets=True)
+
+
+async def get_config(services: Services, call: Call, params: object) -> Json:
+    """Return the TaskPushNotificationConfig, without secrets.
+
+    Raises:
+        PushNotificationNotSupportedError, Malformed, BusUnavailable, StateUnavailable: as
+            `create_config`.
+        TaskUnknown: no such task of this caller and agent, or the task has no such config.
+    """
+    check_push(services, call)
+    asked = read(a2a_pb2.GetTaskPushNotificationConfigRequest, params)
+    key, _ = await _found(services, call, asked["taskId"])
+    kept = await services.webhooks.get(key, encode_token(asked["id"]))
+    found = None if kept is None else kept.webhook
+    if found is None and call.version == OLD and asked["id"] == asked["taskId"]:
+        # In 0.3 the id may be left out, which stands for any of them.
+        found = next(iter(await services.webhooks.list(key)), None)
+    if found is None:
+        raise TaskUnknown(f"push config not found: task {key.task} has no {asked['id']!r}")
+    return shown(key.task, found)
+
+
+async def list_configs(services: Services, call: Call, params: object) -> Json:
+    """Return the task's configs, without secrets, as a ListTaskPushNotificationConfigsResponse.
+
+    Raises:
+        PushNotificationNotSupportedError, Malformed, TaskUnknown, BusUnavailable,
+            StateUnavailable: as `create_config`.
+    """
+    check_push(services, call)
+    asked = read(a2a_pb2.ListTaskPushNotificationConfigsRequest, params)
+    start, size = _page(asked)
+    key, _ = await _found(services, call, asked["taskId"])
+    found = await services.webhooks.list(key)
+    configs = [shown(key.task, webhook) for webhook in found[start : start + size]]
+    following = str(start + size) if len(found) > start + size else ""
+    return {"configs": configs, "nextPageToken": following}
+
+
+async def delete_config(services: Services, call: Call, params: object) -> Json:
+    """Delete the config if it is there, and return an Empty.
+
+    Raises:
+        PushNotificationNotSupportedError, Malformed, TaskUnknown, BusUnavailable,
+            StateUnavailable: as `create_config`.
+    """
+    check_push(services, call)
+    asked = read(a2a_pb2.DeleteTaskPushNotificationConfigRequest, params)
+    key, _ = await _found(services, call, asked["taskId"])
+    await services.detached.run(services.webhooks.delete(key, encode_token(asked["id"])))
+    return {}
+
+
+def webhook_of(services: Services, call: Call, config: Json) -> Webhook:
+    """Return the webhook that comes with a message, which is told everything of a new task.
+
+    Raises:
+        PushNotificationNotSupportedError, Malformed: as `create_config`.
+    """
+    check_push(services, call)
+    address = read_address(config, "configuration.taskPushNotificationConfig.")
+    return _webhook(call, config, address, Progress(generation=0))
+
+
+def _webhook(call: Call, config: Json, address: Address, progress: Progress) -> Webhook:
+    return Webhook(
+        id=config.get("id") or new_id(),
+        owner=call.caller.owner,
+        address=address,
+        progress=progress,
+        version=call.version,
+        base=call.base,
+    )
+
+
+async def attach(services: Services, call: Call, task: str, webhook: Webhook) -> None:
+    """Keep a webhook for what comes of a message to a task that exists.
+
+    Raises:
+        TaskUnknown, TooManyWebhooks, BusUnavailable, StateUnavailable: as `create_config`.
+    """
+    key, found = await _found(services, call, task)
+    progress = Progress(generation=found.generation, sequence=found.sequence)
+    webhook = webhook.model_copy(update={"progress": progress})
+    await services.detached.run(services.webhooks.put(key, webhook))
+
+
+def check_push(services: Services, call: Call) -> None:
+    """Return if the agent's tasks may have webhooks.
+
+    Raises:
+        PushNotificationNotSupportedError: they may not.
+    """
+    if not (services.settings.push_notifications and call.card.push_notifications):
+        raise PushNotificationNotSupportedError(f"agent {call.agent} sends no push notifications")
+
+
+async def _found(services: Services, call: Call, task: str) -> tuple[TaskKey, messages.TaskFound]:
+    key = task_key(services.settings, call.caller, call.agent, task)
+    query = messages.GetTask(
+        tenant=key.tenant, owner=call.caller.owner, agent=key.agent, task=key.task, history_length=0
+    )
+    return key, await services.state.get(query)
+
+
+def _page(asked: Json) -> tuple[int, int]:
+    size, token = asked.get("pageSize", PAGE_SIZES[-1]), asked.get("pageToken", "0")
+    violations = []
+    if size not in PAGE_SIZES:
+        violations.append(Violation("pageSize", "must be from 1 to 100"))
+    if not (token.isascii() and token.isdecimal() and len(token) < len("10000")):
+        violations.append(Violation("pageToken", "must be one of ours"))
+    if violations:
+        raise Malformed(violations)
+    return int(token), size

@@ -1,0 +1,129 @@
+"""GetTask, ListTasks, CancelTask and DeleteTask: what there is to say about tasks that exist."""
+
+import asyncio
+from contextlib import suppress
+
+from a2a.utils.errors import TaskNotCancelableError
+
+from headrace import messages
+from headrace.errors import TaskUnknown
+from headrace.events import Json
+from headrace.task import TERMINAL, TaskKey
+from headrace_gateway.protocols.a2a.call import Call
+from headrace_gateway.protocols.a2a.parameters import GetTask, ListTasks, OneTask
+from headrace_gateway.protocols.a2a.task_ids import task_key
+from headrace_gateway.refusals import TaskEnded
+from headrace_gateway.services import Services
+from headrace_gateway.unanswered import Stopping
+from headrace_gateway.waiting import Waiting
+
+
+async def get_task(services: Services, call: Call, params: object) -> Json:
+    """Return the A2A Task; if the client knows it as it is, wait until it changes, for a while.
+
+    Raises:
+        Malformed: the parameters are not the operation's.
+        TaskUnknown: no such task of this caller and agent.
+        ClientDisconnect: nobody waits any more.
+        StateUnavailable: try again; it may not be known yet whether there is such a task.
+    """
+    asked = GetTask.read(params)
+    key = task_key(services.settings, call.caller, call.agent, asked.task)
+    query = messages.GetTask(
+        tenant=call.caller.tenant,
+        owner=call.caller.owner,
+        any_owner=call.caller.operates(call.agent, "GetTask"),
+        agent=call.agent,
+        task=key.task,
+        history_length=asked.history_length,
+    )
+    try:
+        found = await services.state.get(query)
+    except TaskUnknown:
+        services.settling.check(key)
+        raise
+    known = asked.current_generation
+    if known is None or found.generation > known or found.state in TERMINAL:
+        return found.task
+    await _newer(services, call, found, known)
+    return (await services.state.get(query)).task
+
+
+async def _newer(services: Services, call: Call, found: messages.TaskFound, known: int) -> None:
+    """Return when the task's generation exceeds `known`, its log ends, or the time is up.
+
+    Also when the gateway stops: the client gets the Task as it is, and asks another gateway.
+    """
+    key = TaskKey(call.caller.tenant, found.agent, found.task["id"])
+    context = found.task["contextId"]
+    async with services.feeds.using(key) as feed:
+        watched = Waiting(services.streams, feed, found.generation, context, call.receive)
+        with suppress(TimeoutError, Stopping):
+            async with watched as waiting, asyncio.timeout(services.settings.long_poll):
+                while entries := await waiting.read():
+                    if entries[-1].last_generation > known:
+                        return
+
+
+async def list_tasks(services: Services, call: Call, params: object) -> Json:
+    """Return an A2A ListTasksResponse.
+
+    Raises:
+        Malformed: the parameters are not the operation's.
+        InvalidName: the page token is none.
+        StateUnavailable: try again.
+    """
+    asked = ListTasks.read(params)
+    query = messages.ListTasks(
+        tenant=call.caller.tenant,
+        owner=call.caller.owner,
+        any_owner=call.caller.operates(call.agent, "ListTasks"),
+        agent=call.agent,
+        context=asked.context,
+        status=asked.status,
+        status_after=asked.status_after,
+        page_size=asked.page_size,
+        page_token=asked.page_token,
+        history_length=asked.history_length,
+        include_artifacts=asked.include_artifacts,
+    )
+    found = await services.state.list(query)
+    return {
+        "tasks": found.tasks,
+        "nextPageToken": found.next_page_token,
+        "pageSize": found.page_size,
+        "totalSize": found.total_size,
+    }
+
+
+async def cancel_task(services: Services, call: Call, params: object) -> Json:
+    """Cancel the task and return it as its log then says it is.
+
+    Raises:
+        Malformed: the parameters are not the operation's.
+        TaskUnknown: no such task of this caller and agent.
+        TaskNotCancelableError: it was over before.
+        BusUnavailable, StateUnavailable: try again.
+    """
+    asked = OneTask.of_cancel(params)
+    key = task_key(services.settings, call.caller, call.agent, asked.task)
+    try:
+        return (await services.cancelling.cancel(call.caller, call.agent, key.task)).task
+    except TaskEnded as ended:
+        raise TaskNotCancelableError(str(ended)) from ended
+
+
+async def delete_task(services: Services, call: Call, params: object) -> Json:
+    """Cancel the task if it has not ended, erase all that is kept of it, and return an Empty.
+
+    This is no operation of A2A's but an extension's (`DELETION`).
+
+    Raises:
+        Malformed: the parameters are not the operation's.
+        TaskUnknown: no such task of this caller and agent.
+        BusUnavailable, StateUnavailable: try again.
+    """
+    asked = OneTask.of_cancel(params)
+    key = task_key(services.settings, call.caller, call.agent, asked.task)
+    await services.deleting.delete(call.caller, key)
+    return {}

@@ -1,0 +1,201 @@
+"""A2A's REST binding (HTTP+JSON): the routes of one agent, and the default agent's at the root."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import orjson
+from a2a.types import a2a_pb2
+from a2a.utils.constants import PROTOCOL_VERSION_1_0
+from a2a.utils.errors import MethodNotFoundError
+from google.protobuf.message import Message
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from headrace.events import Json
+from headrace_gateway.body import read_body
+from headrace_gateway.endpoint import Endpoint
+from headrace_gateway.origin import Origins, PageRefused
+from headrace_gateway.protocols.a2a.agui_events import agui_stream
+from headrace_gateway.protocols.a2a.asking_by_get import asked_by_get
+from headrace_gateway.protocols.a2a.call import Call, call_of
+from headrace_gateway.protocols.a2a.content_types import check_content_type
+from headrace_gateway.protocols.a2a.hector_shapes import SENDS, ending_for, wording_for
+from headrace_gateway.protocols.a2a.json_body import parse_object
+from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
+from headrace_gateway.protocols.a2a.query import from_query
+from headrace_gateway.protocols.a2a.rest_errors import answering_errors, media_type
+from headrace_gateway.protocols.a2a.stream_responses import Manner, empty_stream, rest_stream
+from headrace_gateway.protocols.a2a.subscribing import NothingLeft
+from headrace_gateway.protocols.a2a.versions import (
+    BOTH,
+    OLD,
+    check_version,
+    reads_older,
+    shape_of_message,
+)
+from headrace_gateway.protocols.a2a.wording import HTTP, Wording
+from headrace_gateway.protocols.a2a_v03.wordings import rest_wording
+from headrace_gateway.protocols.hector.asking import asks_for_it
+from headrace_gateway.protocols.hector.messages import completed
+from headrace_gateway.services import Services
+from headrace_gateway.sse import HEADERS
+
+_CONFIGS = "/tasks/{taskId}/pushNotificationConfigs"
+
+_ROUTES = (
+    ("POST", "/message:stream", "SendStreamingMessage"),
+    ("POST", "/message:send", "SendMessage"),
+    ("GET", "/tasks/{id}:subscribe", "SubscribeToTask"),
+    ("POST", "/tasks/{id}:subscribe", "SubscribeToTask"),
+    ("POST", "/tasks/{id}:cancel", "CancelTask"),
+    ("GET", "/tasks/{id}", "GetTask"),
+    ("GET", "/tasks", "ListTasks"),
+    ("POST", _CONFIGS, "CreateTaskPushNotificationConfig"),
+    ("GET", _CONFIGS, "ListTaskPushNotificationConfigs"),
+    ("GET", f"{_CONFIGS}/{{id}}", "GetTaskPushNotificationConfig"),
+    ("DELETE", f"{_CONFIGS}/{{id}}", "DeleteTaskPushNotificationConfig"),
+    ("GET", "/extendedAgentCard", "GetExtendedAgentCard"),
+    ("DELETE", "/tasks/{id}", "DeleteTask"),
+)
+"""Method, path and operation, the most used first."""
+
+_FROM_QUERY = "/message:stream"
+"""Where a message is sent by GET too."""
+
+_ROUTES_03 = (
+    *((method, f"/v1{path}", operation) for method, path, operation in _ROUTES[:6]),
+    *((method, f"/v1{path}", operation) for method, path, operation in _ROUTES[7:11]),
+    ("GET", "/v1/card", "GetExtendedAgentCard"),
+)
+"""The same in 0.3, which has no list of tasks."""
+
+_ROUTING = ("agent", "tenant")
+"""Names in paths that say where to go and are no parameters."""
+
+_REQUESTS: Mapping[str, type[Message]] = {
+    method.name: getattr(a2a_pb2, method.input_type.name)
+    for method in a2a_pb2.DESCRIPTOR.services_by_name["A2AService"].methods
+} | {"DeleteTask": a2a_pb2.CancelTaskRequest}
+
+
+class RestBinding:
+    """The binding's routes over the operations."""
+
+    def __init__(self, services: Services) -> None:
+        """Serve the operations over `services`."""
+        self._services, self._origins = services, Origins(services.settings)
+
+    def routes(self, prefix: str) -> list[Route]:
+        """Return the routes under `prefix`, the path of an agent or nothing."""
+        asked_by_get = answering_errors(self._asked_by_get)
+        return [
+            *(
+                Route(prefix + path, answering_errors(self.endpoint(operation)), methods=[method])
+                for method, path, operation in _ROUTES
+            ),
+            Route(prefix + _FROM_QUERY, asked_by_get, methods=["GET"]),
+        ]
+
+    def other_routes(self, prefix: str) -> list[Route]:
+        """Return the same routes as 0.3 has them, and with a tenant, which a card may ask for."""
+        old = [
+            Route(
+                prefix + path,
+                answering_errors(self.endpoint(operation, OLD), named=True),
+                methods=[method],
+            )
+            for method, path, operation in _ROUTES_03
+        ]
+        return old + self.routes(f"{prefix}/{{tenant}}")
+
+    def endpoint(self, operation: str, served: Sequence[str] = BOTH) -> Endpoint:
+        """Return what carries out the operation that a request asks for.
+
+        In one of the versions `served`; in the first one if the request does not say.
+        """
+        answer = self._stream if operation in STREAMING else self._answer
+
+        async def endpoint(request: Request) -> ASGIApp:
+            call = call_of(self._services, request, tenant=_tenant(request))
+            params = await self._params(request, operation)
+            if operation in SENDS and served is BOTH and reads_older(request, params):
+                params = completed(params)
+            looks_like = served[0] if len(served) == 1 else shape_of_message(params)
+            version = check_version(request, looks_like=looks_like, served=served)
+            call = replace(call, version=version)
+            wording = wording_for(request, rest_wording(version, operation, params))
+            if operation not in wording.operations:
+                raise MethodNotFoundError(f"A2A {version} has no {operation}")
+            params = wording.params(operation, params)
+            return await answer(request, _Asked(call, wording, operation, params))
+
+        return endpoint
+
+    async def _asked_by_get(self, request: Request) -> ASGIApp:
+        """Send the message in the query, or go on with the task in the client's cursor.
+
+        Raises:
+            PageRefused: a page asks that may not start work.
+            A2AError, HeadraceError: as the operation.
+        """
+        if request.method == "HEAD":
+            return Response(headers=HEADERS)  # Nothing is started for nobody.
+        if refusal := self._origins.refusal_of_effect(request.headers):
+            raise PageRefused(refusal)
+        call = call_of(self._services, request, tenant=_tenant(request))
+        check_version(request, looks_like=PROTOCOL_VERSION_1_0)
+        call, operation, params = asked_by_get(call, request.query_params)
+        wording = wording_for(request, HTTP)
+        return await self._stream(request, _Asked(call, wording, operation, params, of_task=True))
+
+    async def _params(self, request: Request, operation: str) -> Json:
+        """Return the operation's parameters: those in the path beat body and query."""
+        given = request.path_params
+        in_path = {name: value for name, value in given.items() if name not in _ROUTING}
+        if request.method == "POST":
+            body = await read_body(request, self._services.body_limits)
+            if body:
+                check_content_type(request, form=True)
+            return (parse_object(body) if body else {}) | in_path
+        return from_query(_REQUESTS[operation], request.query_params) | in_path
+
+    async def _answer(self, request: Request, asked: "_Asked") -> Response:
+        call, operation = asked.call, asked.operation
+        result = await UNARY[operation](self._services, call, asked.params)
+        content = orjson.dumps(asked.wording.answer(operation, result))
+        return Response(content, 200, call.headers, media_type(request))
+
+    async def _stream(self, request: Request, asked: "_Asked") -> ASGIApp:
+        call, operation = asked.call, asked.operation
+        manner = Manner(ending_for(request), asked.of_task, request.method == "GET")
+
+        async def opening() -> ASGIApp:
+            try:
+                if asks_for_it(request):
+                    return await agui_stream(self._services, call, operation, asked.params, manner)
+                streaming = await STREAMING[operation](self._services, call, asked.params)
+            except NothingLeft:
+                # EventSource reconnects after anything else.
+                return Response(status_code=204) if request.method == "GET" else empty_stream(call)
+            return rest_stream(self._services.event_streams, call, streaming, asked.wording, manner)
+
+        return await self._services.seats.seated(call.caller, opening)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """One request."""
+
+    call: Call
+    wording: Wording
+    operation: str
+    params: Json
+    of_task: bool = False
+    """Whether its stream's cursors are to say whose task it is."""
+
+
+def _tenant(request: Request) -> str:
+    """Return the tenant, which stands in the path or in the query; empty: there is none."""
+    return request.path_params.get("tenant") or request.query_params.get("tenant") or ""

@@ -1,0 +1,70 @@
+"""SendStreamingMessage: the message into the log, and the log's events to the client."""
+
+from headrace.events import Json
+from headrace.messages import TaskFound
+from headrace_gateway.accepted import Accepted
+from headrace_gateway.protocols.a2a.accepting import accept, answering
+from headrace_gateway.protocols.a2a.bare_messages import bare_answer
+from headrace_gateway.protocols.a2a.call import Call
+from headrace_gateway.protocols.a2a.history import with_history
+from headrace_gateway.protocols.a2a.parameters import SendMessage
+from headrace_gateway.protocols.a2a.streaming import First, Streaming, check_streaming
+from headrace_gateway.protocols.a2a.subscribing import Subscribing
+from headrace_gateway.services import Services
+
+
+async def send_streaming(services: Services, call: Call, params: object) -> Streaming:
+    """Accept the message and return the stream of what comes of it.
+
+    Raises:
+        Malformed: the parameters are not the operation's.
+        NothingLeft: it was sent before, and the client's cursor is at its end.
+        UnsupportedOperationError: the agent's card offers no streams.
+        A2AError, HeadraceError: as `accept`.
+    """
+    check_streaming(call)
+    asked = SendMessage.read(params)
+    accepted = await accept(services, call, asked)
+    try:
+        with answering(call, accepted):
+            return await _streamed(services, call, asked, accepted)
+    except BaseException:
+        await services.feeds.release(accepted.feed)
+        raise
+
+
+async def _streamed(
+    services: Services, call: Call, asked: SendMessage, accepted: Accepted
+) -> Streaming:
+    if accepted.again and call.cursor:
+        return await _resumed(services, call, accepted)
+    if accepted.snapshot is not None:
+        return _continued(accepted, accepted.snapshot, asked.history_length)
+    if call.card.bare_message and not asked.return_immediately:
+        message = await bare_answer(accepted.feed)
+        if message is not None:
+            return Streaming(accepted.feed, message - 1, accepted.log)
+    return await _started(accepted, asked.history_length)
+
+
+async def _resumed(services: Services, call: Call, accepted: Accepted) -> Streaming:
+    """What was sent before goes on behind the client's cursor."""
+    streaming = await Subscribing(services, call.caller, accepted.key).after(call.cursor)
+    await services.feeds.release(accepted.feed)
+    return streaming
+
+
+def _continued(accepted: Accepted, snapshot: TaskFound, history_length: int | None) -> Streaming:
+    """A follow-up's stream begins with the Task as it was just before."""
+    task = with_history(snapshot.task, history_length)
+    first = First(snapshot.generation, {"task": task})
+    return Streaming(accepted.feed, snapshot.generation, accepted.log, first, task_shown=True)
+
+
+async def _started(accepted: Accepted, history_length: int | None) -> Streaming:
+    """A new task's stream is its log from generation 1, unless the history is not wanted."""
+    if history_length != 0:
+        return Streaming(accepted.feed, 0, accepted.log, task_shown=True)
+    (block, *_) = await accepted.feed.reader(0).read()
+    task: Json = with_history(block.entry.events[0]["task"], 0)
+    return Streaming(accepted.feed, 1, accepted.log, First(1, {"task": task}), task_shown=True)

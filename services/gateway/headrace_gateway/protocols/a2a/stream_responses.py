@@ -1,0 +1,124 @@
+"""A streaming operation's answer as server-sent events, in each JSON binding."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import orjson
+from starlette.responses import Response
+
+from headrace.events import Json
+from headrace_gateway.event_stream import EventStream, EventStreams
+from headrace_gateway.feeds import Dialect
+from headrace_gateway.protocols.a2a.bare_messages import AfterTask
+from headrace_gateway.protocols.a2a.call import Call
+from headrace_gateway.protocols.a2a.cursor import Cursor
+from headrace_gateway.protocols.a2a.streaming import Streaming
+from headrace_gateway.protocols.a2a.wording import Wording
+from headrace_gateway.sse import HEADERS, OfTask, frame
+
+RECOVERED = "Headrace-Recovered"
+"""Response header; ``false``: what came after the client's cursor is lost, a snapshot leads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """What a client wants of its stream beside A2A's own."""
+
+    ending: bytes = b""
+    """What says that the stream is over."""
+    of_task: bool = False
+    """Whether each cursor says whose task it is."""
+    reconnects: bool = False
+    """Whether the client comes back until it hears that nothing is left, as EventSource does."""
+
+
+PLAIN = Manner()
+
+
+@dataclass(frozen=True, slots=True)
+class _Envelope:
+    """What goes around each event."""
+
+    around: Callable[[Json], bytes]
+    """Puts it around an event that is none of the log's."""
+    splice: bytes = b""
+    """What of it the dialect leaves room for."""
+    before_cursor: str = ""
+
+
+def rest_stream(
+    streams: EventStreams,
+    call: Call,
+    streaming: Streaming,
+    wording: Wording,
+    manner: Manner = PLAIN,
+) -> EventStream:
+    """Return the stream of StreamResponses."""
+    if not manner.of_task:
+        return _stream(streams, call, streaming, wording, _Envelope(orjson.dumps), manner)
+    task = f"{streaming.key.task}/"
+    wording = replace(wording, dialect=OfTask(wording.dialect))
+    envelope = _Envelope(orjson.dumps, task.encode(), task)
+    return _stream(streams, call, streaming, wording, envelope, manner)
+
+
+def rpc_stream(  # noqa: PLR0917 - as _stream
+    streams: EventStreams,
+    call: Call,
+    streaming: Streaming,
+    wording: Wording,
+    request_id: object,
+    ending: bytes = b"",
+) -> EventStream:
+    """Return the stream of JSON-RPC responses whose results are StreamResponses."""
+
+    def around(event: Json) -> bytes:
+        return orjson.dumps({"jsonrpc": "2.0", "id": request_id, "result": event})
+
+    # A copy: orjson's own takes 4 KB of memory, for as long as the stream is open.
+    envelope = _Envelope(around, b"%b" % orjson.dumps(request_id))
+    return _stream(streams, call, streaming, wording, envelope, Manner(ending))
+
+
+def empty_stream(call: Call) -> Response:
+    """Return a stream that ends at once: nothing is left to tell, now or ever."""
+    return Response(b"", 200, HEADERS | call.headers)
+
+
+def as_event(response: Response) -> Response:
+    """Return a JSON response as a stream of one event: 0.3's clients read nothing else there."""
+    framed = b"data: %b\n\n" % bytes(response.body)
+    return Response(framed, response.status_code, HEADERS)
+
+
+def told_as(dialect: Dialect, call: Call, streaming: Streaming) -> Dialect:
+    """Return `dialect` as it is to be used for this stream."""
+    if call.card.bare_message and streaming.task_shown:
+        return AfterTask(dialect, streaming.key.task)
+    return dialect
+
+
+def _stream(  # noqa: PLR0917 - what differs between the two bindings above
+    streams: EventStreams,
+    call: Call,
+    streaming: Streaming,
+    wording: Wording,
+    envelope: _Envelope,
+    manner: Manner,
+) -> EventStream:
+    dialect = told_as(wording.dialect, call, streaming)
+    first = b""
+    if streaming.first is not None:
+        cursor = Cursor(streaming.log, streaming.first.generation)
+        data = envelope.around(wording.event(streaming.first.event))
+        first = frame(f"{envelope.before_cursor}{cursor}", data, wording.event_name)
+    headers = call.headers | ({} if streaming.recovered else {RECOVERED: "false"})
+    return streams.of(
+        streaming.feed,
+        streaming.after,
+        dialect,
+        splice=envelope.splice,
+        first=first,
+        headers=headers,
+        ending=manner.ending,
+    )

@@ -1,0 +1,71 @@
+"""How one version of A2A words requests and answers in one binding; operations speak 1.0."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import orjson
+from a2a.utils.constants import PROTOCOL_VERSION_1_0
+
+from headrace.entry import Entry
+from headrace.events import Json
+from headrace_gateway.feeds import Dialect
+from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
+from headrace_gateway.sse import JSON_RPC, REST
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """One version in one binding."""
+
+    version: str
+    """Of A2A, by major and minor number."""
+    operations: Mapping[str, str]
+    """What each of its methods is called among our operations."""
+    params: Callable[[str, Json], Json]
+    """Returns an operation's 1.0 parameters; raises Malformed."""
+    answer: Callable[[str, Json], Any]
+    """Returns an operation's 1.0 result as this version has it."""
+    event: Callable[[Json], Json]
+    """Returns a 1.0 StreamResponse as this version has it."""
+    dialect: Dialect
+    """Its events, framed."""
+    event_name: str = ""
+    """What server-sent events of its own are called; empty: they have no name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reworded:
+    """A dialect of another version: the events are turned, then framed as ever."""
+
+    event: Callable[[Json], Json]
+    inner: Dialect
+
+    def render(self, entry: Entry, skip: int) -> tuple[bytes, ...]:
+        """Return the entry's events after its first `skip` as frames."""
+        lines = [orjson.dumps(self.event(event)) for event in entry.parsed()]
+        return self.inner.render(replace(entry, lines=lines), skip)
+
+
+def _same_params(operation: str, params: Json) -> Json:  # noqa: ARG001 - they need no turning
+    return params
+
+
+def _same_answer(operation: str, result: Json) -> Json:  # noqa: ARG001 - as _same_params
+    return result
+
+
+def _same_event(event: Json) -> Json:
+    return event
+
+
+def _current(dialect: Dialect) -> Wording:
+    names = {name: name for name in (*UNARY, *STREAMING)}
+    return Wording(PROTOCOL_VERSION_1_0, names, _same_params, _same_answer, _same_event, dialect)
+
+
+RPC = _current(JSON_RPC)
+"""1.0 over JSON-RPC."""
+
+HTTP = _current(REST)
+"""1.0 over REST."""

@@ -1,0 +1,167 @@
+"""Requests of 0.3 as the 1.0 parameters of operations."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from a2a.compat.v0_3 import a2a_v0_3_pb2, conversions, proto_utils, types
+from a2a.utils.errors import A2AError
+from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
+from google.protobuf.message import Message
+from pydantic import BaseModel, ValidationError
+
+from headrace.events import Json
+from headrace.whole_numbers import whole
+from headrace_gateway.protocols.a2a.protojson import Malformed, Violation
+
+METHODS: Mapping[str, str] = {
+    "message/send": "SendMessage",
+    "message/stream": "SendStreamingMessage",
+    "tasks/get": "GetTask",
+    "tasks/cancel": "CancelTask",
+    "tasks/resubscribe": "SubscribeToTask",
+    "tasks/pushNotificationConfig/set": "CreateTaskPushNotificationConfig",
+    "tasks/pushNotificationConfig/get": "GetTaskPushNotificationConfig",
+    "tasks/pushNotificationConfig/list": "ListTaskPushNotificationConfigs",
+    "tasks/pushNotificationConfig/delete": "DeleteTaskPushNotificationConfig",
+    "agent/getAuthenticatedExtendedCard": "GetExtendedAgentCard",
+}
+"""JSON-RPC methods, and what the operation is called now."""
+
+type _Turn = Callable[[Any], Message]
+"""The SDK's conversion of a request."""
+
+_REQUESTS: Mapping[str, tuple[type[BaseModel], _Turn]] = {
+    "SendMessage": (types.SendMessageRequest, conversions.to_core_send_message_request),
+    "SendStreamingMessage": (types.SendMessageRequest, conversions.to_core_send_message_request),
+    "GetTask": (types.GetTaskRequest, conversions.to_core_get_task_request),
+    "CancelTask": (types.CancelTaskRequest, conversions.to_core_cancel_task_request),
+    "SubscribeToTask": (
+        types.TaskResubscriptionRequest,
+        conversions.to_core_subscribe_to_task_request,
+    ),
+    "CreateTaskPushNotificationConfig": (
+        types.SetTaskPushNotificationConfigRequest,
+        conversions.to_core_create_task_push_notification_config_request,
+    ),
+    "GetTaskPushNotificationConfig": (
+        types.GetTaskPushNotificationConfigRequest,
+        conversions.to_core_get_task_push_notification_config_request,
+    ),
+    "ListTaskPushNotificationConfigs": (
+        types.ListTaskPushNotificationConfigRequest,
+        conversions.to_core_list_task_push_notification_config_request,
+    ),
+    "DeleteTaskPushNotificationConfig": (
+        types.DeleteTaskPushNotificationConfigRequest,
+        conversions.to_core_delete_task_push_notification_config_request,
+    ),
+}
+
+SENDS = ("SendMessage", "SendStreamingMessage")
+"""Operations whose parameters are a message."""
+_CONFIGURED = ("CreateTaskPushNotificationConfig", "GetTaskPushNotificationConfig")
+_SETS = "CreateTaskPushNotificationConfig"
+
+
+def rpc_params(operation: str, params: Json) -> Json:
+    """Return the 1.0 parameters of a JSON-RPC call.
+
+    Raises:
+        Malformed: they are not the operation's in 0.3 either.
+    """
+    if operation not in _REQUESTS:
+        return {}
+    kind, turn = _REQUESTS[operation]
+    try:
+        request = kind.model_validate({"id": 0, "params": params})
+        return _with_config_id(operation, as_params(turn(request)))
+    except ValidationError as invalid:
+        raise Malformed(_violations(invalid)) from None
+    except (ParseError, ValueError, TypeError, A2AError) as trouble:
+        raise Malformed([Violation("params", f"can't be read: {trouble}"[:300])]) from None
+
+
+def _with_config_id(operation: str, params: Json) -> Json:
+    """Return `params` with the id of a push configuration that goes without: the task's."""
+    if operation in _CONFIGURED and not params.get("id"):
+        return params | {"id": params.get("taskId", "")}
+    return params
+
+
+def rest_params(operation: str, params: Json) -> Json:
+    """Return the 1.0 parameters of a REST request: its body with what the path says.
+
+    0.3's REST body is its protobuf's JSON. Clients also send what JSON-RPC has as params; both are
+    read.
+
+    Raises:
+        Malformed: they are not the operation's in 0.3 either.
+    """
+    if operation in SENDS:
+        if not is_protobufs(params):
+            return rpc_params(operation, params)
+        sent = _from_protobuf(
+            a2a_v0_3_pb2.SendMessageRequest, params, proto_utils.FromProto.message_send_params
+        )
+        return rpc_params(operation, sent)
+    if operation == _SETS and "config" in params:
+        named = params | {"parent": f"tasks/{params['taskId']}"}
+        return rpc_params(
+            operation,
+            _from_protobuf(
+                a2a_v0_3_pb2.CreateTaskPushNotificationConfigRequest, named, config_to_set
+            ),
+        )
+    return params
+
+
+def config_to_set(asked: Any) -> BaseModel:  # noqa: ANN401 - as generated
+    """Return the config of a CreateTaskPushNotificationConfigRequest, with the id beside it.
+
+    Raises:
+        InvalidParamsError: it names no task.
+    """
+    if not asked.config.push_notification_config.id:
+        asked.config.push_notification_config.id = asked.config_id
+    config: BaseModel = proto_utils.FromProto.task_push_notification_config_request(asked)
+    return config
+
+
+def is_protobufs(params: Json) -> bool:
+    """Tell whether a message is sent in the JSON of 0.3's protobuf: with ``content`` for parts.
+
+    Its field is called ``request``, and ``message`` in JSON; the SDK's clients send the former.
+    """
+    message = params.get("message")
+    is_other = isinstance(message, dict) and "content" in message and "parts" not in message
+    return "request" in params or is_other
+
+
+def as_params(request: Message) -> Json:
+    """Return a 1.0 request as JSON."""
+    params: Json = whole(MessageToDict(request))
+    return params
+
+
+def _from_protobuf(kind: type[Message], params: Json, turn: Callable[[Any], BaseModel]) -> Json:
+    """Return the JSON of 0.3's protobuf as JSON-RPC has it."""
+    try:
+        model = turn(ParseDict(params, kind(), ignore_unknown_fields=True))
+    except ValidationError as invalid:
+        raise Malformed(_violations(invalid)) from None
+    except (ParseError, A2AError, ValueError, TypeError) as trouble:
+        raise Malformed([Violation("", f"is not what 0.3 sends: {trouble}"[:300])]) from None
+    content: Json = model.model_dump(by_alias=True, exclude_none=True)
+    return content
+
+
+def _violations(invalid: ValidationError) -> list[Violation]:
+    return [
+        Violation(_path(error["loc"]), f"is at fault: {error['msg'].lower()}")
+        for error in invalid.errors()[:20]
+    ]
+
+
+def _path(place: tuple[int | str, ...]) -> str:
+    """Return where the fault is, without the envelope that was put around the parameters."""
+    return ".".join(str(step) for step in place if step not in ("params", "root")) or "params"

@@ -1,0 +1,98 @@
+"""Activities: files, data and notices of the agent, and structured content of its own kinds."""
+
+from typing import Any
+
+from headrace import json_patch, parts
+from headrace.events import Json
+from headrace.parts import ACTIVITY_TYPE
+from headrace_gateway.protocols.agui.held import Activity
+from headrace_gateway.protocols.agui.output import Output
+from headrace_gateway.protocols.agui.view import View
+
+ARTIFACT = "artifact"
+"""Activity type of a result that is no answer text; content: an A2A Artifact."""
+STATUS = "status"
+"""Activity type of a word on how the work goes; content: ``text``."""
+
+_USE = "activity"
+
+
+class Activities:
+    """Says ACTIVITY events, and keeps what they say."""
+
+    def __init__(self, output: Output, view: View) -> None:
+        """Say them to `output`."""
+        self._output, self._view = output, view
+
+    def artifact(self, artifact: Json, *, append: bool) -> None:
+        """Show an artifact, or what a chunk appends to it."""
+        held = self._held(artifact["artifactId"])
+        if held is not None and append:
+            added = [{"op": "add", "path": "/parts/-", "value": p} for p in artifact["parts"]]
+            self._change(held, added)
+        elif held is not None or artifact["parts"]:
+            self._show(self._id(artifact["artifactId"]), ARTIFACT, artifact)
+
+    def status(self, message: str, text: str) -> None:
+        """Show a word on how the work goes."""
+        self._show(self._id(message), STATUS, {"text": text})
+
+    def snapshot(self, part: Json, name: str) -> None:
+        """Show the activity that a part holds.
+
+        Raises:
+            ValueError: its content is no object.
+        """
+        content = part["data"]
+        if not isinstance(content, dict):
+            raise ValueError("an activity's content is an object")  # noqa: TRY004 - as the patches
+        self._show(self._id(name), _type(part), content)
+
+    def delta(self, part: Json, name: str) -> None:
+        """Change the activity that a part's patch is for.
+
+        A client that cannot apply a patch is left behind, so one that does not fit is not said.
+
+        Raises:
+            ValueError: the patch does not fit, or there is no such activity.
+        """
+        held = self._held(name)
+        if held is None:
+            raise ValueError("no such activity")
+        self._change(held, part["data"])
+
+    def blank(self, activity: Activity) -> Activity:
+        """Leave nothing of an activity, for a client can't be told that it is gone."""
+        artifact = {**activity.content, "parts": []} if activity.type == ARTIFACT else {}
+        return self._show(activity.id, activity.type, artifact)
+
+    def _id(self, name: str) -> str:
+        return self._view.claim(self._output.use(_USE), name)
+
+    def _held(self, name: str) -> Activity | None:
+        held = self._view.messages.get(self._view.find(self._output.use(_USE), name))
+        return held if isinstance(held, Activity) else None
+
+    def _show(self, message: str, kind: str, content: Json) -> Activity:
+        shown = self._view.messages[message] = Activity(
+            message, kind, content, self._output.subagent
+        )
+        self._output.emit(
+            "ACTIVITY_SNAPSHOT", messageId=message, activityType=kind, content=content, replace=True
+        )
+        return shown
+
+    def _change(self, held: Activity, patch: Any) -> None:  # noqa: ANN401 - checked by apply
+        content = json_patch.apply(held.content, patch)
+        if not isinstance(content, dict):
+            raise json_patch.PatchFailed("an activity's content is an object")
+        held.content = content
+        if patch:
+            self._output.emit(
+                "ACTIVITY_DELTA", messageId=held.id, activityType=held.type, patch=patch
+            )
+
+
+def _type(part: Json) -> str:
+    kind = parts.metadata_of(part, ACTIVITY_TYPE)
+    return kind if isinstance(kind, str) and kind else "activity"

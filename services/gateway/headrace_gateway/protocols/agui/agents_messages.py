@@ -1,0 +1,82 @@
+"""A conversation that the agent says as a whole: what the client holds becomes this."""
+
+from ag_ui.core import Message
+from pydantic import TypeAdapter, ValidationError
+
+from headrace.events import Json
+from headrace_gateway.protocols.agui.blocks import REASONING, TEXT
+from headrace_gateway.protocols.agui.held import Activity, Given, Held
+from headrace_gateway.protocols.agui.output import Output
+from headrace_gateway.protocols.agui.snapshot import snapshot_of
+from headrace_gateway.protocols.agui.tool_calls import KIND
+from headrace_gateway.protocols.agui.view import View
+
+_MESSAGES: TypeAdapter[list[Message]] = TypeAdapter(list[Message])
+_HELD_BY_MESSAGES = frozenset({TEXT.use, REASONING.use, KIND})
+
+
+class AgentsMessages:
+    """Says the agent's MESSAGES_SNAPSHOT, and keeps what the client then holds."""
+
+    def __init__(self, output: Output, view: View) -> None:
+        """Say them to `output`."""
+        self._output, self._view = output, view
+
+    def snapshot(self, part: Json, _message: str) -> None:
+        """Say the conversation, which a data part holds as AG-UI Messages.
+
+        Raises:
+            ValueError: it does not, or two of them have one id.
+        """
+        if self._output.subagent:
+            # A subagent's conversation is its own, and the event has no place for whose it is.
+            return
+        told = _validated(part["data"])
+        for key in reversed([*self._output.open]):
+            if key[0] in _HELD_BY_MESSAGES:
+                # What is said of it from here on begins anew.
+                self._output.end(key)
+        new = {message["id"]: _held(message) for message in told}
+        held = self._view.messages
+        # What children said is no part of their parent's conversation, and stays.
+        childrens = {k: m for k, m in held.items() if m.subagent and k not in new}
+        self._view.messages = self._merged(new, childrens)
+        shown = [message.shown() for message in childrens.values()]
+        self._output.emit("MESSAGES_SNAPSHOT", **snapshot_of([*told, *shown]))
+
+    def _merged(self, own: dict[str, Held], childrens: dict[str, Held]) -> dict[str, Held]:
+        """Return the messages as the official client merges them: in its own order, new ones last.
+
+        It keeps activities, and reasoning if the snapshot has none.
+        """
+        new = own | childrens
+        has_reasoning = any(held.shown()["role"] == "reasoning" for held in new.values())
+        kept = {"activity"} if has_reasoning else {"activity", "reasoning"}
+        merged: dict[str, Held] = {}
+        for key, held in self._view.messages.items():
+            if key in new:
+                merged[key] = new[key]
+            elif held.shown()["role"] in kept:
+                merged[key] = held
+        for key, held in own.items():
+            self._view.ids[key] = "activity" if isinstance(held, Activity) else "given"
+        return merged | new
+
+
+def _held(message: Json) -> Held:
+    if message["role"] == "activity":
+        return Activity(message["id"], message["activityType"], message["content"])
+    return Given(message)
+
+
+def _validated(said: object) -> list[Json]:
+    try:
+        messages = _MESSAGES.validate_python(said)
+    except ValidationError:
+        raise ValueError("the messages are not AG-UI messages") from None
+    if len({message.id for message in messages}) != len(messages):
+        raise ValueError("two messages have one id")
+    told: list[Json] = _MESSAGES.dump_python(
+        messages, mode="json", by_alias=True, exclude_unset=True, exclude_none=True
+    )
+    return told

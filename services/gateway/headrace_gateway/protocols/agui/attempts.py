@@ -1,0 +1,40 @@
+"""A new attempt: what the one before had not saved is taken back."""
+
+from headrace.events import ATTEMPT, DISCARDED_AFTER, Json
+from headrace_gateway.protocols.agui.output import Output
+from headrace_gateway.protocols.agui.shared_state import SharedState
+from headrace_gateway.protocols.agui.snapshot import say_messages
+from headrace_gateway.protocols.agui.taking_back import take_back
+from headrace_gateway.protocols.agui.view import View
+
+NAME = "headrace.attempt"
+"""Name of the CUSTOM event that tells a client of a new attempt."""
+
+
+class Attempts:
+    """Remembers what was saved, and goes back to it."""
+
+    def __init__(self, output: Output, view: View, leg: int) -> None:
+        """Begin with `view` as saved at the leg's input."""
+        self._output, self._view = output, view
+        self._saved = {leg: view.saved()}
+
+    def save(self, generation: int) -> None:
+        """Remember the view as of `generation`, with which the agent made a checkpoint."""
+        first = min(self._saved)
+        self._saved = {first: self._saved[first], generation: self._view.saved()}
+
+    def begin(self, metadata: Json) -> None:
+        """Say that an attempt begins; from the second on, take back what it replaces."""
+        after = metadata.get(DISCARDED_AFTER)
+        if after is None:
+            return
+        self._output.end_own()
+        self._output.emit("CUSTOM", name=NAME, value={"attempt": metadata[ATTEMPT]})
+        before, state = self._view.messages, self._view.state
+        self._view.restore(self._saved[max(g for g in self._saved if g <= after)])
+        if self._view.state is not state:
+            SharedState(self._output, self._view).say()
+        rest, self._view.messages = self._view.messages, before
+        take_back(self._output, self._view, rest)
+        say_messages(self._output, self._view)

@@ -1,0 +1,119 @@
+"""Blocks of text and of thinking as messages: one block, one message; blocks may interleave."""
+
+from typing import NamedTuple
+
+from headrace import parts
+from headrace.events import Json
+from headrace.parts import TITLE
+from headrace_gateway.protocols.agui.held import Spoken
+from headrace_gateway.protocols.agui.output import Event, OpenItem, Output
+from headrace_gateway.protocols.agui.view import View
+
+
+class Voice(NamedTuple):
+    """How one kind of block sounds in AG-UI."""
+
+    use: str
+    """What its ids are claimed for."""
+    role: str
+    start: str
+    content: str
+    end: str
+    span: tuple[str, str] | None = None
+    """Events around the message, if its kind has them."""
+
+    def opening(self, message: str, title: str) -> tuple[Event, ...]:
+        """Return what begins the message."""
+        start = (self.start, {"messageId": message, "role": self.role})
+        if self.span is None:
+            return (start,)
+        titled = {"metadata": {"title": title}} if title else {}
+        return (self.span[0], {"messageId": message, **titled}), start
+
+    def closing(self, message: str) -> tuple[Event, ...]:
+        """Return what ends it."""
+        end = (self.end, {"messageId": message})
+        return (end,) if self.span is None else (end, (self.span[1], {"messageId": message}))
+
+
+TEXT = Voice("text", "assistant", "TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_END")
+REASONING = Voice(
+    "reasoning",
+    "reasoning",
+    "REASONING_MESSAGE_START",
+    "REASONING_MESSAGE_CONTENT",
+    "REASONING_MESSAGE_END",
+    ("REASONING_START", "REASONING_END"),
+)
+
+
+class Blocks:
+    """Turns the pieces of one kind of block into events."""
+
+    def __init__(self, voice: Voice, output: Output, view: View) -> None:
+        """Speak with `voice`."""
+        self._voice, self._output, self._view = voice, output, view
+
+    def piece(self, part: Json, block: str) -> None:
+        """Say a text part of `block`, and the block's end where the part says so."""
+        text, value = part["text"], parts.encrypted_value(part)
+        if text or value:
+            # A piece that says nothing may end a block, but begins none.
+            self.say(block, text, _title(part))
+        if value:
+            self._seal(block, value)
+        if parts.is_block_end(part):
+            self.end(block)
+
+    def say(self, block: str, text: str, title: str = "") -> None:
+        """Append `text` to the block's message, which begins with its first piece.
+
+        Raises:
+            TypeError: `text` is none.
+        """
+        if not isinstance(text, str):
+            raise TypeError("text is a string")
+        item = self._output.open.get((self._voice.use, block)) or self.begin(block, title)
+        if text:
+            item.pieces.append(text)
+            self._output.emit(self._voice.content, messageId=item.id, delta=text)
+
+    def begin(self, block: str, title: str = "") -> OpenItem:
+        """Begin the block's message, or go on with one that has ended."""
+        voice, view = self._voice, self._view
+        message = view.claim(self._output.use(voice.use), block)
+        held = view.messages.get(message)
+        if not isinstance(held, Spoken):
+            held = view.messages[message] = Spoken(message, voice.role)
+            held.subagent = self._output.subagent
+        opening, closing = voice.opening(message, title), voice.closing(message)
+        item = OpenItem(opening, closing, message, held.chunks)
+        return self._output.begin((voice.use, block), item)
+
+    def end(self, block: str) -> None:
+        """End the block's message if it is open."""
+        self._output.end((self._voice.use, block))
+
+    def retract(self, block: str) -> bool:
+        """Take back what the block said; return whether it had said anything."""
+        message = self._view.find(self._output.use(self._voice.use), block)
+        held = self._view.messages.get(message)
+        if not isinstance(held, Spoken) or not any(held.chunks):
+            return False
+        self.end(block)
+        held.chunks.clear()
+        if not held.calls:
+            del self._view.messages[message]
+        return True
+
+    def _seal(self, block: str, value: str) -> None:
+        message = self._view.find(self._output.use(self._voice.use), block)
+        self._view.spoken(message).encrypted = value
+        self._output.emit(
+            "REASONING_ENCRYPTED_VALUE", subtype="message", entityId=message, encryptedValue=value
+        )
+
+
+def _title(part: Json) -> str:
+    title = parts.metadata_of(part, TITLE)
+    return title if isinstance(title, str) else ""

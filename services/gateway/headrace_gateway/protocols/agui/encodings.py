@@ -1,0 +1,26 @@
+"""How frames go over HTTP: as server-sent events, or in the protocol's binary form."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from headrace_gateway.protocols.agui.binary import frames
+from headrace_gateway.protocols.agui.frame import Frame, sse
+from headrace_gateway.sse import HEADERS, KEEPALIVE
+
+
+class Encoding(NamedTuple):
+    """One form of a stream."""
+
+    encode: Callable[[str, list[Frame]], bytes]
+    """From the log id and frames to bytes."""
+    headers: dict[str, str]
+    keepalive: bytes
+    """What says that a silent stream lives; empty: there is no way to say it."""
+
+
+SSE = Encoding(sse, HEADERS, KEEPALIVE)
+
+BINARY = "application/vnd.ag-ui.event+proto"
+"""Media type of the binary form; clients compare it letter by letter."""
+
+PROTO = Encoding(frames, {**HEADERS, "content-type": BINARY}, b"")

@@ -1,0 +1,170 @@
+"""Where AG-UI clients start runs and come back to them."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.types import ASGIApp
+from starlette.websockets import WebSocket
+
+from headrace.events import Json
+from headrace_gateway.body import read_body
+from headrace_gateway.endpoint import Endpoint
+from headrace_gateway.json_response import json_response
+from headrace_gateway.protocols.a2a.call import Call, call_of
+from headrace_gateway.protocols.agui.attaching import is_told
+from headrace_gateway.protocols.agui.capabilities import capabilities
+from headrace_gateway.protocols.agui.cursor import FrameCursor
+from headrace_gateway.protocols.agui.extras import in_query, says_yes
+from headrace_gateway.protocols.agui.history import past_of
+from headrace_gateway.protocols.agui.media_types import check_body_type, encoding_for
+from headrace_gateway.protocols.agui.named_run import NamedRun, named_run
+from headrace_gateway.protocols.agui.opening import open_again, open_run
+from headrace_gateway.protocols.agui.refusal import RunUnknown, answering_refusals, told
+from headrace_gateway.protocols.agui.run_input import RunInput
+from headrace_gateway.protocols.agui.run_socket import RunSocket
+from headrace_gateway.protocols.agui.run_stream import RunStream
+from headrace_gateway.protocols.agui.stopping import stop
+from headrace_gateway.protocols.agui.threads import Thread
+from headrace_gateway.refusals import AgentUnknown
+from headrace_gateway.services import Services
+from headrace_gateway.websocket.opening import open_socket
+
+BASES = ("/v1/agents/{agent}/ag-ui", "/api/agent")
+"""Where an agent's AG-UI routes are; the last is the default agent's."""
+
+_NO_STORE = {"Cache-Control": "no-store"}
+
+
+def routes(services: Services) -> list[BaseRoute]:
+    """Return the routes of the AG-UI endpoint."""
+    endpoint = RunEndpoint(services)
+    pages: dict[str, tuple[Endpoint, list[str]]] = {
+        "": (endpoint.run, ["POST"]),
+        "/": (endpoint.run, ["POST"]),
+        "/attach": (endpoint.attach, ["GET", "POST"]),
+        "/capabilities": (endpoint.capabilities, ["GET"]),
+        "/stop": (endpoint.stop, ["POST"]),
+        "/threads/{thread}": (endpoint.thread, ["GET"]),
+    }
+    plain: list[BaseRoute] = [
+        Route(base + path, answering_refusals(page), methods=methods)
+        for base in BASES
+        for path, (page, methods) in pages.items()
+    ]
+    return [*plain, *(WebSocketRoute(f"{base}/ws", endpoint.socket) for base in BASES)]
+
+
+class RunEndpoint:
+    """Starts runs, and attaches clients to those that there are."""
+
+    def __init__(self, services: Services) -> None:
+        """Serve over `services`."""
+        self._services = services
+
+    async def run(self, request: Request) -> ASGIApp:
+        """Start the run that the request asks for and return its stream.
+
+        With a cursor the client has been in it before: the stream goes on behind it.
+
+        Raises:
+            RunRefused: the request is none for a run.
+            A2AError, HeadraceError: as `call_of`, `read_body` and `open_run`.
+        """
+        call = call_of(self._services, request)
+        encoding = encoding_for(request)
+        check_body_type(request)
+        extras = in_query(request.query_params)
+        body = await read_body(request, self._services.body_limits)
+        asked = RunInput.read(body, extras)
+
+        async def opening() -> ASGIApp:
+            opened = await open_run(self._services, call, asked)
+            return RunStream(self._services.event_streams, opened, encoding)
+
+        return await self._services.seats.seated(call.caller, opening)
+
+    async def attach(self, request: Request) -> ASGIApp:
+        """Return the stream of a run that has been started: behind a cursor, or as of now.
+
+        Raises:
+            RunUnknown: the caller has no such run.
+            RunRefused, HeadraceError: as `run`.
+        """
+        self._services.callers.of(request.headers)  # nothing is read from whom nobody knows
+        named = await named_run(request, self._services.body_limits)
+        return await self.attached(request, named)
+
+    async def attached(self, request: Request, named: NamedRun) -> ASGIApp:
+        """Return the stream of the run that is named.
+
+        Raises:
+            RunUnknown, RunRefused, HeadraceError: as `attach`.
+        """
+        call = call_of(self._services, request)
+        encoding = encoding_for(request)
+
+        async def opening() -> ASGIApp:
+            opened = await open_again(self._services, call, named)
+            cursor = FrameCursor.parse(call.cursor) if request.method == "GET" else None
+            try:
+                # An EventSource comes back after every stream that ends, until it is told this.
+                if not await is_told(opened, cursor):
+                    return RunStream(self._services.event_streams, opened, encoding)
+            except BaseException:
+                await self._services.feeds.release(opened.feed)
+                raise
+            await self._services.feeds.release(opened.feed)
+            return Response(status_code=204)
+
+        return await self._services.seats.seated(call.caller, opening)
+
+    async def stop(self, request: Request) -> ASGIApp:
+        """Stop the run that the request names, or the thread's newest, for all who watch it.
+
+        Raises:
+            RunUnknown: the caller has no such run.
+            RunRefused, HeadraceError: as `stop`.
+        """
+        call = call_of(self._services, request)
+        named = await named_run(request, self._services.body_limits)
+        stopped = await stop(self._services, call, named)
+        content = {"threadId": named.thread, "runId": stopped.run, "stopped": stopped.was_going_on}
+        return json_response(content, headers=_NO_STORE)
+
+    async def capabilities(self, request: Request) -> ASGIApp:
+        """Return what the agent can do.
+
+        Raises:
+            A2AError, HeadraceError: as `call_of`.
+        """
+        self._services.callers.reader_of(request.headers)
+        name = request.path_params.get("agent", self._services.default_agent)
+        card = self._services.directory.card(name)
+        if card is None:
+            raise AgentUnknown(f"there is no agent {name!r}")
+        return json_response(capabilities(card), headers=_NO_STORE)
+
+    async def thread(self, request: Request) -> ASGIApp:
+        """Return what a thread has come to: its messages, its state, its runs.
+
+        Raises:
+            RunUnknown: the caller has no such thread.
+            HeadraceError: as `Access.check` and `Thread.runs`.
+        """
+        call = call_of(self._services, request)
+        self._services.access.check(call.caller, call.agent, "ListTasks")
+        name = request.path_params["thread"]
+        past = await past_of(Thread(self._services, call, name))
+        if not past.runs:
+            raise RunUnknown(f"there is no thread {name}")
+        content: Json = {"threadId": name, "messages": past.messages, "state": past.state}
+        return json_response({**content, "runs": past.told_runs()}, headers=_NO_STORE)
+
+    async def socket(self, socket: WebSocket) -> None:
+        """Serve a WebSocket for any number of runs."""
+
+        def serving(call: Call) -> RunSocket:
+            cursors = says_yes(socket.query_params, "cursors")
+            return RunSocket(self._services, call, socket, cursors=cursors)
+
+        await open_socket(self._services, socket, serving, lambda error: told(error).message)

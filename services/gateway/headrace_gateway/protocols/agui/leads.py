@@ -1,0 +1,110 @@
+"""Where a client's stream of a run begins: at its start, behind a cursor, or as of now.
+
+A run may be joined at any time, and by clients that have seen it before. What leads such a stream
+stands under the cursor of the last frame that it accounts for, so whoever is cut off again goes on
+from there.
+"""
+
+from typing import Protocol
+
+from headrace.events import Json
+from headrace_gateway.protocols.agui.cursor import FrameCursor
+from headrace_gateway.protocols.agui.fold import Fold
+from headrace_gateway.protocols.agui.frame import Frame
+from headrace_gateway.protocols.agui.open_items import OpenItems
+from headrace_gateway.protocols.agui.snapshot import messages_snapshot
+
+
+class Lead(Protocol):
+    """Says which frames of a run one client gets."""
+
+    begun: bool
+    """Whether the client has been given a frame."""
+
+    def admit(self, frames: list[Frame], fold: Fold, through: int) -> list[Frame]:
+        """Return what the client gets of the next `frames`, with which `fold` is `through`.
+
+        `through` is the generation of the last event that has been folded.
+        """
+
+
+class FromStart:
+    """All of the run, for the client that started it."""
+
+    begun = False
+
+    def admit(self, frames: list[Frame], fold: Fold, through: int) -> list[Frame]:  # noqa: ARG002
+        """Admit everything."""
+        self.begun = self.begun or bool(frames)
+        return frames
+
+
+class AfterCursor:
+    """For a client that kept what it was told: RUN_STARTED, what is open again, then the rest."""
+
+    def __init__(self, cursor: FrameCursor) -> None:
+        """Begin behind `cursor`, a place that the log has."""
+        self.begun = False
+        self._cursor, self._open = cursor, OpenItems()
+        self._started: Frame | None = None
+
+    def admit(self, frames: list[Frame], fold: Fold, through: int) -> list[Frame]:
+        """Hold frames back up to the cursor; lead with what they left open."""
+        if self.begun:
+            return frames
+        after = [frame for frame in frames if frame.place > self._cursor.place]
+        for frame in frames[: len(frames) - len(after)]:
+            self._started = self._started or frame
+            self._open.take(frame)
+        if not after and through < self._cursor.generation and not fold.over:
+            return []
+        self.begun = bool(after) or self._started is not None
+        # A run that is over tells its end again: a stream without one would read as a success.
+        return [*self._led(), *(after or (frames[-1:] if fold.over else []))]
+
+    def _led(self) -> list[Frame]:
+        if self._started is None:
+            return []
+        return [self._cursor.on(frame) for frame in (self._started, *self._open.openings())]
+
+
+class AsOfNow:
+    """For a client that has nothing: RUN_STARTED, state, messages, what is open, then the rest."""
+
+    def __init__(self, head: int, earlier: list[Json] | None = None) -> None:
+        """Begin when the fold has reached generation `head`.
+
+        `earlier` are AG-UI messages of the thread's earlier runs.
+        """
+        self.begun = False
+        self._head, self._earlier = head, earlier or []
+        self._open = OpenItems()
+        self._started: Frame | None = None
+        self._last: Frame | None = None
+
+    def admit(self, frames: list[Frame], fold: Fold, through: int) -> list[Frame]:
+        """Hold frames back up to the head; lead with what they come to."""
+        if self.begun:
+            return frames
+        for frame in frames:
+            self._started = self._started or frame
+            self._open.take(frame)
+            self._last = frame
+        if self._last is None or (through < self._head and not fold.over):
+            return []
+        self.begun = True
+        return [*self._led(fold, self._last), *([self._last] if fold.over else [])]
+
+    def _led(self, fold: Fold, last: Frame) -> list[Frame]:
+        if self._started is None or fold.view is None:
+            return []
+        time = {key: last.event[key] for key in ("timestamp",) if key in last.event}
+        known = {message["id"] for message in fold.view.shown()}
+        earlier = [message for message in self._earlier if message["id"] not in known]
+        snapshots: list[Json] = [
+            {"type": "STATE_SNAPSHOT", **time, "snapshot": fold.view.state},
+            {"type": "MESSAGES_SNAPSHOT", **time, **messages_snapshot(fold.view, earlier)},
+        ]
+        opened = [] if fold.over else self._open.openings()
+        told = [self._started.event, *snapshots, *(frame.event for frame in opened)]
+        return [Frame(last.generation, last.number, event) for event in told]

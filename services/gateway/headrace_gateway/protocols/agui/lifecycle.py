@@ -1,0 +1,118 @@
+"""How a run begins and how it ends: always with one terminal event, and nothing left open."""
+
+from headrace import parts
+from headrace.events import INPUT_SCHEMA, Json
+from headrace.interrupts import INTERRUPTS, PENDING_TOOL_CALLS
+from headrace.task import AUTH_REQUIRED, CANCELED, FAILED, INPUT_REQUIRED, REJECTED
+from headrace_gateway.protocols.agui.output import Output
+from headrace_gateway.protocols.agui.run import Run
+from headrace_gateway.protocols.agui.view import View
+
+PROTOCOL_VERSION = "1.0"
+
+_ERRORS = {
+    FAILED: ("failed", "the agent failed"),
+    REJECTED: ("rejected", "the agent rejected the input"),
+}
+_REASONS = {INPUT_REQUIRED: "input_required", AUTH_REQUIRED: "auth_required"}
+
+
+class Lifecycle:
+    """Says RUN events."""
+
+    def __init__(self, output: Output, view: View, run: Run) -> None:
+        """Say them of `run`."""
+        self._output, self._view, self._run = output, view, run
+
+    def started(self) -> None:
+        """Begin the run."""
+        parent = {"parentRunId": self._run.parent} if self._run.parent else {}
+        self._output.emit(
+            "RUN_STARTED",
+            threadId=self._run.thread,
+            runId=self._run.id,
+            protocolVersion=PROTOCOL_VERSION,
+            **parent,
+        )
+
+    def ended(self, state: str, event: Json, interrupt: str) -> None:
+        """End the run as `event`, a status update to `state`, says.
+
+        `interrupt` is the id of the interrupt if the event asks for input without naming one.
+        """
+        self._output.end_all()
+        if state in _ERRORS:
+            code, default = _ERRORS[state]
+            self._error(code, words(event) or default)
+        elif state == CANCELED:
+            self._finished({"type": "cancelled"} if self._run.modern else None)
+        elif state in _REASONS:
+            self._finished(self._waiting(state, event, interrupt))
+        else:
+            self._finished(None)
+
+    def answered(self) -> None:
+        """End the run of which a bare message was the answer."""
+        self._output.end_all()
+        self._finished(None)
+
+    def superseded(self) -> None:
+        """End the run because its task went on to another input."""
+        self.ended(CANCELED, {}, "")
+
+    def broken(self, code: str, message: str) -> None:
+        """End the run because its log can be read no further."""
+        self._output.end_all()
+        self._error(code, message)
+
+    def _waiting(self, state: str, event: Json, interrupt: str) -> Json | None:
+        metadata = event.get("metadata", {})
+        if calls := metadata.get(PENDING_TOOL_CALLS):
+            return {"type": "success", "pendingToolCallIds": calls} if self._run.modern else None
+        interrupts = metadata.get(INTERRUPTS)
+        if not interrupts:
+            interrupts = [{"id": interrupt, "reason": _REASONS[state], **_asked(event)}]
+        return {"type": "interrupt", "interrupts": interrupts}
+
+    def _finished(self, outcome: Json | None) -> None:
+        outcomes = {"outcome": outcome} if outcome else {}
+        self._output.emit(
+            "RUN_FINISHED",
+            threadId=self._run.thread,
+            runId=self._run.id,
+            **outcomes,
+            **self._usage(),
+        )
+
+    def _error(self, code: str, message: str) -> None:
+        self._output.emit("RUN_ERROR", message=message, code=code, **self._usage())
+
+    def _usage(self) -> Json:
+        return {"usage": self._view.usage} if self._view.usage and self._run.modern else {}
+
+
+def _asked(event: Json) -> Json:
+    """Return what an interrupt says of the question, in AG-UI's names."""
+    asked: Json = {}
+    if text := words(event):
+        asked["message"] = text
+    schema = _message(event).get("metadata", {}).get(INPUT_SCHEMA)
+    if isinstance(schema, dict):
+        asked["responseSchema"] = schema
+    return asked
+
+
+def _message(event: Json) -> Json:
+    message: Json = event.get("status", {}).get("message", {})
+    return message
+
+
+def words(event: Json) -> str:
+    """Return the text of a status update's message, whatever it is about."""
+    return "".join(
+        part["text"]
+        for part in _message(event).get("parts", ())
+        if isinstance(part.get("text"), str)
+        and not parts.is_thinking(part)
+        and parts.event_type(part) != parts.TOOL_CALL
+    )

@@ -1,0 +1,54 @@
+"""In which media type a run comes and goes."""
+
+from starlette.requests import Request
+
+from headrace_gateway.protocols.agui.encodings import BINARY, PROTO, SSE, Encoding
+from headrace_gateway.protocols.agui.refusal import BodyNotJson, NotAcceptable
+
+EVENT_STREAM = "text/event-stream"
+
+_RANGES = ("*/*", "text/*", EVENT_STREAM)
+
+
+def check_body_type(request: Request) -> None:
+    """Return if the body is sent as JSON.
+
+    A page on another site can post forms and plain text here without being asked first, so these
+    are no JSON even if they look like it.
+
+    Raises:
+        BodyNotJson: it is sent as something else.
+    """
+    media_type = _essence(request.headers.get("content-type", "application/json"))
+    if media_type != "application/json" and not media_type.endswith("+json"):
+        raise BodyNotJson(f"content-type: {media_type or 'nothing'} is not application/json")
+
+
+def encoding_for(request: Request) -> Encoding:
+    """Return how the client is to be answered; one that says nothing gets server-sent events.
+
+    Raises:
+        NotAcceptable: it accepts other media types only.
+    """
+    accept = ",".join(request.headers.getlist("accept"))
+    accepted = [_accepted(entry) for entry in accept.split(",") if entry.strip()]
+    if BINARY in accepted:
+        return PROTO
+    if not accepted or any(media_type in _RANGES for media_type in accepted):
+        return SSE
+    raise NotAcceptable(f"accept: runs are streamed as {EVENT_STREAM} or {BINARY}")
+
+
+def _accepted(entry: str) -> str:
+    """Return an Accept entry's media range; nothing if its quality says "not that"."""
+    media_range, *parameters = (piece.strip().lower() for piece in entry.split(";"))
+    return "" if any(_is_zero(parameter) for parameter in parameters) else media_range
+
+
+def _is_zero(parameter: str) -> bool:
+    name, _, value = parameter.partition("=")
+    return name.strip() == "q" and value.strip().strip("0.") == "" and "0" in value
+
+
+def _essence(media_type: str) -> str:
+    return media_type.partition(";")[0].strip().lower()

@@ -1,0 +1,97 @@
+"""Each part as AG-UI events, by what its metadata says it is."""
+
+from collections.abc import Callable
+
+from headrace import parts
+from headrace.events import Json
+from headrace_gateway.protocols.agui.activities import Activities
+from headrace_gateway.protocols.agui.agents_messages import AgentsMessages
+from headrace_gateway.protocols.agui.blocks import REASONING, TEXT, Blocks
+from headrace_gateway.protocols.agui.output import OpenItem, Output
+from headrace_gateway.protocols.agui.shared_state import SharedState
+from headrace_gateway.protocols.agui.thoughts import Thoughts
+from headrace_gateway.protocols.agui.tool_calls import ToolCalls
+from headrace_gateway.protocols.agui.usage import add_usage
+from headrace_gateway.protocols.agui.view import View
+
+_ANSWER = frozenset({"", "message", "text", parts.CONTENT_BLOCK})
+
+
+class PartEvents:
+    """Says parts, whichever event of the log they come in."""
+
+    def __init__(self, output: Output, view: View, *, modern: bool, thinking: bool = False) -> None:
+        """Say them to `output`, for a client that knows 1.0 if `modern`.
+
+        `thinking`: it wants THINKING events, and no reasoning.
+        """
+        self._output, self._view = output, view
+        self.text = Blocks(TEXT, output, view)
+        self.reasoning = Thoughts(output) if thinking else Blocks(REASONING, output, view)
+        self.activities = Activities(output, view)
+        self._by_type = self._handlers(ToolCalls(output, view, self.text, modern=modern))
+
+    def _handlers(self, calls: ToolCalls) -> dict[str, Callable[[Json, str], None]]:
+        state = SharedState(self._output, self._view)
+        return {
+            parts.TOOL_CALL: calls.part,
+            parts.STATE_SNAPSHOT: state.snapshot,
+            parts.STATE_DELTA: state.delta,
+            parts.MESSAGES_SNAPSHOT: AgentsMessages(self._output, self._view).snapshot,
+            parts.ACTIVITY_SNAPSHOT: self.activities.snapshot,
+            parts.ACTIVITY_DELTA: self.activities.delta,
+            parts.STEP_STARTED: self._step_started,
+            parts.STEP_FINISHED: self._step_finished,
+            parts.USAGE: self._usage,
+            parts.CUSTOM: self._custom,
+            parts.RAW: self._raw,
+        }
+
+    def say(self, part: Json, name: str) -> bool:
+        """Say `part`, under `name` unless it names its own block.
+
+        Return False where it is none of these: a file, data, a notice.
+
+        Raises:
+            ValueError, KeyError, TypeError: it is not what its metadata says.
+        """
+        name = parts.block_id(part) or name
+        if "text" in part and parts.is_thinking(part):
+            self.reasoning.piece(part, name)
+        elif is_answer(part):
+            self.text.piece(part, name)
+        elif (handle := self._by_type.get(parts.event_type(part))) is not None:
+            handle(part, name)
+        else:
+            return False
+        return True
+
+    def _step_started(self, part: Json, name: str) -> None:
+        step = _named(part, parts.STEP_NAME, name)
+        self._output.end(("step", step))
+        fields = {"stepName": step}
+        item = OpenItem((("STEP_STARTED", fields),), (("STEP_FINISHED", fields),))
+        self._output.begin(("step", step), item)
+
+    def _step_finished(self, part: Json, name: str) -> None:
+        self._output.end(("step", _named(part, parts.STEP_NAME, name)))
+
+    def _usage(self, part: Json, _name: str) -> None:
+        add_usage(self._view.usage, part["data"])
+
+    def _custom(self, part: Json, name: str) -> None:
+        self._output.emit("CUSTOM", name=_named(part, parts.CUSTOM_NAME, name), value=part["data"])
+
+    def _raw(self, part: Json, _name: str) -> None:
+        source = _named(part, parts.SOURCE, "")
+        self._output.emit("RAW", event=part["data"], **({"source": source} if source else {}))
+
+
+def is_answer(part: Json) -> bool:
+    """Tell whether the part is answer text: no file, no reasoning, no notice."""
+    return "text" in part and not part.get("filename") and parts.event_type(part) in _ANSWER
+
+
+def _named(part: Json, key: str, default: str) -> str:
+    name = parts.metadata_of(part, key)
+    return name if isinstance(name, str) and name else default

@@ -1,0 +1,71 @@
+"""What a run is: the thread it belongs to and what its client sent along, kept in the log."""
+
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from headrace.events import AGUI, Json
+from headrace.user_content import from_parts
+from headrace_gateway.protocols.agui.extras import RAW, THINKING, asked_for
+
+_FOREIGN = "1.0"
+"""What a client that reads a leg begun in another protocol is taken to know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One leg as its AG-UI client knows it."""
+
+    thread: str
+    id: str
+    parent: str | None = None
+    version: str | None = None
+    """The protocol version that the client declared; None: it is a 0.x client."""
+    state: Any = None
+    messages: list[Json] = field(default_factory=list)
+    """The client's messages before the run."""
+    raw: bool = False
+    """Whether the client asked for the log's events too."""
+    thinking: bool = False
+    """Whether it asked for THINKING events."""
+
+    @property
+    def modern(self) -> bool:
+        """Whether the client knows what came with 1.0."""
+        return self.version is not None and not self.version.startswith("0.")
+
+    @classmethod
+    def of_input(cls, event: Json, leg: int) -> Self:
+        """Return the run that an input (an event of the log) starts."""
+        body = event.get("task") or event["statusUpdate"]
+        context, task = body["contextId"], body.get("taskId") or body["id"]
+        message = _said(body)
+        kept = (body.get("metadata") or {}).get(AGUI)
+        if not isinstance(kept, dict):
+            said = [{"id": message["messageId"], "role": "user"}] if "messageId" in message else []
+            return cls(context, f"{task}.{leg}", None, _FOREIGN, {}, _filled(said, message))
+        return cls(
+            thread=context,
+            id=kept.get("runId") or f"{task}.{leg}",
+            parent=kept.get("parentRunId"),
+            version=kept.get("protocolVersion"),
+            state=kept.get("state", {}),
+            messages=_filled(kept.get("messages", []), message),
+            raw=asked_for(kept.get("forwardedProps"), RAW),
+            thinking=asked_for(kept.get("forwardedProps"), THINKING),
+        )
+
+
+def _said(body: Json) -> Json:
+    """Return the input's A2A Message."""
+    history: list[Json] = body.get("history") or [body["status"].get("message") or {}]
+    return history[-1]
+
+
+def _filled(messages: list[Json], said: Json) -> list[Json]:
+    """Return `messages` with the content of the one that is `said`, an A2A Message."""
+    return [
+        {**message, "content": from_parts(said["parts"])}
+        if message["id"] == said["messageId"] and "content" not in message
+        else message
+        for message in messages
+    ]

@@ -1,0 +1,31 @@
+"""One client's frames of one run."""
+
+from headrace.entry import Entry
+from headrace_gateway.protocols.agui.fold import Fold
+from headrace_gateway.protocols.agui.frame import Frame
+from headrace_gateway.protocols.agui.leads import FromStart, Lead
+
+
+class RunFrames:
+    """Folds a leg and hands out what its client gets."""
+
+    def __init__(self, leg: int, lead: Lead | None = None) -> None:
+        """Fold the leg whose input has generation `leg`; the stream begins with `lead`."""
+        self.leg = leg
+        self._fold, self._lead = Fold(leg), lead or FromStart()
+
+    @property
+    def over(self) -> bool:
+        """Whether the run has ended: nothing follows."""
+        return self._fold.over
+
+    def read(self, entry: Entry) -> list[Frame]:
+        """Return the client's frames of the log's next entry."""
+        frames = self._fold.read(entry)
+        return self._lead.admit(frames, self._fold, entry.last_generation)
+
+    def broken(self, code: str, message: str) -> list[Frame]:
+        """Return the frames that end a stream whose log can be read no further."""
+        frames = self._fold.broken(code, message)
+        # Who has been told nothing has nothing open.
+        return frames if self._lead.begun else frames[-1:]

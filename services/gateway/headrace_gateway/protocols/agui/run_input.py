@@ -1,0 +1,208 @@
+"""Reading a RunAgentInput: what it asks of an agent, as an A2A message and metadata beside it."""
+
+import logging
+from dataclasses import dataclass
+from typing import Self
+
+import orjson
+from ag_ui.core import RunAgentInput
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from headrace import parts
+from headrace.events import AGUI, Json
+from headrace.files import LINKS_ARE_OURS, is_link
+from headrace.log_lines import cut, escaped
+from headrace.user_content import to_parts
+from headrace_gateway.depth import RULE, is_too_deep
+from headrace_gateway.protocols.agui.extras import with_extras
+from headrace_gateway.protocols.agui.named_run import check_id
+from headrace_gateway.protocols.agui.normalise import normalised
+from headrace_gateway.protocols.agui.refusal import InputInvalid
+
+_log = logging.getLogger(__name__)
+
+
+_KEPT = (
+    "runId",
+    "parentRunId",
+    "protocolVersion",
+    "state",
+    "tools",
+    "context",
+    "forwardedProps",
+    "resume",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RunInput:
+    """A run that a client asks for."""
+
+    thread: str
+    run: str
+    message: Json
+    """The A2A Message that the agent gets: what the user said last, or the tool results that came
+    after it."""
+    metadata: Json
+    """Of the input event; see `events.AGUI`."""
+    resumes: frozenset[str] = frozenset()
+    """Ids of the interrupts that it answers."""
+    results: frozenset[str] = frozenset()
+    """Ids of the tool calls whose results it brings."""
+
+    @property
+    def wishes(self) -> Json:
+        """What the client asks of us, not of the agent: ``forwardedProps.headrace``."""
+        props = self.metadata[AGUI].get("forwardedProps")
+        ours = props.get("headrace") if isinstance(props, dict) else None
+        return ours if isinstance(ours, dict) else {}
+
+    @classmethod
+    def read(cls, body: bytes, extras: frozenset[str] = frozenset()) -> Self:
+        """Read a request's body; `extras` are what the request asks for beside it.
+
+        Raises:
+            InputInvalid: it is no RunAgentInput; says which field breaks which rule.
+        """
+        given = _parsed(body)
+        _check_depth(given)
+        asked = _validated(given)
+        for name in ("threadId", "runId", "parentRunId"):
+            if name in asked:
+                check_id(name, asked[name])
+        _check_links(asked["messages"])
+        message, messages = _said(asked["messages"], asked["runId"])
+        if resume := asked.get("resume"):
+            _check_each_once(resume)
+            message, messages = _resumed(resume, asked["runId"]), asked["messages"]
+        kept = {name: asked[name] for name in _KEPT if name in asked}
+        if extras:
+            kept["forwardedProps"] = with_extras(asked.get("forwardedProps"), extras)
+        return cls(
+            thread=asked["threadId"],
+            run=asked["runId"],
+            message=message,
+            metadata={AGUI: {**kept, "messages": messages}},
+            resumes=frozenset(entry["interruptId"] for entry in resume or ()),
+            results=frozenset(filter(None, map(parts.tool_call_id, message["parts"]))),
+        )
+
+
+def _parsed(body: bytes) -> Json:
+    try:
+        parsed = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise InputInvalid(f"the body is not JSON: {error}") from None
+    if not isinstance(parsed, dict):
+        raise InputInvalid("the body must be a JSON object")
+    return parsed
+
+
+def _check_depth(body: Json) -> None:
+    for name, value in body.items():
+        if is_too_deep(value):
+            raise InputInvalid(f"{escaped(cut(name, 100))}: {RULE}")
+
+
+def _validated(body: Json) -> Json:
+    """Return the input by its wire names, without fields that have no value."""
+    known, stripped = normalised(body)
+    if stripped:
+        _log.warning("AG-UI input: ignoring what the protocol does not know: %s", stripped)
+    try:
+        return RunAgentInput.model_validate(known).model_dump(mode="json", by_alias=True)
+    except ValidationError as error:
+        raise InputInvalid(_complaint(error, known)) from None
+
+
+def _complaint(error: ValidationError, body: Json) -> str:
+    """Return what is wrong, of several things the one that lies deepest."""
+    found = max(error.errors(include_url=False, include_input=False), key=_depth)
+    path, rule = _path(found["loc"], body), found["msg"]
+    if found["type"] == "union_tag_not_found":
+        return f"{path}.{_tag(found)}: Field required"
+    if found["type"] == "union_tag_invalid":
+        return f"{path}.{_tag(found)}: Input should be one of {found['ctx']['expected_tags']}"
+    return f"{path}: {rule}"
+
+
+def _depth(found: ErrorDetails) -> int:
+    return len(found["loc"])
+
+
+def _tag(found: ErrorDetails) -> str:
+    return str(found["ctx"]["discriminator"]).strip("'")
+
+
+def _path(location: tuple[int | str, ...], body: Json) -> str:
+    """Return where the error is, without the names that the models give to alternatives."""
+    path: list[str] = []
+    place: object = body
+    for step in location:
+        if isinstance(place, dict) and isinstance(step, str):
+            if step not in place and step != location[-1]:
+                continue
+            place = place.get(step)
+        elif isinstance(place, list) and isinstance(step, int):
+            place = place[step]
+        else:
+            continue
+        path.append(str(step))
+    return ".".join(path) or "the body"
+
+
+def _check_links(messages: list[Json]) -> None:
+    for number, message in enumerate(messages):
+        content = message.get("content")
+        for place, part in enumerate(content if isinstance(content, list) else ()):
+            if is_link((part.get("source") or {}).get("value")):
+                where = f"messages.{number}.content.{place}.source.value"
+                raise InputInvalid(f"{where}: {LINKS_ARE_OURS}")
+
+
+def _check_each_once(resume: list[Json]) -> None:
+    names = [entry["interruptId"] for entry in resume]
+    for at, name in enumerate(names):
+        if name in names[:at]:
+            raise InputInvalid(f"resume.{at}.interruptId: {name} is answered twice")
+
+
+def _said(messages: list[Json], run: str) -> tuple[Json, list[Json]]:
+    """Return the A2A message, and the messages with the one that it was left without content."""
+    last = next((m for m in reversed(messages) if m["role"] in {"user", "tool"}), None)
+    if last is None:
+        # An agent may speak first.
+        return _user_message(f"{run}-input", [{"text": ""}]), messages
+    if last["role"] == "tool":
+        return _user_message(last["id"], _results(messages, last)), messages
+    bare = {key: value for key, value in last.items() if key != "content"}
+    rest = [bare if message is last else message for message in messages]
+    return _user_message(last["id"], to_parts(last["content"])), rest
+
+
+def _resumed(resume: list[Json], run: str) -> Json:
+    """Return the answers to interrupts as an A2A message: one part for each."""
+    return _user_message(f"{run}-resume", [_answer(entry) for entry in resume])
+
+
+def _answer(entry: Json) -> Json:
+    payload = entry.get("payload")
+    content = {"text": payload or ""} if isinstance(payload, str | None) else {"data": payload}
+    said = {parts.INTERRUPT_ID: entry["interruptId"], parts.RESUME_STATUS: entry["status"]}
+    return {**content, "metadata": said}
+
+
+def _results(messages: list[Json], last: Json) -> list[Json]:
+    """Return the tool results that end the conversation, as parts."""
+    results: list[Json] = []
+    for message in reversed(messages[: messages.index(last) + 1]):
+        if message["role"] != "tool":
+            break
+        error = message.get("error") or ""
+        results.insert(0, parts.tool_result_part(message["toolCallId"], message["content"], error))
+    return results
+
+
+def _user_message(message: str, content: list[Json]) -> Json:
+    return {"messageId": message, "role": "ROLE_USER", "parts": content}

@@ -1,0 +1,184 @@
+"""Delegated work: each child of the task is a subagent run, its own children nested in it."""
+
+from dataclasses import dataclass, field
+
+from headrace import parts
+from headrace.events import Json
+from headrace.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, REJECTED
+from headrace_gateway.protocols.agui.attempts import NAME as ATTEMPT_NAME
+from headrace_gateway.protocols.agui.output import OpenItem, Output
+from headrace_gateway.protocols.agui.part_events import PartEvents
+from headrace_gateway.protocols.agui.run import Run
+from headrace_gateway.protocols.agui.snapshot import say_messages
+from headrace_gateway.protocols.agui.taking_back import take_back
+from headrace_gateway.protocols.agui.utterances import utter
+from headrace_gateway.protocols.agui.view import View
+
+_ITS_OWN = frozenset({parts.STATE_SNAPSHOT, parts.STATE_DELTA, parts.MESSAGES_SNAPSHOT})
+"""What a child shares with nobody's user interface."""
+_USE = "subagent"
+_ERRORS = {
+    FAILED: ("failed", "the agent failed"),
+    REJECTED: ("rejected", "the agent rejected the input"),
+    CANCELED: ("canceled", "canceled"),
+}
+_OUTCOMES = {COMPLETED: {"type": "success"}, INPUT_REQUIRED: {"type": "suspended"}}
+_STEP = "step"
+
+
+@dataclass(slots=True)
+class _Subagent:
+    """One child, open or over; one that goes on with an answer is another."""
+
+    id: str
+    """The task's, or one made of it."""
+    parent: str
+    """The task of the child whose child it is; empty: the run's own."""
+    agent: str
+    step: str
+    """Its name for clients that know no subagents."""
+    output: Output
+    parts: PartEvents
+    item: OpenItem = field(default_factory=lambda: OpenItem((), ()))
+    """What is open as long as it is."""
+    number: int = 1
+    """Counts the runs of the same task."""
+    is_over: bool = False
+    waits: bool = False
+    """Whether it is over because it asked something."""
+    is_answered: bool = False
+    """Whether its parent has answered that since."""
+    began: dict[str, int] = field(default_factory=dict)
+    """Its messages, and the generation of its own log in which each began."""
+
+
+class Subagents:
+    """Says SUBAGENT events, and in them what children said.
+
+    Clients that know only 0.x are told of a step for each child, and nothing that it said.
+    """
+
+    def __init__(self, output: Output, view: View, run: Run) -> None:
+        """Say them to `output`, for the client of `run`."""
+        self._output, self._view, self._run = output, view, run
+        self._known: dict[str, _Subagent] = {}
+
+    def tell(self, told: Json, status: Json, generation: int) -> None:
+        """Tell what an event marked with `told` says of a child, or of a child's child.
+
+        Raises:
+            ValueError, KeyError, TypeError: it is not of the shape it claims.
+        """
+        parent, innermost = "", told
+        while isinstance(inner := innermost.get("child"), dict):
+            if self._met(innermost, parent).is_over:
+                return
+            parent, innermost = innermost["task"], inner
+        child = self._met(innermost, parent)
+        if not child.is_over:
+            self._tell(child, innermost, status.get("message"), generation)
+
+    def _met(self, told: Json, parent: str) -> _Subagent:
+        """Return whom `told` is about: another one than before where it goes on with an answer."""
+        task, name = told["task"], told.get("agent") or "agent"
+        if not isinstance(task, str) or not isinstance(name, str):
+            raise TypeError("a child's task and agent are strings")
+        known = self._known.get(task)
+        if known is None:
+            known = self._known[task] = self._begin(task, name, parent)
+        elif known.waits:
+            is_asked_again = told.get("generation") == 0
+            known.is_answered = known.is_answered or is_asked_again
+            if known.is_answered and not is_asked_again and not told.get("givenUp"):
+                known = self._known[task] = self._goes_on(task, known)
+        return known
+
+    def _goes_on(self, task: str, child: _Subagent) -> _Subagent:
+        """Begin a further run of `child`: the id of a run that has ended is not used again."""
+        number = child.number + 1
+        further = self._begin(f"{task}.{number}", child.agent, child.parent)
+        further.number = number
+        return further
+
+    def _tell(self, child: _Subagent, told: Json, message: Json | None, generation: int) -> None:
+        state = CANCELED if told.get("givenUp") else told.get("state")
+        if self._run.modern and "attempt" in told:
+            self._begins_again(child, told)
+        if self._run.modern and message is not None and state not in _ERRORS:
+            name = message.get("messageId") or f"{child.id}.{generation}"
+            said = [p for p in message.get("parts", []) if parts.event_type(p) not in _ITS_OWN]
+            number = len(self._view.messages)
+            utter(child.parts, {"parts": said}, name, final=state is not None)
+            if len(self._view.messages) != number:
+                self._note(child, told.get("generation", 0))
+        if state in _ERRORS or state in _OUTCOMES:
+            self._end(child, state, _text(message or {}))
+
+    def _note(self, child: _Subagent, generation: int) -> None:
+        """Note which messages the child began in `generation` of its log."""
+        for key, held in self._view.messages.items():
+            if held.subagent == child.id:
+                child.began.setdefault(key, generation)
+
+    def _begins_again(self, child: _Subagent, told: Json) -> None:
+        """Take back what the child said in an attempt that is replaced, but had not saved."""
+        child.output.end_own(but=(_USE, child.id))
+        child.output.emit("CUSTOM", name=ATTEMPT_NAME, value={"attempt": told["attempt"]})
+        after = told.get("discardedAfter")
+        if after is None:
+            return
+        gone = {key for key, began in child.began.items() if began > after}
+        if gone & self._view.messages.keys():
+            rest = {key: held for key, held in self._view.messages.items() if key not in gone}
+            take_back(child.output, self._view, rest)
+            say_messages(self._output, self._view)
+
+    def _begin(self, run: str, name: str, parent: str) -> _Subagent:
+        output = self._output.branch(run) if self._run.modern else self._output
+        said = PartEvents(output, self._view, modern=self._run.modern, thinking=self._run.thinking)
+        child = _Subagent(run, parent, name, self._step(name), output, said)
+        if self._run.modern:
+            host = self._known.get(parent)
+            nested = {"parentSubagentRunId": host.id} if host else {}
+            opening = ("SUBAGENT_STARTED", {"subagentRunId": run, "name": name, **nested})
+            # Should the run end first, nothing more is known of it.
+            child.item = OpenItem((opening,), (_error(run, *_ERRORS[CANCELED]),))
+            output.begin((_USE, run), child.item)
+        else:
+            fields = {"stepName": child.step}
+            child.item = OpenItem((("STEP_STARTED", fields),), (("STEP_FINISHED", fields),))
+            output.begin((_STEP, child.step), child.item)
+        return child
+
+    def _step(self, name: str) -> str:
+        taken = {child.step for child in self._known.values()}
+        number, step = 1, name
+        while step in taken or (_STEP, step) in self._output.open:
+            number += 1
+            step = f"{name} {number}"
+        return step
+
+    def _end(self, child: _Subagent, state: str, text: str) -> None:
+        for other in self._known.values():
+            if self._known.get(other.parent) is child and not other.is_over:
+                self._end(other, CANCELED, "")
+        child.is_over, child.waits = True, state == INPUT_REQUIRED
+        if not self._run.modern:
+            if self._output.open.get((_STEP, child.step)) is child.item:
+                self._output.end((_STEP, child.step))
+            return
+        if state in _ERRORS:
+            code, default = _ERRORS[state]
+            child.item.closing = (_error(child.id, code, text or default),)
+        else:
+            outcome = {"subagentRunId": child.id, "outcome": _OUTCOMES[state]}
+            child.item.closing = (("SUBAGENT_FINISHED", outcome),)
+        child.output.end_all()
+
+
+def _error(task: str, code: str, message: str) -> tuple[str, Json]:
+    return "SUBAGENT_ERROR", {"subagentRunId": task, "message": message, "code": code}
+
+
+def _text(message: Json) -> str:
+    return "".join(part.get("text", "") for part in message.get("parts", []))

@@ -1,0 +1,142 @@
+"""The runs of a thread: every leg of every task in its context, found by what they are called.
+
+Task state knows which tasks a thread has; what each leg is called stands in the tasks' logs.
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from headrace.entry import Entry
+from headrace.errors import LogLost
+from headrace.events import Json
+from headrace.log import last_entry, replay
+from headrace.messages import ListTasks
+from headrace.task import INPUT_REQUIRED, TaskKey
+from headrace_gateway.protocols.a2a.call import Call
+from headrace_gateway.protocols.a2a.task_ids import task_key
+from headrace_gateway.protocols.agui.refusal import RunUnknown
+from headrace_gateway.protocols.agui.run import Run
+from headrace_gateway.services import Services
+
+RECENT = 50
+"""Tasks of a thread that are looked at for its newest run, and for its history: the last ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadRun:
+    """One run of a thread, and where its log is."""
+
+    key: TaskKey
+    log: str
+    leg: int
+    run: Run
+    time: str
+    """When its input was stored, RFC 3339."""
+
+
+class Thread:
+    """One thread of a caller with an agent."""
+
+    def __init__(self, services: Services, call: Call, thread: str) -> None:
+        """Look at the thread of that id."""
+        self._services, self._call, self._thread = services, call, thread
+
+    async def find(self, run: str) -> ThreadRun:
+        """Return the run of that id, the newest if it was used again.
+
+        Raises:
+            RunUnknown: the thread has no such run, or not any more.
+            StateUnavailable, BusUnavailable: try again.
+        """
+        async for task in self.tasks():
+            for found in reversed(await self._runs_of(task)):
+                if found.run.id == run:
+                    return found
+        raise RunUnknown(f"thread {self._thread} has no run {run}")
+
+    async def newest(self) -> ThreadRun:
+        """Return the run that began last.
+
+        Raises:
+            RunUnknown, StateUnavailable, BusUnavailable: as `find`.
+        """
+        runs = await self.runs()
+        if not runs:
+            raise RunUnknown(f"there is no thread {self._thread}")
+        return runs[-1]
+
+    async def runs(self) -> list[ThreadRun]:
+        """Return the runs of the thread's last tasks, the oldest first."""
+        found: list[ThreadRun] = []
+        async for task in self.tasks(RECENT):
+            found += await self._runs_of(task)
+        return sorted(found, key=lambda one: (one.time, one.key.task, one.leg))
+
+    async def entries(self, run: ThreadRun) -> list[Entry]:
+        """Return the entries of the run's task from its input on, as far as the log goes now."""
+        last = await last_entry(self._services.bus, run.key)
+        if last is None:
+            return []
+        log = replay(self._services.bus, run.key, 0, last.sequence)
+        entries = [entry async for batch in log for entry in batch]
+        return [entry for entry in entries if entry.last_generation >= run.leg]
+
+    async def waiting(self) -> AsyncIterator[tuple[str, list[ThreadRun]]]:
+        """Yield each task that waits for input, with its runs.
+
+        Raises:
+            StateUnavailable, BusUnavailable: try again.
+        """
+        async for task in self.tasks(status=INPUT_REQUIRED):
+            yield task["id"], await self._runs_of(task)
+
+    async def tasks(
+        self, most: int | None = None, status: str | None = None
+    ) -> AsyncIterator[Json]:
+        """Yield the thread's tasks, the one with the newest status first.
+
+        Raises:
+            StateUnavailable: try again.
+        """
+        token, left = "", most
+        while left is None or left > 0:
+            query = ListTasks(
+                tenant=self._call.caller.tenant,
+                owner=self._call.caller.owner,
+                agent=self._call.agent,
+                context=self._thread,
+                status=status,
+                page_size=min(100, left or 100),
+                page_token=token,
+                history_length=0,
+            )
+            page = await self._services.state.list(query)
+            for task in page.tasks:
+                yield task
+            token, left = page.next_page_token, left and left - len(page.tasks)
+            if not token:
+                return
+
+    async def _runs_of(self, task: Json) -> list[ThreadRun]:
+        call = self._call
+        key = task_key(self._services.settings, call.caller, call.agent, task["id"])
+        last = await last_entry(self._services.bus, key)
+        if last is None:
+            return []
+        found: list[ThreadRun] = []
+        try:
+            async for batch in replay(self._services.bus, key, 0, last.sequence):
+                found += [_run(key, entry) for entry in batch if _is_input(entry)]
+        except LogLost:
+            return []  # past its retention
+        return found
+
+
+def _is_input(entry: Entry) -> bool:
+    return entry.generation <= entry.stamp.leg <= entry.last_generation
+
+
+def _run(key: TaskKey, entry: Entry) -> ThreadRun:
+    leg = entry.stamp.leg
+    run = Run.of_input(entry.events[leg - entry.generation], leg)
+    return ThreadRun(key, entry.stamp.log, leg, run, entry.time)

@@ -1,0 +1,92 @@
+"""What a client that read the stream so far holds: its messages, its state, what was used.
+
+A fold needs it to take output back: a client can be told only what remains.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+from headrace.events import Json
+from headrace_gateway.protocols.agui.held import Answered, Given, Held, Spoken
+
+
+@dataclass(slots=True)
+class View:
+    """Messages and state as of the last frame."""
+
+    state: Any
+    """Any JSON value, never changed in place."""
+    messages: dict[str, Held] = field(default_factory=dict)
+    """By id, in the client's order."""
+    usage: list[Json] = field(default_factory=list)
+    """AG-UI TokenUsage, one per provider and model."""
+    ids: dict[str, str] = field(default_factory=dict)
+    """Every message id ever used, and for what."""
+
+    @classmethod
+    def at_start(cls, messages: list[Json], state: Any) -> Self:  # noqa: ANN401 - any JSON value
+        """Return the view of a client that starts a run with `messages` and `state`."""
+        given: dict[str, Held] = {message["id"]: Given(message) for message in messages}
+        return cls(state, given, ids=dict.fromkeys(given, "given"))
+
+    def find(self, use: str, wanted: str) -> str:
+        """Return the message id for what `use` calls `wanted`: just that, unless it is taken.
+
+        A client finds messages by their ids alone, so an id may name one thing only.
+        """
+        while self.ids.get(wanted, use) != use:
+            wanted = f"{wanted}-{use}"
+        return wanted
+
+    def claim(self, use: str, wanted: str) -> str:
+        """Take the id that `find` returns, for good."""
+        message = self.find(use, wanted)
+        self.ids[message] = use
+        return message
+
+    def spoken(self, message: str) -> Spoken:
+        """Return the text or reasoning message of that id.
+
+        Raises:
+            KeyError: there is none.
+        """
+        held = self.messages.get(message)
+        if not isinstance(held, Spoken):
+            raise KeyError(message)
+        return held
+
+    def caller_of(self, call: str) -> Given | Spoken | None:
+        """Return the message that made the tool call `call`: of several, the client's first."""
+        for held in self.messages.values():
+            if isinstance(held, Given | Spoken) and held.calls_tool(call):
+                return held
+        return None
+
+    def answer(self, answered: Answered) -> None:
+        """Put a result where clients put it: behind its call and what stands there already."""
+        caller = self.caller_of(answered.call)
+        held = list(self.messages.values())
+        at = held.index(caller) + 1 if caller is not None else len(held)
+        while at < len(held) and held[at].shown()["role"] == "tool":
+            at += 1
+        items = list(self.messages.items())
+        self.messages = dict([*items[:at], (answered.id, answered), *items[at:]])
+
+    def shown(self) -> list[Json]:
+        """Return all messages as AG-UI has them."""
+        return [held.shown() for held in self.messages.values()]
+
+    def saved(self) -> Self:
+        """Return a copy that stays as it is."""
+        messages = {key: held.copy() for key, held in self.messages.items()}
+        return replace(self, messages=messages, usage=[*self.usage], ids={**self.ids})
+
+    def restore(self, saved: Self) -> None:
+        """Be as `saved` again, except that ids stay used.
+
+        What is there again goes by its own use: the agent's snapshot of the conversation may have
+        given its id to something else since.
+        """
+        again = saved.saved()
+        self.state, self.messages, self.usage = again.state, again.messages, again.usage
+        self.ids |= {message: again.ids[message] for message in again.messages}

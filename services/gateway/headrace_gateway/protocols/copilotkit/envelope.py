@@ -1,0 +1,99 @@
+"""CopilotKit's single endpoint: what is asked, and the body it is asked with, stand in the body."""
+
+from dataclasses import dataclass
+from typing import Self
+
+import orjson
+from starlette.requests import Request
+from starlette.types import Message
+
+from headrace.events import Json
+from headrace_gateway.depth import RULE
+from headrace_gateway.protocols.agui.refusal import InputInvalid
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """One thing asked for."""
+
+    method: str
+    """``info``, ``agent/run``, ``agent/connect`` or ``agent/stop``."""
+    agent: str | None
+    thread: str | None
+    body: bytes
+    """Of the request that it stands for."""
+
+    @classmethod
+    def read(cls, body: bytes) -> Self:
+        """Read a request's body.
+
+        Raises:
+            InputInvalid: it is none; says which field breaks which rule.
+        """
+        said = _object(body, "the body")
+        method = _text(said, "method", "")
+        if method is None:
+            raise InputInvalid("method: Field required")
+        params = _inner(said, "params")
+        agent, thread = _text(params, "agentId", "params."), _text(params, "threadId", "params.")
+        if method != "info" and agent is None:
+            raise InputInvalid("params.agentId: Field required")
+        if method == "agent/stop" and thread is None:
+            raise InputInvalid("params.threadId: Field required")
+        inner = said.get("body")
+        try:
+            return cls(method, agent, thread, b"" if inner is None else orjson.dumps(inner))
+        except orjson.JSONEncodeError:
+            # It was read, so it is JSON: orjson reads deeper than it writes.
+            raise InputInvalid(f"body: {RULE}") from None
+
+    @staticmethod
+    def run_of(body: bytes) -> str | None:
+        """Return the ``runId`` that a request to stop names; None: the newest.
+
+        Raises:
+            InputInvalid: it is not said as it should be.
+        """
+        return _text(_object(body, "the body"), "runId", "")
+
+
+def unwrapped(request: Request, envelope: Envelope) -> Request:
+    """Return the request that the envelope stands for."""
+    named = {"agent": envelope.agent, "thread": envelope.thread}
+    path = {key: value for key, value in named.items() if value is not None}
+    body: list[bytes] = [envelope.body]
+
+    async def receive() -> Message:
+        if body:
+            return {"type": "http.request", "body": body.pop(), "more_body": False}
+        return await request.receive()
+
+    return Request({**request.scope, "path_params": path}, receive)
+
+
+def _object(body: bytes, what: str) -> Json:
+    try:
+        said = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise InputInvalid(f"{what} is not JSON: {error}") from None
+    if not isinstance(said, dict):
+        raise InputInvalid(f"{what} must be a JSON object")
+    return said
+
+
+def _inner(said: Json, name: str) -> Json:
+    inner = said.get(name)
+    if inner is None:
+        return {}
+    if not isinstance(inner, dict):
+        raise InputInvalid(f"{name}: must be an object")
+    return inner
+
+
+def _text(said: Json, name: str, path: str) -> str | None:
+    value = said.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, str) or not value.strip():
+        raise InputInvalid(f"{path}{name}: must be a string that is not empty")
+    return value

@@ -1,0 +1,173 @@
+"""Where CopilotKit's client finds the agents, runs them, comes back to threads and stops runs.
+
+Facts from @copilotkit/core 1.75, which speaks to one URL per thing it asks, or to one for all.
+"""
+
+from importlib.metadata import version
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp
+
+from headrace.events import Json
+from headrace_gateway.body import read_body
+from headrace_gateway.endpoint import Endpoint
+from headrace_gateway.json_response import json_response
+from headrace_gateway.protocols.a2a.call import call_of
+from headrace_gateway.protocols.agui.capabilities import capabilities
+from headrace_gateway.protocols.agui.endpoint import RunEndpoint
+from headrace_gateway.protocols.agui.media_types import EVENT_STREAM, check_body_type
+from headrace_gateway.protocols.agui.named_run import NamedRun, named_run
+from headrace_gateway.protocols.agui.refusal import InputInvalid, RunUnknown
+from headrace_gateway.protocols.agui.stopping import stop
+from headrace_gateway.protocols.copilotkit.envelope import Envelope, unwrapped
+from headrace_gateway.protocols.copilotkit.failures import answering_failures
+from headrace_gateway.services import Services
+
+BASE = "/copilotkit"
+
+DEFAULT = "default"
+"""The agent that CopilotKit's client asks for if it is told no name: the fleet's default one."""
+
+_NO_STORE = {"Cache-Control": "no-store"}
+_WITHOUT: Json = {
+    "mode": "sse",
+    "audioFileTranscriptionEnabled": False,
+    "a2uiEnabled": False,
+    "openGenerativeUIEnabled": False,
+    "suggestions": False,
+    "telemetryDisabled": True,
+    "threadEndpoints": {
+        "list": False,
+        "inspect": False,
+        "mutations": False,
+        "realtimeMetadata": False,
+    },
+}
+"""What the client is told that it need not try."""
+
+
+class CopilotRuntime:
+    """Answers CopilotKit's client from the fleet's own AG-UI endpoint."""
+
+    def __init__(self, services: Services) -> None:
+        """Serve over `services`."""
+        self._services, self._runs = services, RunEndpoint(services)
+
+    def routes(self) -> list[BaseRoute]:
+        """Return the runtime's routes."""
+        agent = f"{BASE}/agent/{{agent}}"
+        pages: dict[str, tuple[Endpoint, str]] = {
+            f"{BASE}/info": (self.info, "GET"),
+            f"{agent}/run": (self.run, "POST"),
+            f"{agent}/connect": (self.connect, "POST"),
+            f"{agent}/stop/{{thread}}": (self.stop, "POST"),
+            BASE: (self.one_for_all, "POST"),
+            f"{BASE}/": (self.one_for_all, "POST"),
+        }
+        return [
+            Route(path, answering_failures(self._to_the_known(page)), methods=[method])
+            for path, (page, method) in pages.items()
+        ]
+
+    def _to_the_known(self, page: Endpoint) -> Endpoint:
+        async def answer(request: Request) -> ASGIApp:
+            if request.method == "POST":
+                self._services.callers.of(request.headers)  # before a body is read
+            return await page(request)
+
+        return answer
+
+    async def info(self, request: Request) -> Response:
+        """Tell of every agent."""
+        self._services.callers.reader_of(request.headers)
+        cards = {card.name: card for card in self._services.directory.cards()}
+        default = cards.get(self._services.default_agent)
+        if default is not None:
+            cards.setdefault(DEFAULT, default)
+        agents = {
+            name: {
+                "name": name,
+                "description": card.description,
+                "className": "Headrace",
+                "capabilities": capabilities(card),
+            }
+            for name, card in cards.items()
+        }
+        content = {"version": version("headrace"), "agents": agents, **_WITHOUT}
+        return json_response(content, headers=_NO_STORE)
+
+    async def run(self, request: Request) -> ASGIApp:
+        """Start a run; its body is a RunAgentInput.
+
+        Raises:
+            RunRefused, A2AError, HeadraceError: as `RunEndpoint.run`.
+        """
+        return await self._runs.run(self._named(request))
+
+    async def connect(self, request: Request) -> ASGIApp:
+        """Return what a thread has come to and how it goes on; of a thread without runs, nothing.
+
+        The body is a RunAgentInput whose run does not exist: the thread is what counts.
+
+        Raises:
+            RunRefused, HeadraceError: as `RunEndpoint.attached`.
+        """
+        request = self._named(request)
+        asked = await named_run(request, self._services.body_limits)
+        try:
+            return await self._runs.attached(request, NamedRun(asked.thread, None))
+        except RunUnknown:
+            return Response(b"", media_type=EVENT_STREAM, headers=_NO_STORE)
+
+    async def stop(self, request: Request) -> ASGIApp:
+        """Stop the thread's newest run, or the one that the body names.
+
+        Raises:
+            RunRefused, HeadraceError: as `stop`.
+        """
+        request = self._named(request)
+        thread = request.path_params["thread"]
+        run = await self._run_to_stop(request)
+        call = call_of(self._services, request)
+        try:
+            stopped = (await stop(self._services, call, NamedRun(thread, run))).was_going_on
+        except RunUnknown:
+            stopped = False
+        said: Json = {"stopped": stopped}
+        if not stopped:
+            said["message"] = f"no run of thread {thread} goes on"
+        return json_response(said, headers=_NO_STORE)
+
+    async def one_for_all(self, request: Request) -> ASGIApp:
+        """Answer an envelope that says what is asked: ``{"method", "params", "body"}``.
+
+        Raises:
+            RunRefused, A2AError, HeadraceError: as what it asks for.
+        """
+        check_body_type(request)
+        envelope = Envelope.read(await read_body(request, self._services.body_limits))
+        asked = unwrapped(request, envelope)
+        match envelope.method:
+            case "info":
+                return await self.info(asked)
+            case "agent/run":
+                return await self.run(asked)
+            case "agent/connect":
+                return await self.connect(asked)
+            case "agent/stop":
+                return await self.stop(asked)
+            case other:
+                raise InputInvalid(f"method: there is no {other}")
+
+    async def _run_to_stop(self, request: Request) -> str | None:
+        body = await read_body(request, self._services.body_limits)
+        return Envelope.run_of(body) if body.strip() else None
+
+    def _named(self, request: Request) -> Request:
+        """Return the request, for the default agent if it names CopilotKit's default."""
+        known = self._services.directory.card(DEFAULT)
+        if request.path_params.get("agent") == DEFAULT and known is None:
+            request.path_params["agent"] = self._services.default_agent
+        return request

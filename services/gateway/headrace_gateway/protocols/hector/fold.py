@@ -1,0 +1,181 @@
+"""The fold of a task's log into the dialect's events: the same log gives the same events."""
+
+from typing import Any
+
+import orjson
+
+from headrace import parts
+from headrace.delegation import CHILD
+from headrace.entry import Entry
+from headrace.events import ATTEMPT, DISCARDED_AFTER, RETRACTED, Json
+from headrace.task import COMPLETED, FAILED, INTERRUPTED, REJECTED, SUBMITTED, TERMINAL, WORKING
+from headrace_gateway.protocols.hector.blocks import CONTENT, Blocks, ToolCalls
+from headrace_gateway.protocols.hector.told import Told
+
+_CODES = {FAILED: "failed", REJECTED: "rejected"}
+_MESSAGE, _USER = "message", "ROLE_USER"
+
+
+class HectorFold:
+    """Reads the entries of a log in order; returns the dialect's events."""
+
+    def __init__(self) -> None:
+        """Begin before the task."""
+        self._told: list[Told] = []
+        self._generation = self._number = 0
+        self._time = self._message = ""
+        self._blocks, self._calls = Blocks(self._tell), ToolCalls(self._tell)
+
+    def read(self, entry: Entry, after: int = 0) -> list[Told]:
+        """Return the events of the next entry, without those up to generation `after`."""
+        self._time = entry.time
+        for generation, event in enumerate(entry.parsed(), entry.generation):
+            if generation > after:
+                self._turn_to(generation)
+                self._event(event)
+        return self._take()
+
+    def broken(self, code: str, message: str) -> list[Told]:
+        """Return the event that ends a stream whose log can be read no further."""
+        self._tell("error", code=code, message=message)
+        return self._take()
+
+    def _turn_to(self, generation: int) -> None:
+        self._generation, self._number = generation, 0
+
+    def _take(self) -> list[Told]:
+        told, self._told = self._told, []
+        return told
+
+    def _tell(self, name: str, **payload: Any) -> None:  # noqa: ANN401 - any JSON
+        place = self._generation, self._number
+        self._told.append(Told(*place, name, self._time, payload))
+        self._number += 1
+
+    def _event(self, event: Json) -> None:
+        """Tell an event of the log; one that is not of the shape it claims is an error event."""
+        try:
+            if (task := event.get("task")) is not None:
+                self._tell("task_start", taskId=task["id"], contextId=task["contextId"])
+                self._begin_message(task["id"], task["contextId"])
+            elif (update := event.get("artifactUpdate")) is not None:
+                self._artifact(update)
+            elif (update := event.get("statusUpdate")) is not None:
+                self._status(update)
+            elif (message := event.get("message")) is not None:
+                self._answer(message)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            self._tell("error", code="unreadable", message="an event is not what it claims to be")
+
+    def _begin_message(self, task: str, context: str, name: str = "") -> None:
+        self._message = name or f"msg-{task}.{self._generation}"
+        ids = {"messageId": self._message, "contextId": context, "taskId": task}
+        self._tell("message_start", **ids, role="agent")
+
+    def _end_message(self) -> None:
+        self._blocks.close_all()
+        if self._message:
+            self._tell("message_stop", messageId=self._message)
+            self._message = ""
+
+    def _artifact(self, update: Json) -> None:
+        if (update.get("metadata") or {}).get(RETRACTED):
+            return
+        artifact = update["artifact"]
+        name = artifact["artifactId"]
+        if not update.get("append"):
+            self._blocks.close(CONTENT, name)
+        for number, part in enumerate(artifact.get("parts", [])):
+            self._part(part, name, number, is_block=True)
+        if update.get("lastChunk"):
+            self._blocks.close(CONTENT, name)
+
+    def _status(self, update: Json) -> None:
+        state, metadata = update["status"]["state"], update.get("metadata") or {}
+        if (child := metadata.get(CHILD)) is not None:
+            self._delegated(update, child)
+            return
+        message = update["status"].get("message")
+        if message is not None and message.get("role") == _USER:
+            message = None
+        if state == SUBMITTED:
+            self._update(update)
+            self._begin_message(update["taskId"], update["contextId"])
+        elif state in (FAILED, REJECTED):
+            self._end_message()
+            self._error(update, state)
+        elif state == WORKING and message is None:
+            self._working(update, metadata)
+        else:
+            self._parts(message or {}, update)
+            self._rest(update, state)
+
+    def _rest(self, update: Json, state: str) -> None:
+        if state in TERMINAL or state in INTERRUPTED:
+            self._end_message()
+        if state == COMPLETED:
+            self._tell("task_complete", taskId=update["taskId"])
+        elif state != WORKING:
+            self._update(update)
+
+    def _working(self, update: Json, metadata: Json) -> None:
+        if DISCARDED_AFTER not in metadata:
+            self._update(update)
+            return
+        # Nothing can be taken back; what is made anew comes in a message of its own.
+        self._end_message()
+        self._update(update, attempt=metadata.get(ATTEMPT))
+        self._begin_message(update["taskId"], update["contextId"])
+
+    def _delegated(self, update: Json, child: Json) -> None:
+        """Tell what a child says: the dialect has nothing but the task's own updates for it."""
+        said = (update["status"].get("message") or {}).get("parts", [])
+        text = "".join(part.get("text", "") for part in said)
+        self._update(update, child=child, **({"message": text} if text else {}))
+
+    def _update(self, update: Json, **metadata: Any) -> None:  # noqa: ANN401 - any JSON
+        status = update["status"]["state"]
+        self._tell("task_update", taskId=update["taskId"], status=status, metadata=metadata)
+
+    def _error(self, update: Json, state: str) -> None:
+        message = update["status"].get("message") or {}
+        said = "".join(part.get("text", "") for part in message.get("parts", []))
+        task = update["taskId"]
+        self._tell("task_error", taskId=task, errorMessage=said, errorCode=_CODES[state])
+
+    def _answer(self, message: Json) -> None:
+        if not self._message:
+            self._begin_message("", message.get("contextId", ""), message["messageId"])
+        self._parts(message, None)
+        self._end_message()
+
+    def _parts(self, message: Json, update: Json | None) -> None:
+        name = message.get("messageId") or f"msg-{self._generation}"
+        for number, part in enumerate(message.get("parts", [])):
+            if update is not None and parts.event_type(part) == parts.TASK:
+                self._update(update, message=part.get("text"))
+            else:
+                self._part(part, name, number)
+
+    def _part(self, part: Json, name: str, number: int, *, is_block: bool = False) -> None:
+        """Tell a part; without a block id it is one by itself, unless it is of a block `name`."""
+        block = parts.block_id(part) or (name if is_block else "")
+        alone = name if number == 0 else f"{name}-{number}"
+        if parts.event_type(part) == parts.TOOL_CALL:
+            self._calls.say(part, alone)
+        elif "text" in part and parts.event_type(part) == _MESSAGE:
+            self._tell("message_delta", messageId=self._message, delta=part["text"])
+        elif "text" in part and block:
+            self._blocks.say(part, block)
+        elif "text" in part:
+            self._blocks.whole(part, alone)
+        else:
+            kind = "image" if str(part.get("mediaType", "")).startswith("image/") else "data"
+            self._blocks.whole({**part, "text": _shown(part)}, block or alone, kind)
+
+
+def _shown(part: Json) -> str:
+    """Return a file's address or content (base64), or data as JSON."""
+    if "data" in part:
+        return orjson.dumps(part["data"]).decode()
+    return str(part.get("url") or part.get("raw") or "")
