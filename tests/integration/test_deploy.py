@@ -17,9 +17,9 @@ from starlette.datastructures import Headers
 
 from headrace.lanes import DEFAULT_TENANT
 from headrace_cli.nats_permissions import DEMO, configuration
-from headrace_gateway import server as http_server
-from headrace_gateway.origin import Origins
 from headrace_gateway.protocols.a2a.grpc import server as rpc_server
+from headrace_gateway.server import http_server
+from headrace_gateway.server.origin import Origins
 from headrace_gateway.settings import GatewaySettings
 from headrace_worker.settings import WorkerSettings
 from tests.support.announced import instances

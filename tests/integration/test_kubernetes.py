@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from headrace.settings import BusSettings
-from headrace_gateway import server as http_server
 from headrace_gateway.protocols.a2a.grpc import server as rpc_server
+from headrace_gateway.server import http_server
 from headrace_gateway.settings import GatewaySettings
 from headrace_task_state.settings import TaskStateSettings
 from headrace_worker.settings import WorkerSettings

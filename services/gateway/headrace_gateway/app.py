@@ -8,18 +8,18 @@ from starlette.routing import BaseRoute
 
 from headrace_gateway.discovery import Discovery
 from headrace_gateway.file_download import FileDownload
-from headrace_gateway.health import Health
 from headrace_gateway.metrics_page import MetricsPage
-from headrace_gateway.origin import LOOPBACK, LOOPBACK_ORIGIN, OriginGuard
 from headrace_gateway.protocols.a2a.agui_route import StreamRoute
 from headrace_gateway.protocols.a2a.jsonrpc import JsonRpcBinding
 from headrace_gateway.protocols.a2a.rest import RestBinding
-from headrace_gateway.protocols.a2a.rest_errors import no_such_route
+from headrace_gateway.protocols.a2a.rest_errors import forbidden, no_such_route
+from headrace_gateway.protocols.a2a.websocket.endpoint import SocketEndpoint
 from headrace_gateway.protocols.agui import endpoint as agui
 from headrace_gateway.protocols.copilotkit.runtime import CopilotRuntime
+from headrace_gateway.server.health import Health
+from headrace_gateway.server.origin import LOOPBACK, LOOPBACK_ORIGIN, OriginGuard
 from headrace_gateway.services import Services
 from headrace_gateway.settings import GatewaySettings
-from headrace_gateway.websocket.endpoint import SocketEndpoint
 
 AGENT = "/v1/agents/{agent}"
 """Base of one agent's routes; the default agent's are at the root too."""
@@ -70,7 +70,7 @@ def _routes(services: Services) -> list[BaseRoute]:
 
 
 def _middleware(settings: GatewaySettings) -> list[Middleware]:
-    guard = Middleware(OriginGuard, settings=settings)
+    guard = Middleware(OriginGuard, settings=settings, forbidden=forbidden)
     if not settings.cors_origins:
         return [guard]
     cors = Middleware(

@@ -11,15 +11,15 @@ from starlette.types import ASGIApp
 from headrace.directory import AgentCard
 from headrace.events import Json
 from headrace.signing import MAX_AGE
-from headrace_gateway.endpoint import Endpoint
-from headrace_gateway.json_response import cacheable, json_response, revalidated
 from headrace_gateway.protocols.a2a.cards import agent_card, agent_path
 from headrace_gateway.protocols.a2a.rest_errors import answering_errors
 from headrace_gateway.protocols.a2a_v03.card import readable_by_old
 from headrace_gateway.protocols.hector import shapes
 from headrace_gateway.protocols.hector.asking import asks_for_shapes
-from headrace_gateway.public_url import public_grpc, public_url
 from headrace_gateway.refusals import AgentUnknown
+from headrace_gateway.server.endpoint import Endpoint
+from headrace_gateway.server.json_response import cacheable, json_response, revalidated
+from headrace_gateway.server.public_url import public_grpc, public_url
 from headrace_gateway.services import Services
 from headrace_gateway.signed_cards import JWKS_PATH, SignedCard
 

@@ -8,12 +8,12 @@ from contextlib import suppress
 from starlette.types import Message, Receive, Scope, Send
 
 from headrace.errors import BusUnavailable, LogLost
-from headrace_gateway.backlog import backlog_of
 from headrace_gateway.feeds import MOST, Dialect, Feed, Feeds
-from headrace_gateway.lasting import lasting_of
+from headrace_gateway.server.backlog import backlog_of
+from headrace_gateway.server.deferred_response import lasting_of
+from headrace_gateway.server.slow_client import Stall
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.sse import HEADERS, KEEPALIVE, farewell
-from headrace_gateway.stalling import Stall
 from headrace_gateway.streams import Streams
 
 _log = logging.getLogger(__name__)

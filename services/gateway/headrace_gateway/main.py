@@ -22,32 +22,32 @@ from headrace.secret_settings import first_error
 from headrace.signing import SigningKeys
 from headrace.state_client import StateClient
 from headrace.webhooks import Webhooks
-from headrace_gateway.access import Access
-from headrace_gateway.admission import Admission
 from headrace_gateway.app import build_app
-from headrace_gateway.cancelling import Cancelling
-from headrace_gateway.credentials.callers import Callers
-from headrace_gateway.deleting import Deleting
 from headrace_gateway.detached import Detached
 from headrace_gateway.event_stream import EventStreams
 from headrace_gateway.feeds import Feeds
-from headrace_gateway.front_door import FrontDoor
-from headrace_gateway.full_streams import FullStreams
-from headrace_gateway.intake import Intake
-from headrace_gateway.listening import Unprotected, check_exposure, listen
 from headrace_gateway.protocols.a2a.grpc.server import GrpcServer
-from headrace_gateway.public_url import own_url
-from headrace_gateway.rate_limits import RateLimits
-from headrace_gateway.resending import Resending
-from headrace_gateway.seats import Seats
-from headrace_gateway.sent_records import SentRecords
-from headrace_gateway.server import Server
+from headrace_gateway.server.auth.access import Access
+from headrace_gateway.server.auth.authenticate import Callers
+from headrace_gateway.server.auth.rate_limits import RateLimits
+from headrace_gateway.server.http_server import Server
+from headrace_gateway.server.listeners import Unprotected, check_exposure, listen
+from headrace_gateway.server.public_url import own_url
+from headrace_gateway.server.startup import FrontDoor
+from headrace_gateway.server.stream_limits import Seats
 from headrace_gateway.services import Services
 from headrace_gateway.settings import GatewaySettings
-from headrace_gateway.settling import Settling
 from headrace_gateway.signed_cards import SignedCards
 from headrace_gateway.streams import Streams
-from headrace_gateway.wanted_runs import WantedRuns
+from headrace_gateway.tasks.admission import Admission
+from headrace_gateway.tasks.cancel import Cancelling
+from headrace_gateway.tasks.delete import Deleting
+from headrace_gateway.tasks.full_streams import FullStreams
+from headrace_gateway.tasks.idempotency import Resending
+from headrace_gateway.tasks.sent_records import SentRecords
+from headrace_gateway.tasks.settle import Settling
+from headrace_gateway.tasks.submit import Intake
+from headrace_gateway.tasks.wanted_runs import WantedRuns
 
 _log = logging.getLogger("headrace_gateway")
 

@@ -1,5 +1,8 @@
 """Why a gateway refuses what a caller asks, as data that each binding words in its own shape."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from headrace.errors import HeadraceError
 
 
@@ -117,3 +120,22 @@ class TooManyWaiting(HeadraceError):
         """Keep after how many seconds to try again."""
         super().__init__(message)
         self.retry_after = retry_after
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A field that breaks a rule."""
+
+    field: str
+    """Its path, as ``message.parts[0].text``; empty: the whole."""
+    rule: str
+    """To be read after the path: ``must be a string``."""
+
+
+class Malformed(Exception):
+    """The JSON is not of the schema; `violations` has at least one."""
+
+    def __init__(self, violations: Sequence[Violation]) -> None:
+        """Keep every violation found."""
+        super().__init__("; ".join(f"{v.field or 'the request'} {v.rule}" for v in violations))
+        self.violations = tuple(violations)

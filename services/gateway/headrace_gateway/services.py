@@ -8,22 +8,22 @@ from headrace.pulse import Pulse
 from headrace.signing import SigningKeys
 from headrace.state_client import StateClient
 from headrace.webhooks import Webhooks
-from headrace_gateway.access import Access
-from headrace_gateway.body import BodyLimits
-from headrace_gateway.cancelling import Cancelling
-from headrace_gateway.credentials.callers import Callers
-from headrace_gateway.deleting import Deleting
 from headrace_gateway.detached import Detached
 from headrace_gateway.event_stream import EventStreams
 from headrace_gateway.feeds import Feeds
-from headrace_gateway.full_streams import FullStreams
-from headrace_gateway.intake import Intake
-from headrace_gateway.resending import Resending
-from headrace_gateway.seats import Seats
+from headrace_gateway.server.auth.access import Access
+from headrace_gateway.server.auth.authenticate import Callers
+from headrace_gateway.server.body import BodyLimits
+from headrace_gateway.server.stream_limits import Seats
 from headrace_gateway.settings import GatewaySettings
-from headrace_gateway.settling import Settling
 from headrace_gateway.signed_cards import SignedCards
 from headrace_gateway.streams import Streams
+from headrace_gateway.tasks.cancel import Cancelling
+from headrace_gateway.tasks.delete import Deleting
+from headrace_gateway.tasks.full_streams import FullStreams
+from headrace_gateway.tasks.idempotency import Resending
+from headrace_gateway.tasks.settle import Settling
+from headrace_gateway.tasks.submit import Intake
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from starlette.types import Receive
 
 from headrace.entry import Entry
 from headrace_gateway.feeds import Feed
-from headrace_gateway.full_streams import FullStreams
 from headrace_gateway.streams import Streams
-from headrace_gateway.unanswered import Stopping
+from headrace_gateway.tasks.full_streams import FullStreams
+from headrace_gateway.tasks.unanswered import Stopping
 
 SILENCE = 5.0
 """Seconds without an event after which a full stream counts as the cause."""

@@ -7,7 +7,7 @@ import pytest
 
 from headrace import canceling, events
 from headrace.task import CANCELED, COMPLETED, FAILED, TaskKey
-from headrace_gateway import cancelling
+from headrace_gateway.tasks import cancel as cancelling
 from headrace_worker import DelegationFailed, Emission, Retryable, RunContext, agent
 from headrace_worker.delegation import children as delegation
 from tests.integration.worker.conftest import Working

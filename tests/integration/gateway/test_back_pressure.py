@@ -15,10 +15,10 @@ from headrace.bus import Bus
 from headrace.lanes import Lane, ensure_lane
 from headrace.messages import Run
 from headrace.task import TaskKey, mint_task_id
-from headrace_gateway import admission
-from headrace_gateway.queue_figures import Figures, read_figures
 from headrace_gateway.refusals import TooManyWaiting
 from headrace_gateway.settings import GatewaySettings
+from headrace_gateway.tasks import admission
+from headrace_gateway.tasks.queue_figures import Figures, read_figures
 from tests.integration.gateway.running import running, until
 from tests.integration.gateway.talking import Json, Rest, Rpc, Talk, message
 from tests.support.scripted_fleet import ScriptedFleet

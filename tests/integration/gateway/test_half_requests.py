@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 import pytest_asyncio
 
-from headrace_gateway import wires
+from headrace_gateway.server import http_protocol
 from tests.integration.gateway.talking import message
 from tests.support.scripted_fleet import ScriptedFleet
 
@@ -54,7 +54,7 @@ async def wire(
     gateway: str, fleet: ScriptedFleet, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Wire]:
     assert fleet.working
-    monkeypatch.setattr(wires, "SECONDS", SHORT)
+    monkeypatch.setattr(http_protocol, "SECONDS", SHORT)
     place = urlsplit(gateway)
     reader, writer = await asyncio.open_connection(place.hostname, place.port)
     yield Wire(reader, writer)
@@ -115,7 +115,7 @@ async def test_a_body_that_is_nearly_whole_may_not_be_silent_for_ever(
 async def test_a_body_that_comes_byte_by_byte_is_not_waited_for_for_ever(
     wire: Wire, fleet: ScriptedFleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wires, "BODY_SECONDS", 2 * SHORT)
+    monkeypatch.setattr(http_protocol, "BODY_SECONDS", 2 * SHORT)
     head, body = asking(**{"Content-Length": "1000000"})
     wire.send(head + body)
 
@@ -169,7 +169,7 @@ async def test_a_stream_goes_on_beside_half_a_further_request(
 
 @pytest.mark.parametrize(
     "headers",
-    [{"X-Large": "x" * wires.HEAD_BYTES}, {f"X-{n}": "x" * 1000 for n in range(70)}],
+    [{"X-Large": "x" * http_protocol.HEAD_BYTES}, {f"X-{n}": "x" * 1000 for n in range(70)}],
     ids=["one header", "many headers"],
 )
 async def test_a_large_head_is_refused(
@@ -181,7 +181,7 @@ async def test_a_large_head_is_refused(
 
 
 async def test_a_head_without_an_end_is_refused_when_it_is_too_large(wire: Wire) -> None:
-    wire.send("GET /" + "x" * wires.HEAD_BYTES)
+    wire.send("GET /" + "x" * http_protocol.HEAD_BYTES)
     assert (await wire.refusal())[0] == 431
 
 

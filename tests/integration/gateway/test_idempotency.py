@@ -14,11 +14,11 @@ from headrace.forgetting import clear_away
 from headrace.log import last_entry, replay
 from headrace.log.tombstone import bury
 from headrace.task import TaskKey, mint_task_id
-from headrace_gateway.caller import Caller
 from headrace_gateway.protocols.a2a.parameters import SendMessage
-from headrace_gateway.resending import Keyed
-from headrace_gateway.sent_records import Sent, SentRecords
+from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.settings import GatewaySettings
+from headrace_gateway.tasks.idempotency import Keyed
+from headrace_gateway.tasks.sent_records import Sent, SentRecords
 from tests.integration.gateway.running import running, until
 from tests.integration.gateway.talking import Json, Rest, Rpc, Talk, message
 from tests.support.scripted_fleet import ScriptedFleet

@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from headrace_gateway.listening import Unprotected, check_exposure
+from headrace_gateway.server.listeners import Unprotected, check_exposure
 from headrace_gateway.settings import GatewaySettings
 from tests.integration.gateway.running import until as until_async
 from tests.integration.gateway.running import until_ready

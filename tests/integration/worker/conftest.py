@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace.settings import BusSettings
-from headrace_gateway import cancelling
+from headrace_gateway.tasks import cancel
 from headrace_worker import Agent, Agents
 from headrace_worker.settings import WorkerSettings
 from headrace_worker.worker import Worker
@@ -23,8 +23,8 @@ type Spawn = Callable[..., WorkerProcess]
 @pytest.fixture(autouse=True)
 def _given_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have a holder that lives waited for by who cancels its task, however slow the machine is."""
-    monkeypatch.setattr(cancelling, "HOLDER_TIMEOUT", 5.0)
-    monkeypatch.setattr(cancelling, "CLEANUP", 60.0)
+    monkeypatch.setattr(cancel, "HOLDER_TIMEOUT", 5.0)
+    monkeypatch.setattr(cancel, "CLEANUP", 60.0)
 
 
 @pytest.fixture

@@ -14,13 +14,13 @@ from headrace.messages import GetTask, TaskFound
 from headrace.state_client import StateClient
 from headrace.subjects import NORMAL
 from headrace.task import CANCELED, COMPLETED, TERMINAL
-from headrace_gateway import cancelling
-from headrace_gateway.caller import Caller
-from headrace_gateway.cancelling import Cancelling
 from headrace_gateway.detached import Detached
 from headrace_gateway.feeds import Feeds
-from headrace_gateway.queue_figures import Scope, read_figures
 from headrace_gateway.refusals import TaskEnded
+from headrace_gateway.server.auth.caller import Caller
+from headrace_gateway.tasks import cancel as cancelling
+from headrace_gateway.tasks.cancel import Cancelling
+from headrace_gateway.tasks.queue_figures import Scope, read_figures
 from headrace_worker import Emission, InputRequired, Retryable, RunContext, agent
 from tests.integration.worker.conftest import Spawn, Working
 from tests.integration.worker.test_follow_ups import PARROTS, by_id, hand_in

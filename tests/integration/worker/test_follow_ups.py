@@ -19,9 +19,9 @@ from headrace.task import (
     INPUT_REQUIRED,
     SUBMITTED,
 )
-from headrace_gateway.asked import FollowUp
-from headrace_gateway.handing_in import HandingIn
 from headrace_gateway.refusals import TaskBusy
+from headrace_gateway.tasks.asked import FollowUp
+from headrace_gateway.tasks.handing_in import HandingIn
 from headrace_worker import Emission, InputRequired, Retryable, RunContext, agent
 from tests.integration.worker.conftest import Spawn, Working
 from tests.support.desk import Desk, Task, eventually, open_desk, user_message

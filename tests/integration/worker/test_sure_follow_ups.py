@@ -13,19 +13,19 @@ from headrace.log import TailRule
 from headrace.messages import GetTask, TaskFound
 from headrace.pulse import Pulse
 from headrace.state_client import StateClient
-from headrace_gateway.accepted import Accepted
-from headrace_gateway.admission import Admission
-from headrace_gateway.asked import FollowUp
-from headrace_gateway.caller import Caller
 from headrace_gateway.detached import Detached
 from headrace_gateway.feeds import Feeds
-from headrace_gateway.intake import Intake
 from headrace_gateway.refusals import GenerationMismatch, KeyReused, TaskEnded
-from headrace_gateway.resending import Keyed, Resending
-from headrace_gateway.sent_records import SentRecords
+from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.settings import GatewaySettings
-from headrace_gateway.settling import Settling
-from headrace_gateway.wanted_runs import WantedRuns
+from headrace_gateway.tasks.accepted import Accepted
+from headrace_gateway.tasks.admission import Admission
+from headrace_gateway.tasks.asked import FollowUp
+from headrace_gateway.tasks.idempotency import Keyed, Resending
+from headrace_gateway.tasks.sent_records import SentRecords
+from headrace_gateway.tasks.settle import Settling
+from headrace_gateway.tasks.submit import Intake
+from headrace_gateway.tasks.wanted_runs import WantedRuns
 from tests.integration.worker.conftest import Spawn, Working
 from tests.integration.worker.test_follow_ups import PARROTS, inputs, parrot, whole
 from tests.support.desk import Desk, Task, user_message

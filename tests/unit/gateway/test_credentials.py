@@ -10,11 +10,11 @@ import pytest
 from jwt.utils import base64url_encode
 
 from headrace.names import decode_token
-from headrace_gateway.caller import Caller
-from headrace_gateway.credentials.callers import Callers
-from headrace_gateway.credentials.file import CredentialsUnreadable, read_file
-from headrace_gateway.credentials.schemes import security
 from headrace_gateway.refusals import CredentialsMissing, CredentialsRefused
+from headrace_gateway.server.auth.authenticate import Callers
+from headrace_gateway.server.auth.caller import Caller
+from headrace_gateway.server.auth.credentials_file import CredentialsUnreadable, read_file
+from headrace_gateway.server.auth.schemes import security
 from tests.support.credentials import ANN, AUDIENCE, BOB, EVE, ISSUER, Issuer, Person, write
 
 JWT = f"""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headrace_gateway.lasting import Lasting, lasting_of
+from headrace_gateway.server.deferred_response import Lasting, lasting_of
 
 
 async def nothing() -> Message:

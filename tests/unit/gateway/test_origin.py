@@ -7,7 +7,7 @@ import pytest
 from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
-from headrace_gateway.origin import OriginGuard, Origins, is_loopback
+from headrace_gateway.server.origin import OriginGuard, Origins, is_loopback
 from headrace_gateway.settings import GatewaySettings
 
 type Json = MutableMapping[str, Any]

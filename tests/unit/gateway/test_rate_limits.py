@@ -3,10 +3,10 @@
 import pytest
 
 from headrace.messages import RequestsTaken
-from headrace_gateway import rate_limits
-from headrace_gateway.caller import Caller
-from headrace_gateway.rate_limits import Bucket, RateLimits
 from headrace_gateway.refusals import RateLimited
+from headrace_gateway.server.auth import rate_limits
+from headrace_gateway.server.auth.caller import Caller
+from headrace_gateway.server.auth.rate_limits import Bucket, RateLimits
 from headrace_gateway.settings import GatewaySettings
 from tests.unit.shared.fake_bus import FakeBus
 

@@ -1,7 +1,7 @@
 """Telling a client that reads slowly from one that takes nothing."""
 
-from headrace_gateway.backlog import Backlog
-from headrace_gateway.stalling import Stall
+from headrace_gateway.server.backlog import Backlog
+from headrace_gateway.server.slow_client import Stall
 
 
 class FakeBacklog(Backlog):

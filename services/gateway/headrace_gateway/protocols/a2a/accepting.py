@@ -9,19 +9,19 @@ from headrace.events import ACCEPTED_MODES, EXTENSIONS, SHOWN, Json
 from headrace.fold.change import OWN
 from headrace.task import TaskKey
 from headrace.webhooks import Webhook
-from headrace_gateway.accepted import Accepted
-from headrace_gateway.asked import FollowUp
-from headrace_gateway.protocols.a2a.call import IDEMPOTENCY_KEY, Call
-from headrace_gateway.protocols.a2a.extensions import own
-from headrace_gateway.protocols.a2a.media import check_parts
+from headrace_gateway.call import IDEMPOTENCY_KEY, Call
+from headrace_gateway.extensions import own
 from headrace_gateway.protocols.a2a.parameters import SendMessage
-from headrace_gateway.protocols.a2a.protojson import Malformed, Violation
 from headrace_gateway.protocols.a2a.push_configs import attach, webhook_of
-from headrace_gateway.protocols.a2a.task_ids import task_key
-from headrace_gateway.protocols.a2a.terms import terms
-from headrace_gateway.resending import Keyed
+from headrace_gateway.refusals import Malformed, Violation
 from headrace_gateway.services import Services
-from headrace_gateway.unanswered import AnswerLost
+from headrace_gateway.tasks.accepted import Accepted
+from headrace_gateway.tasks.asked import FollowUp
+from headrace_gateway.tasks.idempotency import Keyed
+from headrace_gateway.tasks.media import check_parts
+from headrace_gateway.tasks.task_ids import task_key
+from headrace_gateway.tasks.terms import terms
+from headrace_gateway.tasks.unanswered import AnswerLost
 
 _KEY = re.compile(r"[\x20-\x7e]{1,255}")
 
@@ -141,7 +141,7 @@ def _metadata(call: Call, asked: SendMessage) -> Json:
     if asked.accepted_output_modes:
         metadata[ACCEPTED_MODES] = asked.accepted_output_modes
     wished = {key.removeprefix(OWN): given[key] for key in given.keys() - metadata.keys()}
-    metadata |= terms(call, wished, f"metadata.{OWN}")
+    metadata |= terms(call.caller, call.card, wished, f"metadata.{OWN}")
     if call.card.bare_message and asked.return_immediately:
         metadata[SHOWN] = True
     return metadata | call.marks

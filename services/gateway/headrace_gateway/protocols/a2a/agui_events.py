@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from headrace.events import Json
-from headrace_gateway.protocols.a2a.call import Call
+from headrace_gateway.call import Call
 from headrace_gateway.protocols.a2a.operations import STREAMING
 from headrace_gateway.protocols.a2a.stream_responses import PLAIN, RECOVERED, Manner
 from headrace_gateway.protocols.a2a.streaming import Streaming

@@ -10,11 +10,11 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message
 
 from headrace.events import Json
-from headrace_gateway.body import read_body
-from headrace_gateway.endpoint import Endpoint
 from headrace_gateway.protocols.a2a.json_body import parse_object
 from headrace_gateway.protocols.a2a.rest_errors import answering_errors
 from headrace_gateway.protocols.hector.messages import completed
+from headrace_gateway.server.body import read_body
+from headrace_gateway.server.endpoint import Endpoint
 from headrace_gateway.services import Services
 
 

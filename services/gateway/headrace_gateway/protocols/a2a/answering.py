@@ -5,11 +5,11 @@ from headrace.events import Json
 from headrace.fold import TaskFold
 from headrace.messages import GetTask
 from headrace.task import INTERRUPTED, TERMINAL
-from headrace_gateway.accepted import Accepted
+from headrace_gateway.call import Call
 from headrace_gateway.protocols.a2a.accepting import accept, answering
-from headrace_gateway.protocols.a2a.call import Call
 from headrace_gateway.protocols.a2a.parameters import SendMessage
 from headrace_gateway.services import Services
+from headrace_gateway.tasks.accepted import Accepted
 from headrace_gateway.waiting import Waiting
 
 _RESTS = TERMINAL | INTERRUPTED | {ANSWERED}

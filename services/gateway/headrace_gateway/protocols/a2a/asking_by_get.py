@@ -9,10 +9,10 @@ from dataclasses import replace
 from starlette.datastructures import QueryParams
 
 from headrace.events import Json
-from headrace_gateway.protocols.a2a.call import IDEMPOTENCY_KEY, Call
+from headrace_gateway.call import IDEMPOTENCY_KEY, Call
 from headrace_gateway.protocols.a2a.json_body import parse_object
-from headrace_gateway.protocols.a2a.protojson import Malformed, Violation
 from headrace_gateway.protocols.hector.messages import completed
+from headrace_gateway.refusals import Malformed, Violation
 
 _IDS = ("contextId", "messageId", "taskId")
 """Of the message, for those who send its text alone."""

@@ -1,7 +1,7 @@
 """``card/get``, which A2A itself has only as a page: an agent's card."""
 
 from headrace.events import Json
-from headrace_gateway.protocols.a2a.call import Call
+from headrace_gateway.call import Call
 from headrace_gateway.protocols.a2a.cards import agent_card
 from headrace_gateway.protocols.a2a_v03.card import readable_by_old
 from headrace_gateway.services import Services

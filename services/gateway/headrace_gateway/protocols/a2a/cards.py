@@ -4,10 +4,10 @@ from a2a.utils.constants import PROTOCOL_VERSION_1_0, TransportProtocol
 
 from headrace.directory import AgentCard
 from headrace.events import Json
-from headrace_gateway.credentials.file import Known
-from headrace_gateway.credentials.schemes import security_of
-from headrace_gateway.protocols.a2a.extensions import OFFERED
+from headrace_gateway.extensions import OFFERED
 from headrace_gateway.protocols.hector.asking import MEDIA_TYPES
+from headrace_gateway.server.auth.credentials_file import Known
+from headrace_gateway.server.auth.schemes import security_of
 
 _BINDINGS = (TransportProtocol.JSONRPC, TransportProtocol.HTTP_JSON)
 

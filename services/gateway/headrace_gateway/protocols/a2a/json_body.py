@@ -4,7 +4,7 @@ import orjson
 from a2a.utils.errors import JSONParseError
 
 from headrace.events import Json
-from headrace_gateway.protocols.a2a.protojson import Malformed, Violation
+from headrace_gateway.refusals import Malformed, Violation
 
 
 def parse(body: bytes) -> object:

@@ -10,10 +10,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from headrace.events import Json
-from headrace_gateway.body import read_body
-from headrace_gateway.json_response import JSON, json_response
+from headrace_gateway.call import Call, call_of
 from headrace_gateway.protocols.a2a.agui_events import agui_stream
-from headrace_gateway.protocols.a2a.call import Call, call_of
 from headrace_gateway.protocols.a2a.card_get import card_get
 from headrace_gateway.protocols.a2a.content_types import check_content_type
 from headrace_gateway.protocols.a2a.error_shapes import headers, rpc_body, rpc_error
@@ -27,7 +25,6 @@ from headrace_gateway.protocols.a2a.json_body import parse
 from headrace_gateway.protocols.a2a.older_calls import CARD_GET, modern
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
 from headrace_gateway.protocols.a2a.problems import problem_of
-from headrace_gateway.protocols.a2a.protojson import Malformed, Violation
 from headrace_gateway.protocols.a2a.stream_responses import (
     Manner,
     as_event,
@@ -40,6 +37,9 @@ from headrace_gateway.protocols.a2a.wording import RPC, Wording
 from headrace_gateway.protocols.a2a_v03.reading import METHODS
 from headrace_gateway.protocols.a2a_v03.wordings import INTERNAL, RPC_03, UNKNOWN_CODES
 from headrace_gateway.protocols.hector.asking import asks_for_it
+from headrace_gateway.refusals import Malformed, Violation
+from headrace_gateway.server.body import read_body
+from headrace_gateway.server.json_response import JSON, json_response
 from headrace_gateway.services import Services
 
 _WORDINGS = {wording.version: wording for wording in (RPC, RPC_03)}

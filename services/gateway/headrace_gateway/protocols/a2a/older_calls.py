@@ -8,9 +8,9 @@ from starlette.requests import Request
 
 from headrace.events import Json
 from headrace_gateway.protocols.a2a.hector_shapes import SENDS
-from headrace_gateway.protocols.a2a.protojson import Malformed, Violation
 from headrace_gateway.protocols.a2a.versions import reads_older
 from headrace_gateway.protocols.hector.messages import completed
+from headrace_gateway.refusals import Malformed, Violation
 
 CARD_GET = "GetAgentCard"
 """What ``card/get`` is called here; A2A has only a page for it."""

@@ -5,8 +5,8 @@ from typing import Any
 
 from headrace.events import Json
 from headrace.metrics import REQUEST_SECONDS
+from headrace_gateway.call import Call
 from headrace_gateway.protocols.a2a.answering import send_message
-from headrace_gateway.protocols.a2a.call import Call
 from headrace_gateway.protocols.a2a.extended_card import extended_card
 from headrace_gateway.protocols.a2a.push_configs import (
     create_config,

@@ -12,7 +12,8 @@ from headrace.events import Json
 from headrace.files import LINKS_ARE_OURS, is_link
 from headrace.fold.change import OWN
 from headrace.names import LONGEST_CONTEXT
-from headrace_gateway.protocols.a2a.protojson import Malformed, Violation, read
+from headrace_gateway.protocols.a2a.protojson import read
+from headrace_gateway.refusals import Malformed, Violation
 
 PAGE_SIZES = range(1, 101)
 DEFAULT_PAGE_SIZE = 50

@@ -25,10 +25,6 @@ from headrace.errors import (
 )
 from headrace.metrics import REFUSALS
 from headrace.webhooks import TooManyWebhooks
-from headrace_gateway.body import BodyTooLarge, RequestNotWhole
-from headrace_gateway.credentials.schemes import CHALLENGE, REFUSED
-from headrace_gateway.origin import PageRefused
-from headrace_gateway.protocols.a2a.protojson import Malformed, Violation
 from headrace_gateway.refusals import (
     AgentUnknown,
     ContextMismatch,
@@ -36,6 +32,7 @@ from headrace_gateway.refusals import (
     CredentialsRefused,
     GenerationMismatch,
     KeyReused,
+    Malformed,
     NotPermitted,
     RateLimited,
     TaskBusy,
@@ -44,8 +41,12 @@ from headrace_gateway.refusals import (
     TooManyStreams,
     TooManyStreamsOfOwner,
     TooManyWaiting,
+    Violation,
 )
-from headrace_gateway.unanswered import Unanswered
+from headrace_gateway.server.auth.schemes import CHALLENGE, REFUSED
+from headrace_gateway.server.body import BodyTooLarge, RequestNotWhole
+from headrace_gateway.server.origin import PageRefused
+from headrace_gateway.tasks.unanswered import Unanswered
 
 _log = logging.getLogger(__name__)
 

@@ -7,35 +7,15 @@ fields canonically (snake_case is read too), writes enums by name and leaves out
 while ``data`` and ``metadata`` stay as they came. Unknown fields are passed over.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from google.protobuf.message import Message
 
 from headrace.events import Json
-from headrace_gateway.depth import RULE, is_too_deep
 from headrace_gateway.protocols.a2a.proto_scalars import NotReadable
 from headrace_gateway.protocols.a2a.proto_schema import Field, Free, Nested, Schema, schema
-
-
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """A field that breaks a rule."""
-
-    field: str
-    """Its path, as ``message.parts[0].text``; empty: the whole."""
-    rule: str
-    """To be read after the path: ``must be a string``."""
-
-
-class Malformed(Exception):
-    """The JSON is not of the schema; `violations` has at least one."""
-
-    def __init__(self, violations: Sequence[Violation]) -> None:
-        """Keep every violation found."""
-        super().__init__("; ".join(f"{v.field or 'the request'} {v.rule}" for v in violations))
-        self.violations = tuple(violations)
+from headrace_gateway.refusals import Malformed, Violation
+from headrace_gateway.server.json_depth import RULE, is_too_deep
 
 
 def read(message: type[Message], value: object) -> Json:

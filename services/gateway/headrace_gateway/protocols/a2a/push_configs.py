@@ -10,11 +10,12 @@ from headrace.events import Json
 from headrace.names import encode_token
 from headrace.task import INTERRUPTED, TERMINAL, TaskKey
 from headrace.webhooks import OLD, Address, Progress, Webhook, new_id
-from headrace_gateway.protocols.a2a.call import Call
-from headrace_gateway.protocols.a2a.protojson import Malformed, Violation, read
-from headrace_gateway.protocols.a2a.task_ids import task_key
+from headrace_gateway.call import Call
+from headrace_gateway.protocols.a2a.protojson import read
 from headrace_gateway.protocols.a2a.webhook_address import read_address, shown
+from headrace_gateway.refusals import Malformed, Violation
 from headrace_gateway.services import Services
+from headrace_gateway.tasks.task_ids import task_key
 
 PAGE_SIZES = range(1, 101)
 

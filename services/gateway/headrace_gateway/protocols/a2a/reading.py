@@ -9,12 +9,12 @@ from headrace import messages
 from headrace.errors import TaskUnknown
 from headrace.events import Json
 from headrace.task import TERMINAL, TaskKey
-from headrace_gateway.protocols.a2a.call import Call
+from headrace_gateway.call import Call
 from headrace_gateway.protocols.a2a.parameters import GetTask, ListTasks, OneTask
-from headrace_gateway.protocols.a2a.task_ids import task_key
 from headrace_gateway.refusals import TaskEnded
 from headrace_gateway.services import Services
-from headrace_gateway.unanswered import Stopping
+from headrace_gateway.tasks.task_ids import task_key
+from headrace_gateway.tasks.unanswered import Stopping
 from headrace_gateway.waiting import Waiting
 
 

@@ -14,12 +14,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from headrace.events import Json
-from headrace_gateway.body import read_body
-from headrace_gateway.endpoint import Endpoint
-from headrace_gateway.origin import Origins, PageRefused
+from headrace_gateway.call import Call, call_of
 from headrace_gateway.protocols.a2a.agui_events import agui_stream
 from headrace_gateway.protocols.a2a.asking_by_get import asked_by_get
-from headrace_gateway.protocols.a2a.call import Call, call_of
 from headrace_gateway.protocols.a2a.content_types import check_content_type
 from headrace_gateway.protocols.a2a.hector_shapes import SENDS, ending_for, wording_for
 from headrace_gateway.protocols.a2a.json_body import parse_object
@@ -39,6 +36,9 @@ from headrace_gateway.protocols.a2a.wording import HTTP, Wording
 from headrace_gateway.protocols.a2a_v03.wordings import rest_wording
 from headrace_gateway.protocols.hector.asking import asks_for_it
 from headrace_gateway.protocols.hector.messages import completed
+from headrace_gateway.server.body import read_body
+from headrace_gateway.server.endpoint import Endpoint
+from headrace_gateway.server.origin import Origins, PageRefused
 from headrace_gateway.services import Services
 from headrace_gateway.sse import HEADERS
 

@@ -7,12 +7,13 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from headrace_gateway.endpoint import Endpoint, telling
-from headrace_gateway.json_response import JSON, json_response
 from headrace_gateway.protocols.a2a.error_shapes import headers, rest_body
 from headrace_gateway.protocols.a2a.hector_shapes import hector_error
 from headrace_gateway.protocols.a2a.problems import Problem, problem_of
 from headrace_gateway.protocols.hector.asking import asks_for_shapes
+from headrace_gateway.server.endpoint import Endpoint, telling
+from headrace_gateway.server.json_response import JSON, json_response
+from headrace_gateway.server.origin import PageRefused
 
 A2A_JSON = "application/a2a+json"
 
@@ -39,6 +40,11 @@ async def no_such_route(request: Request, error: Exception) -> Response:
     response = _response(request, replace(problem, http_status=error.status_code))
     response.headers.update(error.headers or {})
     return response
+
+
+def forbidden(request: Request, refused: PageRefused) -> Response:
+    """Answer a page that may not call."""
+    return _response(request, problem_of(refused))
 
 
 def _response(request: Request, problem: Problem, *, named: bool = False) -> Response:

@@ -2,15 +2,15 @@
 
 from headrace.events import Json
 from headrace.messages import TaskFound
-from headrace_gateway.accepted import Accepted
+from headrace_gateway.call import Call
 from headrace_gateway.protocols.a2a.accepting import accept, answering
 from headrace_gateway.protocols.a2a.bare_messages import bare_answer
-from headrace_gateway.protocols.a2a.call import Call
 from headrace_gateway.protocols.a2a.history import with_history
 from headrace_gateway.protocols.a2a.parameters import SendMessage
 from headrace_gateway.protocols.a2a.streaming import First, Streaming, check_streaming
 from headrace_gateway.protocols.a2a.subscribing import Subscribing
 from headrace_gateway.services import Services
+from headrace_gateway.tasks.accepted import Accepted
 
 
 async def send_streaming(services: Services, call: Call, params: object) -> Streaming:

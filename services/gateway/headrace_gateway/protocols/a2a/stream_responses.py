@@ -7,10 +7,10 @@ import orjson
 from starlette.responses import Response
 
 from headrace.events import Json
+from headrace_gateway.call import Call
 from headrace_gateway.event_stream import EventStream, EventStreams
 from headrace_gateway.feeds import Dialect
 from headrace_gateway.protocols.a2a.bare_messages import AfterTask
-from headrace_gateway.protocols.a2a.call import Call
 from headrace_gateway.protocols.a2a.cursor import Cursor
 from headrace_gateway.protocols.a2a.streaming import Streaming
 from headrace_gateway.protocols.a2a.wording import Wording

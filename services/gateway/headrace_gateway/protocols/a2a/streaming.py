@@ -6,8 +6,8 @@ from a2a.utils.errors import UnsupportedOperationError
 
 from headrace.events import Json
 from headrace.task import TaskKey
+from headrace_gateway.call import Call
 from headrace_gateway.feeds import Feed
-from headrace_gateway.protocols.a2a.call import Call
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,14 +14,14 @@ from headrace.events import RECOVERED
 from headrace.log import first_entry, last_entry
 from headrace.messages import GetTask, TaskFound
 from headrace.task import TERMINAL, TaskKey
-from headrace_gateway.caller import Caller
+from headrace_gateway.call import Call
 from headrace_gateway.feeds import Feed
-from headrace_gateway.protocols.a2a.call import Call
 from headrace_gateway.protocols.a2a.cursor import Cursor
 from headrace_gateway.protocols.a2a.parameters import OneTask
 from headrace_gateway.protocols.a2a.streaming import First, Streaming, check_streaming
-from headrace_gateway.protocols.a2a.task_ids import task_key
+from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.services import Services
+from headrace_gateway.tasks.task_ids import task_key
 
 
 class NothingLeft(Exception):

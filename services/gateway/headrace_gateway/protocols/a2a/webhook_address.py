@@ -7,7 +7,7 @@ from headrace.errors import InvalidName
 from headrace.events import Json
 from headrace.names import encode_token
 from headrace.webhooks import Address, Webhook
-from headrace_gateway.protocols.a2a.protojson import Malformed, Violation
+from headrace_gateway.refusals import Malformed, Violation
 
 LONGEST_URL = 2048
 LONGEST_SECRET = 4096

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from headrace.events import Json
 from headrace.whole_numbers import whole
-from headrace_gateway.protocols.a2a.protojson import Malformed, Violation
+from headrace_gateway.refusals import Malformed, Violation
 
 METHODS: Mapping[str, str] = {
     "message/send": "SendMessage",

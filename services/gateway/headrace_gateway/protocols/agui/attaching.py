@@ -5,8 +5,8 @@ The protocol has no such thing; both forms are streams that its clients read lik
 
 from headrace.events import Json
 from headrace.log import last_entry
+from headrace_gateway.call import Call
 from headrace_gateway.feeds import Feed
-from headrace_gateway.protocols.a2a.call import Call
 from headrace_gateway.protocols.agui.cursor import FrameCursor
 from headrace_gateway.protocols.agui.fold import Fold
 from headrace_gateway.protocols.agui.leads import AfterCursor, AsOfNow, Lead

@@ -1,15 +1,15 @@
 """Beginning a run: its input into a log, a new one or one whose task waits for it."""
 
 from headrace import events, parts
-from headrace_gateway.accepted import Accepted
-from headrace_gateway.asked import FollowUp
-from headrace_gateway.protocols.a2a.call import Call
-from headrace_gateway.protocols.a2a.media import check_parts
-from headrace_gateway.protocols.a2a.terms import terms
+from headrace_gateway.call import Call
 from headrace_gateway.protocols.agui.busy_thread import make_way
 from headrace_gateway.protocols.agui.run_input import RunInput
 from headrace_gateway.protocols.agui.waiting import answered
 from headrace_gateway.services import Services
+from headrace_gateway.tasks.accepted import Accepted
+from headrace_gateway.tasks.asked import FollowUp
+from headrace_gateway.tasks.media import check_parts
+from headrace_gateway.tasks.terms import terms
 
 
 async def begin(services: Services, call: Call, asked: RunInput) -> Accepted:
@@ -24,7 +24,7 @@ async def begin(services: Services, call: Call, asked: RunInput) -> Accepted:
     """
     _check_taken(call, asked)
     metadata = asked.metadata | call.marks
-    metadata |= terms(call, asked.wishes, "forwardedProps.headrace.")
+    metadata |= terms(call.caller, call.card, asked.wishes, "forwardedProps.headrace.")
     task = await answered(services, call, asked)
     if task is not None:
         follow_up = FollowUp(task, asked.message, asked.thread, metadata)

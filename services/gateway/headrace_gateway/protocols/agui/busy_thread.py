@@ -9,7 +9,7 @@ from contextlib import suppress
 from itertools import chain
 
 from headrace.task import SUBMITTED, WORKING
-from headrace_gateway.protocols.a2a.call import Call
+from headrace_gateway.call import Call
 from headrace_gateway.protocols.agui.refusal import ThreadBusy
 from headrace_gateway.protocols.agui.threads import Thread
 from headrace_gateway.refusals import TaskEnded

@@ -7,10 +7,7 @@ from starlette.types import ASGIApp
 from starlette.websockets import WebSocket
 
 from headrace.events import Json
-from headrace_gateway.body import read_body
-from headrace_gateway.endpoint import Endpoint
-from headrace_gateway.json_response import json_response
-from headrace_gateway.protocols.a2a.call import Call, call_of
+from headrace_gateway.call import Call, call_of
 from headrace_gateway.protocols.agui.attaching import is_told
 from headrace_gateway.protocols.agui.capabilities import capabilities
 from headrace_gateway.protocols.agui.cursor import FrameCursor
@@ -26,8 +23,11 @@ from headrace_gateway.protocols.agui.run_stream import RunStream
 from headrace_gateway.protocols.agui.stopping import stop
 from headrace_gateway.protocols.agui.threads import Thread
 from headrace_gateway.refusals import AgentUnknown
+from headrace_gateway.server.body import read_body
+from headrace_gateway.server.endpoint import Endpoint
+from headrace_gateway.server.json_response import json_response
 from headrace_gateway.services import Services
-from headrace_gateway.websocket.opening import open_socket
+from headrace_gateway.websocket_opening import open_socket
 
 BASES = ("/v1/agents/{agent}/ag-ui", "/api/agent")
 """Where an agent's AG-UI routes are; the last is the default agent's."""

@@ -6,9 +6,9 @@ import orjson
 from starlette.requests import Request
 
 from headrace.names import LONGEST_CONTEXT
-from headrace_gateway.body import BodyLimits, read_body
 from headrace_gateway.protocols.agui.media_types import check_body_type
 from headrace_gateway.protocols.agui.refusal import InputInvalid
+from headrace_gateway.server.body import BodyLimits, read_body
 
 
 class NamedRun(NamedTuple):

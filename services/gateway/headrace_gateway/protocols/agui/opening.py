@@ -1,6 +1,6 @@
 """Opening runs: new ones, those that go on, and those that a client comes back to."""
 
-from headrace_gateway.protocols.a2a.call import Call
+from headrace_gateway.call import Call
 from headrace_gateway.protocols.agui.attaching import attach
 from headrace_gateway.protocols.agui.beginning import begin
 from headrace_gateway.protocols.agui.history import past_of

@@ -14,11 +14,11 @@ from headrace.events import AGUI, Json
 from headrace.files import LINKS_ARE_OURS, is_link
 from headrace.log_lines import cut, escaped
 from headrace.user_content import to_parts
-from headrace_gateway.depth import RULE, is_too_deep
 from headrace_gateway.protocols.agui.extras import with_extras
 from headrace_gateway.protocols.agui.named_run import check_id
 from headrace_gateway.protocols.agui.normalise import normalised
 from headrace_gateway.protocols.agui.refusal import InputInvalid
+from headrace_gateway.server.json_depth import RULE, is_too_deep
 
 _log = logging.getLogger(__name__)
 

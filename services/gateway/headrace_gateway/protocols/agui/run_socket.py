@@ -16,8 +16,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from headrace.errors import BusUnavailable, LogLost
 from headrace.events import Json
-from headrace_gateway.backlog import backlog_of
-from headrace_gateway.protocols.a2a.call import Call
+from headrace_gateway.call import Call
 from headrace_gateway.protocols.agui.cursor import FrameCursor
 from headrace_gateway.protocols.agui.extras import in_query
 from headrace_gateway.protocols.agui.frame import Frame
@@ -27,10 +26,11 @@ from headrace_gateway.protocols.agui.opening import open_again, open_run
 from headrace_gateway.protocols.agui.refusal import told
 from headrace_gateway.protocols.agui.run_input import RunInput
 from headrace_gateway.protocols.agui.run_stream import DISCONNECTED, LOG_LOST
+from headrace_gateway.server.backlog import backlog_of
+from headrace_gateway.server.slow_client import Stall
+from headrace_gateway.server.websocket_closing import TEXT_ONLY, Closing, refused, restarting
 from headrace_gateway.services import Services
-from headrace_gateway.stalling import Stall
-from headrace_gateway.websocket.closing import TEXT_ONLY, Closing, refused, restarting
-from headrace_gateway.websocket.opening import as_of_now
+from headrace_gateway.websocket_opening import as_of_now
 
 MOST_WAITING = 16
 """Inputs that may wait for their turn on one socket."""

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from headrace_gateway.protocols.a2a.call import Call
+from headrace_gateway.call import Call
 from headrace_gateway.protocols.agui.named_run import NamedRun
 from headrace_gateway.protocols.agui.threads import Thread
 from headrace_gateway.refusals import TaskEnded

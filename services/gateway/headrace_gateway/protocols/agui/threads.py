@@ -12,11 +12,11 @@ from headrace.events import Json
 from headrace.log import last_entry, replay
 from headrace.messages import ListTasks
 from headrace.task import INPUT_REQUIRED, TaskKey
-from headrace_gateway.protocols.a2a.call import Call
-from headrace_gateway.protocols.a2a.task_ids import task_key
+from headrace_gateway.call import Call
 from headrace_gateway.protocols.agui.refusal import RunUnknown
 from headrace_gateway.protocols.agui.run import Run
 from headrace_gateway.services import Services
+from headrace_gateway.tasks.task_ids import task_key
 
 RECENT = 50
 """Tasks of a thread that are looked at for its newest run, and for its history: the last ones."""

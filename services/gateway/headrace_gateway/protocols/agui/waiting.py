@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from headrace.events import Json
 from headrace.interrupts import INTERRUPTS, PENDING_TOOL_CALLS
 from headrace.log import last_entry
-from headrace_gateway.protocols.a2a.call import Call
-from headrace_gateway.protocols.a2a.task_ids import task_key
+from headrace_gateway.call import Call
 from headrace_gateway.protocols.agui.refusal import ResumeMismatch
 from headrace_gateway.protocols.agui.run_input import RunInput
 from headrace_gateway.protocols.agui.threads import Thread
 from headrace_gateway.services import Services
+from headrace_gateway.tasks.task_ids import task_key
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from headrace.events import Json
-from headrace_gateway.depth import RULE
 from headrace_gateway.protocols.agui.refusal import InputInvalid
+from headrace_gateway.server.json_depth import RULE
 
 
 @dataclass(frozen=True, slots=True)

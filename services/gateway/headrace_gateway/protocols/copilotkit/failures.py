@@ -3,9 +3,9 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
-from headrace_gateway.endpoint import Endpoint, telling
-from headrace_gateway.json_response import json_response
 from headrace_gateway.protocols.agui.refusal import told
+from headrace_gateway.server.endpoint import Endpoint, telling
+from headrace_gateway.server.json_response import json_response
 
 
 def answering_failures(endpoint: Endpoint) -> Endpoint:

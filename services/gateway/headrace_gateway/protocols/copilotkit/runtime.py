@@ -11,10 +11,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 from headrace.events import Json
-from headrace_gateway.body import read_body
-from headrace_gateway.endpoint import Endpoint
-from headrace_gateway.json_response import json_response
-from headrace_gateway.protocols.a2a.call import call_of
+from headrace_gateway.call import call_of
 from headrace_gateway.protocols.agui.capabilities import capabilities
 from headrace_gateway.protocols.agui.endpoint import RunEndpoint
 from headrace_gateway.protocols.agui.media_types import EVENT_STREAM, check_body_type
@@ -23,6 +20,9 @@ from headrace_gateway.protocols.agui.refusal import InputInvalid, RunUnknown
 from headrace_gateway.protocols.agui.stopping import stop
 from headrace_gateway.protocols.copilotkit.envelope import Envelope, unwrapped
 from headrace_gateway.protocols.copilotkit.failures import answering_failures
+from headrace_gateway.server.body import read_body
+from headrace_gateway.server.endpoint import Endpoint
+from headrace_gateway.server.json_response import json_response
 from headrace_gateway.services import Services
 
 BASE = "/copilotkit"

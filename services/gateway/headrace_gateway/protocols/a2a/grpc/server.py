@@ -14,13 +14,13 @@ from grpc_reflection.v1alpha import reflection
 from headrace.background import keep_running
 from headrace.errors import BusUnavailable
 from headrace.pulse import Pulse
-from headrace_gateway.listening import CannotListen, listen
 from headrace_gateway.protocols.a2a.grpc.asking import Context
 from headrace_gateway.protocols.a2a.grpc.errors import refuse
 from headrace_gateway.protocols.a2a.grpc.forms import CURRENT, Form
 from headrace_gateway.protocols.a2a.grpc.old_form import OLD
 from headrace_gateway.protocols.a2a.grpc.service import Service
 from headrace_gateway.protocols.a2a.problems import problem_of
+from headrace_gateway.server.listeners import CannotListen, listen
 from headrace_gateway.services import Services
 from headrace_gateway.settings import GatewaySettings
 

@@ -10,8 +10,7 @@ import orjson
 from a2a.utils.constants import PROTOCOL_VERSION_0_3
 
 from headrace.events import Json
-from headrace_gateway.body import RequestNotWhole
-from headrace_gateway.protocols.a2a.call import Call, call_of
+from headrace_gateway.call import Call, call_of
 from headrace_gateway.protocols.a2a.grpc.asking import Asking, Context, outgoing
 from headrace_gateway.protocols.a2a.grpc.errors import gone, refuse
 from headrace_gateway.protocols.a2a.grpc.forms import Form
@@ -21,6 +20,7 @@ from headrace_gateway.protocols.a2a.problems import problem_of
 from headrace_gateway.protocols.a2a.streaming import Streaming
 from headrace_gateway.protocols.a2a.subscribing import NothingLeft
 from headrace_gateway.protocols.a2a.versions import check_version
+from headrace_gateway.server.body import RequestNotWhole
 from headrace_gateway.services import Services
 
 type _Handler = grpc.RpcMethodHandler[bytes, bytes]

@@ -5,14 +5,14 @@ import logging
 from dataclasses import replace
 
 from headrace.errors import BusUnavailable, LogLost
-from headrace_gateway.protocols.a2a.call import Call
+from headrace_gateway.call import Call
 from headrace_gateway.protocols.a2a.grpc.asking import Context, outgoing
 from headrace_gateway.protocols.a2a.grpc.forms import Form
 from headrace_gateway.protocols.a2a.problems import RETRY_AFTER, Problem, problem_of
 from headrace_gateway.protocols.a2a.stream_responses import RECOVERED, told_as
 from headrace_gateway.protocols.a2a.streaming import Streaming
 from headrace_gateway.services import Services
-from headrace_gateway.unanswered import Stopping
+from headrace_gateway.tasks.unanswered import Stopping
 
 _log = logging.getLogger(__name__)
 

@@ -1,1 +1,0 @@
-"""Credentials: from what a request carries to who sent it."""

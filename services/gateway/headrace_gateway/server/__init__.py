@@ -1,0 +1,1 @@
+"""The servers: ports, connections, limits, and who calls."""

@@ -1,0 +1,177 @@
+"""From a request's headers to its caller, by the file of credentials as it is now."""
+
+import asyncio
+import hashlib
+import hmac
+import logging
+import secrets
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+from headrace.background import keep_running
+from headrace.names import encode_token
+from headrace_gateway.refusals import CredentialsMissing, CredentialsRefused
+from headrace_gateway.server.auth.caller import Caller, Grant
+from headrace_gateway.server.auth.credentials_file import (
+    Credential,
+    CredentialsUnreadable,
+    Known,
+    read_file,
+)
+from headrace_gateway.server.auth.roles import grants_of
+from headrace_gateway.server.auth.web_tokens import WebTokens
+
+_log = logging.getLogger(__name__)
+
+API_KEY = "x-api-key"
+"""Header of a key; a bearer token stands in ``Authorization``."""
+
+LOOK_EVERY = 1.0
+"""Seconds between looks at the file: a token that is taken out is refused from then on."""
+
+
+def token_of_protocols(headers: Mapping[str, str]) -> str | None:
+    """Return the token among a WebSocket's subprotocols, the one place where a browser can put it.
+
+    The client offers ``headrace`` and ``bearer.<token>``; the gateway takes the former.
+    """
+    offered = headers.get("sec-websocket-protocol", "")
+    for protocol in offered.split(","):
+        kind, _, token = protocol.strip().partition(".")
+        if kind == "bearer" and token:
+            return token
+    return None
+
+
+class Callers:
+    """Tells who asks. Without a file everybody is anonymous, whatever they send."""
+
+    def __init__(self, path: Path | None) -> None:
+        """Know who is named in the file at `path`.
+
+        Raises:
+            CredentialsUnreadable: it can't be read.
+        """
+        self._path = path
+        # What is compared is not what was sent: how long it takes tells nothing.
+        self._salt = secrets.token_bytes(32)
+        self._known: Known | None = None
+        self._by_digest: dict[bytes, Caller] = {}
+        self._tokens: WebTokens | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._seen = self._stamp()
+        if path is not None:
+            self._take(path)
+
+    def start(self) -> None:
+        """Begin to look whether the file has changed."""
+        if self._path is not None:
+            self._watching = keep_running(partial(self._watch, self._path), "credentials")
+
+    async def stop(self) -> None:
+        """Look no more."""
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
+
+    @property
+    def known(self) -> Known | None:
+        """The file as it was last readable; None: there is none, nobody needs credentials."""
+        return self._known
+
+    def of(self, headers: Mapping[str, str]) -> Caller:
+        """Return who sends these headers (or gRPC metadata: names in lower case).
+
+        Raises:
+            CredentialsMissing: there are none, and they are required.
+            CredentialsRefused: there are some, but they are nobody's.
+        """
+        if self._known is None:
+            return Caller()
+        authorization, key = headers.get("authorization"), headers.get(API_KEY)
+        if authorization is not None:
+            return self._bearer(authorization)
+        if key is not None:
+            return self._find(key.strip())
+        if (token := token_of_protocols(headers)) is not None:
+            return self._bearer(f"bearer {token}")
+        if self._known.required:
+            raise CredentialsMissing("credentials are required: a bearer token or X-API-Key")
+        return Caller()
+
+    def reader_of(self, headers: Mapping[str, str]) -> Caller:
+        """Return who reads public pages: as `of`, unless the file leaves them to everybody.
+
+        Raises:
+            CredentialsMissing, CredentialsRefused: as `of`.
+        """
+        if self._known is not None and self._known.public_cards:
+            return Caller()
+        return self.of(headers)
+
+    def _bearer(self, authorization: str) -> Caller:
+        scheme, _, token = authorization.strip().partition(" ")
+        if scheme.lower() != "bearer" or not (token := token.strip()):
+            raise CredentialsRefused("Authorization must be a bearer token")
+        if self._tokens is not None and token.count(".") == 2:  # noqa: PLR2004 - of a compact JWS
+            return self._tokens.caller(token)
+        return self._find(token)
+
+    def _find(self, secret: str) -> Caller:
+        digest = hashlib.sha256(secret.encode(errors="surrogateescape")).digest()
+        caller = self._by_digest.get(self._blind(digest))
+        if caller is None:
+            raise CredentialsRefused("these credentials are not known here")
+        return caller
+
+    def _blind(self, digest: bytes) -> bytes:
+        return hmac.digest(self._salt, digest, "sha256")
+
+    def _take(self, path: Path) -> None:
+        known = read_file(path)
+        grants = known.grants()
+        tokens = None if known.jwt is None else WebTokens(known.jwt, path.parent, grants)
+        self._by_digest = {
+            self._blind(bytes.fromhex(one.sha256)): _caller(one, grants) for one in known.credential
+        }
+        self._known, self._tokens = known, tokens
+
+    async def _watch(self, path: Path) -> None:
+        while True:
+            await asyncio.sleep(LOOK_EVERY)
+            if (stamp := self._stamp()) == self._seen:
+                continue
+            self._seen = stamp
+            try:
+                self._take(path)
+            except CredentialsUnreadable as trouble:
+                _log.error("credentials stay as they were: %s", trouble)
+            else:
+                _log.info("credentials were read again: %d", len(self._by_digest))
+
+    def _stamp(self) -> tuple[tuple[int, int, int], ...]:
+        """Return what changes when the file, or the keys that it names, do."""
+        if self._path is None:
+            return ()
+        issuer = None if self._known is None else self._known.jwt
+        files = [self._path, *([] if issuer is None else [self._path.parent / issuer.keys])]
+        return tuple(_stamp_of(file) for file in files)
+
+
+def _stamp_of(file: Path) -> tuple[int, int, int]:
+    try:
+        found = file.stat()
+    except OSError:
+        return (0, 0, 0)
+    return (found.st_mtime_ns, found.st_size, found.st_ino)
+
+
+def _caller(one: Credential, grants: Mapping[str, Grant]) -> Caller:
+    return Caller(
+        encode_token(one.tenant),
+        encode_token(one.owner),
+        one.priority,
+        identified=True,
+        grants=None if one.roles is None else grants_of(one.roles, grants),
+    )

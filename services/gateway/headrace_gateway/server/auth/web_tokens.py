@@ -1,0 +1,107 @@
+"""JSON Web Tokens of one issuer, whose keys lie in a file."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jwt
+from jwt import PyJWK, PyJWKSet
+
+from headrace.errors import InvalidName
+from headrace.lanes import PRIORITIES, Priority
+from headrace.names import encode_token
+from headrace_gateway.refusals import CredentialsRefused
+from headrace_gateway.server.auth.caller import Caller, Grant
+from headrace_gateway.server.auth.credentials_file import CredentialsUnreadable, TokenIssuer
+from headrace_gateway.server.auth.roles import grants_of
+
+_LONGEST = 16 * 1024
+
+
+class WebTokens:
+    """Verifies tokens: signature, issuer, audience and times, with pinned algorithms."""
+
+    def __init__(
+        self, issuer: TokenIssuer, folder: Path, grants: Mapping[str, Grant] | None = None
+    ) -> None:
+        """Believe `issuer`; its file of keys is seen from `folder`; `grants` are what roles let do.
+
+        Raises:
+            CredentialsUnreadable: the keys can't be read.
+        """
+        self._issuer, self._grants = issuer, grants or {}
+        path = folder / issuer.keys
+        try:
+            self._keys = PyJWKSet.from_json(path.read_text()).keys
+        except (OSError, ValueError, jwt.PyJWTError) as trouble:
+            raise CredentialsUnreadable(f"{path}: {trouble}") from None
+
+    def caller(self, token: str) -> Caller:
+        """Return whom the token speaks for.
+
+        Raises:
+            CredentialsRefused: it is not the issuer's, not for us, expired, or names nobody.
+        """
+        if len(token) > _LONGEST:
+            raise CredentialsRefused("the token is too long")
+        claims = self._claims(token)
+        issuer = self._issuer
+        try:
+            tenant = "default" if issuer.tenant_claim is None else claims[issuer.tenant_claim]
+            return Caller(
+                encode_token(_text(tenant)),
+                encode_token(_text(claims[issuer.owner_claim])),
+                _priority(claims.get(issuer.priority_claim or "")),
+                identified=True,
+                grants=self._granted(claims),
+            )
+        except (InvalidName, LookupError, TypeError):
+            raise CredentialsRefused("the token does not say whose it is") from None
+
+    def _granted(self, claims: dict[str, Any]) -> tuple[Grant, ...] | None:
+        """Return what the token is good for; None: everything of its owner's."""
+        if self._issuer.roles_claim is None:
+            return None
+        said = claims.get(self._issuer.roles_claim)
+        roles = said.split() if isinstance(said, str) else said
+        if not isinstance(roles, list):
+            return ()
+        return grants_of([role for role in roles if isinstance(role, str)], self._grants)
+
+    def _claims(self, token: str) -> dict[str, Any]:
+        issuer = self._issuer
+        try:
+            key = self._key(jwt.get_unverified_header(token))
+            claims: dict[str, Any] = jwt.decode(
+                token,
+                key,
+                algorithms=list(issuer.algorithms),
+                issuer=issuer.issuer,
+                audience=issuer.audience,
+                leeway=issuer.leeway,
+                options={"require": ["exp", "iss", "aud"]},
+            )
+        except jwt.ExpiredSignatureError:
+            raise CredentialsRefused("the token has expired") from None
+        except (jwt.PyJWTError, ValueError, TypeError):
+            raise CredentialsRefused("the token is not valid here") from None
+        return claims
+
+    def _key(self, header: dict[str, Any]) -> PyJWK:
+        named = [key for key in self._keys if key.key_id == header.get("kid")]
+        # An issuer with one key need not name it.
+        if not named and len(self._keys) == 1 and "kid" not in header:
+            named = self._keys
+        if not named:
+            raise CredentialsRefused("the token is signed with a key that is not known here")
+        return named[0]
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _priority(value: object) -> Priority | None:
+    return next((priority for priority in PRIORITIES if priority == value), None)

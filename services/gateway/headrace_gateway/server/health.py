@@ -1,0 +1,49 @@
+"""Whether the process lives, and whether it can serve."""
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from headrace.bus import Bus
+from headrace.errors import BusUnavailable
+from headrace.pulse import Pulse
+from headrace_gateway.server.json_response import json_response
+
+_NO_STORE = {"Cache-Control": "no-store"}
+_PATIENCE = 1.0
+
+
+class Health:
+    """Answers ``/healthz`` and ``/readyz``."""
+
+    def __init__(self, bus: Bus, pulse: Pulse) -> None:
+        """Tell of this gateway and what it needs."""
+        self._bus, self._pulse = bus, pulse
+
+    def routes(self) -> list[Route]:
+        """Return both routes."""
+        return [Route("/healthz", healthy), Route("/readyz", self._ready)]
+
+    async def _ready(self, request: Request) -> Response:  # noqa: ARG002 - a route
+        """Answer 200 while NATS answers.
+
+        Without task state a gateway still takes tasks and streams them: degraded, but ready.
+        """
+        reached = self._pulse.beats
+        follows = reached and await self._task_state_follows()
+        status = "ready" if follows else "degraded" if reached else "unavailable"
+        content = {"status": status, "nats": reached, "taskState": follows}
+        return json_response(content, 200 if reached else 503, _NO_STORE)
+
+    async def _task_state_follows(self) -> bool:
+        try:
+            answer = await self._bus.request(self._bus.subjects.state("ready"), b"{}", _PATIENCE)
+            return bool(orjson.loads(answer.data)["following"])
+        except (BusUnavailable, ValueError, LookupError, TypeError):
+            return False
+
+
+async def healthy(request: Request) -> Response:  # noqa: ARG001 - a route
+    """Answer 200: the process lives."""
+    return json_response({"status": "ok"}, headers=_NO_STORE)

@@ -1,0 +1,198 @@
+"""Clients' connections: bounds on half-sent requests, and what waits at the client unread."""
+
+import asyncio
+from enum import Enum
+from typing import Any, cast
+
+import orjson
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+from headrace_gateway.server.backlog import EXTENSION, Backlog
+from headrace_gateway.server.whole_heads import WholeHeads
+
+HEAD_BYTES = 64 * 1024
+"""Of a request line and its headers."""
+
+SECONDS = 30.0
+"""In which a head must be there; and for which a body may be silent."""
+
+BODY_SECONDS = 180.0
+"""In which a body must be there, however it comes in: 10 MB at half a megabit per second."""
+
+
+class _Awaited(Enum):
+    """What of a request is to come next."""
+
+    NOTHING = 0
+    """Not before the client asks for something more."""
+    HEAD = 1
+    BODY = 2
+
+
+class HttpWire(HttpToolsProtocol):
+    """Uvicorn's protocol on httptools, with its backlog in every request's scope.
+
+    Uvicorn itself would keep any head, and wait for the rest of any request, for ever. A request
+    that comes in one piece, as most do, starts no timer.
+    """
+
+    # In slots: with more than 30 attributes each connection's dictionary takes a kilobyte more.
+    __slots__ = ("_awaited", "_deadline", "_framing", "_head_bytes", "_last", "_plain", "_timer")
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401 - uvicorn's, handed on
+        """Take what uvicorn gives."""
+        super().__init__(*arguments, **named)
+        self._awaited = _Awaited.HEAD
+        self._head_bytes = 0
+        self._framing = 0
+        """Bytes since the last of the body: chunk sizes, their extensions, trailers."""
+        self._deadline = self._last = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # theirs
+        """Begin a connection, on which a request is to come."""
+        self._plain = transport
+        super().connection_made(cast("asyncio.Transport", WholeHeads(transport, self.loop)))
+        self._deadline = self.loop.time() + SECONDS
+        self._look_again()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End a connection."""
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came, and see what is still to come."""
+        if self._awaited is _Awaited.BODY:
+            self._deadline = min(self.loop.time() + SECONDS, self._last)
+            self._framing += len(data)
+        super().data_received(data)
+        if self._awaited is _Awaited.BODY and self._framing > HEAD_BYTES:
+            self._refuse(431, "INVALID_ARGUMENT", _TRAILERS_TOO_LARGE)
+        if self._awaited is _Awaited.HEAD:
+            self._head_bytes += len(data)
+            if self._head_bytes > HEAD_BYTES:
+                self._refuse(431, "INVALID_ARGUMENT", _TOO_LARGE)
+        if self._awaited is _Awaited.NOTHING:
+            self._stop_timer()
+        elif self._timer is None:
+            self._look_again()
+
+    def handle_websocket_upgrade(self) -> None:
+        """Hand the connection on to the other protocol."""
+        self._awaited = _Awaited.NOTHING
+        self._stop_timer()
+        self.transport = self._plain
+        super().handle_websocket_upgrade()
+
+    def on_message_begin(self) -> None:
+        """Begin a request."""
+        super().on_message_begin()
+        scope = cast("dict[str, Any]", self.scope)
+        scope["extensions"] = {EXTENSION: Backlog(self._plain)}
+        if self._awaited is not _Awaited.HEAD:
+            self._awaited, self._deadline = _Awaited.HEAD, self.loop.time() + SECONDS
+        self._head_bytes = 0
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header; trailers, which come behind the body, are for nobody here."""
+        if self._awaited is _Awaited.HEAD:
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """Begin to serve the request, unless its head is too large."""
+        if sum(len(name) + len(value) for name, value in self.headers) > HEAD_BYTES:
+            self._refuse(431, "INVALID_ARGUMENT", _TOO_LARGE)
+            return
+        now = self.loop.time()
+        self._awaited, self._deadline, self._last = _Awaited.BODY, now + SECONDS, now + BODY_SECONDS
+        self._framing = 0
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Take a piece of the body."""
+        self._framing = 0
+        if not self.transport.is_closing():
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """Know the request to be whole."""
+        self._awaited = _Awaited.NOTHING
+        if not self.transport.is_closing():
+            super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Say that what came is no HTTP, unless something else has been said."""
+        self._refuse(400, "INVALID_ARGUMENT", msg)
+
+    def _look_again(self) -> None:
+        self._timer = self.loop.call_at(self._deadline, self._on_time)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _on_time(self) -> None:
+        """Give up on a request that is not whole by now, where that is its client's doing."""
+        now = self.loop.time()
+        if self.flow.read_paused or self._serves_another():
+            self._deadline, self._last = now + SECONDS, self._last + SECONDS
+        if self._deadline > now:
+            self._look_again()
+            return
+        self._timer = None
+        if self._awaited is _Awaited.HEAD and not self._head_bytes:
+            self.transport.close()  # Nothing was asked.
+            return
+        self._refuse(408, "DEADLINE_EXCEEDED", "the request was not whole in time")
+
+    def _serves_another(self) -> bool:
+        """Tell whether an earlier request of this connection is being answered."""
+        cycle = self._cycle
+        return self._awaited is _Awaited.HEAD and cycle is not None and not cycle.response_complete
+
+    def _refuse(self, status: int, name: str, message: str) -> None:
+        """Say why, where there is a request to answer, and hang up."""
+        if not self.transport.is_closing():
+            if not self._is_answered():
+                self.transport.write(_refusal(status, name, message))
+            self.transport.close()
+        self._awaited = _Awaited.NOTHING
+        self._stop_timer()
+
+    def _is_answered(self) -> bool:
+        """Tell whether an answer would be to no request, or within another answer."""
+        if self._awaited is _Awaited.HEAD:
+            return self._serves_another()
+        return self._cycle is not None and self._cycle.response_started
+
+    @property
+    def _cycle(self) -> RequestResponseCycle | None:
+        """The newest request and its answer; uvicorn has None for none, and does not say so."""
+        return self.cycle
+
+
+class SocketWire(WebSocketsSansIOProtocol):
+    """Uvicorn's protocol for WebSockets, with its backlog in the scope."""
+
+    async def run_asgi(self) -> None:
+        """Run the application."""
+        extensions = cast("dict[str, Any]", self.scope["extensions"])
+        extensions[EXTENSION] = Backlog(self.transport)
+        await super().run_asgi()
+
+
+_TOO_LARGE = f"the request's head exceeds the limit of {HEAD_BYTES} bytes"
+_TRAILERS_TOO_LARGE = f"the body's trailers exceed the limit of {HEAD_BYTES} bytes"
+_REASONS = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fields Too Large"}
+
+
+def _refusal(status: int, name: str, message: str) -> bytes:
+    body = orjson.dumps({"error": {"code": status, "status": name, "message": message}})
+    head = (
+        f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode() + body

@@ -1,0 +1,73 @@
+"""The gateway's ports."""
+
+import logging
+import socket
+
+from headrace.errors import HeadraceError
+from headrace_gateway.server.origin import is_loopback
+from headrace_gateway.settings import GatewaySettings
+
+_log = logging.getLogger(__name__)
+
+_UNSENT = 64 * 1024
+"""Bytes that the kernel takes beyond what is on its way: else megabytes for a slow reader."""
+
+
+class CannotListen(HeadraceError):
+    """The address can't be listened on; the message says why, and which setting it is."""
+
+    code = "cannot_listen"
+
+
+class Unprotected(HeadraceError):
+    """Whoever reaches the gateway could call it; the message says what to set."""
+
+    code = "unprotected"
+
+
+def check_exposure(settings: GatewaySettings) -> None:
+    """Warn of a gateway that anybody may call from elsewhere, where it is allowed by name.
+
+    Raises:
+        Unprotected: it is not.
+    """
+    if settings.credentials is not None or is_loopback(settings.http_host):
+        return
+    where = f"HEADRACE_HTTP_HOST={settings.http_host} is not loopback"
+    if not settings.allow_anonymous:
+        raise Unprotected(
+            f"{where} and HEADRACE_CREDENTIALS is not set, so whoever reaches it could call and "
+            "see every task: set HEADRACE_CREDENTIALS to a file (headrace credential), or listen "
+            "on 127.0.0.1, or set HEADRACE_ALLOW_ANONYMOUS=true"
+        )
+    _log.warning("%s: whoever reaches it may call (HEADRACE_ALLOW_ANONYMOUS)", where)
+
+
+def listen(host: str, port: int, setting: str = "HEADRACE_HTTP_PORT") -> socket.socket:
+    """Return a socket bound to `host` and `port`, which `setting` names; port 0 picks a free one.
+
+    Raises:
+        CannotListen: the port is taken, or the address is not this machine's.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except OSError as error:
+        raise CannotListen(f"cannot listen on {host} (HEADRACE_HTTP_HOST): {error}") from None
+    listener = socket.socket(family, kind, protocol)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    _bound_unsent(listener)
+    try:
+        listener.bind(address)
+    except OSError as error:
+        listener.close()
+        where = f"{host}:{port} (HEADRACE_HTTP_HOST, {setting})"
+        raise CannotListen(f"cannot listen on {where}: {error.strerror}") from None
+    return listener
+
+
+def _bound_unsent(listener: socket.socket) -> None:
+    """Bound what every connection that is accepted queues in the kernel, where it can be."""
+    if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT)

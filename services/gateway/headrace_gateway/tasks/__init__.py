@@ -1,0 +1,1 @@
+"""What callers ask of tasks, whichever protocol they speak."""

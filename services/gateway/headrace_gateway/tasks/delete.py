@@ -1,0 +1,66 @@
+"""Deleting a task on its owner's request, to the end also if the owner has gone meanwhile."""
+
+import asyncio
+
+from headrace.bus import Bus
+from headrace.errors import StateUnavailable, TaskUnknown
+from headrace.forgetting import is_erased, mark_deleted
+from headrace.log.read import last_stored
+from headrace.messages import GetTask
+from headrace.state_client import StateClient
+from headrace.task import TaskKey
+from headrace_gateway.detached import Detached
+from headrace_gateway.server.auth.caller import Caller
+
+_PATIENCE = 5.0
+_PAUSE = 0.05
+
+
+class Deleting:
+    """Deletes tasks, each once however many ask for it."""
+
+    def __init__(self, bus: Bus, state: StateClient, detached: Detached) -> None:
+        """Work over these."""
+        self._bus, self._state, self._detached = bus, state, detached
+        self._under_way: dict[TaskKey, asyncio.Task[None]] = {}
+
+    async def delete(self, caller: Caller, key: TaskKey) -> None:
+        """Return once the task is canceled, if it had not ended, and erased.
+
+        To delete what is deleted is no trouble, as long as that is known. What is erased is erased
+        by task state: a gateway may not take anything out of a log.
+
+        Raises:
+            TaskUnknown: no such task of this caller and agent.
+            BusUnavailable, StateUnavailable: try again.
+        """
+        await self._check(caller, key)
+        work = self._under_way.get(key)
+        if work is None:
+            work = self._under_way[key] = self._detached.start(self._delete(key))
+            work.add_done_callback(lambda _: self._under_way.pop(key))
+        await asyncio.shield(work)
+
+    async def _delete(self, key: TaskKey) -> None:
+        await mark_deleted(self._bus, key)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _PATIENCE
+        while not await is_erased(self._bus, key):
+            if loop.time() > deadline:
+                raise StateUnavailable(f"task {key.task} is deleted, but not erased yet; try again")
+            await asyncio.sleep(_PAUSE)
+
+    async def _check(self, caller: Caller, key: TaskKey) -> None:
+        query = GetTask(
+            tenant=key.tenant,
+            owner=caller.owner,
+            agent=key.agent,
+            task=key.task,
+            history_length=0,
+        )
+        try:
+            await self._state.get(query)
+        except TaskUnknown:
+            last = await last_stored(self._bus, key)
+            if last is None or last.tombstone is None or last.tombstone.owner != caller.owner:
+                raise

@@ -1,0 +1,167 @@
+"""Messages to tasks that exist: behind what waits for them, or handed in to what is at work."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+
+from headrace import events
+from headrace.bus import Bus
+from headrace.directory import Directory
+from headrace.entry import Stamp
+from headrace.errors import Fenced
+from headrace.files import FileOwner
+from headrace.log import LogWriter
+from headrace.messages import GetTask, Run, TaskFound
+from headrace.state_client import StateClient
+from headrace.task import AUTH_REQUIRED, INPUT_REQUIRED, SUBMITTED, TERMINAL, TaskKey
+from headrace_gateway.feeds import Feed, Feeds
+from headrace_gateway.refusals import ContextMismatch, GenerationMismatch, TaskBusy, TaskEnded
+from headrace_gateway.server.auth.caller import Caller
+from headrace_gateway.tasks.accepted import Accepted
+from headrace_gateway.tasks.asked import FollowUp
+from headrace_gateway.tasks.handing_in import HandingIn, busy, new_name
+from headrace_gateway.tasks.offload import Stowage
+from headrace_gateway.tasks.settle import Settling
+from headrace_gateway.tasks.wanted_runs import WantedRuns
+
+_TERMS = frozenset({events.START_BY, events.PRIORITY, events.TRACEPARENT})
+"""Metadata that says how a run is to be done, not what."""
+
+ROUNDS = 5
+"""How often an input is tried behind a tail that others move."""
+
+
+class FollowUps:
+    """Takes in messages to tasks that exist."""
+
+    def __init__(  # noqa: PLR0917  # one of each
+        self,
+        bus: Bus,
+        feeds: Feeds,
+        state: StateClient,
+        directory: Directory,
+        runs: WantedRuns,
+        settling: Settling,
+    ) -> None:
+        """Work over these."""
+        self._bus, self._feeds, self._state, self._directory = bus, feeds, state, directory
+        self._runs, self._settling = runs, settling
+        self._handing_in, self._stowage = HandingIn(bus), Stowage(bus)
+
+    async def take_in(self, caller: Caller, agent: str, asked: FollowUp) -> Accepted:
+        """Append the message to a task, and ask workers to go on if it waits for input.
+
+        To a task at work it is handed in: what becomes of it there is its agent's policy.
+
+        Raises:
+            TaskUnknown: no such task of this caller and agent.
+            ContextMismatch: the task is of another context.
+            GenerationMismatch: the task is not where the message wants it.
+            TaskEnded: the task is over.
+            TaskBusy: the task is being worked on, and takes none meanwhile.
+            TooManyWaiting: as many runs wait for the agent as may.
+            EventTooLarge, BusUnavailable, Unsettled: as `Intake.start`.
+            StateUnavailable: the task can't be looked up.
+        """
+        name = new_name()
+        for _ in range(ROUNDS):
+            found = await self.look(caller, agent, asked)
+            with suppress(Fenced):
+                return await self.put(caller, found, asked, name)
+            # Another input came first, through another gateway perhaps, or the leg ended.
+        raise TaskBusy(f"task {asked.task} takes other messages now")
+
+    async def look(self, caller: Caller, agent: str, asked: FollowUp) -> TaskFound:
+        """Return the task as it is, if the message may come behind that.
+
+        Raises:
+            TaskUnknown, ContextMismatch, GenerationMismatch, TaskEnded, StateUnavailable: as
+                `take_in`.
+        """
+        found = await self._state.get(
+            GetTask(tenant=caller.tenant, owner=caller.owner, agent=agent, task=asked.task)
+        )
+        if asked.context not in (None, found.task["contextId"]):
+            raise ContextMismatch(f"task {asked.task} belongs to another context")
+        # What is appended goes right behind what was found, or not at all: so this holds.
+        if asked.if_generation not in (None, found.generation):
+            raise GenerationMismatch(asked.task, found.generation)
+        if found.state in TERMINAL:
+            raise TaskEnded(f"task {asked.task} is over and takes no message")
+        return found
+
+    async def put(self, caller: Caller, found: TaskFound, asked: FollowUp, name: str) -> Accepted:
+        """Put the message, known by `name`, behind what was `found`.
+
+        Raises:
+            Fenced: something else came behind it, or ended the leg: look again.
+            TaskBusy, TooManyWaiting, EventTooLarge, BusUnavailable, Unsettled: as `take_in`.
+        """
+        await self._settling.ready()
+        if found.state == INPUT_REQUIRED:
+            return await self._go_on(caller, found, asked, name)
+        return await self._hand_in(caller, found, asked, name)
+
+    async def _hand_in(
+        self, caller: Caller, found: TaskFound, asked: FollowUp, name: str
+    ) -> Accepted:
+        task, context = found.task["id"], found.task["contextId"]
+        card = self._directory.card(found.agent)
+        if card is not None and card.follow_ups == "reject" and found.state != AUTH_REQUIRED:
+            raise busy(task)
+        key = TaskKey(caller.tenant, found.agent, task)
+        # It waits for a leg that has begun, and then goes on as that one did.
+        asked = asked.without(_TERMS)
+        belongs_to = FileOwner(caller.owner, context)
+        async with (
+            self._stowage.stowed(key, belongs_to, asked.message, asked.metadata) as stowed,
+            self._kept(key) as feed,
+        ):
+            said, beside = stowed
+            message = replace(asked, message=said, metadata=beside)
+            generation = await self._settling.carry_out(
+                key,
+                context,
+                lambda: self._handing_in.hand_in(key, found, message, name),
+                lambda _: None,
+            )
+            if generation is None:
+                raise Fenced(f"leg of {task} ended before the message was in")
+        return Accepted(key, context, found.log, generation, feed, found)
+
+    async def _go_on(
+        self, caller: Caller, found: TaskFound, asked: FollowUp, name: str
+    ) -> Accepted:
+        task, context, leg = found.task["id"], found.task["contextId"], found.generation + 1
+        key = TaskKey(caller.tenant, found.agent, task)
+        stamp = Stamp(found.log, leg, name, SUBMITTED, leg)
+        writer = LogWriter(self._bus, key, sequence=found.sequence, generation=found.generation)
+        async with (
+            self._runs.admitted(key) as admitted,
+            self._stowage.stowed(
+                key, FileOwner(caller.owner, context), asked.message, asked.metadata
+            ) as (said, beside),
+            self._kept(key) as feed,
+        ):
+            draft = events.status_update(task, context, SUBMITTED, said, beside)
+            run = Run(
+                log=found.log, context=context, owner=caller.owner, traceparent=found.traceparent
+            )
+            await self._settling.append(
+                writer,
+                context,
+                draft,
+                stamp,
+                lambda _: self._runs.ask_for(key, leg, run, asked.metadata, admitted),
+            )
+        return Accepted(key, context, found.log, leg, feed, found)
+
+    @asynccontextmanager
+    async def _kept(self, key: TaskKey) -> AsyncIterator[Feed]:
+        """Yield the task's feed, to be released by whoever has it when the block has succeeded."""
+        feed = await self._feeds.acquire(key)
+        try:
+            yield feed
+        except BaseException:
+            await self._feeds.release(feed)
+            raise

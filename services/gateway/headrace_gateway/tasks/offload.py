@@ -1,0 +1,63 @@
+"""Large files of the messages that are taken in: stored before their message, and gone with it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from headrace.bus import Bus
+from headrace.errors import BusUnavailable, OutcomeUnknown
+from headrace.events import Json
+from headrace.files import FileOwner, FileStore, stowed_part
+from headrace.task import TaskKey
+from headrace.user_content import with_links
+from headrace_gateway.tasks.unanswered import Unsettled
+
+
+class Stowage:
+    """Keeps the files that are too large for a log."""
+
+    def __init__(self, bus: Bus) -> None:
+        """Keep them in the fleet's store."""
+        self._files, self._inline = FileStore(bus), bus.settings.inline_bytes
+
+    @asynccontextmanager
+    async def stowed(
+        self, key: TaskKey, belongs_to: FileOwner, message: Json, metadata: Json | None = None
+    ) -> AsyncIterator[tuple[Json, Json | None]]:
+        """Yield Message and metadata with links for their large files, for a block that appends.
+
+        The metadata of an AG-UI input holds the conversation, and its files with it. Where the
+        block says that it is in no log, the files are dropped: nothing else would, for retention
+        knows only those of tasks that there are.
+
+        Raises:
+            LogFull: the store is at its limit.
+            BusUnavailable: it does not take a file now.
+        """
+        parts, links = list[Json](), list[str]()
+
+        async def put(content: bytes, media_type: str) -> str:
+            links.append(await self._files.put(key, belongs_to, content, "", media_type))
+            return links[-1]
+
+        try:
+            for part in message.get("parts", []):
+                stowed = await stowed_part(self._files, key, belongs_to, part, self._inline)
+                if stowed is not part:
+                    links.append(stowed["url"])
+                parts.append(stowed)
+            said = {**message, "parts": parts} if links else message
+            yield said, await with_links(metadata, self._inline, put)
+        except BaseException as error:
+            if not _may_be_in_a_log(error):
+                await self._drop(key, links)
+            raise
+
+    async def _drop(self, key: TaskKey, links: list[str]) -> None:
+        for link in links:
+            with suppress(BusUnavailable):
+                await self._files.drop(key, link.rpartition("/")[2])
+
+
+def _may_be_in_a_log(error: BaseException) -> bool:
+    return isinstance(error, Unsettled | OutcomeUnknown | asyncio.CancelledError)

@@ -1,0 +1,124 @@
+"""Inputs of which it is not known whether the log has taken them.
+
+NATS may store a publish that was given up long ago. So a client that is told to send its message
+again could have its work done twice. It is told the task's id instead, and the gateway goes on with
+the very same append until its outcome is known.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from headrace.entry import Stamp
+from headrace.errors import BusUnavailable, HeadraceError, OutcomeUnknown, StateUnavailable
+from headrace.events import Draft
+from headrace.log import Appended, LogWriter
+from headrace.patience import RECONNECT
+from headrace.pulse import Pulse
+from headrace.task import TaskKey
+from headrace_gateway.detached import Detached
+from headrace_gateway.tasks.unanswered import Unsettled
+
+_log = logging.getLogger(__name__)
+
+_PAUSE = 0.5
+_LOOK_EVERY = 0.05
+
+MOST = 1000
+"""Inputs that may be unsettled at a time; each is held in memory."""
+
+
+class Settling:
+    """Carries out what puts an input into a log, beyond the patience of its client."""
+
+    def __init__(self, detached: Detached, pulse: Pulse, patience: float) -> None:
+        """Go on in `detached` with what has no outcome after `patience` seconds."""
+        self._detached, self._pulse, self._patience = detached, pulse, patience
+        self._open = set[TaskKey]()
+
+    async def ready(self) -> None:
+        """Return when NATS answers: what is sent then has an outcome soon, most likely.
+
+        Raises:
+            BusUnavailable: it does not; nothing has been sent, so sending again is safe.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + min(self._patience, RECONNECT)
+        while not self._pulse.beats or len(self._open) >= MOST:
+            if loop.time() > deadline:
+                raise BusUnavailable("NATS does not answer")
+            await asyncio.sleep(_LOOK_EVERY)
+
+    async def append(
+        self,
+        writer: LogWriter,
+        context: str,
+        draft: Draft,
+        stamp: Stamp,
+        then: Callable[[Appended], None],
+    ) -> Appended:
+        """Append `draft`, an input of a task in `context`; `then` is called when it is stored.
+
+        Raises:
+            Unsettled: it is not known yet whether it is stored.
+            Fenced, LogLost, LogFull, EventTooLarge, BusUnavailable: as `LogWriter.append`; then it
+                is not stored and never will be.
+        """
+
+        async def attempt() -> Appended:
+            return await writer.append([draft], stamp, self._patience)
+
+        return await self.carry_out(writer.key, context, attempt, then)
+
+    async def carry_out[Result](
+        self,
+        key: TaskKey,
+        context: str,
+        attempt: Callable[[], Awaitable[Result]],
+        then: Callable[[Result], None],
+    ) -> Result:
+        """Return what `attempt` does, and do `then` with it, at once or when it is known.
+
+        `attempt` may be made again: what it has done is found then, not done twice.
+
+        Raises:
+            Unsettled: it is not known yet; the gateway goes on.
+            HeadraceError: as `attempt`; then nothing has happened, and nothing will.
+        """
+        try:
+            result = await attempt()
+        except OutcomeUnknown as unknown:
+            self._open.add(key)
+            self._detached.start(self._settle(key, attempt, then))
+            raise Unsettled(key.task, context) from unknown
+        then(result)
+        return result
+
+    def check(self, key: TaskKey) -> None:
+        """Return if a task that nobody finds is none.
+
+        Raises:
+            StateUnavailable: it is not known yet whether it will be one.
+        """
+        if key in self._open:
+            raise StateUnavailable(f"it is not known yet whether {key.task} has been stored")
+
+    async def _settle[Result](
+        self, key: TaskKey, attempt: Callable[[], Awaitable[Result]], then: Callable[[Result], None]
+    ) -> None:
+        _log.warning("task %s: it is not known whether its input is stored; asking on", key.task)
+        try:
+            then(await _persistently(attempt))
+            _log.info("task %s: its input is stored", key.task)
+        except HeadraceError as refused:
+            _log.warning("task %s: its input is not stored: %s", key.task, refused)
+        finally:
+            self._open.discard(key)
+
+
+async def _persistently[Result](attempt: Callable[[], Awaitable[Result]]) -> Result:
+    while True:
+        try:
+            return await attempt()
+        except BusUnavailable:
+            await asyncio.sleep(_PAUSE)

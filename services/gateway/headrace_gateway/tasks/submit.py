@@ -1,0 +1,143 @@
+"""Taking in what callers ask: new tasks, follow-ups, cancellations.
+
+Whatever is accepted is in the log before the caller hears of it.
+"""
+
+import random
+import uuid
+from collections.abc import Awaitable, Callable
+
+from headrace import events
+from headrace.bus import Bus
+from headrace.directory import Directory
+from headrace.entry import Stamp
+from headrace.events import Json
+from headrace.files import FileOwner
+from headrace.log import Appended, LogWriter
+from headrace.messages import Run
+from headrace.run_requests import with_input
+from headrace.state_client import StateClient
+from headrace.task import SHARDS_PER_STREAM, SUBMITTED, TaskKey, mint_log_id, mint_task_id
+from headrace_gateway.detached import Detached
+from headrace_gateway.feeds import Feeds
+from headrace_gateway.refusals import AgentUnknown
+from headrace_gateway.server.auth.caller import Caller
+from headrace_gateway.tasks.accepted import Accepted, new_writer
+from headrace_gateway.tasks.asked import FollowUp
+from headrace_gateway.tasks.inputs import FollowUps
+from headrace_gateway.tasks.offload import Stowage
+from headrace_gateway.tasks.settle import Settling
+from headrace_gateway.tasks.wanted_runs import WantedRuns
+
+type Prepare = Callable[[TaskKey], Awaitable[None]]
+"""What is to be done once a task has a name, before it begins."""
+
+
+class Intake:
+    """Accepts inputs and hands them to the workers by way of the log."""
+
+    def __init__(  # noqa: PLR0913, PLR0917  # one of each
+        self,
+        bus: Bus,
+        feeds: Feeds,
+        state: StateClient,
+        directory: Directory,
+        runs: WantedRuns,
+        detached: Detached,
+        settling: Settling,
+    ) -> None:
+        """Work over these; what is begun goes on in `detached` when its client leaves."""
+        self._bus, self._feeds, self._directory = bus, feeds, directory
+        self._shards = bus.settings.event_streams * SHARDS_PER_STREAM
+        self._runs, self._stowage = runs, Stowage(bus)
+        self._detached, self._settling = detached, settling
+        self.follow_ups = FollowUps(bus, feeds, state, directory, runs, settling)
+
+    async def start(
+        self,
+        caller: Caller,
+        agent: str,
+        message: Json,
+        *,
+        context: str | None = None,
+        metadata: Json | None = None,
+        prepare: Prepare | None = None,
+    ) -> Accepted:
+        """Make a task of `message` (an A2A v1.0 Message) and ask workers to do it.
+
+        Raises:
+            AgentUnknown: there is no such agent.
+            TooManyWaiting: as many runs wait as may.
+            EventTooLarge: the message does not fit a bus message.
+            BusUnavailable: the log did not take it (LogFull: the stream is at its limit).
+            Unsettled: it is not known yet whether the log has taken it.
+        """
+        key, context = await self.place(caller, agent, context)
+
+        async def begin() -> Accepted:
+            if prepare is not None:
+                await prepare(key)
+            return await self.begin(caller, key, context, message, metadata)
+
+        return await self._detached.run(begin(), self.give_back)
+
+    async def place(self, caller: Caller, agent: str, context: str | None) -> tuple[TaskKey, str]:
+        """Return where a new task is to be, and its context: a new one, if none is given.
+
+        Raises:
+            AgentUnknown: as `start`.
+        """
+        if self._directory.card(agent) is None:
+            raise AgentUnknown(f"there is no agent {agent!r}")
+        # Placement, not secrecy: any open shard will do.
+        task = mint_task_id(random.randrange(self._shards))  # noqa: S311
+        return TaskKey(caller.tenant, agent, task), context or str(uuid.uuid4())
+
+    async def begin(
+        self, caller: Caller, key: TaskKey, context: str, message: Json, metadata: Json | None
+    ) -> Accepted:
+        """Begin the log at `key` and ask workers to do the first leg.
+
+        Raises:
+            Fenced: it has begun.
+            TooManyWaiting, EventTooLarge, BusUnavailable, Unsettled: as `start`.
+        """
+        await self._settling.ready()
+        stamp = Stamp(mint_log_id(), 1, new_writer(), SUBMITTED, 1, owner=caller.owner)
+        # What is refused for the runs that wait stores no file.
+        async with (
+            self._runs.admitted(key) as admitted,
+            self._stowage.stowed(key, FileOwner(caller.owner, context), message, metadata) as (
+                said,
+                beside,
+            ),
+        ):
+            draft = events.task_submitted(key.task, context, said, beside)
+            writer = LogWriter(self._bus, key)
+
+            def ask_for_run(first: Appended) -> None:
+                run = Run(log=stamp.log, context=context, owner=caller.owner)
+                run = with_input(run, draft.line(1), first.sequence)
+                self._runs.ask_for(key, 1, run, metadata, admitted)
+
+            feed = await self._feeds.begin(key)
+            try:
+                await self._settling.append(writer, context, draft, stamp, ask_for_run)
+            except BaseException:
+                await self._feeds.release(feed)
+                raise
+        return Accepted(key, context, stamp.log, 1, feed)
+
+    async def give_back(self, accepted: Accepted) -> None:
+        """Release the feed of an input whose client has gone."""
+        await self._feeds.release(accepted.feed)
+
+    async def follow_up(self, caller: Caller, agent: str, asked: FollowUp) -> Accepted:
+        """Append the message to a task, and ask workers to go on if it waits for input.
+
+        Raises:
+            HeadraceError: as `FollowUps.take_in`.
+        """
+        return await self._detached.run(
+            self.follow_ups.take_in(caller, agent, asked), self.give_back
+        )

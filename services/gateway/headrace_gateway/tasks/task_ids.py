@@ -1,0 +1,22 @@
+"""Task ids from outside: what can't name a task names an unknown one."""
+
+from headrace.errors import InvalidName, TaskUnknown
+from headrace.settings import BusSettings
+from headrace.subjects import stream_of_shard
+from headrace.task import TaskKey, check_task_id
+from headrace_gateway.server.auth.caller import Caller
+
+
+def task_key(settings: BusSettings, caller: Caller, agent: str, task: str) -> TaskKey:
+    """Return where the log of the caller's task would be.
+
+    Raises:
+        TaskUnknown: no task can have that id, or no stream its shard.
+    """
+    try:
+        key = TaskKey(caller.tenant, agent, check_task_id(task))
+    except InvalidName:
+        raise TaskUnknown from None
+    if stream_of_shard(key.shard) >= settings.event_streams:
+        raise TaskUnknown
+    return key

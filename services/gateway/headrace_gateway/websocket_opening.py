@@ -1,0 +1,62 @@
+"""What every WebSocket passes before it is served: who asks, which agent, whether there is room."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol
+
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from headrace_gateway.call import Call, call_of
+from headrace_gateway.refusals import CredentialsRefused, TooManyStreams, TooManyStreamsOfOwner
+from headrace_gateway.server.websocket_closing import close_at_once, refused, try_later
+from headrace_gateway.server.websocket_subprotocol import chosen
+from headrace_gateway.services import Services
+
+
+class Served(Protocol):
+    """Serves one WebSocket."""
+
+    async def serve(self) -> None:
+        """Serve it from when it has been accepted until it is over."""
+
+
+async def open_socket(
+    services: Services,
+    socket: WebSocket,
+    serving: Callable[[Call], Served],
+    reason: Callable[[Exception], str],
+) -> None:
+    """Accept `socket` and have it served, in a place of its own; or close it, saying why.
+
+    `serving` returns what serves it, or raises what else speaks against it; `reason` says an error.
+    """
+    try:
+        call = call_of(services, socket)
+        served = serving(call)
+        seat = services.seats.take(call.caller)
+    except (TooManyStreams, TooManyStreamsOfOwner) as full:
+        await close_at_once(socket, try_later(str(full)))
+        return
+    except Exception as error:  # noqa: BLE001 - whatever it is, the client is told
+        await close_at_once(socket, refused(reason(error)))
+        return
+    try:
+        headers = [(name.encode(), value.encode()) for name, value in call.headers.items()]
+        await socket.accept(chosen(socket), headers)
+        await served.serve()
+    except WebSocketDisconnect:
+        pass  # it went before it was accepted
+    finally:
+        seat.release()
+
+
+def as_of_now(services: Services, call: Call, socket: WebSocket) -> Call:
+    """Return the call with what its caller may do now: credentials change while `socket` is open.
+
+    Raises:
+        CredentialsMissing, CredentialsRefused: they don't stand for the caller any more.
+    """
+    caller = services.callers.of(socket.headers)
+    if caller != call.caller:
+        raise CredentialsRefused("these credentials are somebody else's by now")
+    return replace(call, caller=caller)
