@@ -1,9 +1,10 @@
 """What every adapter does alike: one suite, run against each with its real library.
 
-An adapter's test module subclasses `Behaviour`, names a model server that speaks the wire format of
-its framework, and has a function ``build(url, office)`` at its top level, which makes the agent
-``agent`` of the model at `url` with the tools of an `Office`. What a framework has no word for, the
-module says with `lacks`; what it is told in another shape, it overrides with the reason.
+An adapter's test module subclasses the classes of what its framework can do (`AsksItsModel`,
+`Images`, `ClientTools`, `Approvals`, `SharedState`), names a model server that speaks the wire
+format of its framework, and has a function ``build(url, office)`` at its top level, which makes the
+agent ``agent`` of the model at `url` with the tools of an `Office`. What works differently in a
+framework the module overrides, with the reason; `docs/frameworks.md` says why a class is left out.
 """
 
 import asyncio
@@ -52,14 +53,10 @@ type Kill = Callable[[Model], WorkerProcess]
 
 
 class Behaviour:
-    """The suite."""
+    """What every adapter does."""
 
     model: ClassVar[Any] = staticmethod(chat_model)
     """A model server of `Script`s: a context manager that yields a `Model`."""
-    lacks: ClassVar[frozenset[str]] = frozenset()
-    """Of ``approvals``, ``client tools``, ``images``: what the framework does not have."""
-    shares_state: ClassVar[bool] = False
-    """Whether the module's agent has a tool ``put(item)`` that adds to the state's ``items``."""
 
     @property
     def build(self) -> Callable[[str, Office], Agent]:
@@ -149,32 +146,6 @@ class Behaviour:
         ]
         assert told[-1] == "user: And?"
 
-    async def test_images_reach_the_model_in_this_turn_and_the_next(
-        self, desk: Desk, serve: Serve
-    ) -> None:
-        self.needs("images")
-        small = b"\x89PNG" + bytes(1000)
-        script = [says("Two."), says("Two, still.")]
-        async with serve(script) as model:
-            task = await desk.start("agent", "x", context="shared", publish=False)
-            link = await FileStore(desk.bus).put(
-                task.key, FileOwner("anonymous", "shared"), IMAGE, "large.png", "image/png"
-            )
-            message: Json = {
-                "messageId": "m",
-                "role": "ROLE_USER",
-                "parts": [
-                    {"text": "How many?"},
-                    {"raw": base64.b64encode(small).decode(), "mediaType": "image/png"},
-                    {"url": link, "mediaType": "image/png", "filename": "large.png"},
-                ],
-            }
-            await folded(await desk.start("agent", message=message, context="shared"))
-            await folded(await desk.start("agent", "Sure?", context="shared"))
-        assert model.heard[0][-1].images == [small, IMAGE]
-        [asked] = [told for told in model.heard[1] if told.images]
-        assert asked.images == [small, IMAGE]
-
     async def test_parallel_calls_are_all_answered(
         self, desk: Desk, serve: Serve, office: Office
     ) -> None:
@@ -200,37 +171,6 @@ class Behaviour:
         assert office.done("begun") == ["bob"]
         assert [content for content, _ in results(done)] == ["sent to bob"]
         assert lines(model.heard[-1]) == lines(model.heard[1])
-
-    async def test_trouble_amid_an_agui_thread_repeats_no_tool(
-        self, desk: Desk, serve: Serve, office: Office
-    ) -> None:
-        messages = [
-            {"id": "1", "role": "user", "content": "Hello."},
-            {"id": "2", "role": "assistant", "content": "Hi."},
-            {"id": "3", "role": "user"},
-        ]
-        async with serve([BOB, says("I ma", cut=True), says("Mailed.")]) as model:
-            agui = {"messages": messages}
-            task = await desk.start("agent", "Mail bob.", metadata={"headrace.agui": agui})
-            done = await folded(task)
-        assert (state(done), answer(done)) == ("COMPLETED", "Mailed.")
-        assert office.done("begun") == ["bob"]
-        assert lines(model.heard[2]) == [
-            "user: Hello.",
-            "assistant: Hi.",
-            "user: Mail bob.",
-            "assistant: mail(bob)",
-            "tool: sent to bob",
-        ]
-
-    async def test_a_call_that_is_cut_off_is_asked_for_again(
-        self, desk: Desk, serve: Serve, office: Office
-    ) -> None:
-        cut = calls(("c1", "mail", {"to": "bob"}), cut=True)
-        script = [cut, BOB, says("Mailed.")]
-        async with serve(script):
-            done = await folded(await desk.start("agent", "Mail bob."))
-        assert (state(done), office.done("begun")) == ("COMPLETED", ["bob"])
 
     async def test_a_worker_killed_between_rounds_has_its_tools_not_run_again(
         self, desk: Desk, office: Office, kill: Kill
@@ -277,8 +217,75 @@ class Behaviour:
             await model.until_left()
         assert state(done) == "CANCELED"
 
+
+class AsksItsModel(Behaviour):
+    """The adapter asks the model itself, and so can ask again for what was cut off."""
+
+    async def test_trouble_amid_an_agui_thread_repeats_no_tool(
+        self, desk: Desk, serve: Serve, office: Office
+    ) -> None:
+        messages = [
+            {"id": "1", "role": "user", "content": "Hello."},
+            {"id": "2", "role": "assistant", "content": "Hi."},
+            {"id": "3", "role": "user"},
+        ]
+        async with serve([BOB, says("I ma", cut=True), says("Mailed.")]) as model:
+            agui = {"messages": messages}
+            task = await desk.start("agent", "Mail bob.", metadata={"headrace.agui": agui})
+            done = await folded(task)
+        assert (state(done), answer(done)) == ("COMPLETED", "Mailed.")
+        assert office.done("begun") == ["bob"]
+        assert lines(model.heard[2]) == [
+            "user: Hello.",
+            "assistant: Hi.",
+            "user: Mail bob.",
+            "assistant: mail(bob)",
+            "tool: sent to bob",
+        ]
+
+    async def test_a_call_that_is_cut_off_is_asked_for_again(
+        self, desk: Desk, serve: Serve, office: Office
+    ) -> None:
+        cut = calls(("c1", "mail", {"to": "bob"}), cut=True)
+        script = [cut, BOB, says("Mailed.")]
+        async with serve(script):
+            done = await folded(await desk.start("agent", "Mail bob."))
+        assert (state(done), office.done("begun")) == ("COMPLETED", ["bob"])
+
+
+class Images(Behaviour):
+    """Models are shown images."""
+
+    async def test_images_reach_the_model_in_this_turn_and_the_next(
+        self, desk: Desk, serve: Serve
+    ) -> None:
+        small = b"\x89PNG" + bytes(1000)
+        script = [says("Two."), says("Two, still.")]
+        async with serve(script) as model:
+            task = await desk.start("agent", "x", context="shared", publish=False)
+            link = await FileStore(desk.bus).put(
+                task.key, FileOwner("anonymous", "shared"), IMAGE, "large.png", "image/png"
+            )
+            message: Json = {
+                "messageId": "m",
+                "role": "ROLE_USER",
+                "parts": [
+                    {"text": "How many?"},
+                    {"raw": base64.b64encode(small).decode(), "mediaType": "image/png"},
+                    {"url": link, "mediaType": "image/png", "filename": "large.png"},
+                ],
+            }
+            await folded(await desk.start("agent", message=message, context="shared"))
+            await folded(await desk.start("agent", "Sure?", context="shared"))
+        assert model.heard[0][-1].images == [small, IMAGE]
+        [asked] = [told for told in model.heard[1] if told.images]
+        assert asked.images == [small, IMAGE]
+
+
+class ClientTools(Behaviour):
+    """Tools of the client are offered to the model."""
+
     async def test_a_clients_tool_is_the_clients_to_run(self, desk: Desk, serve: Serve) -> None:
-        self.needs("client tools")
         script = [calls(("p1", "paint", {"colour": "red"})), says("Painted.")]
         agui: Json = {"tools": [PAINT, {**PAINT, "name": "mail"}]}
         async with serve(script) as model:
@@ -296,13 +303,16 @@ class Behaviour:
     async def test_a_clients_tool_of_the_agents_own_name_is_the_agents(
         self, desk: Desk, serve: Serve, office: Office
     ) -> None:
-        self.needs("client tools")
         agui: Json = {"tools": [{**PAINT, "name": "mail"}]}
         async with serve([BOB, says("Done.")]):
             done = await folded(
                 await desk.start("agent", "Mail bob.", metadata={"headrace.agui": agui})
             )
         assert (state(done), office.done("sent")) == ("COMPLETED", ["bob"])
+
+
+class Approvals(Behaviour):
+    """Tools can need approval: ``refund`` does."""
 
     @pytest.mark.parametrize(
         ("payload", "refunded", "told"),
@@ -322,7 +332,6 @@ class Behaviour:
         refunded: list[str],
         told: str,
     ) -> None:
-        self.needs("approvals")
         async with serve([REFUND, says("So be it.")]) as model:
             task = await desk.start("agent", "Refund A1.")
             [asked] = await interrupts(task)
@@ -336,7 +345,6 @@ class Behaviour:
     async def test_a_canceled_approval_is_a_refusal(
         self, desk: Desk, serve: Serve, office: Office
     ) -> None:
-        self.needs("approvals")
         async with serve([REFUND, says("Fine.")]) as model:
             task = await desk.start("agent", "Refund A1.")
             [asked] = await interrupts(task)
@@ -347,7 +355,6 @@ class Behaviour:
     async def test_several_approvals_are_asked_for_at_once(
         self, desk: Desk, serve: Serve, office: Office
     ) -> None:
-        self.needs("approvals")
         both = calls(("c1", "refund", {"order": "A1"}), ("c2", "refund", {"order": "A2"}))
         async with serve([both, says("Done.")]) as model:
             task = await desk.start("agent", "Refund both.")
@@ -363,7 +370,6 @@ class Behaviour:
     async def test_an_approval_of_a_canceled_task_is_nobodys(
         self, desk: Desk, serve: Serve, office: Office
     ) -> None:
-        self.needs("approvals")
         async with serve([REFUND, says("Sunny.")]):
             task = await desk.start("agent", "Refund A1.", context="shared")
             await interrupts(task)
@@ -372,9 +378,11 @@ class Behaviour:
         assert (state(done), answer(done)) == ("COMPLETED", "Sunny.")
         assert office.done("refunded") == []
 
+
+class SharedState(Behaviour):
+    """A tool ``put(item)`` of the agent adds to ``items`` of the state shared with the client."""
+
     async def test_state_is_shared_both_ways(self, desk: Desk, serve: Serve) -> None:
-        if not self.shares_state:
-            pytest.skip("the agent shares no state")
         script = [calls(("c1", "put", {"item": "pear"})), says("Done.")]
         async with serve(script):
             agui = {"state": {"items": ["apple"]}}
@@ -383,11 +391,6 @@ class Behaviour:
         assert (state(done), answer(done)) == ("COMPLETED", "Done.")
         told = [part for part in said(done) if parts.event_type(part) == parts.STATE_SNAPSHOT]
         assert [part["data"] for part in told] == [{"items": ["apple", "pear"]}]
-
-    def needs(self, capability: str) -> None:
-        """Skip a test of what the framework does not have."""
-        if capability in self.lacks:
-            pytest.skip(f"the framework has no {capability}")
 
 
 def lines(told: list[Told]) -> list[str]:

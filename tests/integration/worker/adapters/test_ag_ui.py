@@ -16,7 +16,9 @@ from tests.integration.worker.adapters.behaviour import (
     BOB,
     BOTH,
     PAINT,
-    Behaviour,
+    Approvals,
+    ClientTools,
+    Images,
     Kill,
     Serve,
     answered,
@@ -42,7 +44,7 @@ def build(url: str, office: Office) -> Agent:
     return ag_ui_agent(url, name="agent", backoff=0.0)
 
 
-class TestAgUi(Behaviour):
+class TestAgUi(Images, ClientTools, Approvals):
     """Its behaviour."""
 
     @pytest.fixture(autouse=True)
@@ -68,13 +70,6 @@ class TestAgUi(Behaviour):
         async with serve([BOB, *trouble]):
             done = await folded(await desk.start("agent", "Mail bob."))
         assert (state(done), office.done("begun")) == ("FAILED", ["bob"])
-
-    @override
-    async def test_trouble_amid_an_agui_thread_repeats_no_tool(
-        self, desk: Desk, serve: Serve, office: Office
-    ) -> None:
-        """As above."""
-        pytest.skip("the backend asks its model")
 
     @override
     async def test_a_worker_killed_inside_a_round_has_the_finished_tools_not_run_again(
@@ -118,10 +113,3 @@ class TestAgUi(Behaviour):
             metadata = {"headrace.agui": agui}
             done = await folded(await desk.start("agent", "Mail bob.", metadata=metadata))
         assert (state(done), office.done("sent")) == ("FAILED", [])
-
-    @override
-    async def test_a_call_that_is_cut_off_is_asked_for_again(
-        self, desk: Desk, serve: Serve, office: Office
-    ) -> None:
-        """As above: the backend ends the run."""
-        pytest.skip("the backend asks its model")

@@ -12,7 +12,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from headrace_worker import Agent
 from headrace_worker.adapters import langgraph_agent
-from tests.integration.worker.adapters.behaviour import Behaviour
+from tests.integration.worker.adapters.behaviour import AsksItsModel, Images
 from tests.integration.worker.adapters.office import Office
 
 
@@ -61,7 +61,5 @@ def build(url: str, office: Office) -> Agent:
     return langgraph_agent(graph, name="agent", backoff=0.0)
 
 
-class TestLangGraph(Behaviour):
+class TestLangGraph(AsksItsModel, Images):
     """Its behaviour."""
-
-    lacks = frozenset({"approvals", "client tools"})

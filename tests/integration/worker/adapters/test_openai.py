@@ -2,7 +2,13 @@
 
 from headrace_worker import Agent, RunContext, agent, tool
 from headrace_worker.adapters import openai_agent
-from tests.integration.worker.adapters.behaviour import Behaviour, lines
+from tests.integration.worker.adapters.behaviour import (
+    AsksItsModel,
+    ClientTools,
+    Images,
+    SharedState,
+    lines,
+)
 from tests.integration.worker.adapters.office import Office
 from tests.integration.worker.adapters.wire import calls, says
 from tests.integration.worker.conftest import Working
@@ -24,11 +30,8 @@ def build(url: str, office: Office) -> Agent:
     )
 
 
-class TestOpenAI(Behaviour):
+class TestOpenAI(AsksItsModel, Images, ClientTools, SharedState):
     """Its behaviour."""
-
-    lacks = frozenset({"approvals"})
-    shares_state = True
 
     async def test_what_children_say_is_told_to_no_later_turn_of_their_parents(
         self, desk: Desk, working: Working

@@ -6,7 +6,13 @@ from openai import AsyncOpenAI
 
 from headrace_worker import Agent, RunContext, State
 from headrace_worker.adapters import openai_agents_agent
-from tests.integration.worker.adapters.behaviour import Behaviour
+from tests.integration.worker.adapters.behaviour import (
+    Approvals,
+    AsksItsModel,
+    ClientTools,
+    Images,
+    SharedState,
+)
 from tests.integration.worker.adapters.office import Office
 
 
@@ -33,7 +39,5 @@ def build(url: str, office: Office) -> Agent:
     return openai_agents_agent(wrapped, name="agent", backoff=0.0)
 
 
-class TestOpenAIAgents(Behaviour):
+class TestOpenAIAgents(AsksItsModel, Images, ClientTools, Approvals, SharedState):
     """Its behaviour."""
-
-    shares_state = True

@@ -11,7 +11,13 @@ from pydantic_ai.providers.openai import OpenAIProvider
 
 from headrace_worker import Agent
 from headrace_worker.adapters import pydantic_ai_agent
-from tests.integration.worker.adapters.behaviour import Behaviour
+from tests.integration.worker.adapters.behaviour import (
+    Approvals,
+    AsksItsModel,
+    ClientTools,
+    Images,
+    SharedState,
+)
 from tests.integration.worker.adapters.office import Office
 
 
@@ -46,7 +52,5 @@ def build(url: str, office: Office) -> Agent:
     return pydantic_ai_agent(wrapped, name="agent", deps=lambda _: Deps(Basket()), backoff=0.0)
 
 
-class TestPydanticAI(Behaviour):
+class TestPydanticAI(AsksItsModel, Images, ClientTools, Approvals, SharedState):
     """Its behaviour."""
-
-    shares_state = True
