@@ -66,7 +66,7 @@ class Socket:
                 if event.opcode is Opcode.TEXT:
                     yield json.loads(bytes(event.data))
                 elif event.opcode is Opcode.CLOSE:
-                    yield Close.parse(event.data)
+                    yield Close.parse(bytes(event.data))
                     return
             events = await self._received()
 
