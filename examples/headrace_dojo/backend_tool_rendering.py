@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_dojo.pacing import paced
 from headrace_worker import Emission, RunContext, Usage, agent
 

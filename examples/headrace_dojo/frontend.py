@@ -1,7 +1,7 @@
 """What an AG-UI client sends along: its own tools, and what came of calling them."""
 
-from headrace import parts
-from headrace.parts import ToolResultPart
+from headrace.model import parts
+from headrace.model.parts import ToolResultPart
 from headrace_worker import RunContext
 
 

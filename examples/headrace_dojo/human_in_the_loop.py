@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import orjson
 
-from headrace.parts import ToolResultPart
+from headrace.model.parts import ToolResultPart
 from headrace_dojo.frontend import results
 from headrace_dojo.pacing import PAUSE, paced
 from headrace_worker import Emission, InputRequired, RunContext, ToolArguments, agent

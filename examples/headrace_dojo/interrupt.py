@@ -3,8 +3,8 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
-from headrace import parts
-from headrace.events import Json
+from headrace.model import parts
+from headrace.model.events import Json
 from headrace_dojo.pacing import paced
 from headrace_worker import Emission, InputRequired, RunContext, agent
 

@@ -3,7 +3,7 @@
 from base64 import b64decode
 from collections.abc import AsyncIterator
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_dojo.pacing import paced
 from headrace_worker import Emission, RunContext, agent
 

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_dojo.pacing import paced
 from headrace_worker import Emission, RunContext, State, agent
 

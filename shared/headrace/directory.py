@@ -15,16 +15,16 @@ import orjson
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from headrace.agent_card import AgentCard
 from headrace.background import keep_running
-from headrace.bus import Bus
-from headrace.entry import SEQUENCE
-from headrace.errors import BusUnavailable, UndecodableMessage
-from headrace.log.direct import direct_get
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.direct_get import direct_get
 from headrace.log.read import BATCH
-from headrace.names import check_agent_name
-from headrace.patience import patiently
+from headrace.model.agent_card import AgentCard
+from headrace.model.entry import SEQUENCE
+from headrace.model.errors import BusUnavailable, UndecodableMessage
+from headrace.model.names import check_agent_name
 from headrace.renewals import Renewals
+from headrace.wait_for import patiently
 
 __all__ = [
     "ANNOUNCE_EVERY",

@@ -1,14 +1,14 @@
-"""Showing the links of files as addresses that clients can follow (see `headrace.files`)."""
+"""Showing the links of files as addresses for clients to follow (`headrace.jetstream.objects`)."""
 
 from dataclasses import replace
 from typing import Any
 
 import orjson
 
-from headrace.entry import Entry
-from headrace.events import QUEUED, Json
-from headrace.files import LINK, SCHEME
-from headrace.user_content import stored_sources
+from headrace.jetstream.objects import LINK, SCHEME
+from headrace.model.entry import Entry
+from headrace.model.events import QUEUED, Json
+from headrace.model.user_content import stored_sources
 
 _MARK = f'"{SCHEME}'.encode()
 """Where it is missing there is no link: only JSON that has it is parsed."""

@@ -10,8 +10,8 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from pydantic import Field, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
+from headrace.model.subjects import Subjects
 from headrace.secret_settings import SecretSettings, SecretStr, variable
-from headrace.subjects import Subjects
 
 _LOGINS = ("nats_user", "nats_token", "nats_nkey", "nats_creds")
 """Ways to log in to NATS, of which a connection has one."""

@@ -16,12 +16,12 @@ from typing import Any, Self
 from pydantic import Field
 
 from headrace.background import keep_running
-from headrace.bucket import Bucket, Moved, Value
-from headrace.bus import Bus
-from headrace.errors import HeadraceError
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.kv import Bucket, Moved, Value
 from headrace.jwk import SigningKey, key_of_pem, make_pem
-from headrace.messages import BusMessage
-from headrace.patience import patiently
+from headrace.model.errors import HeadraceError
+from headrace.model.messages import BusMessage
+from headrace.wait_for import patiently
 
 _log = logging.getLogger(__name__)
 

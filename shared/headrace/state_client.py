@@ -5,8 +5,10 @@ import asyncio
 import orjson
 from nats.aio.msg import Msg
 
-from headrace.bus import Bus
-from headrace.errors import (
+from headrace.jetstream.connection import Bus
+from headrace.links import Links
+from headrace.log.logged_task import task_in_log
+from headrace.model.errors import (
     BusUnavailable,
     InvalidName,
     NobodyListens,
@@ -14,9 +16,7 @@ from headrace.errors import (
     StateUnavailable,
     TaskUnknown,
 )
-from headrace.links import Links
-from headrace.logged_task import task_in_log
-from headrace.messages import (
+from headrace.model.messages import (
     BusMessage,
     CancelChild,
     Done,
@@ -31,7 +31,7 @@ from headrace.messages import (
     TaskStarted,
     TellChild,
 )
-from headrace.patience import ELECTION
+from headrace.wait_for import ELECTION
 
 TIMEOUT = 5.0
 """Seconds to wait for task state: longer than a takeover of a range takes."""

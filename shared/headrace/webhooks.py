@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import orjson
 from pydantic import Field
 
-from headrace.bucket import Bucket, Moved
-from headrace.bus import Bus
-from headrace.errors import BusUnavailable, HeadraceError
-from headrace.log.purge import purge
-from headrace.messages import BusMessage
-from headrace.names import encode_token
-from headrace.task import TaskKey, is_task_id
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.kv import Bucket, Moved
+from headrace.jetstream.purge import purge
+from headrace.model.errors import BusUnavailable, HeadraceError
+from headrace.model.messages import BusMessage
+from headrace.model.names import encode_token
+from headrace.model.task import TaskKey, is_task_id
 
 CURRENT = "1.0"
 """The version of A2A that logs are written in."""

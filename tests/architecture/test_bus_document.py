@@ -5,7 +5,7 @@ import re
 
 import orjson
 
-from headrace.subjects import Subjects
+from headrace.model.subjects import Subjects
 from headrace_cli.asyncapi import document
 from headrace_cli.bus_channels import CHANNELS
 from tests.architecture.tree import ROOT

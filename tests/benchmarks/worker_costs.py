@@ -19,11 +19,11 @@ from typing import Any, cast
 
 import uvloop
 
-from headrace.entry import Stamp
-from headrace.events import Draft
 from headrace.log import LogWriter
+from headrace.model.entry import Stamp
+from headrace.model.events import Draft
+from headrace.model.task import TaskKey
 from headrace.settings import BusSettings
-from headrace.task import TaskKey
 from headrace_worker import Emission, RunContext, agent
 from headrace_worker.authorship import Authorship
 from headrace_worker.driving import drive

@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from headrace import parts
-from headrace.delegation import Lineage
-from headrace.entry import Entry
-from headrace.task import CANCELED, COMPLETED, TERMINAL, TaskKey
+from headrace.model import parts
+from headrace.model.delegation import Lineage
+from headrace.model.entry import Entry
+from headrace.model.task import CANCELED, COMPLETED, TERMINAL, TaskKey
 from tests.chaos.agents import WHIMS, asked_by
 
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import httpx
 
-from headrace.bus import Bus
+from headrace.jetstream.connection import Bus
 from headrace.log import last_entry
+from headrace.model.task import TaskKey
 from headrace.settings import BusSettings
-from headrace.task import TaskKey
 from headrace_cli.dev_ready import until_ready
 from headrace_task_state.ranges import all_ranges
 from headrace_task_state.store.connection import Connection

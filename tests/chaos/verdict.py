@@ -3,12 +3,12 @@
 import itertools
 from collections.abc import Iterator
 
-from headrace.bus import Bus
-from headrace.entry import Entry
-from headrace.events import Json
-from headrace.fold import TaskFold
+from headrace.jetstream.connection import Bus
 from headrace.log import last_entry, replay
-from headrace.task import INPUT_REQUIRED, TERMINAL, TaskKey
+from headrace.model.entry import Entry
+from headrace.model.events import Json
+from headrace.model.fold import TaskFold
+from headrace.model.task import INPUT_REQUIRED, TERMINAL, TaskKey
 from headrace_task_state.reading.found import read_found
 from headrace_task_state.store.reading import Reader
 from tests.chaos.client import Client

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from headrace.bus import Bus
+from headrace.jetstream.connection import Bus
 from headrace.log import TailRule
 from headrace.settings import BusSettings
 from tests.support.task_log import TaskLog

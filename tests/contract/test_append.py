@@ -4,14 +4,14 @@ import asyncio
 
 import pytest
 
-from headrace.bus import Bus
-from headrace.entry import Stamp
-from headrace.errors import EventTooLarge, Fenced, LogFull, LogLost
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.streams import apply
 from headrace.log import LogWriter, TailRule, last_entry
 from headrace.log.append import EXPECTED, HEADER_ROOM
+from headrace.model.entry import Stamp
+from headrace.model.errors import EventTooLarge, Fenced, LogFull, LogLost
+from headrace.model.task import WORKING
 from headrace.settings import BusSettings
-from headrace.streams import apply
-from headrace.task import WORKING
 from tests.contract.conftest import Connect
 from tests.support.live_copies import LiveCopies
 from tests.support.task_log import TaskLog, following, generations, texts

@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 from nats.aio.msg import Msg
 
-from headrace.bucket import Bucket, Moved, Value
-from headrace.bus import Bus
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.kv import Bucket, Moved, Value
 from tests.support.waiting import eventually
 
 type Change = Callable[[Bucket], Awaitable[object]]

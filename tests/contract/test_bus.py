@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace import bus as bus_module
-from headrace.bus import Bus
-from headrace.errors import BusUnavailable
+from headrace.jetstream import connection as bus_module
+from headrace.jetstream.connection import Bus
+from headrace.model.errors import BusUnavailable
 from headrace.settings import BusSettings
 from tests.contract.conftest import Connect
 from tests.contract.soon import soon

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from headrace.bus import Bus
-from headrace.errors import BusUnavailable
+from headrace.jetstream.connection import Bus
 from headrace.log import TailRule
+from headrace.model.errors import BusUnavailable
 from tests.contract.conftest import Connect
 from tests.contract.soon import soon
 from tests.support.task_log import TaskLog, following, generations, texts

@@ -8,10 +8,10 @@ import orjson
 import pytest
 
 from headrace import directory as module
-from headrace.bus import Bus
 from headrace.directory import AgentCard, Announcer, Directory
-from headrace.errors import InvalidName
-from headrace.streams import ensure_streams
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.streams import ensure_streams
+from headrace.model.errors import InvalidName
 from tests.contract.soon import soon
 from tests.support.waiting import eventually
 

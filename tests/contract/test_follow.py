@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from headrace.bus import Bus
-from headrace.log import TailRule, last_entry, tailrule
+from headrace.jetstream.connection import Bus
+from headrace.log import TailRule, last_entry, verify_tail
 from tests.contract.conftest import Connect
 from tests.contract.soon import soon
 from tests.support.nats_proxy import Frame, NatsProxy
@@ -72,7 +72,7 @@ def is_live(frame: Frame) -> bool:
 async def test_a_live_message_that_is_never_republished_is_still_delivered(
     own: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tailrule, "SILENCE", 0.5)
+    monkeypatch.setattr(verify_tail, "SILENCE", 0.5)
     rule = TailRule(own)
     await rule.start()
     log = TaskLog(own)

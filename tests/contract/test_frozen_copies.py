@@ -5,9 +5,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from headrace import bus as bus_module
-from headrace.bus import Bus
-from headrace.log import TailRule, direct, find_generation, last_entry, replay
+from headrace.jetstream import connection as bus_module
+from headrace.jetstream import direct_get
+from headrace.jetstream.connection import Bus
+from headrace.log import TailRule, find_generation, last_entry, replay
 from headrace.log.lasts import last_sequences
 from tests.contract.conftest import Connect
 from tests.contract.soon import soon
@@ -51,15 +52,15 @@ async def test_a_frozen_follower_holds_up_neither_appends_nor_readers(
 def silences(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Grows by one for each direct get that nobody answered."""
     found: list[bool] = []
-    arrival = direct._Train.arrival
+    arrival = direct_get._Train.arrival
 
-    async def counted[T](train: direct._Train[T]) -> None:
+    async def counted[T](train: direct_get._Train[T]) -> None:
         await arrival(train)
         if not train.answer.complete:
             found.append(True)
 
-    monkeypatch.setattr(direct._Train, "arrival", counted)
-    monkeypatch.setattr(direct, "SILENCE", 0.2)
+    monkeypatch.setattr(direct_get._Train, "arrival", counted)
+    monkeypatch.setattr(direct_get, "SILENCE", 0.2)
     return found
 
 

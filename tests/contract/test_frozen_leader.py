@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from headrace.bus import Bus
+from headrace.jetstream.connection import Bus
 from headrace.log import TailRule
 from tests.contract.conftest import Connect
 from tests.support.task_log import TaskLog, following, generations

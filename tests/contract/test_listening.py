@@ -6,8 +6,8 @@ import logging
 import pytest
 from nats.aio.msg import Msg
 
-from headrace.bus import Bus
-from headrace.errors import BusUnavailable
+from headrace.jetstream.connection import Bus
+from headrace.model.errors import BusUnavailable
 from tests.contract.conftest import Connect
 from tests.contract.soon import soon
 from tests.support.nats_proxy import NatsProxy

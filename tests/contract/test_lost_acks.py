@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from headrace.bus import Bus
-from headrace.entry import Stamp
-from headrace.errors import BusUnavailable, Fenced
-from headrace.events import Draft
-from headrace.log import TailRule, append, last_entry, read, tailrule
+from headrace.jetstream.connection import Bus
+from headrace.log import TailRule, append, last_entry, read, verify_tail
 from headrace.log.append import Appended
+from headrace.model.entry import Stamp
+from headrace.model.errors import BusUnavailable, Fenced
+from headrace.model.events import Draft
 from tests.contract.conftest import Connect
 from tests.contract.soon import soon
 from tests.support.nats_proxy import Frame, NatsProxy
@@ -96,12 +96,12 @@ async def test_a_lost_ack_and_another_writer_in_between_make_no_false_fence(
 async def test_who_resolved_an_unknown_outcome_has_readers_look(
     log: TaskLog, proxy: NatsProxy, shaky: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tailrule, "SILENCE", 3600.0)
+    monkeypatch.setattr(verify_tail, "SILENCE", 3600.0)
     rule = TailRule(shaky)
     await rule.start()
     async with following(shaky, rule, log.key) as reading:
         await reading.until(1)
-        await asyncio.sleep(tailrule.FIRST_CHECK + 0.2)  # from here on, only a poke shows a loss
+        await asyncio.sleep(verify_tail.FIRST_CHECK + 0.2)  # from here on, only a poke shows a loss
         proxy.loses = lambda f: is_live(f) or (is_ack(f) and not any(map(is_ack, proxy.lost)))
         await log.append("acknowledged by nobody, seen by nobody")
         assert await reading.until(2, patience=60) == [1, 2]

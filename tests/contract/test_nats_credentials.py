@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.bus import Bus
-from headrace.errors import BusUnavailable
-from headrace.nkeys import KeyPair, seed_text
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.nkeys import KeyPair, seed_text
+from headrace.model.errors import BusUnavailable
 from headrace.settings import BusSettings
 from tests.support.certificates import Authority
 from tests.support.nats_accounts import Accounts

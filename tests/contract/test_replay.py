@@ -6,11 +6,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from headrace.bus import Bus
-from headrace.entry import Entry
-from headrace.errors import LogLost
+from headrace.jetstream.connection import Bus
 from headrace.log import TailRule, last_entry, replay
 from headrace.log.read import last_stored, next_stored
+from headrace.model.entry import Entry
+from headrace.model.errors import LogLost
 from tests.contract.conftest import Connect
 from tests.support.nats_proxy import Frame, NatsProxy
 from tests.support.task_log import TaskLog, following, generations

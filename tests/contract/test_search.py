@@ -5,9 +5,9 @@ from itertools import pairwise
 
 import pytest
 
-from headrace.bus import Bus
-from headrace.errors import LogLost
+from headrace.jetstream.connection import Bus
 from headrace.log import find_generation, last_entry, replay
+from headrace.model.errors import LogLost
 from tests.support.task_log import TaskLog
 from tests.support.waiting import eventually
 

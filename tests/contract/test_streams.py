@@ -6,10 +6,10 @@ import secrets
 import pytest
 from nats.js import api
 
-from headrace.bus import Bus
-from headrace.errors import StreamsDiffer
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.streams import Effect, apply, declarations, differences, ensure_streams
+from headrace.model.errors import StreamsDiffer
 from headrace.settings import BusSettings
-from headrace.streams import Effect, apply, declarations, differences, ensure_streams
 from tests.contract.conftest import Connect
 from tests.support.task_log import TaskLog
 from tests.support.topology import Topology

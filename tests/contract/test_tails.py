@@ -5,11 +5,11 @@ import secrets
 
 import pytest
 
-from headrace.bus import Bus
-from headrace.errors import BusUnavailable
+from headrace.jetstream.connection import Bus
 from headrace.log import lasts
 from headrace.log.lasts import FEW, last_sequences
-from headrace.task import TaskKey, mint_task_id
+from headrace.model.errors import BusUnavailable
+from headrace.model.task import TaskKey, mint_task_id
 from tests.contract.conftest import Connect
 from tests.support.nats_proxy import NatsProxy
 from tests.support.task_log import TaskLog

@@ -5,16 +5,16 @@ import secrets
 
 import pytest
 
-from headrace.errors import Fenced, LogFull, LogLost, TaskForgotten
-from headrace.forgetting import clear_away
+from headrace.jetstream.purge import erase, purge
+from headrace.jetstream.streams import ensure_streams
 from headrace.log import TailRule, last_entry, replay
-from headrace.log.purge import erase, purge
 from headrace.log.read import last_stored, next_stored, read_on
 from headrace.log.stored import Stored
 from headrace.log.tombstone import bury, is_forgotten
+from headrace.model.errors import Fenced, LogFull, LogLost, TaskForgotten
+from headrace.model.task import COMPLETED, SUBMITTED
 from headrace.settings import BusSettings
-from headrace.streams import ensure_streams
-from headrace.task import COMPLETED, SUBMITTED
+from headrace.tasks.forget import clear_away
 from tests.contract.conftest import Connect
 from tests.support.task_log import TaskLog, following
 from tests.support.waiting import eventually

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.events import Json
+from headrace.model.events import Json
 from tests.support import javascript
 from tests.support.fleet import Fleet
 

@@ -10,8 +10,8 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from headrace.delegation import CHILD
-from headrace.events import Json
+from headrace.model.delegation import CHILD
+from headrace.model.events import Json
 from tests.support import extra_services, javascript
 from tests.support.fleet import Fleet
 from tests.support.plain_a2a import PlainAgent

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_dojo import agents
 from tests.support import javascript
 from tests.support.fleet import Fleet

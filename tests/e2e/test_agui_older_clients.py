@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from headrace.events import Json
+from headrace.model.events import Json
 from tests.e2e.test_agui_demo_agents import SCENES, STATE, kinds, texts
 from tests.support import javascript
 from tests.support.fleet import Fleet

@@ -6,7 +6,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from headrace.events import Json
+from headrace.model.events import Json
 from tests.support import javascript
 from tests.support.fleet import Fleet
 from tests.unit.agui.client_rules import Client

@@ -10,7 +10,7 @@ import jsonschema
 import orjson
 from nats.aio.msg import Msg
 
-from headrace.bus import Bus
+from headrace.jetstream.connection import Bus
 from headrace.settings import BusSettings
 from headrace_cli.asyncapi import schema_of
 from headrace_cli.bus_channels import CHANNELS, Carried, Channel

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from headrace.delegation import DELEGATION, Lineage
-from headrace.entry import Entry, Stamp
-from headrace.events import task_submitted
-from headrace.task import CANCELED, COMPLETED, WORKING, TaskKey
+from headrace.model.delegation import DELEGATION, Lineage
+from headrace.model.entry import Entry, Stamp
+from headrace.model.events import task_submitted
+from headrace.model.task import CANCELED, COMPLETED, WORKING, TaskKey
 from tests.chaos.__main__ import told
 from tests.chaos.agents import WHIM
 from tests.chaos.families import Families

@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
-from headrace.events import Json
+from headrace.model.events import Json
 from tests.support import javascript
 from tests.support.fleet import Fleet
 from tests.support.waiting import eventually

@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from headrace.bus import Bus
-from headrace.files import CHUNK
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.objects import CHUNK
 from headrace.settings import BusSettings
 from tests.support.event_stream import all_frames
 from tests.support.fleet import Fleet

@@ -13,7 +13,7 @@ import httpx
 import orjson
 import pytest
 
-from headrace.bus import Bus
+from headrace.jetstream.connection import Bus
 from headrace.settings import BusSettings
 from headrace_task_state.store.connection import Connection
 from headrace_task_state.store.settings import RedisSettings

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from headrace.permissions import WorkerGroup
+from headrace.jetstream.permissions import WorkerGroup
 from headrace_worker import Agents
 from tests.support import extra_services, role_agents
 from tests.support.compose_file import ROOT

@@ -15,7 +15,7 @@ import pytest
 from nats.aio.client import Client
 from starlette.datastructures import Headers
 
-from headrace.lanes import DEFAULT_TENANT
+from headrace.model.queues import DEFAULT_TENANT
 from headrace_cli.nats_permissions import DEMO, configuration
 from headrace_gateway.protocols.a2a.grpc import server as rpc_server
 from headrace_gateway.server import http_server

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from headrace import events
-from headrace.bus import Bus
-from headrace.entry import Stamp
-from headrace.errors import BusUnavailable, LogLost, TaskUnknown
+from headrace.jetstream.connection import Bus
 from headrace.log import LogWriter, TailRule
-from headrace.settings import BusSettings
-from headrace.task import (
+from headrace.model import events
+from headrace.model.entry import Stamp
+from headrace.model.errors import BusUnavailable, LogLost, TaskUnknown
+from headrace.model.task import (
     COMPLETED,
     INPUT_REQUIRED,
     SUBMITTED,
@@ -23,6 +22,7 @@ from headrace.task import (
     mint_log_id,
     mint_task_id,
 )
+from headrace.settings import BusSettings
 from headrace_gateway.detached import Detached
 from headrace_gateway.event_stream import EventStreams
 from headrace_gateway.feeds import Feed, Feeds

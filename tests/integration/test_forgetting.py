@@ -2,8 +2,8 @@ import uuid
 
 import orjson
 
-from headrace.bus import Bus
 from headrace.directory import AgentCard, Announcer, Directory
+from headrace.jetstream.connection import Bus
 from headrace.settings import BusSettings
 from headrace_cli.forgetting import forget_workers
 from tests.support.servers import NatsProcess

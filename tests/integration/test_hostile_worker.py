@@ -16,15 +16,16 @@ from nats.errors import NoRespondersError
 from nats.errors import TimeoutError as NatsTimeout
 from nats.js import api
 
-from headrace.bus import Bus
-from headrace.entry import Entry, Stamp
-from headrace.errors import BusUnavailable, LogLost
-from headrace.events import task_submitted
-from headrace.lanes import Lane, ensure_lane, make_lane
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.permissions import WorkerGroup
 from headrace.log import Follower, LogWriter, TailRule
-from headrace.permissions import WorkerGroup
+from headrace.model.entry import Entry, Stamp
+from headrace.model.errors import BusUnavailable, LogLost
+from headrace.model.events import task_submitted
+from headrace.model.queues import Lane
+from headrace.model.task import COMPLETED, SUBMITTED, TaskKey, mint_task_id
 from headrace.settings import BusSettings
-from headrace.task import COMPLETED, SUBMITTED, TaskKey, mint_task_id
+from headrace.tasks.queues import ensure_lane, make_lane
 from headrace_gateway.settings import GatewaySettings
 from tests.support.compose_file import ROOT
 from tests.support.roles import NatsOfRoles

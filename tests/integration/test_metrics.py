@@ -11,8 +11,8 @@ from prometheus_client import Counter, Gauge, Histogram
 from prometheus_client.parser import text_string_to_metric_families
 
 from headrace import metrics
+from headrace.model.task import COMPLETED
 from headrace.settings import BusSettings
-from headrace.task import COMPLETED
 from headrace_gateway.settings import GatewaySettings
 from tests.architecture.tree import ROOT
 from tests.integration.gateway.running import running

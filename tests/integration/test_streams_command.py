@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from headrace.bus import Bus
-from headrace.errors import StreamsDiffer
-from headrace.lanes import Lane, ensure_lane
+from headrace.jetstream.connection import Bus
+from headrace.model.errors import StreamsDiffer
+from headrace.model.queues import Lane
 from headrace.settings import BusSettings
+from headrace.tasks.queues import ensure_lane
 from headrace_cli.main import main
 from headrace_cli.streams import CHANGES_WANTED
 from tests.integration.test_waiting_for_servers import COMMANDS, last_words, started

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from headrace.events import Json
+from headrace.model.events import Json
 
 _PATIENCE = 60.0
 

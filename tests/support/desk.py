@@ -9,18 +9,18 @@ from typing import Literal
 
 import orjson
 
-from headrace import events
-from headrace.bus import Bus
-from headrace.entry import Entry, Stamp
-from headrace.errors import BusUnavailable
-from headrace.events import Json
-from headrace.fold import TaskFold
-from headrace.lanes import Lane
+from headrace.jetstream.connection import Bus
 from headrace.log import LogWriter, last_entry, replay
-from headrace.messages import Control, Holding, Run, TaskFound
+from headrace.model import events
+from headrace.model.entry import Entry, Stamp
+from headrace.model.errors import BusUnavailable
+from headrace.model.events import Json
+from headrace.model.fold import TaskFold
+from headrace.model.messages import Control, Holding, Run, TaskFound
+from headrace.model.queues import Lane
+from headrace.model.subjects import NORMAL
+from headrace.model.task import SUBMITTED, TaskKey, mint_log_id, mint_task_id
 from headrace.settings import BusSettings
-from headrace.subjects import NORMAL
-from headrace.task import SUBMITTED, TaskKey, mint_log_id, mint_task_id
 
 PATIENCE = 60.0
 """Bound on hangs, seconds: it costs nothing where nothing hangs."""

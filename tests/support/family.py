@@ -1,11 +1,11 @@
 """A delegating task and its children, as their logs tell."""
 
-from headrace.delegation import CHILD
-from headrace.entry import Entry
-from headrace.events import ATTEMPT, Json
-from headrace.fold import TaskFold
 from headrace.log import last_entry, replay
-from headrace.task import TaskKey
+from headrace.model.delegation import CHILD
+from headrace.model.entry import Entry
+from headrace.model.events import ATTEMPT, Json
+from headrace.model.fold import TaskFold
+from headrace.model.task import TaskKey
 from tests.support.desk import PATIENCE, Desk, Task, eventually
 
 

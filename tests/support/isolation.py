@@ -18,7 +18,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
 
-from headrace.task import mint_task_id
+from headrace.model.task import mint_task_id
 from tests.integration.gateway.talking import Rest, Rpc, Talk
 from tests.integration.gateway.talking_grpc import Grpc
 from tests.support.plain_a2a import message

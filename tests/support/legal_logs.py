@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
-from headrace import events
-from headrace.entry import ANSWERED, Entry, Stamp, parse_entry
-from headrace.events import Draft, Json
-from headrace.task import (
+from headrace.model import events
+from headrace.model.entry import ANSWERED, Entry, Stamp, parse_entry
+from headrace.model.events import Draft, Json
+from headrace.model.task import (
     CANCELED,
     COMPLETED,
     FAILED,

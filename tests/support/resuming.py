@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from headrace.task import LEG_ENDED
+from headrace.model.task import LEG_ENDED
 from tests.support.event_stream import state_of
 from tests.support.resuming_bindings import (
     Ask,

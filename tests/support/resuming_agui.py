@@ -13,7 +13,7 @@ from urllib.parse import urlencode, urlsplit
 
 from websockets.frames import Close
 
-from headrace.entry import Entry, parse_stamp
+from headrace.model.entry import Entry, parse_stamp
 from headrace_gateway.protocols.agui.fold import Fold
 from tests.support.event_stream import Json
 from tests.support.resuming import Client

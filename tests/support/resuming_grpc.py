@@ -15,7 +15,7 @@ from a2a.types import a2a_pb2, a2a_pb2_grpc
 from google.protobuf.json_format import MessageToDict, ParseDict
 from google.rpc import error_details_pb2, status_pb2
 
-from headrace.whole_numbers import whole
+from headrace.model.whole_numbers import whole
 from headrace_gateway.protocols.a2a.grpc.forms import CURSOR
 from tests.support.event_stream import Json
 from tests.support.plain_a2a import message

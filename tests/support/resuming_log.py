@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from headrace.fold import TaskFold
+from headrace.model.fold import TaskFold
 from tests.support.event_stream import Json
 from tests.support.resuming_bindings import Received
 from tests.support.stored_log import read_log

@@ -1,12 +1,12 @@
-"""A nats-server with the accounts and users of a fleet (`headrace.permissions`)."""
+"""A nats-server with the accounts and users of a fleet (`headrace.jetstream.permissions`)."""
 
 import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from headrace.lanes import DEFAULT_TENANT
-from headrace.permissions import Permissions, WorkerGroup
+from headrace.jetstream.permissions import Permissions, WorkerGroup
+from headrace.model.queues import DEFAULT_TENANT
 from headrace.settings import BusSettings
 from tests.support.secured_nats import SecuredNats
 

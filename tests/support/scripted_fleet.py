@@ -15,15 +15,15 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import FlushTimeoutError
 
-from headrace import events
-from headrace.bus import Bus
 from headrace.directory import AgentCard, Announcer
-from headrace.entry import ANSWERED, OWNER, Entry, Stamp
-from headrace.errors import LogLost
-from headrace.events import Draft, Json
-from headrace.fold import TaskFold
+from headrace.jetstream.connection import Bus
 from headrace.log import LogWriter, last_entry, replay
-from headrace.messages import (
+from headrace.model import events
+from headrace.model.entry import ANSWERED, OWNER, Entry, Stamp
+from headrace.model.errors import LogLost
+from headrace.model.events import Draft, Json
+from headrace.model.fold import TaskFold
+from headrace.model.messages import (
     Control,
     GetTask,
     Holding,
@@ -33,7 +33,7 @@ from headrace.messages import (
     TaskFound,
     TasksFound,
 )
-from headrace.task import CANCELED, SUBMITTED, WORKING, TaskKey, mint_log_id, mint_task_id
+from headrace.model.task import CANCELED, SUBMITTED, WORKING, TaskKey, mint_log_id, mint_task_id
 from tests.support.waiting import eventually
 
 

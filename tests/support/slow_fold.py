@@ -1,7 +1,7 @@
 """A second opinion on what a log says: keep the events that count, then do what A2A says."""
 
-from headrace.events import DISCARDED_AFTER, GENERATION, RETRACTED, Json
-from headrace.task import COMPLETED, SUBMITTED
+from headrace.model.events import DISCARDED_AFTER, GENERATION, RETRACTED, Json
+from headrace.model.task import COMPLETED, SUBMITTED
 
 
 def expected_task(log: list[Json]) -> Json:

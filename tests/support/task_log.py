@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
-from headrace import events
-from headrace.bus import Bus
-from headrace.entry import Entry, Stamp
-from headrace.errors import LogLost
-from headrace.events import Draft
+from headrace.jetstream.connection import Bus
 from headrace.log import Follower, LogWriter, TailRule, last_entry, replay
 from headrace.log.append import Appended
-from headrace.task import SUBMITTED, WORKING, TaskKey, mint_log_id, mint_task_id
+from headrace.model import events
+from headrace.model.entry import Entry, Stamp
+from headrace.model.errors import LogLost
+from headrace.model.events import Draft
+from headrace.model.task import SUBMITTED, WORKING, TaskKey, mint_log_id, mint_task_id
 
 PATIENCE = 60.0
 """Bound on hangs, seconds; well above an election."""

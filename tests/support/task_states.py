@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
-from headrace.bus import Bus
-from headrace.errors import StateUnavailable
-from headrace.events import Json
-from headrace.fold import TaskFold
-from headrace.messages import GetTask, ListTasks, TaskFound, TasksFound
+from headrace.jetstream.connection import Bus
+from headrace.model.errors import StateUnavailable
+from headrace.model.events import Json
+from headrace.model.fold import TaskFold
+from headrace.model.messages import GetTask, ListTasks, TaskFound, TasksFound
+from headrace.model.task import TaskKey, mint_task_id
 from headrace.state_client import StateClient
-from headrace.task import TaskKey, mint_task_id
 from headrace_task_state.main import TaskState
 from headrace_task_state.ranges import all_ranges
 from headrace_task_state.settings import TaskStateSettings

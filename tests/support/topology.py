@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from headrace.bus import Bus
+from headrace.jetstream.connection import Bus
 from tests.support.cluster import NatsCluster
 from tests.support.servers import NatsProcess
 

@@ -6,8 +6,8 @@ from typing import Any
 import click
 import orjson
 
-from headrace.entry import CONTRACT_VERSION
-from headrace.events import Json
+from headrace.model.entry import CONTRACT_VERSION
+from headrace.model.events import Json
 from headrace_cli.bus_channels import CHANNELS, Carried, Channel
 
 _PARAMETERS = {

@@ -1,16 +1,17 @@
 """Every channel of the bus contract, as its AsyncAPI document lists them.
 
-Addresses are made by the functions that services use (`headrace.subjects.Subjects`), so that the
-document can't name a subject that nobody speaks on. AsyncAPI can't be made of the services' own
+Addresses are made by the functions that services use (`headrace.model.subjects.Subjects`), so that
+the document can't name a subject that nobody speaks on. AsyncAPI can't be made of the services' own
 code: what carries tokens is plain NATS, which no framework describes.
 """
 
 from dataclasses import dataclass
 
-from headrace import entry
 from headrace.directory import INSTANCE_TTL, AgentCard
-from headrace.events import GENERATION, Json
-from headrace.messages import (
+from headrace.jetstream.streams import Streams
+from headrace.model import entry
+from headrace.model.events import GENERATION, Json
+from headrace.model.messages import (
     BusMessage,
     CancelChild,
     Control,
@@ -30,9 +31,8 @@ from headrace.messages import (
     TaskStarted,
     TellChild,
 )
-from headrace.streams import Streams
-from headrace.subjects import UNUSUAL, Subjects
-from headrace.task import STATES, TaskKey
+from headrace.model.subjects import UNUSUAL, Subjects
+from headrace.model.task import STATES, TaskKey
 from headrace.webhooks import Webhook
 
 SUBJECTS = Subjects("{prefix}")

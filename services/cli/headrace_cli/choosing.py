@@ -7,9 +7,9 @@ from functools import wraps
 
 import click
 
-from headrace.bus import Bus
-from headrace.dead import KINDS, Kind, Letter, Letters, LetterUnknown, Wanted
-from headrace.errors import BusUnavailable, HeadraceError
+from headrace.jetstream.connection import Bus
+from headrace.model.errors import BusUnavailable, HeadraceError
+from headrace.tasks.dead_letters import KINDS, Kind, Letter, Letters, LetterUnknown, Wanted
 from headrace_cli.on_bus import on_bus
 from headrace_cli.tables import printable
 

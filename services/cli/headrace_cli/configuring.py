@@ -8,7 +8,7 @@ from typing import Any
 import click
 import orjson
 
-from headrace.errors import HeadraceError
+from headrace.model.errors import HeadraceError
 from headrace_cli.failures import CannotStart, Misconfigured
 from headrace_cli.tables import printable
 

@@ -6,7 +6,7 @@ import secrets
 
 import click
 
-from headrace.lanes import PRIORITIES
+from headrace.model.queues import PRIORITIES
 
 
 @click.command()

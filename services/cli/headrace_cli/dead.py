@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 import click
 import orjson
 
-from headrace.bus import Bus
-from headrace.dead import Letter, Letters, Wanted, retry
+from headrace.jetstream.connection import Bus
+from headrace.tasks.dead_letters import Letter, Letters, Wanted, retry
 from headrace_cli.choosing import Choice, with_choice, with_filters
 from headrace_cli.on_bus import on_bus, with_nats
 from headrace_cli.tables import printable, table

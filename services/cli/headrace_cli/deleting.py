@@ -2,9 +2,9 @@
 
 import click
 
-from headrace.bus import Bus
-from headrace.forgetting import clear_away, mark_deleted
-from headrace.log.locating import locate
+from headrace.jetstream.connection import Bus
+from headrace.log.locate import locate
+from headrace.tasks.forget import clear_away, mark_deleted
 from headrace.webhooks import Webhooks
 from headrace_cli.on_bus import on_bus, with_nats
 

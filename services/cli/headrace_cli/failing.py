@@ -2,9 +2,9 @@
 
 import click
 
-from headrace.bus import Bus
-from headrace.failing import fail_task
-from headrace.log.locating import locate
+from headrace.jetstream.connection import Bus
+from headrace.log.locate import locate
+from headrace.tasks.failing import fail_task
 from headrace_cli.on_bus import on_bus, with_nats
 
 

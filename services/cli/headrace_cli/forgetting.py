@@ -6,8 +6,8 @@ before it is. On a server that is embedded, and so just started, nobody serves y
 
 import json
 
-from headrace.bus import Bus
-from headrace.errors import BusUnavailable, StreamsDiffer
+from headrace.jetstream.connection import Bus
+from headrace.model.errors import BusUnavailable, StreamsDiffer
 from headrace.settings import BusSettings
 from headrace_cli.failures import CannotStart, Misconfigured
 

@@ -3,9 +3,9 @@
 import click
 from pydantic import ValidationError
 
-from headrace.errors import InvalidName
-from headrace.lanes import DEFAULT_TENANT
-from headrace.permissions import Permissions, WorkerGroup
+from headrace.jetstream.permissions import Permissions, WorkerGroup
+from headrace.model.errors import InvalidName
+from headrace.model.queues import DEFAULT_TENANT
 from headrace.settings import BusSettings
 
 DEMO = "worker=echo,assistant,counter"

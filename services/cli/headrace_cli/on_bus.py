@@ -10,8 +10,8 @@ from typing import Any
 import click
 from pydantic import ValidationError
 
-from headrace.bus import Bus
-from headrace.errors import HeadraceError
+from headrace.jetstream.connection import Bus
+from headrace.model.errors import HeadraceError
 from headrace.secret_settings import first_error
 from headrace.settings import BusSettings
 from headrace_cli import dev_file

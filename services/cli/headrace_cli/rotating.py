@@ -2,7 +2,7 @@
 
 import click
 
-from headrace.bus import Bus
+from headrace.jetstream.connection import Bus
 from headrace.signing import LEAD, rotate
 from headrace_cli.on_bus import on_bus, with_nats
 

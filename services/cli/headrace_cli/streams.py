@@ -4,9 +4,9 @@ import sys
 
 import click
 
-from headrace.bus import Bus
-from headrace.patience import patiently
-from headrace.streams import Difference, apply, differences
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.streams import Difference, apply, differences
+from headrace.wait_for import patiently
 from headrace_cli.on_bus import on_bus, with_nats
 
 CHANGES_WANTED = 3

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from headrace.delegation import CHILD
-from headrace.events import RECOVERED
-from headrace.task import INPUT_REQUIRED
+from headrace.model.delegation import CHILD
+from headrace.model.events import RECOVERED
+from headrace.model.task import INPUT_REQUIRED
 from headrace_cli.client import Json
 from headrace_cli.following import state_of, task_of
 

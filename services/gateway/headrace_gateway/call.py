@@ -10,7 +10,7 @@ from starlette.types import Receive
 from starlette.websockets import WebSocket
 
 from headrace.directory import AgentCard
-from headrace.events import TRACEPARENT, Json
+from headrace.model.events import TRACEPARENT, Json
 from headrace_gateway.extensions import activated
 from headrace_gateway.refusals import AgentUnknown, CredentialsMissing
 from headrace_gateway.server.auth.caller import Caller

@@ -9,7 +9,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from headrace.directory import AgentCard
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace.signing import MAX_AGE
 from headrace_gateway.protocols.a2a.cards import agent_card, agent_path
 from headrace_gateway.protocols.a2a.rest_errors import answering_errors

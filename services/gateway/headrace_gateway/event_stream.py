@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from starlette.types import Message, Receive, Scope, Send
 
-from headrace.errors import BusUnavailable, LogLost
+from headrace.model.errors import BusUnavailable, LogLost
 from headrace_gateway.feeds import MOST, Dialect, Feed, Feeds
 from headrace_gateway.server.backlog import backlog_of
 from headrace_gateway.server.deferred_response import lasting_of

@@ -4,7 +4,7 @@ from a2a.extensions.common import HTTP_EXTENSION_HEADER, get_requested_extension
 from a2a.utils.errors import ExtensionSupportRequiredError
 
 from headrace.directory import AgentCard
-from headrace.events import Json
+from headrace.model.events import Json
 
 CURSORS = "urn:headrace:cursor:v1"
 """Every SSE frame has a cursor as its ``id``; SubscribeToTask resumes behind ``Last-Event-ID``."""

@@ -7,9 +7,9 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from headrace.files import FileInfo, FileStore
-from headrace.messages import GetTask
-from headrace.task import TaskKey
+from headrace.jetstream.objects import FileInfo, FileStore
+from headrace.model.messages import GetTask
+from headrace.model.task import TaskKey
 from headrace_gateway.call import Call, call_of
 from headrace_gateway.protocols.a2a.rest_errors import answering_errors
 from headrace_gateway.services import Services

@@ -12,12 +12,12 @@ import uvloop
 from pydantic import ValidationError
 
 from headrace import garbage, log_lines
-from headrace.bus import Bus
 from headrace.directory import Directory
-from headrace.errors import HeadraceError, StreamsDiffer
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.health_probe import Pulse
 from headrace.links import Links
 from headrace.log import TailRule
-from headrace.pulse import Pulse
+from headrace.model.errors import HeadraceError, StreamsDiffer
 from headrace.secret_settings import first_error
 from headrace.signing import SigningKeys
 from headrace.state_client import StateClient

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headrace.errors import HeadraceError
+from headrace.model.errors import HeadraceError
 
 
 class CredentialsMissing(HeadraceError):

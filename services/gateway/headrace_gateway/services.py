@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from headrace.bus import Bus
 from headrace.directory import Directory
-from headrace.pulse import Pulse
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.health_probe import Pulse
 from headrace.signing import SigningKeys
 from headrace.state_client import StateClient
 from headrace.webhooks import Webhooks

@@ -15,8 +15,8 @@ from a2a.types import a2a_pb2
 from a2a.utils.signing import create_agent_card_signer
 from google.protobuf.json_format import MessageToDict, ParseDict
 
-from headrace.events import Json
 from headrace.jwk import SigningKey
+from headrace.model.events import Json
 from headrace.signing import SigningKeys
 
 JWKS_PATH = "/.well-known/jwks.json"

@@ -5,7 +5,7 @@
 
 from dataclasses import dataclass
 
-from headrace.entry import Entry
+from headrace.model.entry import Entry
 from headrace_gateway.feeds import Dialect
 
 HEADERS = {

@@ -7,7 +7,7 @@ from typing import Self
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive
 
-from headrace.entry import Entry
+from headrace.model.entry import Entry
 from headrace_gateway.feeds import Feed
 from headrace_gateway.streams import Streams
 from headrace_gateway.tasks.full_streams import FullStreams

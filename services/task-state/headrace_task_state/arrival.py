@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 from nats.aio.msg import Msg
 
-from headrace.entry import Stamp, parse_stamp, read_stamp
-from headrace.nats_client import Received
+from headrace.jetstream.client import Received
+from headrace.model.entry import Stamp, parse_stamp, read_stamp
 
 _OLD_FORM = 9
 _DOMAIN_AND_ACCOUNT = 2

@@ -2,7 +2,7 @@
 
 from collections.abc import Container
 
-from headrace.events import Json
+from headrace.model.events import Json
 
 
 class Disuse:

@@ -6,10 +6,11 @@ import random
 
 import orjson
 
-from headrace.bus import Bus
-from headrace.errors import BusUnavailable
-from headrace.events import Json
-from headrace.lanes import UNUSED, agent_of
+from headrace.jetstream.connection import Bus
+from headrace.model.errors import BusUnavailable
+from headrace.model.events import Json
+from headrace.model.queues import agent_of
+from headrace.tasks.queues import UNUSED
 from headrace_task_state.disuse import Disuse
 
 _log = logging.getLogger(__name__)

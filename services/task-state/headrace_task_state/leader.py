@@ -7,9 +7,9 @@ from typing import Any
 
 import orjson
 
-from headrace.bus import Bus
-from headrace.errors import BusUnavailable
+from headrace.jetstream.connection import Bus
 from headrace.log.read import LEADER_TIMEOUT
+from headrace.model.errors import BusUnavailable
 
 PATIENCE = 2.0
 """Seconds after which a question is not asked again; whoever waits for the answer gives up soon."""

@@ -14,11 +14,11 @@ from pydantic import ValidationError
 
 from headrace import garbage, log_lines, metrics, observing
 from headrace.background import keep_running
-from headrace.bus import Bus
 from headrace.directory import Directory
-from headrace.errors import BusUnavailable, HeadraceError, StateUnavailable, StreamsDiffer
-from headrace.patience import patiently
+from headrace.jetstream.connection import Bus
+from headrace.model.errors import BusUnavailable, HeadraceError, StateUnavailable, StreamsDiffer
 from headrace.secret_settings import first_error
+from headrace.wait_for import patiently
 from headrace_task_state.answering.answers import Answers
 from headrace_task_state.answering.broker import answer_lists, make_broker
 from headrace_task_state.answering.for_workers import ForWorkers

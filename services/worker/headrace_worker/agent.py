@@ -15,9 +15,9 @@ from functools import cached_property
 from typing import Any, cast
 
 from headrace.directory import AgentCard
-from headrace.errors import InvalidName
-from headrace.events import Json
-from headrace.names import check_agent_name
+from headrace.model.errors import InvalidName
+from headrace.model.events import Json
+from headrace.model.names import check_agent_name
 from headrace_worker.context import RunContext
 from headrace_worker.emission import Emission
 from headrace_worker.ended import CleanUp

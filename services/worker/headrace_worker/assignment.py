@@ -7,11 +7,11 @@ import orjson
 from nats.aio.msg import Msg
 
 from headrace import metrics
-from headrace.bus import Bus
-from headrace.errors import BusUnavailable, InvalidName, UndecodableMessage
-from headrace.events import now
-from headrace.messages import DeadLetter, Run
-from headrace.task import TaskKey, check_task_id
+from headrace.jetstream.connection import Bus
+from headrace.model.errors import BusUnavailable, InvalidName, UndecodableMessage
+from headrace.model.events import now
+from headrace.model.messages import DeadLetter, Run
+from headrace.model.task import TaskKey, check_task_id
 
 _ACK = b"+ACK"
 _NAK = b"-NAK"

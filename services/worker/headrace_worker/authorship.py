@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from headrace.entry import Entry, Stamp
-from headrace.task import WORKING
+from headrace.model.entry import Entry, Stamp
+from headrace.model.task import WORKING
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Events that make one message of a log."""
 
-from headrace.events import Draft
-from headrace.task import WORKING
+from headrace.model.events import Draft
+from headrace.model.task import WORKING
 from headrace_worker.errors import LegOver
 from headrace_worker.receipts import Receipt
 

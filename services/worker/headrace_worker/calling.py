@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from headrace.errors import HeadraceError
+from headrace.model.errors import HeadraceError
 
 
 class ToolError(HeadraceError):

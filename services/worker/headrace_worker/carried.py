@@ -1,7 +1,7 @@
 """The input that a run carries, so that a first attempt begins without reading the log."""
 
-from headrace.entry import Entry, Stamp
-from headrace.task import SUBMITTED
+from headrace.model.entry import Entry, Stamp
+from headrace.model.task import SUBMITTED
 from headrace_worker.assignment import Assignment
 
 

@@ -3,11 +3,11 @@
 import asyncio
 import logging
 
-from headrace.bus import Bus
-from headrace.entry import Entry
-from headrace.errors import LogLost
-from headrace.events import Json
-from headrace.fold import TaskFold
+from headrace.jetstream.connection import Bus
+from headrace.model.entry import Entry
+from headrace.model.errors import LogLost
+from headrace.model.events import Json
+from headrace.model.fold import TaskFold
 from headrace_worker.agent import Agent
 from headrace_worker.assignment import Assignment
 from headrace_worker.ended import EndedTask

@@ -5,10 +5,11 @@ import secrets
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from headrace import events, metrics
-from headrace.entry import ANSWERED
-from headrace.events import Draft
-from headrace.task import COMPLETED, INPUT_REQUIRED, SUBMITTED, WORKING
+from headrace import metrics
+from headrace.model import events
+from headrace.model.entry import ANSWERED
+from headrace.model.events import Draft
+from headrace.model.task import COMPLETED, INPUT_REQUIRED, SUBMITTED, WORKING
 from headrace_worker.delegation.errors import DelegationFailed
 from headrace_worker.endings import End
 from headrace_worker.errors import MalformedOutput, Retryable

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from headrace.errors import BusUnavailable
+from headrace.model.errors import BusUnavailable
 from headrace_worker.configuration import Unusable, build, read
 from headrace_worker.worker import Worker
 

@@ -9,11 +9,11 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
-from headrace import events, parts
-from headrace.entry import Entry
-from headrace.errors import FileUnknown
-from headrace.events import ACCEPTED_MODES, AGUI, EXTENSIONS, Json
-from headrace.task import TaskKey
+from headrace.model import events, parts
+from headrace.model.entry import Entry
+from headrace.model.errors import FileUnknown
+from headrace.model.events import ACCEPTED_MODES, AGUI, EXTENSIONS, Json
+from headrace.model.task import TaskKey
 from headrace_worker.delegation.asking import Asking, Waiting
 from headrace_worker.delegation.children import Children
 from headrace_worker.delegation.parent import Parent

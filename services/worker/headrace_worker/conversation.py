@@ -15,14 +15,14 @@ from typing import Any, Literal, Self
 
 import orjson
 
-from headrace import parts
-from headrace.delegation import CHILD
-from headrace.entry import Entry
-from headrace.events import AGUI, DISCARDED_AFTER, QUEUED, RETRACTED, TAKEN, Json
-from headrace.interrupts import INTERRUPTS
-from headrace.parts import ToolResultPart
-from headrace.task import AUTH_REQUIRED, INPUT_REQUIRED, SUBMITTED
-from headrace.user_content import to_parts
+from headrace.model import parts
+from headrace.model.delegation import CHILD
+from headrace.model.entry import Entry
+from headrace.model.events import AGUI, DISCARDED_AFTER, QUEUED, RETRACTED, TAKEN, Json
+from headrace.model.interrupts import INTERRUPTS
+from headrace.model.parts import ToolResultPart
+from headrace.model.task import AUTH_REQUIRED, INPUT_REQUIRED, SUBMITTED
+from headrace.model.user_content import to_parts
 from headrace_worker.checkpoint import decode
 from headrace_worker.shared_state import SharedState
 

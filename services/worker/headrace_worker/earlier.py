@@ -3,15 +3,15 @@
 import asyncio
 from collections.abc import Sequence
 
-from headrace.bus import Bus
-from headrace.delegation import Lineage
-from headrace.entry import Entry
-from headrace.errors import LogLost
-from headrace.events import Json
+from headrace.jetstream.connection import Bus
 from headrace.log import last_entry, replay
-from headrace.messages import ListTasks
+from headrace.model.delegation import Lineage
+from headrace.model.entry import Entry
+from headrace.model.errors import LogLost
+from headrace.model.events import Json
+from headrace.model.messages import ListTasks
+from headrace.model.task import TaskKey
 from headrace.state_client import StateClient
-from headrace.task import TaskKey
 
 _PAGE = 100
 _AT_A_TIME = 8

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_worker.relayed import Artifact, Outcome, Said
 from headrace_worker.signals import Signal
 

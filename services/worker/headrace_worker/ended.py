@@ -4,8 +4,8 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.events import Json
-from headrace.task import TaskKey
+from headrace.model.events import Json
+from headrace.model.task import TaskKey
 
 
 @dataclass(frozen=True, slots=True)

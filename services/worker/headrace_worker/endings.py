@@ -3,12 +3,12 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace import events, parts
-from headrace.delegation import ASKS_FOR
-from headrace.entry import ANSWERED
-from headrace.events import Draft, Json
-from headrace.interrupts import INTERRUPTS, PENDING_TOOL_CALLS
-from headrace.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, REJECTED
+from headrace.model import events, parts
+from headrace.model.delegation import ASKS_FOR
+from headrace.model.entry import ANSWERED
+from headrace.model.events import Draft, Json
+from headrace.model.interrupts import INTERRUPTS, PENDING_TOOL_CALLS
+from headrace.model.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, REJECTED
 from headrace_worker.emission import Complete, Ending, InputRequired, Message, Reject
 from headrace_worker.errors import MalformedOutput
 from headrace_worker.ids import LegIds

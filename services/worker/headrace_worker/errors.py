@@ -1,6 +1,6 @@
 """What goes wrong between a worker and its agents."""
 
-from headrace.errors import HeadraceError
+from headrace.model.errors import HeadraceError
 
 
 class MalformedOutput(HeadraceError):

@@ -2,7 +2,7 @@
 
 import time
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_worker.signals import Usage
 
 

@@ -3,14 +3,15 @@
 import logging
 from datetime import UTC, datetime, timedelta
 
-from headrace import events, metrics, parts
-from headrace.bus import Bus
-from headrace.cleaning_up import have_cleaned_up
-from headrace.delegation import Lineage, earliest, read_time
-from headrace.entry import Entry
-from headrace.events import START_BY
+from headrace import metrics
+from headrace.jetstream.connection import Bus
 from headrace.log import LogWriter
-from headrace.task import FAILED
+from headrace.model import events, parts
+from headrace.model.delegation import Lineage, earliest, read_time
+from headrace.model.entry import Entry
+from headrace.model.events import START_BY
+from headrace.model.task import FAILED
+from headrace.tasks.clean_up import have_cleaned_up
 from headrace_worker.assignment import Assignment
 from headrace_worker.authorship import Authorship
 from headrace_worker.ids import LegIds

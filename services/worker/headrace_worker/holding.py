@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 import orjson
 
-from headrace.bus import Bus
-from headrace.entry import Entry
-from headrace.holders import ask_holder
+from headrace.jetstream.connection import Bus
 from headrace.log import last_entry
 from headrace.log.tombstone import is_forgotten
-from headrace.messages import Control, Holding
-from headrace.task import TaskKey
+from headrace.model.entry import Entry
+from headrace.model.messages import Control, Holding
+from headrace.model.task import TaskKey
+from headrace.tasks.holder import ask_holder
 from headrace_worker.assignment import Assignment
 from headrace_worker.past import why_handed_back
 

@@ -2,7 +2,7 @@
 
 from typing import Self
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_worker.inputs import Inputs
 
 

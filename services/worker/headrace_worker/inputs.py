@@ -12,10 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from headrace import events
-from headrace.events import Json
-from headrace.messages import Control
-from headrace.task import AUTH_REQUIRED, WORKING
+from headrace.model import events
+from headrace.model.events import Json
+from headrace.model.messages import Control
+from headrace.model.task import AUTH_REQUIRED, WORKING
 from headrace_worker.errors import LegOver, MalformedOutput, Overtaken
 from headrace_worker.outbox import Outbox
 from headrace_worker.policy import FollowUps

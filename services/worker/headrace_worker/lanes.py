@@ -10,11 +10,12 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from headrace.background import keep_running
-from headrace.bus import Bus
-from headrace.errors import BusUnavailable
-from headrace.events import Json
-from headrace.lanes import Lane, agent_of, no_right_to
-from headrace.streams import NO_STREAMS_HERE
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.streams import NO_STREAMS_HERE
+from headrace.model.errors import BusUnavailable
+from headrace.model.events import Json
+from headrace.model.queues import Lane, agent_of
+from headrace.tasks.queues import no_right_to
 from headrace_worker.pulling import Puller
 
 _log = logging.getLogger(__name__)

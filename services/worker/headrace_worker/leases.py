@@ -17,8 +17,8 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 
-from headrace.errors import UndecodableMessage
-from headrace.messages import Control, Holding
+from headrace.model.errors import UndecodableMessage
+from headrace.model.messages import Control, Holding
 from headrace_worker.inputs import Refused
 from headrace_worker.lifeline import Lifeline
 

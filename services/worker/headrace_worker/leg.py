@@ -9,10 +9,11 @@ import asyncio
 import logging
 from datetime import UTC, datetime
 
-from headrace import events, metrics
-from headrace.bus import TROUBLE
-from headrace.errors import BusUnavailable, Fenced, LogLost
-from headrace.messages import Holding
+from headrace import metrics
+from headrace.jetstream.connection import TROUBLE
+from headrace.model import events
+from headrace.model.errors import BusUnavailable, Fenced, LogLost
+from headrace.model.messages import Holding
 from headrace_worker.agent import Agent
 from headrace_worker.assignment import Assignment
 from headrace_worker.cleaning_up import clean_up

@@ -14,7 +14,7 @@ from typing import Any
 
 import uvloop
 
-from headrace.bus import Bus
+from headrace.jetstream.connection import Bus
 from headrace.settings import BusSettings
 
 _log = logging.getLogger(__name__)

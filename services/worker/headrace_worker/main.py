@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from headrace import garbage, log_lines, observing
 from headrace.background import keep_running
-from headrace.errors import BusUnavailable, StreamsDiffer
+from headrace.model.errors import BusUnavailable, StreamsDiffer
 from headrace.secret_settings import first_error
 from headrace_worker.agent import Agents
 from headrace_worker.configuration import Unusable, build, read

@@ -15,11 +15,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from headrace.entry import Entry, Stamp
-from headrace.errors import BusUnavailable, Fenced, LogLost
-from headrace.events import Draft
 from headrace.log import FencedBy, LogWriter
-from headrace.task import SUBMITTED, WORKING
+from headrace.model.entry import Entry, Stamp
+from headrace.model.errors import BusUnavailable, Fenced, LogLost
+from headrace.model.events import Draft
+from headrace.model.task import SUBMITTED, WORKING
 from headrace_worker.authorship import Authorship
 from headrace_worker.batch import BATCH, Batch
 from headrace_worker.errors import LegOver, MalformedOutput, Overtaken

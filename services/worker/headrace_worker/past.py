@@ -4,15 +4,15 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from headrace import events, parts
-from headrace.bus import Bus
-from headrace.delegation import CHILD
-from headrace.entry import Entry
-from headrace.errors import LogLost
-from headrace.events import Json
-from headrace.fold import TaskFold
+from headrace.jetstream.connection import Bus
 from headrace.log import find_generation, replay
-from headrace.task import CANCELED, TaskKey
+from headrace.model import events, parts
+from headrace.model.delegation import CHILD
+from headrace.model.entry import Entry
+from headrace.model.errors import LogLost
+from headrace.model.events import Json
+from headrace.model.fold import TaskFold
+from headrace.model.task import CANCELED, TaskKey
 from headrace_worker.checkpoint import Checkpoint, decode
 from headrace_worker.delegation.offspring import Offspring
 from headrace_worker.queued import Queued

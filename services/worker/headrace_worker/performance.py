@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
-from headrace import events
-from headrace.delegation import Lineage
-from headrace.events import AGUI, Draft, Json
-from headrace.files import FileOwner
-from headrace.task import WORKING, TaskKey
+from headrace.jetstream.objects import FileOwner
+from headrace.model import events
+from headrace.model.delegation import Lineage
+from headrace.model.events import AGUI, Draft, Json
+from headrace.model.task import WORKING, TaskKey
 from headrace_worker.agent import Agent
 from headrace_worker.assignment import Assignment
 from headrace_worker.context import RunContext

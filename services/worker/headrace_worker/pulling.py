@@ -18,9 +18,9 @@ from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 
 from headrace.background import keep_running
-from headrace.bus import Bus
-from headrace.errors import BusUnavailable
-from headrace.lanes import weight_of
+from headrace.jetstream.connection import Bus
+from headrace.model.errors import BusUnavailable
+from headrace.model.queues import weight_of
 from headrace_worker.room import Room
 from headrace_worker.seat import Seat
 from headrace_worker.slots import Turn

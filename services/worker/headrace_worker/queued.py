@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from headrace import events
-from headrace.events import Json
-from headrace.task import AUTH_REQUIRED
+from headrace.model import events
+from headrace.model.events import Json
+from headrace.model.task import AUTH_REQUIRED
 
 
 @dataclass(slots=True, eq=False)

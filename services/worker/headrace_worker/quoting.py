@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from headrace import events, parts
-from headrace.events import INPUT_SCHEMA, Draft, Json
-from headrace.interrupts import INTERRUPTS, PENDING_TOOL_CALLS
-from headrace.task import COMPLETED, FAILED, INPUT_REQUIRED, REJECTED, TERMINAL, WORKING
+from headrace.model import events, parts
+from headrace.model.events import INPUT_SCHEMA, Draft, Json
+from headrace.model.interrupts import INTERRUPTS, PENDING_TOOL_CALLS
+from headrace.model.task import COMPLETED, FAILED, INPUT_REQUIRED, REJECTED, TERMINAL, WORKING
 from headrace_worker.blocks import Blocks
 from headrace_worker.errors import MalformedOutput
 from headrace_worker.ids import LegIds

@@ -5,7 +5,7 @@ import logging
 
 from headrace.background import until_done
 from headrace.directory import ANNOUNCE_EVERY, RENEW_EVERY, Announcer
-from headrace.errors import BusUnavailable
+from headrace.model.errors import BusUnavailable
 from headrace_worker.agent import Agents
 from headrace_worker.lifeline import Lifeline
 

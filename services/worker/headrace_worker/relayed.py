@@ -7,7 +7,7 @@ agents give to theirs; metadata that is there stays.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from headrace.events import Json
+from headrace.model.events import Json
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 import orjson
 
-from headrace.entry import Entry
-from headrace.errors import FileUnknown, StateUnavailable
-from headrace.events import Json
-from headrace.files import SCHEME
+from headrace.jetstream.objects import SCHEME
+from headrace.model.entry import Entry
+from headrace.model.errors import FileUnknown, StateUnavailable
+from headrace.model.events import Json
 from headrace_worker.context import RunContext
 from headrace_worker.conversation import (
     RESPONSE,

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from headrace import events, parts
-from headrace.events import Draft, Json, TextChunks
-from headrace.task import WORKING
+from headrace.model import events, parts
+from headrace.model.events import Draft, Json, TextChunks
+from headrace.model.task import WORKING
 from headrace_worker.blocks import ARGUMENTS, TEXT, THINKING, TOOL, Block, Blocks
 from headrace_worker.emission import (
     Data,

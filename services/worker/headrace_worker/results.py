@@ -1,7 +1,7 @@
 """Files and data that an agent made, as parts."""
 
-from headrace import parts
-from headrace.events import Json
+from headrace.model import parts
+from headrace.model.events import Json
 from headrace_worker.emission import Data, File
 from headrace_worker.errors import MalformedOutput
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import orjson
 
-from headrace import json_patch, parts
-from headrace.events import Json
+from headrace.model import json_patch, parts
+from headrace.model.events import Json
 from headrace_worker.signals import State, StateDelta
 
 _log = logging.getLogger(__name__)

@@ -1,7 +1,7 @@
 """Signals as parts."""
 
-from headrace import parts
-from headrace.events import Json
+from headrace.model import parts
+from headrace.model.events import Json
 from headrace_worker.ids import LegIds
 from headrace_worker.shared_state import SharedState
 from headrace_worker.signals import (

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.events import Json
+from headrace.model.events import Json
 
 
 @dataclass(frozen=True, slots=True)

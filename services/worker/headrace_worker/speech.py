@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_worker.calling import Callee, ToolError
 from headrace_worker.emission import (
     Data,

@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import dataclass, field
 
-from headrace.bus import Bus
+from headrace.jetstream.connection import Bus
 from headrace.log import TailRule
 from headrace_worker.leases import Leases
 from headrace_worker.settings import WorkerSettings

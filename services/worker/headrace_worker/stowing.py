@@ -7,13 +7,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
-from headrace.bus import Bus
-from headrace.errors import BusUnavailable, LogFull, StateUnavailable
-from headrace.events import Json
-from headrace.files import FileOwner, FileStore, stowed_part
-from headrace.messages import DropFile
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.objects import FileOwner, FileStore, stowed_part
+from headrace.model.errors import BusUnavailable, LogFull, StateUnavailable
+from headrace.model.events import Json
+from headrace.model.messages import DropFile
+from headrace.model.task import TaskKey
 from headrace.state_client import StateClient
-from headrace.task import TaskKey
 from headrace_worker.emission import Emission, File
 from headrace_worker.relayed import Artifact
 from headrace_worker.saying import check_texts

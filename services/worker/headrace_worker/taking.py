@@ -4,13 +4,14 @@ import itertools
 from dataclasses import dataclass
 from datetime import datetime
 
-from headrace import events, metrics
-from headrace.bus import Bus
-from headrace.errors import BusUnavailable, Fenced, LogLost, TaskForgotten
-from headrace.events import Draft, Json
+from headrace import metrics
+from headrace.jetstream.connection import Bus
 from headrace.log import LogWriter
-from headrace.rejecting import TOO_LATE, reject_unbegun
-from headrace.task import WORKING
+from headrace.model import events
+from headrace.model.errors import BusUnavailable, Fenced, LogLost, TaskForgotten
+from headrace.model.events import Draft, Json
+from headrace.model.task import WORKING
+from headrace.tasks.rejecting import TOO_LATE, reject_unbegun
 from headrace_worker.assignment import Assignment
 from headrace_worker.authorship import Authorship
 from headrace_worker.carried import carried_input

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, create_model
 from pydantic.errors import PydanticUserError
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_worker.context import RunContext
 from headrace_worker.errors import Misdeclared
 

@@ -19,7 +19,7 @@ import orjson
 from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_worker.calling import Answer, ToolError
 from headrace_worker.context import RunContext
 from headrace_worker.errors import Misdeclared, Retryable

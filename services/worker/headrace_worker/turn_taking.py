@@ -5,11 +5,11 @@ Whoever makes a task may name them in its metadata, so that the order outlives e
 
 from datetime import UTC, datetime
 
-from headrace.bus import Bus
-from headrace.errors import InvalidName
-from headrace.events import BEHIND
+from headrace.jetstream.connection import Bus
 from headrace.log import last_entry
-from headrace.task import SUBMITTED, WORKING, TaskKey, check_task_id
+from headrace.model.errors import InvalidName
+from headrace.model.events import BEHIND
+from headrace.model.task import SUBMITTED, WORKING, TaskKey, check_task_id
 from headrace_worker.past import Past
 
 _LEAST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0

@@ -13,11 +13,11 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 
-from headrace.bus import Bus
-from headrace.entry import parse_stamp
-from headrace.errors import UndecodableMessage
+from headrace.jetstream.connection import Bus
 from headrace.log import TailRule
-from headrace.task import TaskKey
+from headrace.model.entry import parse_stamp
+from headrace.model.errors import UndecodableMessage
+from headrace.model.task import TaskKey
 
 _log = logging.getLogger(__name__)
 

@@ -10,11 +10,12 @@ from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
 from headrace.background import keep_running
-from headrace.bus import Bus
-from headrace.errors import BusUnavailable, UndecodableMessage
-from headrace.lanes import Lane, ensure_lane
+from headrace.jetstream.connection import Bus
 from headrace.log import TailRule
-from headrace.patience import patiently
+from headrace.model.errors import BusUnavailable, UndecodableMessage
+from headrace.model.queues import Lane
+from headrace.tasks.queues import ensure_lane
+from headrace.wait_for import patiently
 from headrace_worker import assignment
 from headrace_worker.agent import Agent, Agents
 from headrace_worker.interrupt import Interrupt

@@ -1,10 +1,10 @@
 """The task log: append with its outcomes, follow it live, replay it."""
 
 from headrace.log.append import Appended, FencedBy, LogWriter
+from headrace.log.find import find_generation, first_entry, last_entry
 from headrace.log.follow import Follower
 from headrace.log.read import replay
-from headrace.log.search import find_generation, first_entry, last_entry
-from headrace.log.tailrule import TailRule
+from headrace.log.verify_tail import TailRule
 
 __all__ = [
     "Appended",

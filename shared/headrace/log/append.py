@@ -13,9 +13,11 @@ from dataclasses import dataclass
 
 import orjson
 
-from headrace.bus import Bus
-from headrace.entry import Entry, Stamp
-from headrace.errors import (
+from headrace.jetstream.connection import Bus
+from headrace.log.counting import counted
+from headrace.log.read import check_reaches, next_stored
+from headrace.model.entry import Entry, Stamp
+from headrace.model.errors import (
     BusUnavailable,
     EventTooLarge,
     Fenced,
@@ -24,10 +26,8 @@ from headrace.errors import (
     OutcomeUnknown,
     TaskForgotten,
 )
-from headrace.events import Draft
-from headrace.log.counting import counted
-from headrace.log.read import check_reaches, next_stored
-from headrace.task import TaskKey
+from headrace.model.events import Draft
+from headrace.model.task import TaskKey
 
 _log = logging.getLogger(__name__)
 

@@ -1,8 +1,8 @@
 """Seeing that no event is missing between the entries of a log that somebody reads."""
 
-from headrace.entry import Entry
-from headrace.errors import LogLost
-from headrace.task import TaskKey
+from headrace.model.entry import Entry
+from headrace.model.errors import LogLost
+from headrace.model.task import TaskKey
 
 
 class Continuity:

@@ -2,8 +2,8 @@
 
 from collections.abc import Awaitable
 
-from headrace.errors import BusUnavailable, Fenced, LogFull, LogLost, TaskForgotten
 from headrace.metrics import APPENDS
+from headrace.model.errors import BusUnavailable, Fenced, LogFull, LogLost, TaskForgotten
 
 _STORED = APPENDS.labels("stored")
 _FAILED = {

@@ -7,15 +7,15 @@ from collections.abc import Callable
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from headrace.bus import Bus
-from headrace.entry import Entry
-from headrace.errors import BusUnavailable, LogLost, TaskForgotten, UndecodableMessage
+from headrace.jetstream.connection import Bus
 from headrace.log.continuity import Continuity
-from headrace.log.meanwhile import Meanwhile
 from headrace.log.read import check_reaches, replay_stored
+from headrace.log.reorder_buffer import Meanwhile
 from headrace.log.stored import Stored, from_message
-from headrace.log.tailrule import FIRST_CHECK, TailRule
-from headrace.task import TaskKey
+from headrace.log.verify_tail import FIRST_CHECK, TailRule
+from headrace.model.entry import Entry
+from headrace.model.errors import BusUnavailable, LogLost, TaskForgotten, UndecodableMessage
+from headrace.model.task import TaskKey
 
 _log = logging.getLogger(__name__)
 

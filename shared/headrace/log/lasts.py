@@ -7,13 +7,13 @@ from itertools import batched, groupby
 import orjson
 from nats.aio.msg import Msg
 
-from headrace.bus import Bus
-from headrace.entry import SEQUENCE, SUBJECT
-from headrace.errors import BusUnavailable
-from headrace.log.direct import direct_get
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.direct_get import direct_get
 from headrace.log.read import LEADER_TIMEOUT, last_stored
-from headrace.subjects import stream_of_shard
-from headrace.task import TaskKey
+from headrace.model.entry import SEQUENCE, SUBJECT
+from headrace.model.errors import BusUnavailable
+from headrace.model.subjects import stream_of_shard
+from headrace.model.task import TaskKey
 
 FEW = 8
 """Up to so many logs of a stream, the leader is asked for each; above, one multi_last asks."""

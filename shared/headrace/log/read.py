@@ -10,14 +10,14 @@ from typing import Any
 
 import orjson
 
-from headrace.bus import Bus
-from headrace.entry import Entry
-from headrace.errors import BusUnavailable, LogLost, TaskForgotten
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.direct_get import direct_get
 from headrace.log.continuity import Continuity
-from headrace.log.direct import direct_get
 from headrace.log.stored import Stored, from_leader, from_message
-from headrace.patience import ELECTION, RECONNECT
-from headrace.task import TaskKey
+from headrace.model.entry import Entry
+from headrace.model.errors import BusUnavailable, LogLost, TaskForgotten
+from headrace.model.task import TaskKey
+from headrace.wait_for import ELECTION, RECONNECT
 
 LEADER_TIMEOUT = 1.0
 """Seconds to wait for the leader's answer, once. An idle one takes 0.2 ms; what is asked while

@@ -7,9 +7,9 @@ from typing import Any
 
 from nats.aio.msg import Msg
 
-from headrace.entry import OWNER, PREVIOUS, SEQUENCE, SUBJECT, TIME, Entry, parse_entry
-from headrace.errors import UndecodableMessage
-from headrace.nats_client import header_lines
+from headrace.jetstream.client import header_lines
+from headrace.model.entry import OWNER, PREVIOUS, SEQUENCE, SUBJECT, TIME, Entry, parse_entry
+from headrace.model.errors import UndecodableMessage
 
 TOMBSTONE = "Headrace-Tombstone"
 """Header of a message without content that stands where the log of a forgotten task was."""

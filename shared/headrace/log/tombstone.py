@@ -10,14 +10,14 @@ from typing import Literal
 
 import orjson
 
-from headrace.bus import Bus
-from headrace.entry import CONTRACT_VERSION, OWNER, VERSION
-from headrace.errors import BusUnavailable, Fenced, LogFull
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.purge import purge
 from headrace.log.append import ACK_TIMEOUT, EXPECTED, FULL
-from headrace.log.purge import purge
 from headrace.log.read import last_stored
 from headrace.log.stored import TOMBSTONE
-from headrace.task import TaskKey
+from headrace.model.entry import CONTRACT_VERSION, OWNER, VERSION
+from headrace.model.errors import BusUnavailable, Fenced, LogFull
+from headrace.model.task import TaskKey
 
 _TTL = "Nats-TTL"
 _ROUNDS = 20

@@ -3,9 +3,9 @@
 import secrets
 from typing import Any
 
-from headrace import events
-from headrace.entry import Entry
-from headrace.events import Json
+from headrace.model import events
+from headrace.model.entry import Entry
+from headrace.model.events import Json
 from tests.support.desk import Task
 
 

@@ -9,11 +9,12 @@ from pathlib import Path
 import orjson
 import pytest
 
-from headrace import events
-from headrace.events import Json
-from headrace.lanes import Lane, ensure_lane
-from headrace.messages import Control, Holding
-from headrace.task import CANCELED, COMPLETED, FAILED
+from headrace.model import events
+from headrace.model.events import Json
+from headrace.model.messages import Control, Holding
+from headrace.model.queues import Lane
+from headrace.model.task import CANCELED, COMPLETED, FAILED
+from headrace.tasks.queues import ensure_lane
 from tests.contract.workers.conftest import Spawn, Worker
 from tests.contract.workers.scripts import (
     attempts,

@@ -5,9 +5,9 @@ from pathlib import Path
 import orjson
 import pytest
 
-from headrace import events
-from headrace.events import Json
-from headrace.task import COMPLETED, FAILED, INPUT_REQUIRED, REJECTED, WORKING
+from headrace.model import events
+from headrace.model.events import Json
+from headrace.model.task import COMPLETED, FAILED, INPUT_REQUIRED, REJECTED, WORKING
 from tests.contract.workers.conftest import Worker
 from tests.contract.workers.scripts import (
     metadata,

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from headrace.events import BEHIND
-from headrace.task import CANCELED, COMPLETED, WORKING
+from headrace.model.events import BEHIND
+from headrace.model.task import CANCELED, COMPLETED, WORKING
 from tests.contract.workers.conftest import Spawn
 from tests.contract.workers.scripts import off_the_queue, script, texts
 from tests.support.desk import Desk, Task, eventually

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import httpx
 
-from headrace.events import Json
+from headrace.model.events import Json
 from tests.support.event_stream import Frame, all_frames
 from tests.support.scripted_fleet import Leg, ScriptedFleet
 from tests.support.waiting import eventually

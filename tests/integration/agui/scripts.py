@@ -2,12 +2,12 @@
 
 import base64
 
-from headrace import events, parts
 from headrace.directory import AgentCard
-from headrace.events import Json
-from headrace.interrupts import PENDING_TOOL_CALLS
-from headrace.parts import text_of
-from headrace.task import COMPLETED, FAILED, INPUT_REQUIRED, REJECTED, WORKING
+from headrace.model import events, parts
+from headrace.model.events import Json
+from headrace.model.interrupts import PENDING_TOOL_CALLS
+from headrace.model.parts import text_of
+from headrace.model.task import COMPLETED, FAILED, INPUT_REQUIRED, REJECTED, WORKING
 from tests.support.scripted_fleet import Leg, Script
 
 

@@ -7,7 +7,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_gateway.settings import GatewaySettings
 from tests.integration.agui.asking import leg_of, path, run, run_input, running
 from tests.integration.gateway.running import running as gateway_running

@@ -11,7 +11,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_gateway.settings import GatewaySettings
 from tests.integration.agui.asking import path, run, run_input
 from tests.support.scripted_fleet import ScriptedFleet

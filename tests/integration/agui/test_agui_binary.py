@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_gateway.protocols.agui.binary import frames as encoded
 from headrace_gateway.protocols.agui.encodings import BINARY
 from headrace_gateway.protocols.agui.frame import Frame

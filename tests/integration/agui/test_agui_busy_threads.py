@@ -5,7 +5,7 @@ import asyncio
 import httpx
 import pytest
 
-from headrace.events import BEHIND, Json
+from headrace.model.events import BEHIND, Json
 from tests.integration.agui.asking import leg_of, path, run_input, running
 from tests.support.event_stream import Frame, frames
 from tests.support.scripted_fleet import Leg, ScriptedFleet

@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
-from headrace.events import Json
+from headrace.model.events import Json
 from tests.integration.agui.asking import leg_of, path, run, run_input, running
 from tests.support.event_stream import Frame, frames
 from tests.support.scripted_fleet import ScriptedFleet

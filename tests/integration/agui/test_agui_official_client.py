@@ -4,7 +4,7 @@ from typing import Any
 
 from hypothesis import Phase, given, settings
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_gateway.protocols.agui.cursor import FrameCursor
 from headrace_gateway.protocols.agui.fold import Fold
 from headrace_gateway.protocols.agui.frame import Frame, sse

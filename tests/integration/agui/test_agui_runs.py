@@ -5,12 +5,12 @@ import base64
 import httpx
 import pytest
 
-from headrace.bus import Bus
-from headrace.entry import Entry
-from headrace.events import Json
-from headrace.files import FileOwner, FileStore
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.objects import FileOwner, FileStore
 from headrace.log import last_entry, replay
-from headrace.task import COMPLETED, TaskKey
+from headrace.model.entry import Entry
+from headrace.model.events import Json
+from headrace.model.task import COMPLETED, TaskKey
 from headrace_gateway.protocols.agui.fold import Fold
 from headrace_gateway.protocols.agui.frame import sse
 from tests.integration.agui.asking import CURSOR, leg_of, run, run_input, running

@@ -10,7 +10,7 @@ import pytest_asyncio
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_gateway.settings import GatewaySettings
 from tests.integration.agui.asking import CURSOR, leg_of, path, run_input
 from tests.integration.gateway.running import running

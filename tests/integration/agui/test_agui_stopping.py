@@ -4,7 +4,7 @@ import asyncio
 
 import httpx
 
-from headrace.bus import Bus
+from headrace.jetstream.connection import Bus
 from headrace_gateway.settings import GatewaySettings
 from tests.integration.agui.asking import leg_of, run_input
 from tests.integration.agui.asking import running as streaming

@@ -3,10 +3,10 @@
 import httpx
 import pytest
 
-from headrace.bus import Bus
-from headrace.events import PRIORITY, START_BY, Json
+from headrace.jetstream.connection import Bus
 from headrace.log import last_entry, replay
-from headrace.task import TaskKey
+from headrace.model.events import PRIORITY, START_BY, Json
+from headrace.model.task import TaskKey
 from tests.integration.agui.asking import leg_of, path, run, run_input
 from tests.support.scripted_fleet import ScriptedFleet
 

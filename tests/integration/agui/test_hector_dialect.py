@@ -6,7 +6,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from headrace.events import Json
+from headrace.model.events import Json
 from tests.integration.agui.asking import leg_of
 from tests.integration.gateway.socket_client import socket_to
 from tests.support.event_stream import Frame, all_frames, frames

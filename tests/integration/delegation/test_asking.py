@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from headrace.delegation import DELEGATION
-from headrace.events import Json
-from headrace.task import COMPLETED, FAILED
+from headrace.model.delegation import DELEGATION
+from headrace.model.events import Json
+from headrace.model.task import COMPLETED, FAILED
 from headrace_worker import (
     DelegationFailed,
     DelegationRefused,

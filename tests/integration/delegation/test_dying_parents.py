@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.task import CANCELED, COMPLETED
+from headrace.model.task import CANCELED, COMPLETED
 from tests.integration.worker.conftest import Spawn
 from tests.integration.worker.test_cancelling import cancel
 from tests.support.desk import Desk, Task, eventually

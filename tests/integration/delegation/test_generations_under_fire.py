@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.entry import Entry
-from headrace.task import CANCELED, COMPLETED, FAILED, TERMINAL, TaskKey
+from headrace.model.entry import Entry
+from headrace.model.task import CANCELED, COMPLETED, FAILED, TERMINAL, TaskKey
 from tests.integration.worker.conftest import Spawn
 from tests.integration.worker.test_cancelling import cancel
 from tests.support.desk import Desk, eventually

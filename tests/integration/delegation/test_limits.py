@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from headrace.errors import StartRefused, TaskUnknown
-from headrace.messages import StartTask
+from headrace.model.errors import StartRefused, TaskUnknown
+from headrace.model.messages import StartTask
+from headrace.model.task import TaskKey
 from headrace.state_client import StateClient
-from headrace.task import TaskKey
 from headrace_worker import DelegationRefused, Emission, RunContext, Usage, agent
 from tests.integration.worker.conftest import Working
 from tests.support.desk import Desk, Task

@@ -7,10 +7,10 @@ from typing import Any
 import httpx
 import pytest
 
-from headrace.errors import InvalidName
-from headrace.messages import StartTask
+from headrace.model.errors import InvalidName
+from headrace.model.messages import StartTask
+from headrace.model.task import COMPLETED
 from headrace.state_client import StateClient
-from headrace.task import COMPLETED
 from headrace_gateway.settings import GatewaySettings
 from headrace_worker import DelegationRefused, InputRequired, Retryable, RunContext, agent
 from tests.integration.gateway.running import running

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from headrace.entry import Entry
-from headrace.events import Json
 from headrace.log import last_entry
-from headrace.task import CANCELED, FAILED
+from headrace.model.entry import Entry
+from headrace.model.events import Json
+from headrace.model.task import CANCELED, FAILED
 from headrace_worker import DelegationRefused, RunContext, agent
 from headrace_worker.configuration.building import build
 from headrace_worker.configuration.reading import read

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from headrace.task import COMPLETED
+from headrace.model.task import COMPLETED
 from headrace_worker import Agent, RunContext, agent
 from tests.integration.worker.conftest import Working
 from tests.support.desk import Desk

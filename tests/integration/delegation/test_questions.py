@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 
-from headrace.task import AUTH_REQUIRED, COMPLETED, INPUT_REQUIRED
+from headrace.model.task import AUTH_REQUIRED, COMPLETED, INPUT_REQUIRED
 from headrace_worker import Emission, InputRequired, Retryable, RunContext, agent
 from tests.integration.worker.conftest import Working
 from tests.integration.worker.test_follow_ups import hand_in

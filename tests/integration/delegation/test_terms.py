@@ -2,12 +2,13 @@
 
 import pytest
 
-from headrace.delegation import DELEGATION
-from headrace.lanes import Lane, Lanes
-from headrace.messages import Run
-from headrace.subjects import NORMAL
-from headrace.task import REJECTED
-from headrace.withdrawing import withdraw
+from headrace.model.delegation import DELEGATION
+from headrace.model.messages import Run
+from headrace.model.queues import Lane
+from headrace.model.subjects import NORMAL
+from headrace.model.task import REJECTED
+from headrace.tasks.queues import Lanes
+from headrace.tasks.withdrawing import withdraw
 from headrace_worker import DelegationFailed, InputRequired, Retryable, RunContext, agent
 from tests.integration.worker.conftest import Working
 from tests.support.desk import Desk, fresh_names

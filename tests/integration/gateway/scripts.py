@@ -1,9 +1,9 @@
 """The agents of these tests."""
 
 from headrace.directory import AgentCard
-from headrace.events import Json
-from headrace.parts import text_of
-from headrace.task import COMPLETED, INPUT_REQUIRED
+from headrace.model.events import Json
+from headrace.model.parts import text_of
+from headrace.model.task import COMPLETED, INPUT_REQUIRED
 from tests.support.scripted_fleet import Leg, Script
 
 

@@ -11,10 +11,11 @@ import pytest
 import pytest_asyncio
 from websockets.asyncio.client import connect
 
-from headrace.bus import Bus
-from headrace.lanes import Lane, ensure_lane
-from headrace.messages import Run
-from headrace.task import TaskKey, mint_task_id
+from headrace.jetstream.connection import Bus
+from headrace.model.messages import Run
+from headrace.model.queues import Lane
+from headrace.model.task import TaskKey, mint_task_id
+from headrace.tasks.queues import ensure_lane
 from headrace_gateway.refusals import TooManyWaiting
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.tasks import admission

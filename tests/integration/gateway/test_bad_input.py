@@ -8,7 +8,7 @@ import httpx
 import pytest
 from websockets.asyncio.client import connect
 
-from headrace.task import mint_task_id
+from headrace.model.task import mint_task_id
 from headrace_gateway.settings import GatewaySettings
 from tests.integration.gateway.running import running
 from tests.integration.gateway.talking import Json, Refusal, Rest, Rpc, Talk, message

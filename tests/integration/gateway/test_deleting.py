@@ -9,12 +9,12 @@ import pytest
 import pytest_asyncio
 from nats.aio.msg import Msg
 
-from headrace.bus import Bus
-from headrace.files import FileOwner, FileStore
-from headrace.forgetting import clear_away
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.objects import FileOwner, FileStore
 from headrace.log.read import last_stored, next_stored
 from headrace.log.stored import tombstone_of
-from headrace.task import TaskKey
+from headrace.model.task import TaskKey
+from headrace.tasks.forget import clear_away
 from headrace_gateway.settings import GatewaySettings
 from tests.integration.gateway.running import running, until
 from tests.integration.gateway.talking import Rest, Rpc, Talk, message

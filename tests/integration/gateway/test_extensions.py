@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import httpx
 import pytest
 
-from headrace.task import mint_task_id
+from headrace.model.task import mint_task_id
 from tests.integration.gateway.scripts import OPTIONAL, REQUIRED
 from tests.integration.gateway.talking import Talk, message
 from tests.support.scripted_fleet import ScriptedFleet

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from headrace.bus import Bus
-from headrace.entry import Stamp
-from headrace.task import COMPLETED, TaskKey, mint_log_id, mint_task_id
+from headrace.jetstream.connection import Bus
+from headrace.model.entry import Stamp
+from headrace.model.task import COMPLETED, TaskKey, mint_log_id, mint_task_id
 from headrace_gateway import waiting
 from headrace_gateway.settings import GatewaySettings
 from tests.integration.gateway.running import until

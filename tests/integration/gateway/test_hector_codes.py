@@ -9,9 +9,9 @@ import pytest_asyncio
 from nats.aio.msg import Msg
 
 from headrace import state_client
-from headrace.bus import Bus
-from headrace.errors import BusUnavailable
-from headrace.task import mint_task_id
+from headrace.jetstream.connection import Bus
+from headrace.model.errors import BusUnavailable
+from headrace.model.task import mint_task_id
 from headrace.webhooks import MOST_PER_TASK
 from tests.integration.gateway.socket_client import socket_to
 from tests.integration.gateway.talking import Json

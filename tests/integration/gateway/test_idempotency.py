@@ -9,11 +9,11 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from headrace.bus import Bus
-from headrace.forgetting import clear_away
+from headrace.jetstream.connection import Bus
 from headrace.log import last_entry, replay
 from headrace.log.tombstone import bury
-from headrace.task import TaskKey, mint_task_id
+from headrace.model.task import TaskKey, mint_task_id
+from headrace.tasks.forget import clear_away
 from headrace_gateway.protocols.a2a.parameters import SendMessage
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.settings import GatewaySettings

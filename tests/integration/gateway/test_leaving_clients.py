@@ -7,10 +7,10 @@ import httpx
 import pytest
 from websockets.asyncio.client import connect
 
-from headrace.bus import Bus
-from headrace.events import Json
+from headrace.jetstream.connection import Bus
 from headrace.log import last_entry
-from headrace.task import CANCELED, TaskKey
+from headrace.model.events import Json
+from headrace.model.task import CANCELED, TaskKey
 from tests.integration.gateway.running import until
 from tests.integration.gateway.talking import Rest, message
 from tests.support.scripted_fleet import ScriptedFleet

@@ -20,7 +20,7 @@ from a2a.utils.errors import (
     UnsupportedOperationError,
 )
 
-from headrace.task import mint_task_id
+from headrace.model.task import mint_task_id
 from tests.support.scripted_fleet import ScriptedFleet
 
 pytestmark = pytest.mark.parametrize(

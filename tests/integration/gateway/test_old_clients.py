@@ -13,7 +13,7 @@ from a2a.utils.errors import (
     UnsupportedOperationError,
 )
 
-from headrace.task import mint_task_id
+from headrace.model.task import mint_task_id
 from headrace_gateway.settings import GatewaySettings
 from tests.integration.gateway.talking import Json
 from tests.integration.gateway.talking_old import TRANSPORTS, old

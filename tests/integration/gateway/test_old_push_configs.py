@@ -7,9 +7,9 @@ from a2a.compat.v0_3 import a2a_v0_3_pb2, a2a_v0_3_pb2_grpc
 from a2a.utils.constants import TransportProtocol
 from a2a.utils.errors import A2AError, TaskNotFoundError
 
-from headrace.bus import Bus
-from headrace.names import encode_token
-from headrace.task import TaskKey, mint_task_id
+from headrace.jetstream.connection import Bus
+from headrace.model.names import encode_token
+from headrace.model.task import TaskKey, mint_task_id
 from headrace.webhooks import Webhook, Webhooks
 from headrace_gateway.settings import GatewaySettings
 from tests.integration.gateway.talking import Json

@@ -9,7 +9,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from headrace.bus import Bus
+from headrace.jetstream.connection import Bus
 from headrace.settings import BusSettings
 from headrace_gateway.settings import GatewaySettings
 from tests.integration.gateway.running import running, until

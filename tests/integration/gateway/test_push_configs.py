@@ -3,9 +3,9 @@
 import httpx
 import pytest
 
-from headrace.bus import Bus
-from headrace.names import encode_token
-from headrace.task import TaskKey, mint_task_id
+from headrace.jetstream.connection import Bus
+from headrace.model.names import encode_token
+from headrace.model.task import TaskKey, mint_task_id
 from headrace.webhooks import MOST_PER_TASK, Webhooks
 from tests.integration.gateway.talking import Json, Talk, message
 from tests.support.scripted_fleet import ScriptedFleet

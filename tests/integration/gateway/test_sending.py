@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable
 import httpx
 import pytest
 
-from headrace.bus import Bus
-from headrace.events import SHOWN, TRACEPARENT
+from headrace.jetstream.connection import Bus
 from headrace.log import last_entry
-from headrace.messages import Run
-from headrace.task import TaskKey
+from headrace.model.events import SHOWN, TRACEPARENT
+from headrace.model.messages import Run
+from headrace.model.task import TaskKey
 from tests.integration.gateway.running import until
 from tests.integration.gateway.talking import Json, Talk, message
 from tests.support.scripted_fleet import ScriptedFleet

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from headrace.bus import Bus
+from headrace.jetstream.connection import Bus
 from headrace.settings import BusSettings
 from headrace_gateway.tasks.sent_records import Sent, SentRecords
 from tests.integration.gateway.running import until

@@ -16,7 +16,7 @@ from a2a.utils.signing import (
 )
 
 from headrace import signing
-from headrace.bus import Bus
+from headrace.jetstream.connection import Bus
 from headrace.jwk import make_pem
 from headrace.signing import SigningKeys, rotate
 from headrace_gateway.settings import GatewaySettings

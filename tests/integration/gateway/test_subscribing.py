@@ -5,8 +5,8 @@ import asyncio
 import httpx
 import pytest
 
-from headrace.bus import Bus
-from headrace.task import TaskKey
+from headrace.jetstream.connection import Bus
+from headrace.model.task import TaskKey
 from headrace_gateway.settings import GatewaySettings
 from tests.integration.gateway.running import running, until
 from tests.integration.gateway.talking import Json, Rest, Rpc, Talk, message

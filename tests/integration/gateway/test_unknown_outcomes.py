@@ -12,8 +12,8 @@ import grpc.aio
 import httpx
 import pytest_asyncio
 
-from headrace.bus import Bus
-from headrace.parts import text_of
+from headrace.jetstream.connection import Bus
+from headrace.model.parts import text_of
 from headrace.settings import BusSettings
 from headrace_gateway.settings import GatewaySettings
 from tests.integration.agui.asking import run_input

@@ -13,7 +13,7 @@ import pytest_asyncio
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from headrace.bus import Bus
+from headrace.jetstream.connection import Bus
 from headrace.log import LogWriter
 from headrace_gateway.settings import GatewaySettings
 from tests.integration.gateway.running import running, until

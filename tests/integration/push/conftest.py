@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from headrace.names import encode_token
+from headrace.model.names import encode_token
 from headrace.webhooks import CURRENT, Address, Progress, Webhook, Webhooks
 from tests.support.legal_logs import LegalLog
 from tests.support.receiver import Receiver, receiving

@@ -6,12 +6,12 @@ import hashlib
 import jwt
 import pytest
 
-from headrace import events
-from headrace.dead import Letter, Letters, Wanted, retry
-from headrace.events import Json
-from headrace.fold import TaskFold
+from headrace.model import events
+from headrace.model.events import Json
+from headrace.model.fold import TaskFold
+from headrace.model.task import COMPLETED, WORKING
 from headrace.signing import SigningKeys
-from headrace.task import COMPLETED, WORKING
+from headrace.tasks.dead_letters import Letter, Letters, Wanted, retry
 from tests.integration.push.conftest import Hooked, Opening
 from tests.integration.push.test_forged_requests import stand_in_for
 from tests.support.receiver import HANG_UP, STALL, Receiver, receiving

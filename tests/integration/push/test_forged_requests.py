@@ -8,7 +8,7 @@ from typing import Any
 import httpcore
 import pytest
 
-from headrace.dead import Letters, Wanted
+from headrace.tasks.dead_letters import Letters, Wanted
 from headrace_task_state.pushing import network
 from headrace_task_state.pushing.addresses import Allowed
 from tests.integration.push.conftest import Hooked, Opening

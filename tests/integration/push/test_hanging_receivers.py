@@ -10,7 +10,7 @@ from statistics import median
 
 import pytest
 
-from headrace.task import COMPLETED
+from headrace.model.task import COMPLETED
 from headrace_task_state.settings import TaskStateSettings
 from tests.integration.push.conftest import Hooked, Opening
 from tests.support.receiver import STALL, Receiver, receiving

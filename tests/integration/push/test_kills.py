@@ -4,7 +4,7 @@ import asyncio
 import signal
 from pathlib import Path
 
-from headrace.task import COMPLETED
+from headrace.model.task import COMPLETED
 from tests.integration.push.conftest import Hooked
 from tests.integration.push.test_delivery import task_told, until_told
 from tests.support.receiver import Receiver

@@ -3,10 +3,10 @@
 import pytest
 from a2a.compat.v0_3.types import Task
 
-from headrace.dead import Letters, Wanted, retry
-from headrace.events import Json
-from headrace.files import SCHEME
-from headrace.task import COMPLETED, INPUT_REQUIRED, WORKING
+from headrace.jetstream.objects import SCHEME
+from headrace.model.events import Json
+from headrace.model.task import COMPLETED, INPUT_REQUIRED, WORKING
+from headrace.tasks.dead_letters import Letters, Wanted, retry
 from headrace.webhooks import CURRENT, OLD
 from tests.integration.push.conftest import Hooked
 from tests.support.receiver import Notification, Receiver

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from headrace.bus import Bus
-from headrace.log import TailRule, direct, read
-from headrace.log.direct import Answer
-from headrace.log.meanwhile import Meanwhile
+from headrace.jetstream import direct_get as direct
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.direct_get import Answer
+from headrace.log import TailRule, read
+from headrace.log.reorder_buffer import Meanwhile
 from headrace.log.stored import Stored
 from headrace.settings import BusSettings
 from tests.support.servers import NatsProcess

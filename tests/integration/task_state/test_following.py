@@ -11,12 +11,12 @@ from pathlib import Path
 import orjson
 import pytest
 
-from headrace.entry import Stamp
-from headrace.events import Json
+from headrace.jetstream.streams import ensure_streams
 from headrace.log import LogWriter
-from headrace.messages import DeadLetter
-from headrace.streams import ensure_streams
-from headrace.task import COMPLETED, WORKING
+from headrace.model.entry import Stamp
+from headrace.model.events import Json
+from headrace.model.messages import DeadLetter
+from headrace.model.task import COMPLETED, WORKING
 from headrace_task_state.following import dead_letters
 from headrace_task_state.ranges import Range
 from tests.support.cluster import NatsCluster

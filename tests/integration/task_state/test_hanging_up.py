@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from headrace.errors import StateUnavailable
+from headrace.model.errors import StateUnavailable
 from headrace_task_state.store.connection import Connection
 from headrace_task_state.store.settings import RedisSettings
 from tests.support.servers import ValkeyProcess

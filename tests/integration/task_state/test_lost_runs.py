@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.entry import Entry
-from headrace.task import AUTH_REQUIRED, COMPLETED
+from headrace.model.entry import Entry
+from headrace.model.task import AUTH_REQUIRED, COMPLETED
 from headrace_task_state.following import sweep
 from tests.integration.worker.test_follow_ups import answers, hand_in
 from tests.support.desk import Desk, Task, eventually

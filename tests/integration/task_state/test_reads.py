@@ -8,19 +8,13 @@ from pathlib import Path
 import orjson
 import pytest
 
-from headrace import events
-from headrace.entry import ANSWERED
-from headrace.errors import InvalidName, StateUnavailable, TaskUnknown
-from headrace.events import GENERATION, Json
-from headrace.messages import GetTask
-from headrace.streams import ensure_streams
-from headrace.task import (
-    COMPLETED,
-    INPUT_REQUIRED,
-    SUBMITTED,
-    WORKING,
-    TaskKey,
-)
+from headrace.jetstream.streams import ensure_streams
+from headrace.model import events
+from headrace.model.entry import ANSWERED
+from headrace.model.errors import InvalidName, StateUnavailable, TaskUnknown
+from headrace.model.events import GENERATION, Json
+from headrace.model.messages import GetTask
+from headrace.model.task import COMPLETED, INPUT_REQUIRED, SUBMITTED, WORKING, TaskKey
 from headrace_task_state.ranges import Range
 from headrace_task_state.reading.frontier import Frontier
 from tests.support.legal_logs import LegalLog

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from headrace.errors import StateUnavailable
+from headrace.model.errors import StateUnavailable
 from headrace_cli.servers_valkey import program_path
 from headrace_task_state.store.connection import Connection
 from headrace_task_state.store.settings import RedisSettings

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.errors import StateUnavailable
-from headrace.task import WORKING
+from headrace.model.errors import StateUnavailable
+from headrace.model.task import WORKING
 from tests.support.cluster import NatsCluster
 from tests.support.legal_logs import LegalLog
 from tests.support.pids import freeze

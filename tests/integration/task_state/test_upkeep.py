@@ -9,16 +9,16 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from nats.js.errors import NotFoundError
 
-from headrace import events
-from headrace.delegation import DELEGATION
-from headrace.entry import ANSWERED
-from headrace.errors import FileUnknown, TaskUnknown
-from headrace.files import FileOwner, FileStore
-from headrace.lanes import Lane
+from headrace.jetstream.objects import FileOwner, FileStore
 from headrace.log import last_entry
 from headrace.log.tombstone import bury
-from headrace.messages import DeadLetter, GetTask, Run
-from headrace.task import CANCELED, COMPLETED, INPUT_REQUIRED, REJECTED, SUBMITTED, WORKING
+from headrace.model import events
+from headrace.model.delegation import DELEGATION
+from headrace.model.entry import ANSWERED
+from headrace.model.errors import FileUnknown, TaskUnknown
+from headrace.model.messages import DeadLetter, GetTask, Run
+from headrace.model.queues import Lane
+from headrace.model.task import CANCELED, COMPLETED, INPUT_REQUIRED, REJECTED, SUBMITTED, WORKING
 from headrace_task_state.following import orphans, sweep
 from headrace_task_state.following.clock import Clock
 from headrace_task_state.store.leases import Leases

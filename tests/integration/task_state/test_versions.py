@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.task import COMPLETED
+from headrace.model.task import COMPLETED
 from headrace_task_state.store import keys, shapes
 from headrace_task_state.store.keys import Keys
 from tests.support.legal_logs import LegalLog

@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from nats.aio.msg import Msg
 
-from headrace.errors import StateUnavailable
-from headrace.subjects import Subjects
-from headrace.task import WORKING, TaskKey
+from headrace.model.errors import StateUnavailable
+from headrace.model.subjects import Subjects
+from headrace.model.task import WORKING, TaskKey
 from headrace_task_state.applying.batch import Batches
 from headrace_task_state.arrival import Arrival
 from headrace_task_state.ranges import all_ranges

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from headrace.entry import ANSWERED
-from headrace.events import Json
-from headrace.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, REJECTED
+from headrace.model.entry import ANSWERED
+from headrace.model.events import Json
+from headrace.model.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, REJECTED
 from headrace_worker import (
     Agent,
     Complete,

@@ -3,9 +3,9 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
-from headrace import events, parts
-from headrace.entry import Entry
-from headrace.events import Json
+from headrace.model import events, parts
+from headrace.model.entry import Entry
+from headrace.model.events import Json
 from headrace_worker import (
     Emission,
     InputRequired,

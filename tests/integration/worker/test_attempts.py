@@ -8,12 +8,12 @@ from functools import partial
 import orjson
 import pytest
 
-from headrace import events
-from headrace.delegation import DELEGATION, Lineage
-from headrace.entry import Entry
-from headrace.events import Json
-from headrace.messages import DeadLetter
-from headrace.task import COMPLETED, FAILED, WORKING, mint_task_id
+from headrace.model import events
+from headrace.model.delegation import DELEGATION, Lineage
+from headrace.model.entry import Entry
+from headrace.model.events import Json
+from headrace.model.messages import DeadLetter
+from headrace.model.task import COMPLETED, FAILED, WORKING, mint_task_id
 from headrace_worker import Emission, Retryable, RunContext, agent
 from tests.integration.worker.conftest import Spawn, Working
 from tests.support.desk import Desk, Task, eventually

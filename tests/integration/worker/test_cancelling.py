@@ -7,13 +7,14 @@ from typing import cast
 
 import pytest
 
-from headrace.entry import Entry
-from headrace.lanes import Lane, ensure_lane
 from headrace.log import TailRule
-from headrace.messages import GetTask, TaskFound
+from headrace.model.entry import Entry
+from headrace.model.messages import GetTask, TaskFound
+from headrace.model.queues import Lane
+from headrace.model.subjects import NORMAL
+from headrace.model.task import CANCELED, COMPLETED, TERMINAL
 from headrace.state_client import StateClient
-from headrace.subjects import NORMAL
-from headrace.task import CANCELED, COMPLETED, TERMINAL
+from headrace.tasks.queues import ensure_lane
 from headrace_gateway.detached import Detached
 from headrace_gateway.feeds import Feeds
 from headrace_gateway.refusals import TaskEnded

@@ -5,10 +5,10 @@ from collections.abc import Awaitable, Callable
 import orjson
 import pytest
 
-from headrace import events
-from headrace.entry import Entry
-from headrace.messages import Run
-from headrace.task import CANCELED
+from headrace.model import events
+from headrace.model.entry import Entry
+from headrace.model.messages import Run
+from headrace.model.task import CANCELED
 from headrace_worker.demo import echo
 from tests.integration.worker.conftest import Working
 from tests.support.desk import Desk, Task, eventually, user_message

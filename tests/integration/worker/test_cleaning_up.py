@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from headrace import events
-from headrace.canceling import cancel_task
-from headrace.events import ATTEMPT
-from headrace.failing import fail_task
 from headrace.log import last_entry
-from headrace.task import CANCELED, FAILED, INPUT_REQUIRED, WORKING
+from headrace.model import events
+from headrace.model.events import ATTEMPT
+from headrace.model.task import CANCELED, FAILED, INPUT_REQUIRED, WORKING
+from headrace.tasks.cancel import cancel_task
+from headrace.tasks.failing import fail_task
 from headrace_worker import (
     Agent,
     Emission,

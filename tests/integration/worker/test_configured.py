@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.directory import Directory
-from headrace.task import COMPLETED
+from headrace.model.task import COMPLETED
 from tests.integration.worker.conftest import Spawn
 from tests.integration.worker.test_demo_agents import folded
 from tests.support.desk import Desk, eventually

@@ -8,14 +8,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from headrace import events
-from headrace.dead import Letter, Letters, Wanted, retry
-from headrace.delegation import DELEGATION, Lineage
-from headrace.events import Json
-from headrace.lanes import Lane
-from headrace.messages import DeadLetter, Run
-from headrace.run_requests import RunRequests
-from headrace.task import CANCELED, COMPLETED, FAILED, TaskKey
+from headrace.model import events
+from headrace.model.delegation import DELEGATION, Lineage
+from headrace.model.events import Json
+from headrace.model.messages import DeadLetter, Run
+from headrace.model.queues import Lane
+from headrace.model.task import CANCELED, COMPLETED, FAILED, TaskKey
+from headrace.tasks.dead_letters import Letter, Letters, Wanted, retry
+from headrace.tasks.runs import RunRequests
 from headrace_worker import Emission, Retryable, RunContext, agent
 from headrace_worker.agent import Agent
 from tests.integration.worker.conftest import Working

@@ -5,10 +5,10 @@ from datetime import datetime
 
 import pytest
 
-from headrace import parts
-from headrace.events import Json
-from headrace.fold import TaskFold
-from headrace.task import COMPLETED, REJECTED, SUBMITTED, WORKING
+from headrace.model import parts
+from headrace.model.events import Json
+from headrace.model.fold import TaskFold
+from headrace.model.task import COMPLETED, REJECTED, SUBMITTED, WORKING
 from headrace_worker.demo import MAX_COUNT, assistant, counter, echo
 from tests.integration.worker.conftest import Working
 from tests.support.desk import Desk, Task

@@ -4,7 +4,7 @@ import asyncio
 import shutil
 from pathlib import Path
 
-from headrace import parts
+from headrace.model import parts
 from tests.integration.worker.conftest import Spawn
 from tests.integration.worker.test_demo_agents import folded
 from tests.support.desk import Desk, Task

@@ -5,11 +5,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from headrace import events
-from headrace.errors import HeadraceError
-from headrace.failing import AlreadyOver, fail_task
-from headrace.lanes import Lane, ensure_lane
-from headrace.task import COMPLETED, FAILED, TERMINAL
+from headrace.model import events
+from headrace.model.errors import HeadraceError
+from headrace.model.queues import Lane
+from headrace.model.task import COMPLETED, FAILED, TERMINAL
+from headrace.tasks.failing import AlreadyOver, fail_task
+from headrace.tasks.queues import ensure_lane
 from headrace_worker import Emission, RunContext, agent
 from tests.integration.worker.conftest import Spawn, Working
 from tests.integration.worker.terminal import Terminal

@@ -7,18 +7,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from headrace import events
-from headrace.entry import Entry
-from headrace.events import Json
-from headrace.fold import TaskFold
-from headrace.lanes import Lane, ensure_lane
-from headrace.task import (
-    AUTH_REQUIRED,
-    COMPLETED,
-    FAILED,
-    INPUT_REQUIRED,
-    SUBMITTED,
-)
+from headrace.model import events
+from headrace.model.entry import Entry
+from headrace.model.events import Json
+from headrace.model.fold import TaskFold
+from headrace.model.queues import Lane
+from headrace.model.task import AUTH_REQUIRED, COMPLETED, FAILED, INPUT_REQUIRED, SUBMITTED
+from headrace.tasks.queues import ensure_lane
 from headrace_gateway.refusals import TaskBusy
 from headrace_gateway.tasks.asked import FollowUp
 from headrace_gateway.tasks.handing_in import HandingIn

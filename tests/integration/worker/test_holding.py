@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator
 
-from headrace import events
-from headrace.entry import Entry
-from headrace.events import Json
-from headrace.messages import Holding
-from headrace.task import CANCELED, COMPLETED, SUBMITTED, WORKING
+from headrace.model import events
+from headrace.model.entry import Entry
+from headrace.model.events import Json
+from headrace.model.messages import Holding
+from headrace.model.task import CANCELED, COMPLETED, SUBMITTED, WORKING
 from headrace_worker import Emission, InputRequired, RunContext, agent
 from headrace_worker.demo import echo
 from tests.integration.worker.conftest import Spawn, Working

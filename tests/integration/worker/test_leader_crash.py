@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator
 
+from headrace.model.task import COMPLETED
 from headrace.settings import BusSettings
-from headrace.task import COMPLETED
 from headrace_worker import Agents, Emission, RunContext, agent
 from headrace_worker.settings import WorkerSettings
 from headrace_worker.worker import Worker

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.task import AUTH_REQUIRED, COMPLETED
+from headrace.model.task import AUTH_REQUIRED, COMPLETED
 from headrace_gateway.refusals import TaskBusy
 from headrace_gateway.tasks import handing_in
 from headrace_worker import Emission, InputRequired, RunContext, agent

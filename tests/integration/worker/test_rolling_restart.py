@@ -5,10 +5,10 @@ from itertools import pairwise
 
 import orjson
 
-from headrace import events
-from headrace.entry import Entry
-from headrace.fold import TaskFold
-from headrace.task import COMPLETED
+from headrace.model import events
+from headrace.model.entry import Entry
+from headrace.model.fold import TaskFold
+from headrace.model.task import COMPLETED
 from headrace_worker.past import why_handed_back
 from tests.integration.worker.conftest import Spawn
 from tests.support.desk import Desk, Task

@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
-from headrace.events import START_BY
-from headrace.task import COMPLETED, REJECTED
+from headrace.model.events import START_BY
+from headrace.model.task import COMPLETED, REJECTED
 from headrace_worker import RunContext, agent
 from tests.integration.worker.conftest import Working
 from tests.support.desk import Desk

@@ -8,10 +8,10 @@ from typing import cast
 import pytest
 
 from headrace.directory import Directory
-from headrace.errors import Fenced
+from headrace.jetstream.health_probe import Pulse
 from headrace.log import TailRule
-from headrace.messages import GetTask, TaskFound
-from headrace.pulse import Pulse
+from headrace.model.errors import Fenced
+from headrace.model.messages import GetTask, TaskFound
 from headrace.state_client import StateClient
 from headrace_gateway.detached import Detached
 from headrace_gateway.feeds import Feeds

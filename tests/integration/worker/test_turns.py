@@ -7,8 +7,9 @@ from contextlib import asynccontextmanager
 import pytest
 from nats.js import api
 
-from headrace.errors import StreamsDiffer
-from headrace.lanes import Lane, Lanes, ensure_lane
+from headrace.model.errors import StreamsDiffer
+from headrace.model.queues import Lane
+from headrace.tasks.queues import Lanes, ensure_lane
 from headrace_task_state import lane_upkeep
 from headrace_task_state.lane_upkeep import LaneUpkeep
 from headrace_worker import Emission, RunContext, agent

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from headrace.bus import Bus
-from headrace.events import BEHIND
-from headrace.task import COMPLETED, TaskKey
+from headrace.jetstream.connection import Bus
+from headrace.model.events import BEHIND
+from headrace.model.task import COMPLETED, TaskKey
 from headrace_worker import Emission, RunContext, agent, giving_up, taking, turn_taking
 from headrace_worker.past import Past
 from headrace_worker.turn_taking import whose_turn_it_is

@@ -5,10 +5,10 @@ from typing import Any
 
 from nats.aio.msg import Msg
 
-from headrace.events import Json
-from headrace.fold import TaskFold
-from headrace.messages import ListTasks, Run, TasksFound
-from headrace.task import COMPLETED
+from headrace.model.events import Json
+from headrace.model.fold import TaskFold
+from headrace.model.messages import ListTasks, Run, TasksFound
+from headrace.model.task import COMPLETED
 from headrace_worker import Emission, InputRequired, RunContext, Usage, agent
 from tests.integration.worker.conftest import Working
 from tests.support.desk import Desk

@@ -6,9 +6,17 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from headrace import events, parts
-from headrace.events import AGUI, Draft, Json
-from headrace.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, REJECTED, WORKING, TaskKey
+from headrace.model import events, parts
+from headrace.model.events import AGUI, Draft, Json
+from headrace.model.task import (
+    CANCELED,
+    COMPLETED,
+    FAILED,
+    INPUT_REQUIRED,
+    REJECTED,
+    WORKING,
+    TaskKey,
+)
 from headrace_gateway.protocols.agui.fold import Fold
 from headrace_gateway.protocols.agui.frame import Frame
 from tests.support.legal_logs import LegalLog

@@ -6,8 +6,8 @@ from typing import Any
 from ag_ui.core import Event
 from pydantic import BaseModel, TypeAdapter
 
-from headrace import json_patch
-from headrace.events import Json
+from headrace.model import json_patch
+from headrace.model.events import Json
 
 _EVENTS: TypeAdapter[BaseModel] = TypeAdapter(Event)
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 import orjson
 from hypothesis import strategies as st
 
-from headrace import events
-from headrace.delegation import CHILD
-from headrace.events import Draft, Json
-from headrace.task import (
+from headrace.model import events
+from headrace.model.delegation import CHILD
+from headrace.model.events import Draft, Json
+from headrace.model.task import (
     AUTH_REQUIRED,
     CANCELED,
     COMPLETED,

@@ -1,7 +1,7 @@
 """Logs at which the fold once disagreed with clients; what is drawn at random seldom meets them."""
 
-from headrace import parts
-from headrace.events import Json
+from headrace.model import parts
+from headrace.model.events import Json
 from tests.unit.agui.agui_logs import AguiLog, hinted
 
 _CALL: Json = {"id": "call-x", "type": "function", "function": {"name": "f", "arguments": "{}"}}

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.entry import Entry
+from headrace.model.entry import Entry
 from headrace_gateway.protocols.agui.fold import Fold
 from headrace_gateway.protocols.agui.frame import Frame, sse
 from tests.support.legal_logs import LegalLog, legal_logs

@@ -1,5 +1,5 @@
-from headrace import parts
-from headrace.events import Json
+from headrace.model import parts
+from headrace.model.events import Json
 from headrace_gateway.protocols.agui.attempts import NAME
 from tests.unit.agui.agui_logs import GIVEN, AguiLog, hinted
 from tests.unit.agui.client_rules import Client

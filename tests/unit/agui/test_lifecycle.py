@@ -1,10 +1,10 @@
 import pytest
 
-from headrace import parts
-from headrace.entry import Stamp, parse_entry
-from headrace.events import INPUT_SCHEMA, Json
-from headrace.interrupts import INTERRUPTS, PENDING_TOOL_CALLS
-from headrace.task import (
+from headrace.model import parts
+from headrace.model.entry import Stamp, parse_entry
+from headrace.model.events import INPUT_SCHEMA, Json
+from headrace.model.interrupts import INTERRUPTS, PENDING_TOOL_CALLS
+from headrace.model.task import (
     AUTH_REQUIRED,
     CANCELED,
     COMPLETED,

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from headrace import parts
-from headrace.events import Json
+from headrace.model import parts
+from headrace.model.events import Json
 from headrace_gateway.protocols.agui.telling import UNREADABLE
 from tests.unit.agui.agui_logs import AguiLog
 

@@ -1,6 +1,6 @@
 """The log's own events, for clients that asked for them."""
 
-from headrace.parts import text_part
+from headrace.model.parts import text_part
 from tests.unit.agui.agui_logs import GIVEN, AguiLog
 from tests.unit.agui.client_rules import Client
 

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.entry import Entry
-from headrace.events import Json
-from headrace.parts import STEP_STARTED, text_part, thinking_part, tool_arguments_part
+from headrace.model.entry import Entry
+from headrace.model.events import Json
+from headrace.model.parts import STEP_STARTED, text_part, thinking_part, tool_arguments_part
 from headrace_gateway.protocols.agui.cursor import FrameCursor
 from headrace_gateway.protocols.agui.frame import Frame
 from headrace_gateway.protocols.agui.leads import AfterCursor, AsOfNow

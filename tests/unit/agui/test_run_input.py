@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.events import AGUI, Json
+from headrace.model.events import AGUI, Json
 from headrace_gateway.protocols.agui.refusal import InputInvalid
 from headrace_gateway.protocols.agui.run import Run
 from headrace_gateway.protocols.agui.run_input import RunInput

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from headrace.delegation import CHILD
-from headrace.events import Json
-from headrace.parts import (
+from headrace.model.delegation import CHILD
+from headrace.model.events import Json
+from headrace.model.parts import (
     ACTIVITY_SNAPSHOT,
     STEP_STARTED,
     text_part,
@@ -13,7 +13,7 @@ from headrace.parts import (
     tool_call_part,
     tool_result_part,
 )
-from headrace.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, WORKING
+from headrace.model.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, WORKING
 from tests.unit.agui.agui_logs import GIVEN, AguiLog, hinted
 from tests.unit.agui.client_rules import Client
 

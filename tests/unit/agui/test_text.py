@@ -1,7 +1,7 @@
-from headrace import parts
-from headrace.entry import ANSWERED
-from headrace.events import RETRACTED, Json, artifact_update, bare_message
-from headrace.task import COMPLETED
+from headrace.model import parts
+from headrace.model.entry import ANSWERED
+from headrace.model.events import RETRACTED, Json, artifact_update, bare_message
+from headrace.model.task import COMPLETED
 from tests.unit.agui.agui_logs import GIVEN, KEY, AguiLog
 from tests.unit.agui.client_rules import Client
 

@@ -7,9 +7,9 @@ import json
 import pytest
 from hypothesis import given
 
-from headrace.events import Draft, Json
-from headrace.parts import thinking_part
-from headrace.task import COMPLETED
+from headrace.model.events import Draft, Json
+from headrace.model.parts import thinking_part
+from headrace.model.task import COMPLETED
 from headrace_gateway.protocols.agui.extras import in_query
 from headrace_gateway.protocols.agui.leads import AsOfNow
 from headrace_gateway.protocols.agui.refusal import InputInvalid

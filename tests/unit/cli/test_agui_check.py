@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from pydantic import TypeAdapter
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_cli.agui.checker import Checker
 from headrace_cli.agui.events import DEPRECATED, FIELDS
 from headrace_cli.agui.finding import RULES

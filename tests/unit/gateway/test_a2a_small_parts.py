@@ -9,8 +9,8 @@ from starlette.datastructures import QueryParams
 import headrace
 import headrace_gateway
 from headrace.directory import AgentCard
-from headrace.errors import HeadraceError, TaskUnknown
-from headrace.events import Json
+from headrace.model.errors import HeadraceError, TaskUnknown
+from headrace.model.events import Json
 from headrace.settings import BusSettings
 from headrace_gateway.protocols.a2a.cursor import Cursor
 from headrace_gateway.protocols.a2a.history import with_history

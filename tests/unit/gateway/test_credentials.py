@@ -9,7 +9,7 @@ import jwt
 import pytest
 from jwt.utils import base64url_encode
 
-from headrace.names import decode_token
+from headrace.model.names import decode_token
 from headrace_gateway.refusals import CredentialsMissing, CredentialsRefused
 from headrace_gateway.server.auth.authenticate import Callers
 from headrace_gateway.server.auth.caller import Caller

@@ -5,7 +5,7 @@ from typing import cast
 
 import pytest
 
-from headrace.agent_card import AgentCard
+from headrace.model.agent_card import AgentCard
 from headrace_gateway.refusals import AgentUnknown
 from headrace_gateway.services import Services
 from headrace_gateway.settings import GatewaySettings

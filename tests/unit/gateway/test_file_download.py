@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.files import FileInfo, FileOwner
+from headrace.jetstream.objects import FileInfo, FileOwner
 from headrace_gateway.file_download import headers_of
 
 

@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_gateway.protocols.a2a.parameters import SendMessage
 from headrace_gateway.protocols.a2a_v03.reading import rpc_params
 from headrace_gateway.protocols.agui.refusal import InputInvalid

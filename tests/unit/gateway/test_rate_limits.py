@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.messages import RequestsTaken
+from headrace.model.messages import RequestsTaken
 from headrace_gateway.refusals import RateLimited
 from headrace_gateway.server.auth import rate_limits
 from headrace_gateway.server.auth.caller import Caller

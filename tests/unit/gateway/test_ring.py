@@ -1,5 +1,5 @@
-from headrace.entry import Entry, Stamp
-from headrace.task import WORKING
+from headrace.model.entry import Entry, Stamp
+from headrace.model.task import WORKING
 from headrace_gateway.feeds import Block
 from headrace_gateway.feeds.ring import Ring
 

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from headrace.entry import Entry, Stamp
-from headrace.task import WORKING
+from headrace.model.entry import Entry, Stamp
+from headrace.model.task import WORKING
 from headrace_gateway.feeds import Block
 from headrace_gateway.sse import JSON_RPC, REST, farewell, frame
 

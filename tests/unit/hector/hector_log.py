@@ -2,9 +2,9 @@
 
 import orjson
 
-from headrace.entry import Entry, Stamp
-from headrace.events import Json
-from headrace.task import COMPLETED, LEG_ENDED, SUBMITTED, WORKING
+from headrace.model.entry import Entry, Stamp
+from headrace.model.events import Json
+from headrace.model.task import COMPLETED, LEG_ENDED, SUBMITTED, WORKING
 from headrace_gateway.protocols.hector.fold import HectorFold
 from headrace_gateway.protocols.hector.told import Told
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from starlette.requests import Request
 
-from headrace import parts
-from headrace.events import ATTEMPT, DISCARDED_AFTER, RETRACTED, Json
-from headrace.task import CANCELED, FAILED, INPUT_REQUIRED, REJECTED, SUBMITTED, WORKING
+from headrace.model import parts
+from headrace.model.events import ATTEMPT, DISCARDED_AFTER, RETRACTED, Json
+from headrace.model.task import CANCELED, FAILED, INPUT_REQUIRED, REJECTED, SUBMITTED, WORKING
 from headrace_gateway.protocols.hector.asking import Place, asks_for_it
 from headrace_gateway.protocols.hector.fold import HectorFold
 from headrace_gateway.protocols.hector.messages import completed

@@ -7,8 +7,8 @@ from typing import Any, cast
 import orjson
 from nats.aio.msg import Msg
 
-from headrace.bus import Bus
-from headrace.errors import BusUnavailable
+from headrace.jetstream.connection import Bus
+from headrace.model.errors import BusUnavailable
 from headrace.settings import BusSettings
 
 type Answerer = Callable[[str, bytes], dict[str, Any] | BusUnavailable]

@@ -2,10 +2,10 @@
 
 import pytest
 
-from headrace.entry import Entry, Stamp
-from headrace.errors import LogLost
 from headrace.log.continuity import Continuity
-from headrace.task import WORKING, TaskKey, mint_task_id
+from headrace.model.entry import Entry, Stamp
+from headrace.model.errors import LogLost
+from headrace.model.task import WORKING, TaskKey, mint_task_id
 
 KEY = TaskKey("tenant", "agent", mint_task_id(0))
 

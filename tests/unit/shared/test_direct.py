@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from nats.aio.msg import Msg
 
-from headrace.log import direct
-from headrace.log.direct import Answer, _Train
+from headrace.jetstream import direct_get
+from headrace.jetstream.direct_get import Answer, _Train
 from tests.unit.shared.fake_bus import message
 
 
@@ -32,7 +32,7 @@ async def arrived(*train: Msg) -> Answer[int]:
 
 @pytest.fixture(autouse=True)
 def _brisk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(direct, "SILENCE", 0.02)
+    monkeypatch.setattr(direct_get, "SILENCE", 0.02)
 
 
 async def test_a_whole_train_is_taken_as_complete() -> None:

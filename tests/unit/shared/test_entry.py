@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.entry import (
+from headrace.model.entry import (
     ANSWERED,
     ATTEMPT,
     GENERATION,
@@ -22,8 +22,8 @@ from headrace.entry import (
     parse_whole,
     read_stamp,
 )
-from headrace.errors import UndecodableMessage
-from headrace.task import AUTH_REQUIRED, COMPLETED, INPUT_REQUIRED, STATES, WORKING
+from headrace.model.errors import UndecodableMessage
+from headrace.model.task import AUTH_REQUIRED, COMPLETED, INPUT_REQUIRED, STATES, WORKING
 
 NUMBERS = st.integers(1, 10**12)
 TOKENS = st.from_regex(r"[A-Za-z0-9_-]{1,40}", fullmatch=True)

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace import events
-from headrace.events import GENERATION, Draft, TextChunks
-from headrace.task import SUBMITTED, WORKING
+from headrace.model import events
+from headrace.model.events import GENERATION, Draft, TextChunks
+from headrace.model.task import SUBMITTED, WORKING
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 LEAVES = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | TEXT

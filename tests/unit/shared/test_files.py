@@ -6,9 +6,9 @@ from typing import Any
 import orjson
 import pytest
 
-from headrace.errors import BusUnavailable, FileUnknown, LogFull
-from headrace.files import CHUNK, FileOwner, FileStore
-from headrace.task import TaskKey
+from headrace.jetstream.objects import CHUNK, FileOwner, FileStore
+from headrace.model.errors import BusUnavailable, FileUnknown, LogFull
+from headrace.model.task import TaskKey
 from tests.unit.shared.fake_bus import FakeBus
 
 KEY = TaskKey("default", "a", f"0-{'0' * 32}")

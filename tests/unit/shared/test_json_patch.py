@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from headrace.json_patch import PatchFailed, apply
+from headrace.model.json_patch import PatchFailed, apply
 
 DOCUMENT = {"a": {"b": [1, 2]}, "": 0, "x/y": 1, "m~n": 2, "n": None}
 

@@ -3,10 +3,10 @@
 import orjson
 import pytest
 
-from headrace.entry import Entry, Stamp
-from headrace.events import AGUI, QUEUED
 from headrace.links import Links
-from headrace.task import WORKING
+from headrace.model.entry import Entry, Stamp
+from headrace.model.events import AGUI, QUEUED
+from headrace.model.task import WORKING
 
 LINKS = Links("https://fleet.example/base")
 LINK = "headrace-file:painter/tasks/0-1/files/ab"

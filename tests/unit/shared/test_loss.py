@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from headrace.errors import BusUnavailable, LogLost
 from headrace.log import read
 from headrace.log.read import check_reaches
-from headrace.task import TaskKey, mint_task_id
+from headrace.model.errors import BusUnavailable, LogLost
+from headrace.model.task import TaskKey, mint_task_id
 from tests.unit.shared.fake_bus import FakeBus
 
 KEY = TaskKey("tenant", "agent", mint_task_id(0))

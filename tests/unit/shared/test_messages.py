@@ -2,8 +2,8 @@
 
 import pytest
 
-from headrace.errors import UndecodableMessage
-from headrace.messages import (
+from headrace.model.errors import UndecodableMessage
+from headrace.model.messages import (
     BusMessage,
     Control,
     DeadLetter,

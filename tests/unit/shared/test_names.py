@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.errors import InvalidName
-from headrace.names import MAX_TOKEN, check_agent_name, decode_token, encode_token, is_token
+from headrace.model.errors import InvalidName
+from headrace.model.names import MAX_TOKEN, check_agent_name, decode_token, encode_token, is_token
 
 # Four bytes of three characters each fit for every character.
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=MAX_TOKEN // 12)

@@ -7,10 +7,10 @@ from typing import Any, cast
 import pytest
 from nats.errors import SlowConsumerError
 
-from headrace import bus as bus_module
-from headrace import patience
-from headrace.errors import BusUnavailable
-from headrace.patience import patiently
+from headrace import wait_for as patience
+from headrace.jetstream import connection as bus_module
+from headrace.model.errors import BusUnavailable
+from headrace.wait_for import patiently
 from tests.unit.shared.fake_bus import FakeBus
 
 

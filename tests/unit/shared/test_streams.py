@@ -5,10 +5,10 @@ from itertools import combinations
 import pytest
 from nats.js import api
 
+from headrace.jetstream.streams import Streams, declarations
+from headrace.model.subjects import Subjects
+from headrace.model.task import TaskKey, mint_task_id
 from headrace.settings import BusSettings
-from headrace.streams import Streams, declarations
-from headrace.subjects import Subjects
-from headrace.task import TaskKey, mint_task_id
 
 
 def declared(**settings: object) -> dict[str, api.StreamConfig]:

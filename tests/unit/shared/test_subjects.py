@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.errors import UndecodableMessage
-from headrace.subjects import NORMAL, Subjects, stream_of_shard
-from headrace.task import TaskKey, mint_task_id
+from headrace.model.errors import UndecodableMessage
+from headrace.model.subjects import NORMAL, Subjects, stream_of_shard
+from headrace.model.task import TaskKey, mint_task_id
 
 SUBJECTS = Subjects("some.fleet")
 KEY = TaskKey("tenant", "agent", "17-" + "a" * 32)

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from headrace import task
-from headrace.errors import InvalidName
-from headrace.task import TaskKey, check_task_id, derive_task_id, mint_log_id, mint_task_id
+from headrace.model import task
+from headrace.model.errors import InvalidName
+from headrace.model.task import TaskKey, check_task_id, derive_task_id, mint_log_id, mint_task_id
 
 
 @pytest.mark.parametrize("shard", [0, 15, 16, 1023])

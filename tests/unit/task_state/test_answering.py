@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from headrace.errors import (
+from headrace.model.errors import (
     BusUnavailable,
     InvalidName,
     LogLost,
     StateUnavailable,
     TaskUnknown,
 )
-from headrace.messages import GetTask
+from headrace.model.messages import GetTask
 from headrace.state_client import MORE
 from headrace_task_state.answering import pieces as module
 from headrace_task_state.answering.pieces import Pieces

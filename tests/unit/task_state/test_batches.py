@@ -6,12 +6,12 @@ import orjson
 import pytest
 from nats.aio.msg import Msg
 
-from headrace import events, fold
-from headrace.entry import Stamp
-from headrace.events import Json
-from headrace.fold import Change
-from headrace.subjects import Subjects
-from headrace.task import COMPLETED, WORKING
+from headrace.model import events, fold
+from headrace.model.entry import Stamp
+from headrace.model.events import Json
+from headrace.model.fold import Change
+from headrace.model.subjects import Subjects
+from headrace.model.task import COMPLETED, WORKING
 from headrace_task_state.applying import batch as module
 from headrace_task_state.applying.batch import Batches
 from headrace_task_state.applying.compaction import Compaction

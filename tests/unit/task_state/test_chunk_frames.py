@@ -5,8 +5,8 @@ import random
 import orjson
 import pytest
 
-from headrace.events import Draft, TextChunks
-from headrace.task import WORKING
+from headrace.model.events import Draft, TextChunks
+from headrace.model.task import WORKING
 from headrace_task_state.applying import delta
 from headrace_task_state.applying.batch import Batch, Batches
 from headrace_task_state.applying.chunk_frame import ChunkFrame

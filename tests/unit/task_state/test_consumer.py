@@ -8,7 +8,7 @@ import orjson
 import pytest
 from nats.aio.msg import Msg
 
-from headrace.errors import BusUnavailable
+from headrace.model.errors import BusUnavailable
 from headrace_task_state.arrival import read_arrival
 from headrace_task_state.following import consumer as module
 from headrace_task_state.following.consumer import Consumer, ConsumerLost

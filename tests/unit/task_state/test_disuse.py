@@ -1,6 +1,6 @@
 """Lanes that are used no more."""
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_task_state.disuse import Disuse
 
 

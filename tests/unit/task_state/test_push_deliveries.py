@@ -4,10 +4,10 @@ import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace import events
-from headrace.events import GENERATION, Json
-from headrace.fold import TaskFold
-from headrace.task import CANCELED, COMPLETED, WORKING
+from headrace.model import events
+from headrace.model.events import GENERATION, Json
+from headrace.model.fold import TaskFold
+from headrace.model.task import CANCELED, COMPLETED, WORKING
 from headrace.webhooks import Progress
 from headrace_task_state.pushing.deliveries import (
     MOST_BYTES,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.errors import StateUnavailable
+from headrace.model.errors import StateUnavailable
 from headrace_task_state.following import replica as module
 from headrace_task_state.following.replica import Replica, share_of
 from headrace_task_state.ranges import Range, all_ranges

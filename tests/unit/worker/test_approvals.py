@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_worker.adapters.approvals import (
     AnswerInvalid,
     Decision,

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from headrace import events, parts
-from headrace.delegation import CHILD
-from headrace.entry import Entry, Stamp
-from headrace.events import Draft, Json
-from headrace.task import AUTH_REQUIRED, COMPLETED, INPUT_REQUIRED, SUBMITTED, WORKING
+from headrace.model import events, parts
+from headrace.model.delegation import CHILD
+from headrace.model.entry import Entry, Stamp
+from headrace.model.events import Draft, Json
+from headrace.model.task import AUTH_REQUIRED, COMPLETED, INPUT_REQUIRED, SUBMITTED, WORKING
 from headrace_worker import Data, File, Text, Thinking, ToolArguments, ToolCall, ToolResult
 from headrace_worker.checkpoint import Checkpoint
 from headrace_worker.conversation import (

@@ -6,11 +6,11 @@ from typing import cast
 
 import pytest
 
-from headrace.entry import Stamp
-from headrace.errors import BusUnavailable, Fenced
-from headrace.events import Draft
 from headrace.log import LogWriter
-from headrace.task import COMPLETED, WORKING
+from headrace.model.entry import Stamp
+from headrace.model.errors import BusUnavailable, Fenced
+from headrace.model.events import Draft
+from headrace.model.task import COMPLETED, WORKING
 from headrace_worker import outbox as module
 from headrace_worker.authorship import Authorship
 from headrace_worker.batch import BATCH

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace import events
-from headrace.entry import Entry, Stamp
-from headrace.errors import BusUnavailable
-from headrace.events import Draft, Json
 from headrace.log import FencedBy, LogWriter
-from headrace.messages import Control
-from headrace.task import AUTH_REQUIRED, COMPLETED, SUBMITTED, WORKING
+from headrace.model import events
+from headrace.model.entry import Entry, Stamp
+from headrace.model.errors import BusUnavailable
+from headrace.model.events import Draft, Json
+from headrace.model.messages import Control
+from headrace.model.task import AUTH_REQUIRED, COMPLETED, SUBMITTED, WORKING
 from headrace_worker import outbox as module
 from headrace_worker.authorship import Authorship
 from headrace_worker.inputs import Inputs, Refused

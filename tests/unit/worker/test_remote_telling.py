@@ -2,7 +2,7 @@
 
 from typing import Any, cast
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_worker.adapters.remote_telling import Relay, Told
 from headrace_worker.context import RunContext
 from headrace_worker.relayed import Artifact, Said

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace import parts
-from headrace.events import Draft, Json
+from headrace.model import parts
+from headrace.model.events import Draft, Json
 from headrace_worker import Data, File, Status, Text, Thinking, ToolArguments, ToolCall, ToolResult
 from headrace_worker.emission import Utterance
 from headrace_worker.errors import MalformedOutput

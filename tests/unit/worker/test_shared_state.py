@@ -5,8 +5,8 @@ import logging
 import orjson
 import pytest
 
-from headrace import parts
-from headrace.events import Json
+from headrace.model import parts
+from headrace.model.events import Json
 from headrace_worker import MalformedOutput, RunContext, State, StateDelta
 from headrace_worker.ids import LegIds
 from headrace_worker.rendering import Rendering

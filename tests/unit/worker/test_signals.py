@@ -3,8 +3,8 @@
 import orjson
 import pytest
 
-from headrace import parts
-from headrace.events import Json
+from headrace.model import parts
+from headrace.model.events import Json
 from headrace_worker import (
     Activity,
     ActivityDelta,

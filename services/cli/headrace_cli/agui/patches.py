@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from headrace import json_patch
+from headrace.model import json_patch
 from headrace_cli.agui.finding import Finding, kept_if
 from headrace_cli.client import Json
 

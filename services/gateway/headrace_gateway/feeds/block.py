@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from headrace.entry import Entry
+from headrace.model.entry import Entry
 
 
 class Dialect(Protocol):

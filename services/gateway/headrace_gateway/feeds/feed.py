@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 
-from headrace.bus import Bus
-from headrace.entry import Entry
-from headrace.errors import LogLost, TaskUnknown
+from headrace.jetstream.connection import Bus
 from headrace.links import Links
 from headrace.log import Follower, TailRule, last_entry
-from headrace.task import TaskKey
+from headrace.model.entry import Entry
+from headrace.model.errors import LogLost, TaskUnknown
+from headrace.model.task import TaskKey
 from headrace_gateway.feeds.block import Block
 from headrace_gateway.feeds.reader import Reader
 from headrace_gateway.feeds.ring import Ring

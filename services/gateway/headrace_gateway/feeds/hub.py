@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from headrace.bus import Bus
+from headrace.jetstream.connection import Bus
 from headrace.links import Links
 from headrace.log import TailRule
-from headrace.task import TaskKey
+from headrace.model.task import TaskKey
 from headrace_gateway.detached import Detached
 from headrace_gateway.feeds.feed import Feed
 

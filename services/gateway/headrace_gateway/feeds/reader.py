@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from headrace.bus import Bus
-from headrace.entry import Entry
-from headrace.errors import LogLost
+from headrace.jetstream.connection import Bus
 from headrace.log import find_generation
 from headrace.log.read import read_on
-from headrace.task import TaskKey
+from headrace.model.entry import Entry
+from headrace.model.errors import LogLost
+from headrace.model.task import TaskKey
 from headrace_gateway.feeds.block import Block
 from headrace_gateway.feeds.ring import Ring
 

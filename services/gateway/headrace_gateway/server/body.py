@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 
-from headrace.errors import HeadraceError
+from headrace.model.errors import HeadraceError
 
 
 class BodyTooLarge(HeadraceError):

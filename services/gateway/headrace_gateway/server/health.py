@@ -5,9 +5,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from headrace.bus import Bus
-from headrace.errors import BusUnavailable
-from headrace.pulse import Pulse
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.health_probe import Pulse
+from headrace.model.errors import BusUnavailable
 from headrace_gateway.server.json_response import json_response
 
 _NO_STORE = {"Cache-Control": "no-store"}

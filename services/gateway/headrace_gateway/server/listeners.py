@@ -3,7 +3,7 @@
 import logging
 import socket
 
-from headrace.errors import HeadraceError
+from headrace.model.errors import HeadraceError
 from headrace_gateway.server.origin import is_loopback
 from headrace_gateway.settings import GatewaySettings
 

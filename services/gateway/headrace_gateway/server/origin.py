@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from headrace.errors import HeadraceError
+from headrace.model.errors import HeadraceError
 from headrace_gateway.server.json_response import json_response
 from headrace_gateway.settings import GatewaySettings
 

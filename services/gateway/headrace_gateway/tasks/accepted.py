@@ -3,8 +3,8 @@
 import secrets
 from dataclasses import dataclass
 
-from headrace.messages import TaskFound
-from headrace.task import TaskKey
+from headrace.model.messages import TaskFound
+from headrace.model.task import TaskKey
 from headrace_gateway.feeds import Feed
 
 

@@ -14,9 +14,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from headrace.background import keep_running
-from headrace.bus import Bus
-from headrace.errors import BusUnavailable
-from headrace.task import TaskKey
+from headrace.jetstream.connection import Bus
+from headrace.model.errors import BusUnavailable
+from headrace.model.task import TaskKey
 from headrace_gateway.refusals import TooManyWaiting
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.tasks.queue_figures import Figures, Scope, read_figures

@@ -3,7 +3,7 @@
 from collections.abc import Container
 from dataclasses import dataclass, replace
 
-from headrace.events import Json
+from headrace.model.events import Json
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,13 @@
 
 import asyncio
 
-from headrace.bus import Bus
-from headrace.canceling import CANCEL, CLEANUP, HOLDER_TIMEOUT
-from headrace.ending import end_task, writer_of
-from headrace.holders import ask_holder
-from headrace.messages import GetTask, TaskFound
+from headrace.jetstream.connection import Bus
+from headrace.model.messages import GetTask, TaskFound
+from headrace.model.task import CANCELED, TERMINAL, TaskKey
 from headrace.state_client import StateClient
-from headrace.task import CANCELED, TERMINAL, TaskKey
+from headrace.tasks.cancel import CANCEL, CLEANUP, HOLDER_TIMEOUT
+from headrace.tasks.end import end_task, writer_of
+from headrace.tasks.holder import ask_holder
 from headrace_gateway.detached import Detached
 from headrace_gateway.feeds import Feed, Feeds
 from headrace_gateway.refusals import TaskEnded

@@ -2,13 +2,13 @@
 
 import asyncio
 
-from headrace.bus import Bus
-from headrace.errors import StateUnavailable, TaskUnknown
-from headrace.forgetting import is_erased, mark_deleted
+from headrace.jetstream.connection import Bus
 from headrace.log.read import last_stored
-from headrace.messages import GetTask
+from headrace.model.errors import StateUnavailable, TaskUnknown
+from headrace.model.messages import GetTask
+from headrace.model.task import TaskKey
 from headrace.state_client import StateClient
-from headrace.task import TaskKey
+from headrace.tasks.forget import is_erased, mark_deleted
 from headrace_gateway.detached import Detached
 from headrace_gateway.server.auth.caller import Caller
 

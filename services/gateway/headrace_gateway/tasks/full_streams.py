@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import orjson
 
-from headrace.bus import Bus
-from headrace.errors import BusUnavailable
-from headrace.task import TaskKey
+from headrace.jetstream.connection import Bus
+from headrace.model.errors import BusUnavailable
+from headrace.model.task import TaskKey
 
 _EVERY = 1.0
 """Seconds between looks at one stream, while anybody asks."""

@@ -8,15 +8,15 @@ lives finds the message there, goes on behind it, and queues none of that name i
 
 import secrets
 
-from headrace import events
-from headrace.bus import Bus
-from headrace.entry import Entry, Stamp
-from headrace.errors import BusUnavailable, EventTooLarge, Fenced, OutcomeUnknown, TaskUnknown
-from headrace.holders import ask_holder
+from headrace.jetstream.connection import Bus
 from headrace.log import LogWriter, last_entry, replay
-from headrace.messages import Control, Holding, TaskFound
-from headrace.patience import ELECTION
-from headrace.task import TaskKey
+from headrace.model import events
+from headrace.model.entry import Entry, Stamp
+from headrace.model.errors import BusUnavailable, EventTooLarge, Fenced, OutcomeUnknown, TaskUnknown
+from headrace.model.messages import Control, Holding, TaskFound
+from headrace.model.task import TaskKey
+from headrace.tasks.holder import ask_holder
+from headrace.wait_for import ELECTION
 from headrace_gateway.refusals import GenerationMismatch, TaskBusy
 from headrace_gateway.tasks.asked import FollowUp
 

@@ -15,15 +15,15 @@ from weakref import WeakValueDictionary
 
 import orjson
 
-from headrace.bus import Bus
-from headrace.entry import Entry
-from headrace.errors import BusUnavailable, Fenced, HeadraceError, LogLost, TaskUnknown
-from headrace.events import INPUT_ID, Json
-from headrace.fold import TaskFold
+from headrace.jetstream.connection import Bus
 from headrace.log import find_generation, last_entry, replay
 from headrace.log.read import next_stored
-from headrace.messages import TaskFound
-from headrace.task import TaskKey
+from headrace.model.entry import Entry
+from headrace.model.errors import BusUnavailable, Fenced, HeadraceError, LogLost, TaskUnknown
+from headrace.model.events import INPUT_ID, Json
+from headrace.model.fold import TaskFold
+from headrace.model.messages import TaskFound
+from headrace.model.task import TaskKey
 from headrace_gateway.detached import Detached
 from headrace_gateway.feeds import Feeds
 from headrace_gateway.refusals import GenerationMismatch, KeyReused, TaskBusy, TaskEnded

@@ -4,16 +4,16 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
-from headrace import events
-from headrace.bus import Bus
 from headrace.directory import Directory
-from headrace.entry import Stamp
-from headrace.errors import Fenced
-from headrace.files import FileOwner
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.objects import FileOwner
 from headrace.log import LogWriter
-from headrace.messages import GetTask, Run, TaskFound
+from headrace.model import events
+from headrace.model.entry import Stamp
+from headrace.model.errors import Fenced
+from headrace.model.messages import GetTask, Run, TaskFound
+from headrace.model.task import AUTH_REQUIRED, INPUT_REQUIRED, SUBMITTED, TERMINAL, TaskKey
 from headrace.state_client import StateClient
-from headrace.task import AUTH_REQUIRED, INPUT_REQUIRED, SUBMITTED, TERMINAL, TaskKey
 from headrace_gateway.feeds import Feed, Feeds
 from headrace_gateway.refusals import ContextMismatch, GenerationMismatch, TaskBusy, TaskEnded
 from headrace_gateway.server.auth.caller import Caller

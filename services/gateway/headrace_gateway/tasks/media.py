@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from a2a.utils.errors import ContentTypeNotSupportedError
 
 from headrace.directory import AgentCard
-from headrace.events import Json
+from headrace.model.events import Json
 
 _UNSTATED = {
     "text": "text/plain",

@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-from headrace.bus import Bus
-from headrace.errors import BusUnavailable, OutcomeUnknown
-from headrace.events import Json
-from headrace.files import FileOwner, FileStore, stowed_part
-from headrace.task import TaskKey
-from headrace.user_content import with_links
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.objects import FileOwner, FileStore, stowed_part
+from headrace.model.errors import BusUnavailable, OutcomeUnknown
+from headrace.model.events import Json
+from headrace.model.task import TaskKey
+from headrace.model.user_content import with_links
 from headrace_gateway.tasks.unanswered import Unsettled
 
 

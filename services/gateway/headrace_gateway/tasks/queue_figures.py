@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import orjson
 
-from headrace.bus import Bus
-from headrace.errors import BusUnavailable
-from headrace.events import Json
+from headrace.jetstream.connection import Bus
+from headrace.model.errors import BusUnavailable
+from headrace.model.events import Json
 
 
 class Scope(NamedTuple):

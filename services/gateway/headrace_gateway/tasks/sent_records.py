@@ -7,10 +7,10 @@ makes it, and all others are shown what it made.
 import asyncio
 from dataclasses import dataclass, field
 
-from headrace.bucket import Bucket, Moved
-from headrace.bus import Bus
-from headrace.errors import BusUnavailable
-from headrace.messages import BusMessage
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.kv import Bucket, Moved
+from headrace.model.errors import BusUnavailable
+from headrace.model.messages import BusMessage
 
 _PATIENCE = 5.0
 _PAUSE = 0.05

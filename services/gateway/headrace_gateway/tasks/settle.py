@@ -9,13 +9,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from headrace.entry import Stamp
-from headrace.errors import BusUnavailable, HeadraceError, OutcomeUnknown, StateUnavailable
-from headrace.events import Draft
+from headrace.jetstream.health_probe import Pulse
 from headrace.log import Appended, LogWriter
-from headrace.patience import RECONNECT
-from headrace.pulse import Pulse
-from headrace.task import TaskKey
+from headrace.model.entry import Stamp
+from headrace.model.errors import BusUnavailable, HeadraceError, OutcomeUnknown, StateUnavailable
+from headrace.model.events import Draft
+from headrace.model.task import TaskKey
+from headrace.wait_for import RECONNECT
 from headrace_gateway.detached import Detached
 from headrace_gateway.tasks.unanswered import Unsettled
 

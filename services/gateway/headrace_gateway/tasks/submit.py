@@ -7,17 +7,17 @@ import random
 import uuid
 from collections.abc import Awaitable, Callable
 
-from headrace import events
-from headrace.bus import Bus
 from headrace.directory import Directory
-from headrace.entry import Stamp
-from headrace.events import Json
-from headrace.files import FileOwner
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.objects import FileOwner
 from headrace.log import Appended, LogWriter
-from headrace.messages import Run
-from headrace.run_requests import with_input
+from headrace.model import events
+from headrace.model.entry import Stamp
+from headrace.model.events import Json
+from headrace.model.messages import Run
+from headrace.model.task import SHARDS_PER_STREAM, SUBMITTED, TaskKey, mint_log_id, mint_task_id
 from headrace.state_client import StateClient
-from headrace.task import SHARDS_PER_STREAM, SUBMITTED, TaskKey, mint_log_id, mint_task_id
+from headrace.tasks.runs import with_input
 from headrace_gateway.detached import Detached
 from headrace_gateway.feeds import Feeds
 from headrace_gateway.refusals import AgentUnknown

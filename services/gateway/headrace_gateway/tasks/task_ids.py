@@ -1,9 +1,9 @@
 """Task ids from outside: what can't name a task names an unknown one."""
 
-from headrace.errors import InvalidName, TaskUnknown
+from headrace.model.errors import InvalidName, TaskUnknown
+from headrace.model.subjects import stream_of_shard
+from headrace.model.task import TaskKey, check_task_id
 from headrace.settings import BusSettings
-from headrace.subjects import stream_of_shard
-from headrace.task import TaskKey, check_task_id
 from headrace_gateway.server.auth.caller import Caller
 
 

@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 from typing import cast
 
 from headrace.directory import AgentCard
-from headrace.events import PRIORITY, START_BY, Json
-from headrace.lanes import PRIORITIES
-from headrace.subjects import NORMAL
+from headrace.model.events import PRIORITY, START_BY, Json
+from headrace.model.queues import PRIORITIES
+from headrace.model.subjects import NORMAL
 from headrace_gateway.refusals import Malformed, Violation
 from headrace_gateway.server.auth.caller import Caller
 

@@ -1,6 +1,6 @@
 """Answers that can't be given although the task goes on: the client must not send again."""
 
-from headrace.errors import HeadraceError
+from headrace.model.errors import HeadraceError
 
 
 class Unanswered(HeadraceError):

@@ -3,12 +3,12 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from headrace.bus import Bus
-from headrace.events import PRIORITY, TRACEPARENT, Json
-from headrace.messages import Run
-from headrace.run_requests import RunRequests
-from headrace.subjects import NORMAL
-from headrace.task import TaskKey
+from headrace.jetstream.connection import Bus
+from headrace.model.events import PRIORITY, TRACEPARENT, Json
+from headrace.model.messages import Run
+from headrace.model.subjects import NORMAL
+from headrace.model.task import TaskKey
+from headrace.tasks.runs import RunRequests
 from headrace_gateway.tasks.admission import Admission, Admitted
 
 

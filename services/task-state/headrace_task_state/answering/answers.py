@@ -6,9 +6,9 @@ from typing import Any
 
 import orjson
 
-from headrace.errors import StateUnavailable
-from headrace.events import Json
-from headrace.messages import GetTask, ListTasks
+from headrace.model.errors import StateUnavailable
+from headrace.model.events import Json
+from headrace.model.messages import GetTask, ListTasks
 from headrace_task_state.answering.for_workers import ForWorkers, Question
 from headrace_task_state.ranges import Range
 from headrace_task_state.reading.get import Tasks

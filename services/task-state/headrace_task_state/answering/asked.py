@@ -2,9 +2,9 @@
 
 import secrets
 
-from headrace.events import PRIORITY, TRACEPARENT, Json
-from headrace.messages import StartTask
-from headrace.subjects import NORMAL
+from headrace.model.events import PRIORITY, TRACEPARENT, Json
+from headrace.model.messages import StartTask
+from headrace.model.subjects import NORMAL
 
 
 def as_asked(query: StartTask, task: str) -> Json:

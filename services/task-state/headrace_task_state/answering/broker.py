@@ -1,6 +1,6 @@
 """FastStream's side: subjects, the queue group, and how answers and refusals are sent.
 
-Nothing of JetStream is declared here: the streams are `headrace.streams`'s.
+Nothing of JetStream is declared here: the streams are `headrace.jetstream.streams`'s.
 """
 
 import logging
@@ -10,8 +10,10 @@ from faststream import ExceptionMiddleware
 from faststream.nats import NatsBroker, NatsMessage, NatsResponse
 from nats.aio.client import Client
 
-from headrace.bus import connect_options
-from headrace.messages import (
+from headrace.jetstream.client import NatsClient
+from headrace.jetstream.connection import connect_options
+from headrace.jetstream.credentials import NatsCredentials
+from headrace.model.messages import (
     CancelChild,
     DropFile,
     GetTask,
@@ -20,10 +22,8 @@ from headrace.messages import (
     StartTask,
     TellChild,
 )
-from headrace.nats_client import NatsClient
-from headrace.nats_credentials import NatsCredentials
-from headrace.patience import reason
-from headrace.subjects import Subjects
+from headrace.model.subjects import Subjects
+from headrace.wait_for import reason
 from headrace_task_state.answering.answers import Answers
 from headrace_task_state.answering.pieces import Piece, Pieces
 from headrace_task_state.answering.refusals import refusal_of

@@ -6,17 +6,13 @@ certain; that a child is one of that agent's task is looked up in the child's lo
 
 import asyncio
 
-from headrace.bus import Bus
-from headrace.canceling import cancel_task
-from headrace.delegation import Lineage
-from headrace.ending import writer_of
-from headrace.errors import InvalidName, TaskUnknown
-from headrace.events import Json
-from headrace.files import FileStore
-from headrace.holders import ask_holder
-from headrace.lanes import PRIORITIES, Lane, Lanes
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.objects import FileStore
 from headrace.log.read import next_stored
-from headrace.messages import (
+from headrace.model.delegation import Lineage
+from headrace.model.errors import InvalidName, TaskUnknown
+from headrace.model.events import Json
+from headrace.model.messages import (
     CancelChild,
     ChildTask,
     Control,
@@ -26,8 +22,13 @@ from headrace.messages import (
     StartTask,
     TellChild,
 )
-from headrace.names import is_token
-from headrace.task import TaskKey, check_task_id
+from headrace.model.names import is_token
+from headrace.model.queues import PRIORITIES, Lane
+from headrace.model.task import TaskKey, check_task_id
+from headrace.tasks.cancel import cancel_task
+from headrace.tasks.end import writer_of
+from headrace.tasks.holder import ask_holder
+from headrace.tasks.queues import Lanes
 from headrace_task_state.answering.starting import Starting
 
 _HOLDER_TIMEOUT = 2.0

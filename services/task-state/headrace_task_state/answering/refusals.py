@@ -4,7 +4,7 @@ import logging
 
 from pydantic import ValidationError
 
-from headrace.errors import (
+from headrace.model.errors import (
     BusUnavailable,
     EventTooLarge,
     InvalidName,
@@ -12,7 +12,7 @@ from headrace.errors import (
     StateUnavailable,
     TaskUnknown,
 )
-from headrace.messages import Refusal
+from headrace.model.messages import Refusal
 
 _log = logging.getLogger(__name__)
 

@@ -1,15 +1,15 @@
 """Answering a delegated task that waits for input: its parent's next message goes in, once."""
 
-from headrace import events
-from headrace.bus import Bus
-from headrace.delegation import DELEGATION, Lineage
-from headrace.entry import Entry, Stamp
-from headrace.errors import Fenced, StartRefused, TaskUnknown
+from headrace.jetstream.connection import Bus
 from headrace.log import LogWriter, last_entry, replay
 from headrace.log.read import next_stored
-from headrace.messages import Run, StartTask, TaskStarted
-from headrace.run_requests import RunRequests
-from headrace.task import INPUT_REQUIRED, SUBMITTED, TaskKey
+from headrace.model import events
+from headrace.model.delegation import DELEGATION, Lineage
+from headrace.model.entry import Entry, Stamp
+from headrace.model.errors import Fenced, StartRefused, TaskUnknown
+from headrace.model.messages import Run, StartTask, TaskStarted
+from headrace.model.task import INPUT_REQUIRED, SUBMITTED, TaskKey
+from headrace.tasks.runs import RunRequests
 from headrace_task_state.answering.asked import as_asked, terms_of, writer_id
 
 _APPEND_PATIENCE = 3.0

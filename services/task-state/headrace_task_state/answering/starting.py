@@ -4,22 +4,22 @@ import asyncio
 
 import orjson
 
-from headrace import events
-from headrace.asked_message import why_no_message
-from headrace.bus import Bus
-from headrace.delegation import DELEGATION, Lineage, child_task_id
 from headrace.directory import Directory
-from headrace.entry import Entry, Stamp
-from headrace.errors import Fenced, InvalidName, StartRefused, TaskUnknown
-from headrace.events import SHOWN, Json
-from headrace.lanes import PRIORITIES
+from headrace.jetstream.connection import Bus
 from headrace.log import LogWriter, last_entry
 from headrace.log.read import next_stored
-from headrace.messages import Run, StartTask, TaskStarted
-from headrace.names import is_token
-from headrace.run_requests import RunRequests, with_input
-from headrace.subjects import NORMAL
-from headrace.task import SUBMITTED, TaskKey, check_task_id, mint_log_id
+from headrace.model import events
+from headrace.model.asked_message import why_no_message
+from headrace.model.delegation import DELEGATION, Lineage, child_task_id
+from headrace.model.entry import Entry, Stamp
+from headrace.model.errors import Fenced, InvalidName, StartRefused, TaskUnknown
+from headrace.model.events import SHOWN, Json
+from headrace.model.messages import Run, StartTask, TaskStarted
+from headrace.model.names import is_token
+from headrace.model.queues import PRIORITIES
+from headrace.model.subjects import NORMAL
+from headrace.model.task import SUBMITTED, TaskKey, check_task_id, mint_log_id
+from headrace.tasks.runs import RunRequests, with_input
 from headrace_task_state.answering.asked import as_asked, terms_of, writer_id
 from headrace_task_state.answering.resuming import Resuming
 from headrace_task_state.settings import TaskStateSettings

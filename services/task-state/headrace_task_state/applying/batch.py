@@ -6,14 +6,14 @@ from dataclasses import dataclass, field, replace
 
 import orjson
 
-from headrace.entry import Entry, parse_whole
-from headrace.errors import UndecodableMessage
-from headrace.events import Json
-from headrace.fold import IllFormedEvent, read_artifact, read_change
 from headrace.log.stored import tombstone_of
-from headrace.messages import DeadLetter
-from headrace.subjects import Subjects
-from headrace.task import TaskKey
+from headrace.model.entry import Entry, parse_whole
+from headrace.model.errors import UndecodableMessage
+from headrace.model.events import Json
+from headrace.model.fold import IllFormedEvent, read_artifact, read_change
+from headrace.model.messages import DeadLetter
+from headrace.model.subjects import Subjects
+from headrace.model.task import TaskKey
 from headrace_task_state.applying.delta import Delta, gone
 from headrace_task_state.applying.letters import letter
 from headrace_task_state.arrival import Arrival

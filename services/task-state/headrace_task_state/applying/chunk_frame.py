@@ -6,7 +6,7 @@ per task, and compared as bytes from then on: a third of what parsing every line
 
 import orjson
 
-from headrace.events import GENERATION, Json
+from headrace.model.events import GENERATION, Json
 
 _TEXT = b'"text":'
 _END = b"}}}"

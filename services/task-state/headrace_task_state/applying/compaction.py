@@ -1,14 +1,14 @@
 """Items of one task's history or artifacts on their way to Redis, texts in their shortest form.
 
 A chunk of streamed text repeats its artifact's id and the part's metadata a thousand times. What
-only goes on with the text before it is kept as that text alone (`headrace.fold.change`, "t").
+only goes on with the text before it is kept as that text alone (`headrace.model.fold.change`, "t").
 """
 
 import orjson
 
-from headrace.events import Json
-from headrace.fold.change import ADD, KIN, META, NEW, OUT, TEXTS, Item
-from headrace.fold.pieces import same_but_text
+from headrace.model.events import Json
+from headrace.model.fold.change import ADD, KIN, META, NEW, OUT, TEXTS, Item
+from headrace.model.fold.pieces import same_but_text
 
 _BEARING = frozenset({NEW, ADD, OUT, KIN})
 _EXTENDING = frozenset({ADD, OUT, KIN})

@@ -4,11 +4,11 @@ from datetime import datetime
 
 import orjson
 
-from headrace.entry import ANSWERED, Entry
-from headrace.events import PRIORITY, START_BY, TRACEPARENT, Json
-from headrace.fold import Change, Item
-from headrace.subjects import NORMAL
-from headrace.task import AUTH_REQUIRED, INPUT_REQUIRED, SUBMITTED, TERMINAL, WORKING, TaskKey
+from headrace.model.entry import ANSWERED, Entry
+from headrace.model.events import PRIORITY, START_BY, TRACEPARENT, Json
+from headrace.model.fold import Change, Item
+from headrace.model.subjects import NORMAL
+from headrace.model.task import AUTH_REQUIRED, INPUT_REQUIRED, SUBMITTED, TERMINAL, WORKING, TaskKey
 from headrace_task_state.applying.chunk_frame import ChunkFrame
 from headrace_task_state.applying.compaction import Compaction
 from headrace_task_state.store.connection import Argument

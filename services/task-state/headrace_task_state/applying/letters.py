@@ -4,7 +4,7 @@ from base64 import b64encode
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from headrace.messages import DeadLetter
+from headrace.model.messages import DeadLetter
 from headrace_task_state.arrival import Arrival
 
 BODY_MOST = 256 * 1024

@@ -11,8 +11,8 @@ import time
 from collections.abc import Awaitable, Callable
 
 from headrace import metrics
-from headrace.bus import Bus
-from headrace.errors import BusUnavailable, StateUnavailable
+from headrace.jetstream.connection import Bus
+from headrace.model.errors import BusUnavailable, StateUnavailable
 from headrace_task_state.leader import server_time
 from headrace_task_state.store.connection import Connection
 

@@ -14,8 +14,8 @@ import orjson
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from headrace.bus import Bus
-from headrace.errors import BusUnavailable, HeadraceError
+from headrace.jetstream.connection import Bus
+from headrace.model.errors import BusUnavailable, HeadraceError
 from headrace_task_state.arrival import Arrival, read_arrival
 from headrace_task_state.following.pulls import HEARTBEAT, Pulls
 

@@ -8,11 +8,11 @@ import orjson
 from nats.aio.msg import Msg
 
 from headrace import metrics
-from headrace.bus import Bus
-from headrace.entry import SEQUENCE
-from headrace.errors import BusUnavailable
-from headrace.log.direct import direct_get
-from headrace.messages import DeadLetter
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.direct_get import direct_get
+from headrace.model.entry import SEQUENCE
+from headrace.model.errors import BusUnavailable
+from headrace.model.messages import DeadLetter
 from headrace_task_state.applying.letters import addressee
 
 _log = logging.getLogger(__name__)

@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from itertools import batched
 
-from headrace.bus import Bus
-from headrace.errors import BusUnavailable, LogLost, StateUnavailable
-from headrace.messages import DeadLetter
-from headrace.task import TaskKey
+from headrace.jetstream.connection import Bus
+from headrace.model.errors import BusUnavailable, LogLost, StateUnavailable
+from headrace.model.messages import DeadLetter
+from headrace.model.task import TaskKey
 from headrace_task_state.following.dead_letters import DeadLetters
 from headrace_task_state.store.writing import LeaseLost, Writer
 

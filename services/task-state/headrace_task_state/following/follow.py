@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 
 from headrace import metrics
-from headrace.bus import Bus
-from headrace.errors import BusUnavailable, StateUnavailable
-from headrace.task import TaskKey
+from headrace.jetstream.connection import Bus
+from headrace.model.errors import BusUnavailable, StateUnavailable
+from headrace.model.task import TaskKey
 from headrace_task_state.applying.batch import Batches
 from headrace_task_state.following.consumer import Consumer, ConsumerLost
 from headrace_task_state.following.dead_letters import DeadLetters

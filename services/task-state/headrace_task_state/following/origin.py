@@ -8,7 +8,7 @@ over messages that nobody has applied.
 import asyncio
 from datetime import datetime
 
-from headrace.bus import Bus
+from headrace.jetstream.connection import Bus
 from headrace_task_state.leader import find_message, stream_state
 from headrace_task_state.store.progress import Progress
 

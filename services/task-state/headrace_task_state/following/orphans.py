@@ -7,13 +7,13 @@ over a dead worker's head, or with a child that only a dead attempt knew of.
 import asyncio
 import logging
 
-from headrace.bus import Bus
-from headrace.canceling import cancel_task
-from headrace.ending import writer_of
-from headrace.entry import Entry
-from headrace.errors import BusUnavailable, LogLost, StateUnavailable
+from headrace.jetstream.connection import Bus
 from headrace.log import last_entry
-from headrace.task import INPUT_REQUIRED, TaskKey
+from headrace.model.entry import Entry
+from headrace.model.errors import BusUnavailable, LogLost, StateUnavailable
+from headrace.model.task import INPUT_REQUIRED, TaskKey
+from headrace.tasks.cancel import cancel_task
+from headrace.tasks.end import writer_of
 from headrace_task_state.following.clock import Clock
 from headrace_task_state.following.due import DueTasks
 from headrace_task_state.store.writing import LeaseLost, Writer

@@ -2,7 +2,7 @@
 
 import orjson
 
-from headrace.bus import Bus
+from headrace.jetstream.connection import Bus
 
 HEARTBEAT = 1.0
 """Seconds of silence after which a consumer with nothing to hand out says that it is there."""

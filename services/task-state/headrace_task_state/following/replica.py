@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
-from headrace.errors import StateUnavailable
+from headrace.model.errors import StateUnavailable
 from headrace_task_state.ranges import Range
 from headrace_task_state.store.leases import Census, Lease, Leases
 

@@ -12,13 +12,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from headrace import metrics
-from headrace.bus import Bus
-from headrace.ending import end_behind, writer_of
-from headrace.errors import BusUnavailable, Fenced, StateUnavailable
-from headrace.forgetting import clear_away
+from headrace.jetstream.connection import Bus
 from headrace.log import last_entry
 from headrace.log.tombstone import bury
-from headrace.task import CANCELED, INPUT_REQUIRED, TaskKey
+from headrace.model.errors import BusUnavailable, Fenced, StateUnavailable
+from headrace.model.task import CANCELED, INPUT_REQUIRED, TaskKey
+from headrace.tasks.end import end_behind, writer_of
+from headrace.tasks.forget import clear_away
 from headrace_task_state.following.clock import Clock
 from headrace_task_state.following.due import DueTasks
 from headrace_task_state.store.writing import LeaseLost, Writer

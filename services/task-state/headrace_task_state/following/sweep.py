@@ -16,16 +16,17 @@ from datetime import datetime
 import orjson
 
 from headrace import metrics
-from headrace.bus import Bus
-from headrace.entry import Entry
-from headrace.errors import BusUnavailable, StateUnavailable
-from headrace.holders import ask_holder
-from headrace.lanes import Lane, Lanes
+from headrace.jetstream.connection import Bus
 from headrace.log import last_entry
-from headrace.messages import Control, Run
-from headrace.rejecting import TOO_LATE, is_unbegun, reject_unbegun
-from headrace.subjects import NORMAL
-from headrace.task import TaskKey
+from headrace.model.entry import Entry
+from headrace.model.errors import BusUnavailable, StateUnavailable
+from headrace.model.messages import Control, Run
+from headrace.model.queues import Lane
+from headrace.model.subjects import NORMAL
+from headrace.model.task import TaskKey
+from headrace.tasks.holder import ask_holder
+from headrace.tasks.queues import Lanes
+from headrace.tasks.rejecting import TOO_LATE, is_unbegun, reject_unbegun
 from headrace_task_state.following.clock import Clock
 from headrace_task_state.following.due import DueTasks
 from headrace_task_state.store.writing import LeaseLost, Writer

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import httpcore
 
 from headrace import metrics
-from headrace.names import encode_token
+from headrace.model.names import encode_token
 from headrace.signing import SigningKeys
 from headrace.webhooks import CURRENT, OLD, Webhook
 from headrace_task_state.pushing.addresses import Allowed

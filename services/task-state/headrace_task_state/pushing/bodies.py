@@ -2,9 +2,9 @@
 
 import orjson
 
-from headrace.events import Json
 from headrace.links import Links
-from headrace.task import TaskKey
+from headrace.model.events import Json
+from headrace.model.task import TaskKey
 from headrace.webhooks import OLD, Webhook
 from headrace_task_state.pushing.deliveries import Delivery, GoesOn, says_more, works_on
 from headrace_task_state.pushing.old_form import in_old_form

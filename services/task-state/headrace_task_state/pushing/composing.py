@@ -3,8 +3,8 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from headrace.bus import Bus
-from headrace.errors import InvalidName
+from headrace.jetstream.connection import Bus
+from headrace.model.errors import InvalidName
 from headrace.signing import SigningKeys
 from headrace.webhooks import Webhooks
 from headrace_task_state.pushing.addresses import Allowed

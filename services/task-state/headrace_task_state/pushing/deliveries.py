@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import orjson
 
-from headrace.bus import Bus
-from headrace.entry import Entry
-from headrace.events import GENERATION, Json
-from headrace.fold.pieces import Pieces
+from headrace.jetstream.connection import Bus
 from headrace.log import last_entry, replay
-from headrace.task import WORKING, TaskKey
+from headrace.model.entry import Entry
+from headrace.model.events import GENERATION, Json
+from headrace.model.fold.pieces import Pieces
+from headrace.model.task import WORKING, TaskKey
 from headrace.webhooks import Progress
 
 type GoesOn = Callable[[Json, Json], bool]

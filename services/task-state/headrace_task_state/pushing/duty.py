@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from nats.aio.msg import Msg
 
-from headrace.bucket import Moved
-from headrace.errors import BusUnavailable, UndecodableMessage
-from headrace.subjects import stream_of_shard
-from headrace.task import TaskKey
+from headrace.jetstream.kv import Moved
+from headrace.model.errors import BusUnavailable, UndecodableMessage
+from headrace.model.subjects import stream_of_shard
+from headrace.model.task import TaskKey
 from headrace_task_state.pushing.permits import Target
 from headrace_task_state.pushing.queue import Queue, QueueLost
 from headrace_task_state.pushing.telling import Means, Telling

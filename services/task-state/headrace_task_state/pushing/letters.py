@@ -7,10 +7,10 @@ from typing import Any
 import orjson
 
 from headrace import metrics
-from headrace.bus import Bus
-from headrace.errors import BusUnavailable
-from headrace.messages import BusMessage, DeadLetter
-from headrace.task import TaskKey
+from headrace.jetstream.connection import Bus
+from headrace.model.errors import BusUnavailable
+from headrace.model.messages import BusMessage, DeadLetter
+from headrace.model.task import TaskKey
 from headrace.webhooks import Webhook
 from headrace_task_state.pushing.attempt import notice_id
 

@@ -8,9 +8,9 @@ from a2a.compat.v0_3 import conversions
 from a2a.types import a2a_pb2
 from google.protobuf.json_format import ParseDict, ParseError
 
-from headrace.errors import HeadraceError
-from headrace.events import Json
-from headrace.whole_numbers import whole
+from headrace.model.errors import HeadraceError
+from headrace.model.events import Json
+from headrace.model.whole_numbers import whole
 
 
 class Unsayable(HeadraceError):

@@ -11,10 +11,10 @@ from nats.errors import Error as NatsError
 from nats.js import api
 
 from headrace.background import keep_running
-from headrace.bus import Bus
-from headrace.errors import BusUnavailable, HeadraceError, StreamsDiffer
-from headrace.patience import reason
-from headrace.streams import ensure_consumer
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.streams import ensure_consumer
+from headrace.model.errors import BusUnavailable, HeadraceError, StreamsDiffer
+from headrace.wait_for import reason
 from headrace_task_state.following.pulls import HEARTBEAT, Pulls
 
 _log = logging.getLogger(__name__)

@@ -3,11 +3,11 @@
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from headrace.bus import Bus
-from headrace.events import Json
-from headrace.fold import TaskFold
+from headrace.jetstream.connection import Bus
 from headrace.log import last_entry, replay
-from headrace.task import TERMINAL, TaskKey
+from headrace.model.events import Json
+from headrace.model.fold import TaskFold
+from headrace.model.task import TERMINAL, TaskKey
 from headrace_task_state.pushing.deliveries import Delivery
 
 _MOST = 32

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from nats.aio.msg import Msg
 
-from headrace.bus import Bus
-from headrace.errors import LogLost, UndecodableMessage
+from headrace.jetstream.connection import Bus
 from headrace.log import last_entry
-from headrace.task import TaskKey
+from headrace.model.errors import LogLost, UndecodableMessage
+from headrace.model.task import TaskKey
 from headrace.webhooks import Kept, Progress, Webhook, Webhooks
 from headrace_task_state.pushing.attempt import Attempts, Failure, Notice, notice_id
 from headrace_task_state.pushing.backoff import Backoff

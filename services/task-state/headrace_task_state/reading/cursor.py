@@ -4,8 +4,8 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 
 import orjson
 
-from headrace.errors import InvalidName
-from headrace.task import check_task_id
+from headrace.model.errors import InvalidName
+from headrace.model.task import check_task_id
 from headrace_task_state.store.reading import After
 
 

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 import orjson
 
-from headrace.events import Json
-from headrace.fold import Change, Item, Standing, TaskFold
-from headrace.logged_task import LoggedTask
+from headrace.log.logged_task import LoggedTask
+from headrace.model.events import Json
+from headrace.model.fold import Change, Item, Standing, TaskFold
 from headrace_task_state.store.reading import Fields, StoredTask
 
 

@@ -4,8 +4,8 @@ import asyncio
 import operator
 from collections.abc import Iterable
 
-from headrace.bus import Bus
-from headrace.errors import StateUnavailable
+from headrace.jetstream.connection import Bus
+from headrace.model.errors import StateUnavailable
 from headrace_task_state.leader import stream_state
 from headrace_task_state.ranges import Range
 from headrace_task_state.store.reading import Heads, Reader

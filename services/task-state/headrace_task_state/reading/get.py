@@ -3,11 +3,11 @@
 import asyncio
 import logging
 
-from headrace.bus import Bus
-from headrace.errors import StateUnavailable, TaskUnknown
-from headrace.events import Json
-from headrace.logged_task import LoggedTask, fold_log, log_of
-from headrace.messages import GetTask
+from headrace.jetstream.connection import Bus
+from headrace.log.logged_task import LoggedTask, fold_log, log_of
+from headrace.model.errors import StateUnavailable, TaskUnknown
+from headrace.model.events import Json
+from headrace.model.messages import GetTask
 from headrace_task_state.leader import PATIENCE
 from headrace_task_state.reading.found import read_found
 from headrace_task_state.store.reading import Reader

@@ -2,10 +2,10 @@
 
 from datetime import UTC, datetime
 
-from headrace.errors import InvalidName
-from headrace.events import Json
-from headrace.messages import ListTasks
-from headrace.task import STATES
+from headrace.model.errors import InvalidName
+from headrace.model.events import Json
+from headrace.model.messages import ListTasks
+from headrace.model.task import STATES
 from headrace_task_state.reading.cursor import decode_cursor, encode_cursor
 from headrace_task_state.reading.found import read_found
 from headrace_task_state.reading.frontier import Frontier

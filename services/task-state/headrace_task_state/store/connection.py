@@ -6,7 +6,7 @@ from typing import Any
 
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
-from headrace.errors import StateUnavailable
+from headrace.model.errors import StateUnavailable
 from headrace_task_state.store.pool import Server
 from headrace_task_state.store.scripts import script
 from headrace_task_state.store.settings import RedisSettings

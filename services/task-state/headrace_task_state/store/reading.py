@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from headrace.errors import StateUnavailable
-from headrace.messages import ListTasks
+from headrace.model.errors import StateUnavailable
+from headrace.model.messages import ListTasks
 from headrace_task_state.ranges import Range
 from headrace_task_state.store.connection import Connection
 from headrace_task_state.store.keys import Keys

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Iterable
 
-from headrace.errors import StateUnavailable
+from headrace.model.errors import StateUnavailable
 from headrace_task_state.ranges import Range
 from headrace_task_state.store.connection import Connection
 from headrace_task_state.store.keys import Keys

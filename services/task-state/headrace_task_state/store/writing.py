@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from headrace.errors import HeadraceError
+from headrace.model.errors import HeadraceError
 from headrace_task_state.ranges import Range
 from headrace_task_state.store.connection import Argument, Connection
 from headrace_task_state.store.keys import Keys

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_worker.adapters.extras import needs
 from headrace_worker.relayed import Artifact, Outcome, Said
 

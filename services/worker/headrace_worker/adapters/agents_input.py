@@ -6,9 +6,9 @@ from typing import Any
 
 import orjson
 
-from headrace import parts
-from headrace.events import Json
-from headrace.parts import ToolResultPart
+from headrace.model import parts
+from headrace.model.events import Json
+from headrace.model.parts import ToolResultPart
 from headrace_worker.adapters.audio import AUDIO
 from headrace_worker.conversation import Call, Item, Result, Turn, Words
 from headrace_worker.tools import as_text

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_worker.adapters.approvals import Decision
 from headrace_worker.adapters.extras import needs
 from headrace_worker.conversation import Call

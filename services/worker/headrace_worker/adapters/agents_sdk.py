@@ -6,9 +6,9 @@ from typing import Any, Unpack
 
 from pydantic_core import to_jsonable_python
 
-from headrace import parts
-from headrace.events import Json
-from headrace.task import FAILED
+from headrace.model import parts
+from headrace.model.events import Json
+from headrace.model.task import FAILED
 from headrace_worker.adapters.agents_events import Telling
 from headrace_worker.adapters.agents_input import FORMAT, agent_of, items_of, response_items
 from headrace_worker.adapters.agents_replay import (

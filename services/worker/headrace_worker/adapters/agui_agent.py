@@ -5,7 +5,7 @@ from typing import Any, Unpack
 
 import orjson
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_worker.adapters.agui_events import ending_of
 from headrace_worker.adapters.agui_input import run_input
 from headrace_worker.adapters.agui_names import FINISHED, Keeping

@@ -2,10 +2,10 @@
 
 from collections.abc import Awaitable, Callable
 
-from headrace import parts
-from headrace.events import Json
-from headrace.files import LINKS_ARE_OURS, is_link
-from headrace.task import CANCELED, FAILED, REJECTED
+from headrace.jetstream.objects import LINKS_ARE_OURS, is_link
+from headrace.model import parts
+from headrace.model.events import Json
+from headrace.model.task import CANCELED, FAILED, REJECTED
 from headrace_worker.context import RunContext
 from headrace_worker.emission import (
     Data,

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from headrace import parts
-from headrace.events import Json
+from headrace.model import parts
+from headrace.model.events import Json
 from headrace_worker.adapters.agui_messages import messages_of
 from headrace_worker.adapters.answers import answers_of, asked_in
 from headrace_worker.adapters.approvals import decision_of

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 
 import orjson
 
-from headrace import parts
-from headrace.events import Json
+from headrace.model import parts
+from headrace.model.events import Json
 from headrace_worker.adapters.approvals import words_beside
 from headrace_worker.conversation import Call, Reasoning, Turn, Words
 from headrace_worker.tools import as_text

@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 import orjson
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_worker.adapters.agui_events import Telling
 from headrace_worker.context import RunContext
 from headrace_worker.conversation import NAMES, Names

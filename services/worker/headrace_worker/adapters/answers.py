@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from headrace import parts
-from headrace.delegation import CHILD
-from headrace.events import QUEUED, Json
-from headrace.interrupts import INTERRUPTS
-from headrace.task import INPUT_REQUIRED, SUBMITTED
+from headrace.model import parts
+from headrace.model.delegation import CHILD
+from headrace.model.events import QUEUED, Json
+from headrace.model.interrupts import INTERRUPTS
+from headrace.model.task import INPUT_REQUIRED, SUBMITTED
 
 INTERRUPT_ID = "agui_interrupt_id"
 """Metadata key of a part that answers an interrupt: its id."""

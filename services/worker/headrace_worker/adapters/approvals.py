@@ -11,10 +11,10 @@ from typing import Any
 
 from pydantic import BaseModel, Field, StrictBool, ValidationError
 
-from headrace import parts
-from headrace.errors import HeadraceError
-from headrace.events import Json
-from headrace.parts import INTERRUPT_ID
+from headrace.model import parts
+from headrace.model.errors import HeadraceError
+from headrace.model.events import Json
+from headrace.model.parts import INTERRUPT_ID
 from headrace_worker.adapters.answers import answers_of
 from headrace_worker.context import RunContext
 from headrace_worker.conversation import Call

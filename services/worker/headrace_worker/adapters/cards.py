@@ -1,8 +1,8 @@
 """What an agent's own card says, as a declaration."""
 
-from headrace.errors import InvalidName
-from headrace.events import Json
-from headrace.names import check_agent_name
+from headrace.model.errors import InvalidName
+from headrace.model.events import Json
+from headrace.model.names import check_agent_name
 from headrace_worker.errors import Misdeclared
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TypedDict
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_worker.agent import Skill
 from headrace_worker.policy import FollowUps
 

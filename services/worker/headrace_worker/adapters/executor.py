@@ -3,8 +3,8 @@
 from contextlib import suppress
 from typing import Any, Unpack
 
-from headrace.errors import HeadraceError
-from headrace.events import AGUI, Json
+from headrace.model.errors import HeadraceError
+from headrace.model.events import AGUI, Json
 from headrace_worker.adapters.a2a_json import json_of, parsed
 from headrace_worker.adapters.cards import name_of, taken_over
 from headrace_worker.adapters.declaring import Declaration

@@ -5,9 +5,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import override
 
-from headrace import parts
-from headrace.events import Json
-from headrace.task import AUTH_REQUIRED, COMPLETED, LEG_ENDED
+from headrace.model import parts
+from headrace.model.events import Json
+from headrace.model.task import AUTH_REQUIRED, COMPLETED, LEG_ENDED
 from headrace_worker.adapters.a2a_json import artifact_of, json_of, outcome_of, said_of
 from headrace_worker.adapters.extras import needs
 from headrace_worker.context import RunContext

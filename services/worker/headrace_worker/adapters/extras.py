@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from headrace.errors import HeadraceError
+from headrace.model.errors import HeadraceError
 
 
 class MissingExtra(HeadraceError, ImportError):

@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 from pydantic_core import to_jsonable_python
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.langgraph_threads import Beginning
 from headrace_worker.context import RunContext

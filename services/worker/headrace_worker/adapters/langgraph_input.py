@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.langgraph_messages import messages_of
 from headrace_worker.adapters.langgraph_threads import Beginning

@@ -5,8 +5,8 @@ from typing import Any
 
 import orjson
 
-from headrace.events import Json
-from headrace.parts import text_of
+from headrace.model.events import Json
+from headrace.model.parts import text_of
 from headrace_worker.adapters.extras import needs
 from headrace_worker.conversation import Turn
 from headrace_worker.tools import as_text

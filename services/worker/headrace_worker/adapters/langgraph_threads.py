@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from headrace.entry import Entry
-from headrace.events import Json
-from headrace.task import COMPLETED, TERMINAL
+from headrace.model.entry import Entry
+from headrace.model.events import Json
+from headrace.model.task import COMPLETED, TERMINAL
 from headrace_worker.adapters.answers import asked_before
 from headrace_worker.adapters.extras import needs
 from headrace_worker.checkpoint import decode

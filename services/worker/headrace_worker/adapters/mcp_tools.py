@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 import orjson
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_worker.adapters.extras import needs
 from headrace_worker.calling import Answer
 from headrace_worker.context import RunContext

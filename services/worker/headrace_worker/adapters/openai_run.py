@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headrace import parts
-from headrace.events import Json
-from headrace.parts import ToolResultPart
-from headrace.task import FAILED
+from headrace.model import parts
+from headrace.model.events import Json
+from headrace.model.parts import ToolResultPart
+from headrace.model.task import FAILED
 from headrace_worker.adapters.busy import is_busy, seconds_of
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.openai_messages import frontend_function, function_of, messages_of

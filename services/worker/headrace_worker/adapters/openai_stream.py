@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.openai_verbatim import Fields
 from headrace_worker.context import RunContext

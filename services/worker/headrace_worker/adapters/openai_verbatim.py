@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.events import Json
+from headrace.model.events import Json
 
 _NAMES = frozenset({"id", "type", "format", "name", "role"})
 """Of strings that come whole, however often: every other string comes in pieces."""

@@ -6,8 +6,8 @@ from typing import Any, Unpack
 
 from pydantic import BaseModel
 
-from headrace import parts
-from headrace.events import Json
+from headrace.model import parts
+from headrace.model.events import Json
 from headrace_worker.adapters.answers import asked_in
 from headrace_worker.adapters.approvals import (
     AnswerInvalid,

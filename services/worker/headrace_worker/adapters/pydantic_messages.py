@@ -8,8 +8,8 @@ from typing import Any
 import orjson
 from pydantic import ValidationError
 
-from headrace.events import Json
-from headrace.parts import ToolResultPart
+from headrace.model.events import Json
+from headrace.model.parts import ToolResultPart
 from headrace_worker.adapters.extras import needs
 from headrace_worker.conversation import Call, Item, Reasoning, Result, Turn, Words
 from headrace_worker.tools import as_text

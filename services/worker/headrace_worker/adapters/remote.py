@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_worker.adapters.a2a_json import json_of
 from headrace_worker.adapters.cards import name_of, taken_over
 from headrace_worker.adapters.credentials import Credentials

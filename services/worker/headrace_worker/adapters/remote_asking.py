@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
 
-from headrace import parts
-from headrace.events import Json
+from headrace.model import parts
+from headrace.model.events import Json
 from headrace_worker.context import RunContext
 from headrace_worker.quoting import hinted
 

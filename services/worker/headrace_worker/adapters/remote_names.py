@@ -6,9 +6,9 @@ What counts is the event in which an attempt of ours has said it.
 
 from collections.abc import Iterable
 
-from headrace.delegation import CHILD
-from headrace.events import Json
-from headrace.task import WORKING
+from headrace.model.delegation import CHILD
+from headrace.model.events import Json
+from headrace.model.task import WORKING
 
 REMOTE_TASK, REMOTE_CONTEXT = "remote_task", "remote_context"
 """Metadata keys of a task under which it says which task of the outside agent it stands for."""

@@ -7,8 +7,8 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
 
-from headrace.events import Json
-from headrace.task import LEG_ENDED
+from headrace.model.events import Json
+from headrace.model.task import LEG_ENDED
 from headrace_worker.adapters.a2a_json import json_of, parsed
 from headrace_worker.adapters.busy import is_busy
 from headrace_worker.adapters.credentials import CredentialsRefused

@@ -4,9 +4,9 @@ A stream that breaks off is opened anew, and begins with the task as it is: only
 told yet is.
 """
 
-from headrace.events import Json
-from headrace.files import LINKS_ARE_OURS, is_link
-from headrace.task import AUTH_REQUIRED, LEG_ENDED
+from headrace.jetstream.objects import LINKS_ARE_OURS, is_link
+from headrace.model.events import Json
+from headrace.model.task import AUTH_REQUIRED, LEG_ENDED
 from headrace_worker.adapters.a2a_json import artifact_of, outcome_of, said_of
 from headrace_worker.adapters.remote_names import without_names
 from headrace_worker.context import RunContext

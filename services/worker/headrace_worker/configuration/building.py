@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from headrace.errors import HeadraceError
-from headrace.events import Json
+from headrace.model.errors import HeadraceError
+from headrace.model.events import Json
 from headrace_worker.agent import Agent, Agents
 from headrace_worker.configuration.model import (
     AgUiAgent,

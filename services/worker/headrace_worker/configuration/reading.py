@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from headrace.errors import HeadraceError
+from headrace.model.errors import HeadraceError
 from headrace_worker.configuration.model import Configuration
 
 _MOST = 10_000

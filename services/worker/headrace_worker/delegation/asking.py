@@ -2,8 +2,8 @@
 
 from collections.abc import Awaitable, Callable
 
-from headrace.errors import LogLost
-from headrace.events import Json
+from headrace.model.errors import LogLost
+from headrace.model.events import Json
 from headrace_worker.delegation.children import Children
 from headrace_worker.delegation.errors import DelegationRefused
 from headrace_worker.delegation.parent import Parent

@@ -4,13 +4,13 @@ import asyncio
 import logging
 from contextlib import suppress
 
-from headrace.entry import ANSWERED, Entry, Stamp
-from headrace.errors import LogLost
-from headrace.events import Json
-from headrace.fold import TaskFold
 from headrace.log import Follower, last_entry
-from headrace.messages import TaskStarted
-from headrace.task import (
+from headrace.model.entry import ANSWERED, Entry, Stamp
+from headrace.model.errors import LogLost
+from headrace.model.events import Json
+from headrace.model.fold import TaskFold
+from headrace.model.messages import TaskStarted
+from headrace.model.task import (
     AUTH_REQUIRED,
     CANCELED,
     COMPLETED,

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Awaitable
 from datetime import UTC, datetime
 
-from headrace.errors import StateUnavailable, TaskUnknown
-from headrace.messages import CancelChild
-from headrace.task import INPUT_REQUIRED, TaskKey
+from headrace.model.errors import StateUnavailable, TaskUnknown
+from headrace.model.messages import CancelChild
+from headrace.model.task import INPUT_REQUIRED, TaskKey
 from headrace_worker.delegation.child import Child
 from headrace_worker.delegation.errors import DelegationFailed, DelegationRefused
 from headrace_worker.delegation.naming import Names

@@ -4,10 +4,10 @@ import asyncio
 import logging
 from contextlib import suppress
 
-from headrace.errors import StateUnavailable, TaskUnknown
-from headrace.events import Json
-from headrace.messages import TellChild
-from headrace.task import TaskKey
+from headrace.model.errors import StateUnavailable, TaskUnknown
+from headrace.model.events import Json
+from headrace.model.messages import TellChild
+from headrace.model.task import TaskKey
 from headrace_worker.delegation.parent import Parent
 from headrace_worker.errors import LegOver
 

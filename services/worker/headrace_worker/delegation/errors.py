@@ -1,6 +1,6 @@
 """What goes wrong between an agent and those that it asks; all of it is safe to show."""
 
-from headrace.errors import HeadraceError
+from headrace.model.errors import HeadraceError
 
 
 class DelegationFailed(HeadraceError):

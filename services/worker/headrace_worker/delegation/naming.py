@@ -6,8 +6,8 @@ from collections.abc import Set as AbstractSet
 
 import orjson
 
-from headrace.delegation import MAX_NAME, child_task_id
-from headrace.events import Json
+from headrace.model.delegation import MAX_NAME, child_task_id
+from headrace.model.events import Json
 from headrace_worker.delegation.errors import DelegationRefused
 
 _NOT_COMPARED = frozenset({"messageId", "taskId", "contextId", "role"})

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from headrace.delegation import CHILD
-from headrace.events import HANDED_BACK, TRYING_AGAIN, Json
-from headrace.task import COMPLETED, TERMINAL
+from headrace.model.delegation import CHILD
+from headrace.model.events import HANDED_BACK, TRYING_AGAIN, Json
+from headrace.model.task import COMPLETED, TERMINAL
 
 
 @dataclass(slots=True)

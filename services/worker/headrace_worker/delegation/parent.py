@@ -5,10 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from headrace.bus import Bus
+from headrace.jetstream.connection import Bus
 from headrace.log import TailRule
+from headrace.model.task import TaskKey
 from headrace.state_client import StateClient
-from headrace.task import TaskKey
 from headrace_worker.expense import Expense
 from headrace_worker.inputs import Inputs
 from headrace_worker.interrupt import Interrupt

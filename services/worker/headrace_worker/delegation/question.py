@@ -8,11 +8,11 @@ from typing import Any, Protocol
 
 import orjson
 
-from headrace.asked_message import why_no_message
-from headrace.delegation import earliest
-from headrace.errors import InvalidName
-from headrace.events import Json
-from headrace.names import check_agent_name
+from headrace.model.asked_message import why_no_message
+from headrace.model.delegation import earliest
+from headrace.model.errors import InvalidName
+from headrace.model.events import Json
+from headrace.model.names import check_agent_name
 from headrace_worker.delegation.errors import DelegationRefused
 from headrace_worker.delegation.parent import Parent
 

@@ -4,9 +4,9 @@ All of it comes as statuses at work, so that the parent's own artifacts are its 
 else is. A child's state and its messages as a whole stay its own.
 """
 
-from headrace import events, parts
-from headrace.delegation import CHILD
-from headrace.events import (
+from headrace.model import events, parts
+from headrace.model.delegation import CHILD
+from headrace.model.events import (
     ATTEMPT,
     DISCARDED_AFTER,
     HANDED_BACK,
@@ -16,8 +16,14 @@ from headrace.events import (
     Draft,
     Json,
 )
-from headrace.parts import BLOCK_ID, MESSAGES_SNAPSHOT, STATE_DELTA, STATE_SNAPSHOT, SUBAGENT_RUN_ID
-from headrace.task import COMPLETED, SUBMITTED, WORKING
+from headrace.model.parts import (
+    BLOCK_ID,
+    MESSAGES_SNAPSHOT,
+    STATE_DELTA,
+    STATE_SNAPSHOT,
+    SUBAGENT_RUN_ID,
+)
+from headrace.model.task import COMPLETED, SUBMITTED, WORKING
 
 _ITS_OWN = frozenset({STATE_SNAPSHOT, STATE_DELTA, MESSAGES_SNAPSHOT})
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headrace import parts
-from headrace.events import INPUT_SCHEMA, Json
-from headrace.task import INPUT_REQUIRED
+from headrace.model import parts
+from headrace.model.events import INPUT_SCHEMA, Json
+from headrace.model.task import INPUT_REQUIRED
 from headrace_worker.emission import InputRequired
 
 

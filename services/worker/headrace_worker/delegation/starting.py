@@ -4,10 +4,10 @@ import asyncio
 import logging
 from dataclasses import replace
 
-from headrace.errors import InvalidName, LogFull, StartRefused, StateUnavailable, TaskUnknown
-from headrace.events import Json
-from headrace.messages import StartTask, TaskStarted
-from headrace.task import TaskKey
+from headrace.model.errors import InvalidName, LogFull, StartRefused, StateUnavailable, TaskUnknown
+from headrace.model.events import Json
+from headrace.model.messages import StartTask, TaskStarted
+from headrace.model.task import TaskKey
 from headrace_worker.delegation.errors import DelegationRefused
 from headrace_worker.delegation.parent import Parent
 from headrace_worker.delegation.question import Question

@@ -3,7 +3,7 @@
 from types import TracebackType
 from typing import Self
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_worker.delegation.child import Child, Events
 from headrace_worker.delegation.children import Children, in_time
 from headrace_worker.delegation.result import Result

@@ -1,10 +1,10 @@
 """Finding the child on whose behalf a leg has asked its user."""
 
-from headrace.bus import Bus
-from headrace.delegation import ASKS_FOR
-from headrace.errors import LogLost
+from headrace.jetstream.connection import Bus
 from headrace.log import find_generation, last_entry, replay
-from headrace.task import TaskKey
+from headrace.model.delegation import ASKS_FOR
+from headrace.model.errors import LogLost
+from headrace.model.task import TaskKey
 
 
 async def waiting_child(bus: Bus, key: TaskKey, leg: int) -> tuple[str, str] | None:

@@ -6,9 +6,9 @@ from typing import Any, override
 
 import pytest
 
-from headrace.events import Json
-from headrace.interrupts import PENDING_TOOL_CALLS
-from headrace.parts import tool_result_part
+from headrace.model.events import Json
+from headrace.model.interrupts import PENDING_TOOL_CALLS
+from headrace.model.parts import tool_result_part
 from headrace_worker import Agent
 from headrace_worker.adapters import ag_ui_agent
 from tests.integration.worker.adapters.agui_backend import pydantic_backend

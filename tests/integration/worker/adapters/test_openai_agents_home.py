@@ -20,7 +20,7 @@ from agents.tracing import TracingProcessor, set_trace_processors
 from openai import AsyncOpenAI
 from pydantic import BaseModel
 
-from headrace import parts
+from headrace.model import parts
 from headrace_worker import RunContext
 from headrace_worker.adapters import openai_agents_agent
 from headrace_worker.adapters.agents_events import Telling

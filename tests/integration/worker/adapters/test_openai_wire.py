@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from openai import AsyncOpenAI
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_worker import Agent, tool
 from headrace_worker.adapters import openai_agent
 from tests.integration.worker.conftest import Working

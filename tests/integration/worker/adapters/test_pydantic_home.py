@@ -22,8 +22,8 @@ from pydantic_ai.models.function import (
     FunctionModel,
 )
 
-from headrace import parts
-from headrace.events import Json
+from headrace.model import parts
+from headrace.model.events import Json
 from headrace_worker.adapters import pydantic_ai_agent
 from tests.integration.worker.conftest import Working
 from tests.integration.worker.doors.reading import answer, folded, state

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import orjson
 
-from headrace.events import Json
+from headrace.model.events import Json
 from tests.support.chat_stub import ChatStub, Reply, call, chunk, deltas, serving, usage
 
 

@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from headrace import events, parts
-from headrace.bus import Bus
 from headrace.directory import AgentCard
-from headrace.interrupts import INTERRUPTS
+from headrace.jetstream.connection import Bus
+from headrace.model import events, parts
+from headrace.model.interrupts import INTERRUPTS
+from headrace.model.task import COMPLETED, INPUT_REQUIRED, WORKING
 from headrace.settings import BusSettings
-from headrace.task import COMPLETED, INPUT_REQUIRED, WORKING
 from headrace_gateway.settings import GatewaySettings
 from headrace_worker import Agent
 from headrace_worker.adapters import remote_agent

@@ -2,9 +2,9 @@
 
 import orjson
 
-from headrace import parts
-from headrace.events import Json
-from headrace.fold import TaskFold
+from headrace.model import parts
+from headrace.model.events import Json
+from headrace.model.fold import TaskFold
 from tests.support.desk import Task
 
 

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from headrace import parts
-from headrace.events import Json
-from headrace.interrupts import INTERRUPTS, PENDING_TOOL_CALLS
+from headrace.model import parts
+from headrace.model.events import Json
+from headrace.model.interrupts import INTERRUPTS, PENDING_TOOL_CALLS
 from headrace_worker import Agent
 from headrace_worker.adapters import ag_ui_agent
 from headrace_worker.adapters.agui_events import Telling

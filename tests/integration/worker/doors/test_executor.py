@@ -24,9 +24,9 @@ from a2a.types import (
     Task as A2ATask,
 )
 
-from headrace.events import ACCEPTED_MODES, EXTENSIONS, Json
-from headrace.files import FileOwner, FileStore
-from headrace.messages import Control
+from headrace.jetstream.objects import FileOwner, FileStore
+from headrace.model.events import ACCEPTED_MODES, EXTENSIONS, Json
+from headrace.model.messages import Control
 from headrace_worker import conclusion
 from headrace_worker.adapters import executor_agent
 from headrace_worker.adapters.executor import RUN

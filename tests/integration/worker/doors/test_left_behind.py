@@ -9,9 +9,9 @@ from a2a.server.events import EventQueue
 from a2a.server.tasks import TaskUpdater
 from a2a.types import Part, TaskState
 
-from headrace import events
-from headrace.events import ATTEMPT
-from headrace.task import AUTH_REQUIRED, CANCELED, WORKING
+from headrace.model import events
+from headrace.model.events import ATTEMPT
+from headrace.model.task import AUTH_REQUIRED, CANCELED, WORKING
 from headrace_worker.adapters import ClientCredentials, executor_agent
 from tests.integration.worker.conftest import Spawn, Working
 from tests.integration.worker.doors.reading import folded, state

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_worker import Agent, RunContext, ToolError, tool
 from headrace_worker.adapters import openai_agent
 from headrace_worker.errors import Misdeclared

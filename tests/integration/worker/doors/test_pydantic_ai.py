@@ -19,8 +19,8 @@ from pydantic_ai.models.function import (
 )
 from pydantic_ai.models.test import TestModel
 
-from headrace import parts
-from headrace.events import Json
+from headrace.model import parts
+from headrace.model.events import Json
 from headrace_worker.adapters import pydantic_ai_agent
 from tests.integration.worker.conftest import Working
 from tests.integration.worker.doors.examples import example

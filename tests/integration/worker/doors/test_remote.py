@@ -6,8 +6,8 @@ from typing import Any
 import httpx
 import pytest
 
-from headrace.files import FileOwner, FileStore
-from headrace.messages import Control
+from headrace.jetstream.objects import FileOwner, FileStore
+from headrace.model.messages import Control
 from headrace_gateway.settings import GatewaySettings
 from headrace_worker.adapters import ApiKey, Bearer, ClientCredentials, remote_agent
 from headrace_worker.errors import Misdeclared

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from headrace.task import COMPLETED
+from headrace.model.task import COMPLETED
 from tests.integration.worker.adapters.behaviour import until_said
 from tests.integration.worker.conftest import Spawn
 from tests.integration.worker.doors.odd_agent import Bursting, serving

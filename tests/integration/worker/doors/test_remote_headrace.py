@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from headrace import events, parts
-from headrace.interrupts import INTERRUPTS
 from headrace.log import last_entry
-from headrace.task import CANCELED
+from headrace.model import events, parts
+from headrace.model.interrupts import INTERRUPTS
+from headrace.model.task import CANCELED
 from tests.integration.worker.conftest import Working
 from tests.integration.worker.doors.other_headrace import Other, another_headrace
 from tests.integration.worker.doors.reading import answer, folded, said, state, thoughts, words

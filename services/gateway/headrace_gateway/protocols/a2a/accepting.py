@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from headrace.errors import BusUnavailable, StateUnavailable
-from headrace.events import ACCEPTED_MODES, EXTENSIONS, SHOWN, Json
-from headrace.fold.change import OWN
-from headrace.task import TaskKey
+from headrace.model.errors import BusUnavailable, StateUnavailable
+from headrace.model.events import ACCEPTED_MODES, EXTENSIONS, SHOWN, Json
+from headrace.model.fold.change import OWN
+from headrace.model.task import TaskKey
 from headrace.webhooks import Webhook
 from headrace_gateway.call import IDEMPOTENCY_KEY, Call
 from headrace_gateway.extensions import own

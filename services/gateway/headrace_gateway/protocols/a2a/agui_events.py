@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_gateway.call import Call
 from headrace_gateway.protocols.a2a.operations import STREAMING
 from headrace_gateway.protocols.a2a.stream_responses import PLAIN, RECOVERED, Manner

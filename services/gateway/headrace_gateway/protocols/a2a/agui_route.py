@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_gateway.protocols.a2a.json_body import parse_object
 from headrace_gateway.protocols.a2a.rest_errors import answering_errors
 from headrace_gateway.protocols.hector.messages import completed

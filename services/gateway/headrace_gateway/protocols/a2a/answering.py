@@ -1,10 +1,10 @@
 """SendMessage: the message into the log, and one answer when the task rests."""
 
-from headrace.entry import ANSWERED, Entry
-from headrace.events import Json
-from headrace.fold import TaskFold
-from headrace.messages import GetTask
-from headrace.task import INTERRUPTED, TERMINAL
+from headrace.model.entry import ANSWERED, Entry
+from headrace.model.events import Json
+from headrace.model.fold import TaskFold
+from headrace.model.messages import GetTask
+from headrace.model.task import INTERRUPTED, TERMINAL
 from headrace_gateway.call import Call
 from headrace_gateway.protocols.a2a.accepting import accept, answering
 from headrace_gateway.protocols.a2a.parameters import SendMessage

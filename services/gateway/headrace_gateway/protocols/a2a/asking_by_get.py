@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from starlette.datastructures import QueryParams
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_gateway.call import IDEMPOTENCY_KEY, Call
 from headrace_gateway.protocols.a2a.json_body import parse_object
 from headrace_gateway.protocols.hector.messages import completed

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 import orjson
 
-from headrace.entry import ANSWERED, Entry
-from headrace.events import ATTEMPT, GENERATION, Json
-from headrace.task import COMPLETED
+from headrace.model.entry import ANSWERED, Entry
+from headrace.model.events import ATTEMPT, GENERATION, Json
+from headrace.model.task import COMPLETED
 from headrace_gateway.feeds import Dialect, Feed
 
 SHOWN_AFTER = 2.0

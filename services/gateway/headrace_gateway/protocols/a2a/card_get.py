@@ -1,6 +1,6 @@
 """``card/get``, which A2A itself has only as a page: an agent's card."""
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_gateway.call import Call
 from headrace_gateway.protocols.a2a.cards import agent_card
 from headrace_gateway.protocols.a2a_v03.card import readable_by_old

@@ -3,7 +3,7 @@
 from a2a.utils.constants import PROTOCOL_VERSION_1_0, TransportProtocol
 
 from headrace.directory import AgentCard
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_gateway.extensions import OFFERED
 from headrace_gateway.protocols.hector.asking import MEDIA_TYPES
 from headrace_gateway.server.auth.credentials_file import Known

@@ -4,7 +4,7 @@ import orjson
 from a2a.utils.error_handlers import BAD_REQUEST_TYPE, ERROR_INFO_TYPE
 from a2a.utils.errors import A2A_REASON_TO_ERROR
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_gateway.protocols.a2a.problems import Problem
 
 RETRY_INFO_TYPE = "type.googleapis.com/google.rpc.RetryInfo"

@@ -2,7 +2,7 @@
 
 from a2a.utils.errors import ExtendedAgentCardNotConfiguredError, UnsupportedOperationError
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_gateway.call import Call
 from headrace_gateway.protocols.a2a.cards import agent_card
 from headrace_gateway.refusals import CredentialsMissing

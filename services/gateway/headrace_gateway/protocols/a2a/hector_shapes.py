@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 import orjson
 from starlette.requests import HTTPConnection
 
-from headrace.entry import Entry
-from headrace.events import Json
+from headrace.model.entry import Entry
+from headrace.model.events import Json
 from headrace_gateway.protocols.a2a.problems import Problem
 from headrace_gateway.protocols.a2a.wording import HTTP, RPC, Reworded, Wording
 from headrace_gateway.protocols.hector import shapes

@@ -1,6 +1,6 @@
 """How much of a task's history a client asked for."""
 
-from headrace.events import Json
+from headrace.model.events import Json
 
 
 def with_history(task: Json, length: int | None) -> Json:

@@ -3,7 +3,7 @@
 import orjson
 from a2a.utils.errors import JSONParseError
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_gateway.refusals import Malformed, Violation
 
 

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_gateway.call import Call, call_of
 from headrace_gateway.protocols.a2a.agui_events import agui_stream
 from headrace_gateway.protocols.a2a.card_get import card_get

@@ -6,7 +6,7 @@ answer is 1.0's, unless the request states a version or sends what only 0.3 has.
 
 from starlette.requests import Request
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_gateway.protocols.a2a.hector_shapes import SENDS
 from headrace_gateway.protocols.a2a.versions import reads_older
 from headrace_gateway.protocols.hector.messages import completed

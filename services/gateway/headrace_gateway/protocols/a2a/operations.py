@@ -3,8 +3,8 @@
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
-from headrace.events import Json
 from headrace.metrics import REQUEST_SECONDS
+from headrace.model.events import Json
 from headrace_gateway.call import Call
 from headrace_gateway.protocols.a2a.answering import send_message
 from headrace_gateway.protocols.a2a.extended_card import extended_card

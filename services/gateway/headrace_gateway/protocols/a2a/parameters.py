@@ -8,10 +8,10 @@ import orjson
 from a2a.types import a2a_pb2
 from google.protobuf.message import Message
 
-from headrace.events import Json
-from headrace.files import LINKS_ARE_OURS, is_link
-from headrace.fold.change import OWN
-from headrace.names import LONGEST_CONTEXT
+from headrace.jetstream.objects import LINKS_ARE_OURS, is_link
+from headrace.model.events import Json
+from headrace.model.fold.change import OWN
+from headrace.model.names import LONGEST_CONTEXT
 from headrace_gateway.protocols.a2a.protojson import read
 from headrace_gateway.refusals import Malformed, Violation
 

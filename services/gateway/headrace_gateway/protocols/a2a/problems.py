@@ -13,7 +13,8 @@ from http import HTTPStatus
 
 from a2a.utils import errors as a2a
 
-from headrace.errors import (
+from headrace.metrics import REFUSALS
+from headrace.model.errors import (
     BusUnavailable,
     EventTooLarge,
     FileUnknown,
@@ -23,7 +24,6 @@ from headrace.errors import (
     StateUnavailable,
     TaskUnknown,
 )
-from headrace.metrics import REFUSALS
 from headrace.webhooks import TooManyWebhooks
 from headrace_gateway.refusals import (
     AgentUnknown,

@@ -11,7 +11,7 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_gateway.protocols.a2a.proto_scalars import NotReadable
 from headrace_gateway.protocols.a2a.proto_schema import Field, Free, Nested, Schema, schema
 from headrace_gateway.refusals import Malformed, Violation

@@ -3,12 +3,12 @@
 from a2a.types import a2a_pb2
 from a2a.utils.errors import PushNotificationNotSupportedError
 
-from headrace import messages
-from headrace.entry import ANSWERED
-from headrace.errors import TaskUnknown
-from headrace.events import Json
-from headrace.names import encode_token
-from headrace.task import INTERRUPTED, TERMINAL, TaskKey
+from headrace.model import messages
+from headrace.model.entry import ANSWERED
+from headrace.model.errors import TaskUnknown
+from headrace.model.events import Json
+from headrace.model.names import encode_token
+from headrace.model.task import INTERRUPTED, TERMINAL, TaskKey
 from headrace.webhooks import OLD, Address, Progress, Webhook, new_id
 from headrace_gateway.call import Call
 from headrace_gateway.protocols.a2a.protojson import read

@@ -3,7 +3,7 @@
 from google.protobuf.message import Message
 from starlette.datastructures import QueryParams
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_gateway.protocols.a2a.proto_scalars import boolean
 from headrace_gateway.protocols.a2a.proto_schema import schema
 

@@ -5,10 +5,10 @@ from contextlib import suppress
 
 from a2a.utils.errors import TaskNotCancelableError
 
-from headrace import messages
-from headrace.errors import TaskUnknown
-from headrace.events import Json
-from headrace.task import TERMINAL, TaskKey
+from headrace.model import messages
+from headrace.model.errors import TaskUnknown
+from headrace.model.events import Json
+from headrace.model.task import TERMINAL, TaskKey
 from headrace_gateway.call import Call
 from headrace_gateway.protocols.a2a.parameters import GetTask, ListTasks, OneTask
 from headrace_gateway.refusals import TaskEnded

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_gateway.call import Call, call_of
 from headrace_gateway.protocols.a2a.agui_events import agui_stream
 from headrace_gateway.protocols.a2a.asking_by_get import asked_by_get

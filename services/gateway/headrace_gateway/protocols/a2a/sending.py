@@ -1,7 +1,7 @@
 """SendStreamingMessage: the message into the log, and the log's events to the client."""
 
-from headrace.events import Json
-from headrace.messages import TaskFound
+from headrace.model.events import Json
+from headrace.model.messages import TaskFound
 from headrace_gateway.call import Call
 from headrace_gateway.protocols.a2a.accepting import accept, answering
 from headrace_gateway.protocols.a2a.bare_messages import bare_answer

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import orjson
 from starlette.responses import Response
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_gateway.call import Call
 from headrace_gateway.event_stream import EventStream, EventStreams
 from headrace_gateway.feeds import Dialect

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from a2a.utils.errors import UnsupportedOperationError
 
-from headrace.events import Json
-from headrace.task import TaskKey
+from headrace.model.events import Json
+from headrace.model.task import TaskKey
 from headrace_gateway.call import Call
 from headrace_gateway.feeds import Feed
 

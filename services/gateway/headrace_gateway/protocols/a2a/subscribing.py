@@ -8,12 +8,12 @@ from contextlib import suppress
 
 from a2a.utils.errors import UnsupportedOperationError
 
-from headrace.entry import ANSWERED, Entry
-from headrace.errors import StateUnavailable, TaskUnknown
-from headrace.events import RECOVERED
 from headrace.log import first_entry, last_entry
-from headrace.messages import GetTask, TaskFound
-from headrace.task import TERMINAL, TaskKey
+from headrace.model.entry import ANSWERED, Entry
+from headrace.model.errors import StateUnavailable, TaskUnknown
+from headrace.model.events import RECOVERED
+from headrace.model.messages import GetTask, TaskFound
+from headrace.model.task import TERMINAL, TaskKey
 from headrace_gateway.call import Call
 from headrace_gateway.feeds import Feed
 from headrace_gateway.protocols.a2a.cursor import Cursor

@@ -11,7 +11,7 @@ from a2a.utils.constants import PROTOCOL_VERSION_0_3, PROTOCOL_VERSION_1_0, VERS
 from a2a.utils.errors import VersionNotSupportedError
 from starlette.requests import HTTPConnection
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_gateway.protocols.hector.asking import asks_for_it, asks_for_shapes
 
 SERVED = (PROTOCOL_VERSION_1_0,)

@@ -3,9 +3,9 @@
 import re
 from urllib.parse import urlsplit
 
-from headrace.errors import InvalidName
-from headrace.events import Json
-from headrace.names import encode_token
+from headrace.model.errors import InvalidName
+from headrace.model.events import Json
+from headrace.model.names import encode_token
 from headrace.webhooks import Address, Webhook
 from headrace_gateway.refusals import Malformed, Violation
 

@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 from a2a.utils.constants import PROTOCOL_VERSION_1_0
 
-from headrace.entry import Entry
-from headrace.events import Json
+from headrace.model.entry import Entry
+from headrace.model.events import Json
 from headrace_gateway.feeds import Dialect
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
 from headrace_gateway.sse import JSON_RPC, REST

@@ -11,8 +11,8 @@ from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 from google.protobuf.message import Message
 from pydantic import BaseModel
 
-from headrace.events import Json
-from headrace.whole_numbers import whole
+from headrace.model.events import Json
+from headrace.model.whole_numbers import whole
 
 type Said = types.Task | types.Message | types.TaskStatusUpdateEvent | types.TaskArtifactUpdateEvent
 """An event of 0.3."""

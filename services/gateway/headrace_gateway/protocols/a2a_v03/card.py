@@ -8,7 +8,7 @@ from a2a.types import a2a_pb2
 from a2a.utils.constants import PROTOCOL_VERSION_0_3
 from google.protobuf.json_format import ParseDict
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_gateway.protocols.a2a_v03.answering import dumped
 
 

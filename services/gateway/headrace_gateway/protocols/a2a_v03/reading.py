@@ -9,8 +9,8 @@ from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 from google.protobuf.message import Message
 from pydantic import BaseModel, ValidationError
 
-from headrace.events import Json
-from headrace.whole_numbers import whole
+from headrace.model.events import Json
+from headrace.model.whole_numbers import whole
 from headrace_gateway.refusals import Malformed, Violation
 
 METHODS: Mapping[str, str] = {

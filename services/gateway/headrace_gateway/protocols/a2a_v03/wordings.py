@@ -2,7 +2,7 @@
 
 from a2a.utils.constants import PROTOCOL_VERSION_0_3
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_gateway.protocols.a2a.wording import HTTP, Reworded, Wording
 from headrace_gateway.protocols.a2a_v03 import answering, reading
 from headrace_gateway.sse import JSON_RPC, REST

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from headrace import json_patch, parts
-from headrace.events import Json
-from headrace.parts import ACTIVITY_TYPE
+from headrace.model import json_patch, parts
+from headrace.model.events import Json
+from headrace.model.parts import ACTIVITY_TYPE
 from headrace_gateway.protocols.agui.held import Activity
 from headrace_gateway.protocols.agui.output import Output
 from headrace_gateway.protocols.agui.view import View

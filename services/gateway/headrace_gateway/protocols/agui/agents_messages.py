@@ -3,7 +3,7 @@
 from ag_ui.core import Message
 from pydantic import TypeAdapter, ValidationError
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_gateway.protocols.agui.blocks import REASONING, TEXT
 from headrace_gateway.protocols.agui.held import Activity, Given, Held
 from headrace_gateway.protocols.agui.output import Output

@@ -3,8 +3,8 @@
 The protocol has no such thing; both forms are streams that its clients read like any other.
 """
 
-from headrace.events import Json
 from headrace.log import last_entry
+from headrace.model.events import Json
 from headrace_gateway.call import Call
 from headrace_gateway.feeds import Feed
 from headrace_gateway.protocols.agui.cursor import FrameCursor

@@ -1,6 +1,6 @@
 """A new attempt: what the one before had not saved is taken back."""
 
-from headrace.events import ATTEMPT, DISCARDED_AFTER, Json
+from headrace.model.events import ATTEMPT, DISCARDED_AFTER, Json
 from headrace_gateway.protocols.agui.output import Output
 from headrace_gateway.protocols.agui.shared_state import SharedState
 from headrace_gateway.protocols.agui.snapshot import say_messages

@@ -1,6 +1,6 @@
 """Beginning a run: its input into a log, a new one or one whose task waits for it."""
 
-from headrace import events, parts
+from headrace.model import events, parts
 from headrace_gateway.call import Call
 from headrace_gateway.protocols.agui.busy_thread import make_way
 from headrace_gateway.protocols.agui.run_input import RunInput

@@ -7,7 +7,7 @@ numbers, JSON objects in the order of their keys.
 import re
 from functools import partial
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_gateway.protocols.agui.binary_schema import EVENTS, MESSAGES, OPERATIONS
 from headrace_gateway.protocols.agui.frame import Frame
 from headrace_gateway.protocols.agui.wire import (

@@ -8,7 +8,7 @@ import asyncio
 from contextlib import suppress
 from itertools import chain
 
-from headrace.task import SUBMITTED, WORKING
+from headrace.model.task import SUBMITTED, WORKING
 from headrace_gateway.call import Call
 from headrace_gateway.protocols.agui.refusal import ThreadBusy
 from headrace_gateway.protocols.agui.threads import Thread

@@ -6,7 +6,7 @@ from ag_ui.core import AgentCapabilities
 from pydantic import ValidationError
 
 from headrace.directory import AgentCard
-from headrace.events import Json
+from headrace.model.events import Json
 
 _log = logging.getLogger(__name__)
 

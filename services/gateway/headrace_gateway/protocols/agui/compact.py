@@ -5,7 +5,7 @@ Items that interleave are told one after the other, each where it began.
 
 from dataclasses import dataclass, field
 
-from headrace.events import Json
+from headrace.model.events import Json
 
 _STARTS = {
     "TEXT_MESSAGE_START": "messageId",

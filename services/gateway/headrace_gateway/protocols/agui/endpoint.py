@@ -6,7 +6,7 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp
 from starlette.websockets import WebSocket
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_gateway.call import Call, call_of
 from headrace_gateway.protocols.agui.attaching import is_told
 from headrace_gateway.protocols.agui.capabilities import capabilities

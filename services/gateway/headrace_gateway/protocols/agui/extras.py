@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_gateway.protocols.agui.refusal import InputInvalid
 
 RAW = "raw"

@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
-from headrace.entry import Entry
-from headrace.events import Json
+from headrace.model.entry import Entry
+from headrace.model.events import Json
 from headrace_gateway.protocols.agui.frame import Frame
 from headrace_gateway.protocols.agui.output import Output
 from headrace_gateway.protocols.agui.run import Run

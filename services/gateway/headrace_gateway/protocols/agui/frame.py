@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import orjson
 
-from headrace.events import Json
+from headrace.model.events import Json
 
 
 class Frame(NamedTuple):

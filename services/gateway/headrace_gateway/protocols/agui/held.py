@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
-from headrace.events import Json
+from headrace.model.events import Json
 
 
 @dataclass(slots=True)

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.entry import Entry
-from headrace.errors import LogLost
-from headrace.events import Json
+from headrace.model.entry import Entry
+from headrace.model.errors import LogLost
+from headrace.model.events import Json
 from headrace_gateway.protocols.agui.compact import compacted
 from headrace_gateway.protocols.agui.fold import Fold
 from headrace_gateway.protocols.agui.threads import Thread, ThreadRun

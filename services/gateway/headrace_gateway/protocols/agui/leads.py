@@ -7,7 +7,7 @@ from there.
 
 from typing import Protocol
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_gateway.protocols.agui.cursor import FrameCursor
 from headrace_gateway.protocols.agui.fold import Fold
 from headrace_gateway.protocols.agui.frame import Frame

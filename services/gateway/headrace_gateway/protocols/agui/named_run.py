@@ -5,7 +5,7 @@ from typing import NamedTuple
 import orjson
 from starlette.requests import Request
 
-from headrace.names import LONGEST_CONTEXT
+from headrace.model.names import LONGEST_CONTEXT
 from headrace_gateway.protocols.agui.media_types import check_body_type
 from headrace_gateway.protocols.agui.refusal import InputInvalid
 from headrace_gateway.server.body import BodyLimits, read_body

@@ -5,7 +5,7 @@ The specification has receivers strip what they do not know, and warn; the model
 
 from typing import Any
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_gateway.protocols.agui.refusal import InputInvalid
 
 _ROLES = frozenset({"developer", "system", "assistant", "user", "tool", "activity", "reasoning"})

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_gateway.protocols.agui.frame import Frame
 
 type Event = tuple[str, Json]

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from headrace import parts
-from headrace.events import Json
+from headrace.model import parts
+from headrace.model.events import Json
 from headrace_gateway.protocols.agui.activities import Activities
 from headrace_gateway.protocols.agui.agents_messages import AgentsMessages
 from headrace_gateway.protocols.agui.blocks import REASONING, TEXT, Blocks

@@ -6,7 +6,7 @@ from typing import ClassVar, NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
-from headrace.errors import HeadraceError
+from headrace.model.errors import HeadraceError
 from headrace_gateway.protocols.a2a.error_shapes import headers
 from headrace_gateway.protocols.a2a.problems import problem_of
 from headrace_gateway.server.endpoint import Endpoint, telling

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from headrace.events import AGUI, Json
-from headrace.user_content import from_parts
+from headrace.model.events import AGUI, Json
+from headrace.model.user_content import from_parts
 from headrace_gateway.protocols.agui.extras import RAW, THINKING, asked_for
 
 _FOREIGN = "1.0"

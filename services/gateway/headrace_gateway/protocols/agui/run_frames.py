@@ -1,6 +1,6 @@
 """One client's frames of one run."""
 
-from headrace.entry import Entry
+from headrace.model.entry import Entry
 from headrace_gateway.protocols.agui.fold import Fold
 from headrace_gateway.protocols.agui.frame import Frame
 from headrace_gateway.protocols.agui.leads import FromStart, Lead

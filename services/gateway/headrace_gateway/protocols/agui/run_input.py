@@ -9,11 +9,11 @@ from ag_ui.core import RunAgentInput
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from headrace import parts
-from headrace.events import AGUI, Json
-from headrace.files import LINKS_ARE_OURS, is_link
+from headrace.jetstream.objects import LINKS_ARE_OURS, is_link
 from headrace.log_lines import cut, escaped
-from headrace.user_content import to_parts
+from headrace.model import parts
+from headrace.model.events import AGUI, Json
+from headrace.model.user_content import to_parts
 from headrace_gateway.protocols.agui.extras import with_extras
 from headrace_gateway.protocols.agui.named_run import check_id
 from headrace_gateway.protocols.agui.normalise import normalised

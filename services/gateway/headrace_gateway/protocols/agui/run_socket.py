@@ -14,8 +14,8 @@ from dataclasses import replace
 import orjson
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from headrace.errors import BusUnavailable, LogLost
-from headrace.events import Json
+from headrace.model.errors import BusUnavailable, LogLost
+from headrace.model.events import Json
 from headrace_gateway.call import Call
 from headrace_gateway.protocols.agui.cursor import FrameCursor
 from headrace_gateway.protocols.agui.extras import in_query

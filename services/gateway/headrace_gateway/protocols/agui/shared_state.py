@@ -1,7 +1,7 @@
 """The state that agent and client share: whole, or changed by patches."""
 
-from headrace import json_patch
-from headrace.events import Json
+from headrace.model import json_patch
+from headrace.model.events import Json
 from headrace_gateway.protocols.agui.output import Output
 from headrace_gateway.protocols.agui.view import View
 

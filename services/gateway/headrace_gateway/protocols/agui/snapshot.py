@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_gateway.protocols.agui.output import Output
 from headrace_gateway.protocols.agui.view import View
 

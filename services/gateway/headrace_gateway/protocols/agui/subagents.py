@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from headrace import parts
-from headrace.events import Json
-from headrace.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, REJECTED
+from headrace.model import parts
+from headrace.model.events import Json
+from headrace.model.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, REJECTED
 from headrace_gateway.protocols.agui.attempts import NAME as ATTEMPT_NAME
 from headrace_gateway.protocols.agui.output import OpenItem, Output
 from headrace_gateway.protocols.agui.part_events import PartEvents

@@ -1,9 +1,9 @@
 """The events of one leg, in order, as AG-UI events."""
 
-from headrace import parts
-from headrace.delegation import CHILD
-from headrace.events import ATTEMPT, RETRACTED, TAKEN, Json
-from headrace.task import FAILED, INTERRUPTED, REJECTED, TERMINAL, WORKING
+from headrace.model import parts
+from headrace.model.delegation import CHILD
+from headrace.model.events import ATTEMPT, RETRACTED, TAKEN, Json
+from headrace.model.task import FAILED, INTERRUPTED, REJECTED, TERMINAL, WORKING
 from headrace_gateway.protocols.agui.attempts import Attempts
 from headrace_gateway.protocols.agui.lifecycle import Lifecycle
 from headrace_gateway.protocols.agui.output import Output

@@ -3,8 +3,8 @@
 It says what the long way by `PartEvents` does, several times faster.
 """
 
-from headrace import parts
-from headrace.events import Json
+from headrace.model import parts
+from headrace.model.events import Json
 from headrace_gateway.protocols.agui.blocks import TEXT
 from headrace_gateway.protocols.agui.output import OpenItem, Output
 

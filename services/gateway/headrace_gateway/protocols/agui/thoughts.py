@@ -4,9 +4,9 @@ These name nothing: the run has one block open at a time, its subagents' include
 a message. A block that goes on after another one has begun is opened again.
 """
 
-from headrace import parts
-from headrace.events import Json
-from headrace.parts import TITLE
+from headrace.model import parts
+from headrace.model.events import Json
+from headrace.model.parts import TITLE
 from headrace_gateway.protocols.agui.output import Event, OpenItem, Output
 
 _USE = "thinking"

@@ -6,12 +6,12 @@ Task state knows which tasks a thread has; what each leg is called stands in the
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from headrace.entry import Entry
-from headrace.errors import LogLost
-from headrace.events import Json
 from headrace.log import last_entry, replay
-from headrace.messages import ListTasks
-from headrace.task import INPUT_REQUIRED, TaskKey
+from headrace.model.entry import Entry
+from headrace.model.errors import LogLost
+from headrace.model.events import Json
+from headrace.model.messages import ListTasks
+from headrace.model.task import INPUT_REQUIRED, TaskKey
 from headrace_gateway.call import Call
 from headrace_gateway.protocols.agui.refusal import RunUnknown
 from headrace_gateway.protocols.agui.run import Run

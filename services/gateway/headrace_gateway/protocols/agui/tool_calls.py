@@ -4,8 +4,8 @@ from typing import Any
 
 import orjson
 
-from headrace import parts
-from headrace.events import Json
+from headrace.model import parts
+from headrace.model.events import Json
 from headrace_gateway.protocols.agui.blocks import TEXT, Blocks
 from headrace_gateway.protocols.agui.held import Answered, Call, Spoken
 from headrace_gateway.protocols.agui.output import OpenItem, Output

@@ -1,6 +1,6 @@
 """Adding up what models used, per provider and model."""
 
-from headrace.events import Json
+from headrace.model.events import Json
 
 _LABELS = ("provider", "model")
 _COUNTS = (

@@ -1,7 +1,7 @@
 """A message of an agent, part by part."""
 
-from headrace import parts
-from headrace.events import Json
+from headrace.model import parts
+from headrace.model.events import Json
 from headrace_gateway.protocols.agui.part_events import PartEvents, is_answer
 
 

@@ -6,7 +6,7 @@ A fold needs it to take output back: a client can be told only what remains.
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_gateway.protocols.agui.held import Answered, Given, Held, Spoken
 
 

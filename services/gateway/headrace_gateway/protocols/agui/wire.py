@@ -4,7 +4,7 @@ import struct
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from headrace.events import Json
+from headrace.model.events import Json
 
 type Write = Callable[[Any], bytes]
 """From a value to its bytes, with neither field number nor length."""

@@ -7,7 +7,7 @@ import orjson
 from starlette.requests import Request
 from starlette.types import Message
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_gateway.protocols.agui.refusal import InputInvalid
 from headrace_gateway.server.json_depth import RULE
 

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_gateway.call import call_of
 from headrace_gateway.protocols.agui.capabilities import capabilities
 from headrace_gateway.protocols.agui.endpoint import RunEndpoint

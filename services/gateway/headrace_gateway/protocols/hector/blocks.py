@@ -5,8 +5,8 @@ from typing import Any
 
 import orjson
 
-from headrace import parts
-from headrace.events import Json
+from headrace.model import parts
+from headrace.model.events import Json
 
 type Tell = Callable[..., None]
 """Tells an event of a name, with its payload's fields."""

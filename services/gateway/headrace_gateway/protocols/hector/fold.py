@@ -4,11 +4,19 @@ from typing import Any
 
 import orjson
 
-from headrace import parts
-from headrace.delegation import CHILD
-from headrace.entry import Entry
-from headrace.events import ATTEMPT, DISCARDED_AFTER, RETRACTED, Json
-from headrace.task import COMPLETED, FAILED, INTERRUPTED, REJECTED, SUBMITTED, TERMINAL, WORKING
+from headrace.model import parts
+from headrace.model.delegation import CHILD
+from headrace.model.entry import Entry
+from headrace.model.events import ATTEMPT, DISCARDED_AFTER, RETRACTED, Json
+from headrace.model.task import (
+    COMPLETED,
+    FAILED,
+    INTERRUPTED,
+    REJECTED,
+    SUBMITTED,
+    TERMINAL,
+    WORKING,
+)
 from headrace_gateway.protocols.hector.blocks import CONTENT, Blocks, ToolCalls
 from headrace_gateway.protocols.hector.told import Told
 

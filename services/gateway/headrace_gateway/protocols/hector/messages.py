@@ -2,7 +2,7 @@
 
 from uuid import uuid4
 
-from headrace.events import Json
+from headrace.model.events import Json
 
 _USER = "ROLE_USER"
 _ROLES = {

@@ -2,7 +2,7 @@
 
 from http import HTTPStatus
 
-from headrace.events import Json
+from headrace.model.events import Json
 
 _STATUSES = {
     "OK": HTTPStatus.OK,

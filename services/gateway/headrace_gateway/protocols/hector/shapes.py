@@ -6,8 +6,8 @@ Its two documents differ on what a stream's event holds: ``response`` with ``con
 
 import orjson
 
-from headrace import parts
-from headrace.events import Json
+from headrace.model import parts
+from headrace.model.events import Json
 
 _STATES = {
     "TASK_STATE_SUBMITTED": "pending",

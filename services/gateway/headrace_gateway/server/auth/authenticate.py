@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from headrace.background import keep_running
-from headrace.names import encode_token
+from headrace.model.names import encode_token
 from headrace_gateway.refusals import CredentialsMissing, CredentialsRefused
 from headrace_gateway.server.auth.caller import Caller, Grant
 from headrace_gateway.server.auth.credentials_file import (

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from headrace.lanes import Priority
+from headrace.model.queues import Priority
 
 OPERATED = frozenset({"GetTask", "ListTasks", "SubscribeToTask", "CancelTask"})
 """The operations by which an operator reaches the tasks of others: to see them, and to end them."""

@@ -7,9 +7,9 @@ from typing import Literal, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from headrace.errors import HeadraceError, InvalidName
-from headrace.lanes import Priority
-from headrace.names import encode_token
+from headrace.model.errors import HeadraceError, InvalidName
+from headrace.model.names import encode_token
+from headrace.model.queues import Priority
 from headrace_gateway.server.auth.caller import Grant
 from headrace_gateway.server.auth.roles import Role
 from headrace_gateway.server.auth.table import Table

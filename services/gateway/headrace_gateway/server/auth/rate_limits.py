@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from headrace.background import keep_running
-from headrace.bus import Bus
-from headrace.errors import BusUnavailable, UndecodableMessage
-from headrace.messages import RequestsTaken
+from headrace.jetstream.connection import Bus
+from headrace.model.errors import BusUnavailable, UndecodableMessage
+from headrace.model.messages import RequestsTaken
 from headrace_gateway.refusals import RateLimited
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.settings import GatewaySettings

@@ -1,7 +1,7 @@
 """How a client is to say who it is, as agent cards and challenges word it."""
 
-from headrace.agent_card import AgentCard
-from headrace.events import Json
+from headrace.model.agent_card import AgentCard
+from headrace.model.events import Json
 from headrace_gateway.server.auth.credentials_file import Known
 
 CHALLENGE = 'Bearer realm="headrace"'

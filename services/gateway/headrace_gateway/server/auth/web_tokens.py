@@ -7,9 +7,9 @@ from typing import Any
 import jwt
 from jwt import PyJWK, PyJWKSet
 
-from headrace.errors import InvalidName
-from headrace.lanes import PRIORITIES, Priority
-from headrace.names import encode_token
+from headrace.model.errors import InvalidName
+from headrace.model.names import encode_token
+from headrace.model.queues import PRIORITIES, Priority
 from headrace_gateway.refusals import CredentialsRefused
 from headrace_gateway.server.auth.caller import Caller, Grant
 from headrace_gateway.server.auth.credentials_file import CredentialsUnreadable, TokenIssuer

@@ -15,9 +15,9 @@ from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
-from headrace.entry import Entry
-from headrace.events import GENERATION, Json
-from headrace.whole_numbers import whole
+from headrace.model.entry import Entry
+from headrace.model.events import GENERATION, Json
+from headrace.model.whole_numbers import whole
 from headrace_gateway.feeds import Dialect
 from headrace_gateway.protocols.a2a.cursor import Cursor
 

@@ -9,7 +9,7 @@ from a2a.utils.errors import A2AError, InvalidParamsError
 from google.protobuf.message_factory import GetMessageClass
 from pydantic import BaseModel, ValidationError
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_gateway.feeds import Dialect
 from headrace_gateway.protocols.a2a.grpc.forms import EventDialect, parsed, with_cursor
 from headrace_gateway.protocols.a2a_v03.answering import proto_answer, told

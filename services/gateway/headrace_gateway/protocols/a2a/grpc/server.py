@@ -12,8 +12,8 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from headrace.background import keep_running
-from headrace.errors import BusUnavailable
-from headrace.pulse import Pulse
+from headrace.jetstream.health_probe import Pulse
+from headrace.model.errors import BusUnavailable
 from headrace_gateway.protocols.a2a.grpc.asking import Context
 from headrace_gateway.protocols.a2a.grpc.errors import refuse
 from headrace_gateway.protocols.a2a.grpc.forms import CURRENT, Form

@@ -9,7 +9,7 @@ import grpc.aio
 import orjson
 from a2a.utils.constants import PROTOCOL_VERSION_0_3
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_gateway.call import Call, call_of
 from headrace_gateway.protocols.a2a.grpc.asking import Asking, Context, outgoing
 from headrace_gateway.protocols.a2a.grpc.errors import gone, refuse

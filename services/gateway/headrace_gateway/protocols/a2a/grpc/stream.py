@@ -4,7 +4,7 @@ import asyncio
 import logging
 from dataclasses import replace
 
-from headrace.errors import BusUnavailable, LogLost
+from headrace.model.errors import BusUnavailable, LogLost
 from headrace_gateway.call import Call
 from headrace_gateway.protocols.a2a.grpc.asking import Context, outgoing
 from headrace_gateway.protocols.a2a.grpc.forms import Form

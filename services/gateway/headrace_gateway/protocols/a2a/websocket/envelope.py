@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import orjson
 
-from headrace.entry import Entry
-from headrace.events import Json
+from headrace.model.entry import Entry
+from headrace.model.events import Json
 from headrace_gateway.feeds import Dialect
 from headrace_gateway.protocols.a2a.cursor import Cursor
 from headrace_gateway.protocols.a2a.error_shapes import rest_body, rpc_error

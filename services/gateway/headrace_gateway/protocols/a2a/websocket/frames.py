@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import orjson
 from a2a.utils.errors import InvalidRequestError
 
-from headrace.events import Json
+from headrace.model.events import Json
 from headrace_gateway.protocols.a2a.websocket.envelope import Envelope
 from headrace_gateway.protocols.hector.messages import completed
 from headrace_gateway.refusals import Malformed, Violation

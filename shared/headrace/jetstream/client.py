@@ -1,0 +1,252 @@
+"""nats-py's client, with what nothing outside it can get at made better: traps and costs."""
+
+import asyncio
+import itertools
+import json
+import ssl
+from collections.abc import Callable
+from typing import Any
+
+import nats.errors
+from nats.aio.client import PING_PROTO, Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+from nats.aio.transport import TcpTransport
+from nats.errors import ConnectionDrainingError
+from nats.errors import TimeoutError as NatsTimeout
+from nats.protocol.parser import PERMISSIONS_ERR
+
+from headrace.jetstream.credentials import NatsCredentials
+from headrace.jetstream.parser import FastParser
+
+_CONNECT = b"CONNECT "
+_STATUS_LENGTH = 3
+
+
+class Received(Msg):
+    """A message whose headers are read where somebody looks at them; many readers never do."""
+
+    def __init__(self, client: Client, subject: str, reply: str, data: bytes, block: bytes) -> None:
+        """Take a message that came with `block`: ``NATS/1.0`` and what follows, or nothing."""
+        self._client, self._sid = client, None
+        self.subject, self.reply, self.data, self.block = subject, reply, data, block
+        self._parsed: dict[str, str] | None = None
+
+    @property
+    def headers(self) -> dict[str, str] | None:  # type: ignore[override]
+        """What `block` says; None: it says nothing."""
+        if self._parsed is None and self.block:
+            self._parsed = _headers(self.block)
+        return self._parsed
+
+
+def _headers(block: bytes) -> dict[str, str] | None:
+    """Read a block with the status that a server may have put into its first line."""
+    first, _, lines = block.partition(b"\r\n")
+    stated = first.removeprefix(b"NATS/1.0").strip().decode("utf-8", "replace")
+    found: dict[str, str] = {}
+    if stated:
+        status, description = stated[:_STATUS_LENGTH], stated[_STATUS_LENGTH:].strip()
+        found |= {"Status": status} if status.isdigit() else {}
+        found |= {"Description": description} if description else {}
+    return (found | header_lines(lines)) or None
+
+
+def header_lines(raw: bytes) -> dict[str, str]:
+    """Read the lines behind ``NATS/1.0`` as nats-py does, at a quarter of its cost.
+
+    An entry has seven headers: they took 7.5 of the 18 µs that receiving it did.
+    """
+    headers: dict[str, str] = {}
+    for line in raw.decode("utf-8", "replace").split("\r\n"):
+        name, separator, value = line.partition(":")
+        if separator and name.isascii():
+            headers[name.strip()] = value.strip()
+    return headers
+
+
+class NatsClient(Client):
+    """Reconnects also from a server that froze, or whose machine went away without a word.
+
+    nats-py first waits until the old connection is closed, that is until the old server has taken
+    what was still to be sent: for ever, or for as long as TCP tries. And a connection on which the
+    server says nothing at all it would forget, open.
+
+    Hands a message to a listener, and an answer to who asked, where it is read. nats-py has a task
+    per subscription, behind a queue: 15 µs more a message, and a round of the loop.
+
+    Sends a ping behind what was sent before it, so that after `flush` the server has it all;
+    nats-py lets it overtake.
+
+    Shows its credentials to every server, also to those that it learns of, and reads them anew for
+    each; connects again with what they are then when the server lets it in no more.
+    """
+
+    def __init__(self, credentials: NatsCredentials | None = None) -> None:
+        """Prepare to connect with `credentials`; `connect` does the work."""
+        super().__init__()
+        self._credentials = credentials
+        self._ps = FastParser(self)
+        self._header_names: set[str] = set()
+        self._listeners: dict[int, Callable[[Msg], None]] = {}
+        self._answers: dict[str, asyncio.Future[Msg]] = {}
+        self._serials = itertools.count(1)
+        self._answers_inbox = ""
+
+    async def listen(self, subject: str, receive: Callable[[Msg], None]) -> Subscription:
+        """Call `receive` for every message on `subject`, within the loop that reads the socket."""
+        subscription = await self.subscribe(subject)
+        self._listeners[subscription._id] = receive  # noqa: SLF001 - as nats-py's client itself
+        arrived = subscription._pending_queue  # noqa: SLF001 - likewise
+        while not arrived.empty():
+            receive(arrived.get_nowait())
+            arrived.task_done()  # or draining would wait for it
+        return subscription
+
+    async def _process_msg(
+        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes
+    ) -> None:
+        receive = self._listeners.get(sid)
+        if receive is None or sid not in self._subs:
+            await super()._process_msg(sid, subject, reply, data, headers)
+            return
+        self.stats["in_msgs"] += 1
+        self.stats["in_bytes"] += len(data)
+        try:
+            receive(Received(self, subject.decode(), reply.decode(), data, headers))
+        except Exception as error:  # noqa: BLE001  # or nothing more would be read
+            await self._error_cb(error)
+
+    def _remove_sub(self, sid: int, max_msgs: int = 0) -> None:
+        self._listeners.pop(sid, None)
+        super()._remove_sub(sid, max_msgs)
+
+    async def _send_publish(
+        self,
+        subject: str,
+        reply: str,
+        payload: bytes,
+        payload_size: int,
+        headers: dict[str, Any] | None,
+    ) -> None:
+        """Send headers at a quarter of the 13 µs that nats-py checks them for.
+
+        It has the first look at each name, and at every value of more than one line.
+        """
+        if headers is None or not self._header_names.issuperset(headers):
+            await super()._send_publish(subject, reply, payload, payload_size, headers)
+            self._header_names.update(headers or ())
+            return
+        block = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+        if not block.count("\n") == block.count("\r") == len(headers):
+            await super()._send_publish(subject, reply, payload, payload_size, headers)
+            return
+        lines = f"NATS/1.0\r\n{block}\r\n".encode()
+        command = f"HPUB {subject} {reply} {len(lines)} {len(lines) + payload_size}\r\n"
+        self.stats["out_msgs"] += 1
+        self.stats["out_bytes"] += payload_size
+        await self._send_command(b"%b%b%b\r\n" % (command.encode(), lines, payload))
+        if self._flush_queue is not None and self._flush_queue.empty():
+            await self._flush_pending()
+
+    async def _request_new_style(
+        self,
+        subject: str,
+        payload: bytes,
+        timeout: float = 1,
+        headers: Any = None,  # noqa: ANN401  # nats-py's own
+    ) -> Msg:
+        if self.is_draining_pubs:
+            raise ConnectionDrainingError
+        if not self._answers_inbox:
+            await self._listen_for_answers()
+        loop, serial = asyncio.get_running_loop(), str(next(self._serials))
+        answer: asyncio.Future[Msg] = loop.create_future()
+        self._answers[serial] = answer
+        overdue = loop.call_later(timeout, _give_up, answer)
+        try:
+            await self.publish(subject, payload, f"{self._answers_inbox}.{serial}", headers)
+            return await answer
+        finally:
+            overdue.cancel()
+            del self._answers[serial]
+
+    async def _listen_for_answers(self) -> None:
+        self._answers_inbox = self.new_inbox()
+        try:
+            await self.listen(f"{self._answers_inbox}.*", self._on_answer)
+        except BaseException:
+            self._answers_inbox = ""
+            raise
+
+    def _on_answer(self, msg: Msg) -> None:
+        answer = self._answers.get(msg.subject.rpartition(".")[2])
+        if answer is not None and not answer.done():
+            answer.set_result(msg)
+
+    @staticmethod
+    def _parse_header_lines(raw: bytes) -> dict[str, str]:
+        return header_lines(raw)
+
+    async def _send_ping(self, future: asyncio.Future[Any] | None = None) -> None:
+        self._pongs.append(future or asyncio.get_running_loop().create_future())
+        await self._send_command(PING_PROTO)
+        await self._flush_pending()
+
+    async def _process_pong(self) -> None:
+        # nats-py would stumble over a flush that was given up, and read nothing any more.
+        if self._pongs and self._pongs[0].done():
+            self._pongs[0] = asyncio.get_running_loop().create_future()
+        await super()._process_pong()
+
+    async def _attempt_reconnect(self) -> None:
+        self._abort()
+        await super()._attempt_reconnect()
+
+    async def _process_connect_init(self) -> None:
+        try:
+            await super()._process_connect_init()
+        except BaseException:
+            self._abort()
+            raise
+
+    @property
+    def ssl_context(self) -> ssl.SSLContext:
+        """What TLS is done with."""
+        return self._credentials.tls() if self._credentials else ssl.create_default_context()
+
+    def _connect_command(self) -> bytes:
+        command: bytes = super()._connect_command()
+        if self._credentials is None:
+            return command
+        if self._credentials.need_tls and not self._is_encrypted():
+            raise nats.errors.Error("nats: the server offers no TLS, and the settings ask for it")
+        login = self._credentials.login(self._server_info.get("nonce", ""))
+        said = json.loads(command.removeprefix(_CONNECT))
+        return b"%b%b\r\n" % (_CONNECT, json.dumps(said | login).encode())
+
+    def _is_encrypted(self) -> bool:
+        transport = self._transport
+        if not isinstance(transport, TcpTransport):
+            return self._current_server is not None and self._current_server.uri.scheme == "wss"
+        writer = transport._io_writer  # noqa: SLF001 - there is no other way
+        return writer is not None and writer.get_extra_info("ssl_object") is not None
+
+    async def _process_err(self, err_msg: str) -> None:
+        # Credentials that expired or were replaced: nats-py would hang up for good.
+        if "auth" in err_msg and PERMISSIONS_ERR not in err_msg and not self.is_connecting:
+            error = nats.errors.Error(f"nats: {err_msg}")
+            await self._error_cb(error)
+            await self._process_op_err(error)
+            return
+        await super()._process_err(err_msg)
+
+    def _abort(self) -> None:
+        transport = self._transport
+        if isinstance(transport, TcpTransport) and transport._io_writer is not None:  # noqa: SLF001 - there is no other way
+            transport._io_writer.transport.abort()  # noqa: SLF001 - likewise
+
+
+def _give_up(answer: asyncio.Future[Msg]) -> None:
+    if not answer.done():
+        answer.set_exception(NatsTimeout())

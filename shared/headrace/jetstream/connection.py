@@ -1,0 +1,265 @@
+"""A connection to NATS and what the bus contract needs of it."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+import nats.errors
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+from nats.js import JetStreamContext
+
+from headrace import metrics
+from headrace.jetstream.client import NatsClient
+from headrace.jetstream.credentials import NatsCredentials
+from headrace.jetstream.streams import Streams, ensure_streams
+from headrace.model.errors import BusUnavailable, NobodyListens
+from headrace.secret_settings import SecretUnreadable
+from headrace.settings import BusSettings, without_credentials
+from headrace.wait_for import patiently, reason
+
+_log = logging.getLogger(__name__)
+
+TROUBLE = (
+    nats.errors.TimeoutError,
+    nats.errors.NoRespondersError,
+    nats.errors.ConnectionClosedError,
+    nats.errors.ConnectionReconnectingError,
+    nats.errors.ConnectionDrainingError,
+    nats.errors.OutboundBufferLimitError,
+    nats.errors.StaleConnectionError,
+    nats.errors.BadSubscriptionError,
+    OSError,
+)
+"""What nats-py raises when a request may or may not have been carried out."""
+
+_CONNECT_ATTEMPT = 2.5
+"""Seconds after which connecting is begun anew. nats-py itself would go on for ever, in silence."""
+
+_SETTLE = 0.1
+"""Seconds within which disturbances count as one: nats-py reports every message that it drops."""
+
+_CLOSE_PATIENCE = 2.0
+"""Seconds that hanging up may take; nats-py would wait 30 for a server that does not answer."""
+
+type Disturbed = Callable[[], None]
+
+
+class Bus:
+    """One connection, its subjects and its streams.
+
+    Whoever follows logs registers with `on_disturbance`: it is called after a reconnect and after
+    a slow-consumer error, the two moments at which live messages may have been missed.
+    """
+
+    def __init__(self, settings: BusSettings) -> None:
+        """Prepare; `connect` does the work."""
+        self.settings = settings
+        self.subjects = settings.subjects
+        self.streams = Streams(settings.stream_prefix)
+        self._credentials = NatsCredentials(settings)
+        self.connection = NatsClient()
+        self._disturbed: set[Disturbed] = set()
+        self._disturbing: asyncio.TimerHandle | None = None
+        self._trouble: Exception | None = None
+        self._refusal = ""
+        self._closing = False
+
+    @property
+    def js(self) -> JetStreamContext:
+        """JetStream on this connection."""
+        return self.connection.jetstream()
+
+    @property
+    def connected(self) -> bool:
+        """Whether a server is connected right now."""
+        return self.connection.is_connected
+
+    @property
+    def max_payload(self) -> int:
+        """The largest message the server takes, bytes."""
+        return self.connection.max_payload
+
+    def on_disturbance(self, callback: Disturbed) -> Callable[[], None]:
+        """Call `callback` whenever live messages may have been missed; returns how to stop that."""
+        self._disturbed.add(callback)
+        return lambda: self._disturbed.discard(callback)
+
+    async def connect(self, name: str) -> None:
+        """Connect as `name`, waiting and saying so, and make missing streams.
+
+        Raises:
+            BusUnavailable: NATS or JetStream was not there within `startup_timeout`.
+            StreamsDiffer: the streams that there are are not what the settings ask for.
+        """
+        await self.dial(name)
+        await patiently(
+            "JetStream",
+            lambda: ensure_streams(self.js, self.settings),
+            self.settings.startup_timeout,
+        )
+
+    async def dial(self, name: str) -> None:
+        """Connect as `name`, waiting and saying so; streams are left as they are.
+
+        Raises:
+            BusUnavailable: NATS was not there within `startup_timeout`.
+        """
+        await patiently(
+            f"NATS at {without_credentials(self.settings.nats_url)}",
+            lambda: self._connect(name),
+            self.settings.startup_timeout,
+        )
+
+    async def _connect(self, name: str) -> None:
+        client = NatsClient(self._credentials)
+        try:
+            async with asyncio.timeout(_CONNECT_ATTEMPT):
+                await client.connect(**connect_options(self.settings, name), **self._callbacks())
+        except TimeoutError:
+            raise BusUnavailable(reason(self._trouble or TimeoutError())) from self._trouble
+        finally:
+            if not client.is_connected:
+                await client.close()
+        self.connection = client
+
+    def _callbacks(self) -> dict[str, Any]:
+        return {
+            "reconnected_cb": self._on_reconnect,
+            "error_cb": self._on_error,
+            "disconnected_cb": self._on_disconnect,
+            "closed_cb": self._on_closed,
+        }
+
+    async def _on_disconnect(self) -> None:
+        if self.connection.is_reconnecting:
+            _log.warning("lost NATS; reconnecting")
+
+    async def _on_closed(self) -> None:
+        if self.connection.is_closed and not self._closing:
+            _log.error("NATS hung up for good: %s", self.connection.last_error)
+
+    async def _on_reconnect(self) -> None:
+        _log.info("NATS is back")
+        self._refusal = ""
+        self._disturb()
+
+    async def _on_error(self, error: Exception) -> None:
+        self._trouble = error
+        if isinstance(error, nats.errors.SlowConsumerError):
+            self._disturb_soon()
+        elif type(error) is nats.errors.Error or isinstance(error, SecretUnreadable):
+            # Said once, and not at each of four attempts a second.
+            level = logging.DEBUG if str(error) == self._refusal else logging.WARNING
+            self._refusal = str(error)
+            _log.log(level, "NATS refuses: %s", error)
+        elif isinstance(error, (nats.errors.Error, OSError)):
+            _log.debug("NATS: %s", reason(error))
+        else:
+            _log.error("a message could not be taken", exc_info=error)
+
+    def _disturb_soon(self) -> None:
+        if self._disturbing is None:
+            _log.warning("a subscription lagged too far; reading from the log instead")
+            loop = asyncio.get_running_loop()
+            self._disturbing = loop.call_later(_SETTLE, self._disturb)
+
+    def _disturb(self) -> None:
+        self._disturbing = None
+        metrics.DISTURBANCES.inc()
+        for callback in list(self._disturbed):
+            callback()
+
+    async def publish(self, subject: str, payload: bytes, reply: str = "") -> None:
+        """Send without asking whether anybody takes it.
+
+        Raises:
+            BusUnavailable: there is no connection and no more room to keep it for the next one.
+        """
+        try:
+            await self.connection.publish(subject, payload, reply)
+        except TROUBLE as error:
+            raise BusUnavailable(f"{subject}: {reason(error)}") from error
+
+    async def subscribe(
+        self, subject: str, receive: Callable[[Msg], Coroutine[Any, Any, None]]
+    ) -> Subscription:
+        """Call `receive` for every message on `subject`, one after the other.
+
+        Raises:
+            BusUnavailable: the connection is closed.
+        """
+        try:
+            return await self.connection.subscribe(subject, cb=receive)
+        except TROUBLE as error:
+            raise BusUnavailable(f"{subject}: {reason(error)}") from error
+
+    async def listen(self, subject: str, receive: Callable[[Msg], None]) -> Subscription:
+        """Call `receive` for every message on `subject` as it is read: at once, at least cost.
+
+        Nothing else is read meanwhile, and nothing is dropped on this side of the socket.
+
+        Raises:
+            BusUnavailable: the connection is closed.
+        """
+        try:
+            return await self.connection.listen(subject, receive)
+        except TROUBLE as error:
+            raise BusUnavailable(f"{subject}: {reason(error)}") from error
+
+    @staticmethod
+    async def unsubscribe(subscription: Subscription) -> None:
+        """End a subscription; one that ended with its connection is no trouble."""
+        with suppress(*TROUBLE):
+            await subscription.unsubscribe()
+
+    async def request(
+        self, subject: str, payload: bytes, timeout: float, headers: dict[str, str] | None = None
+    ) -> Msg:
+        """Ask and wait for one answer.
+
+        Raises:
+            NobodyListens: nobody does.
+            BusUnavailable: no answer within `timeout` seconds, or no connection.
+        """
+        try:
+            return await self.connection.request(subject, payload, timeout=timeout, headers=headers)
+        except nats.errors.NoRespondersError as error:
+            raise NobodyListens(f"{subject}: {reason(error)}") from error
+        except TROUBLE as error:
+            raise BusUnavailable(f"{subject}: {reason(error)}") from error
+
+    async def close(self) -> None:
+        """Send what is buffered and hang up, in bounded time also if NATS is frozen."""
+        self._closing = True
+        if self.connection.is_connected:
+            await _at_most(_CLOSE_PATIENCE, self.connection.drain())
+        if not self.connection.is_closed:
+            await _at_most(_CLOSE_PATIENCE, self.connection.close())
+
+
+async def _at_most(seconds: float, step: Coroutine[Any, Any, None]) -> None:
+    """Give `step` so long; a cancelled `drain` would go on waiting, so nobody waits for it."""
+    task = asyncio.ensure_future(step)
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    await asyncio.wait({task}, timeout=seconds)
+    task.cancel()
+
+
+def connect_options(settings: BusSettings, name: str) -> dict[str, Any]:
+    """Return what every connection of the fleet is opened with, beside its credentials."""
+    return {
+        "servers": settings.nats_servers,
+        "name": name,
+        # A user may then read the answers to its own role's questions, and no others.
+        "inbox_prefix": f"_INBOX.{settings.role}",
+        "max_reconnect_attempts": -1,
+        "reconnect_time_wait": 0.25,
+        "connect_timeout": 2,
+        "allow_reconnect": True,
+        "ping_interval": 10,
+        "max_outstanding_pings": 2,
+        "tls_handshake_first": settings.nats_tls_first,
+    }

@@ -1,0 +1,72 @@
+"""Whether NATS answers: asked over and over, so that nobody who wants to know has to wait."""
+
+import asyncio
+import logging
+from contextlib import suppress
+from functools import partial
+
+from nats.aio.msg import Msg
+
+from headrace.background import keep_running
+from headrace.jetstream.connection import Bus
+from headrace.model.errors import BusUnavailable
+
+_EVERY = 1.0
+_PATIENCE = 2.0
+"""Seconds; of a server that froze it is known after both, at most."""
+
+_log = logging.getLogger(__name__)
+
+
+class Pulse:
+    """Sends itself messages by the server that a bus is connected to.
+
+    A server that froze stays connected for half a minute.
+    """
+
+    def __init__(self, bus: Bus) -> None:
+        """Send nothing until `start`."""
+        self._bus = bus
+        self._beats = True
+        self._came = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def beats(self) -> bool:
+        """Whether the server carried the last message, and is connected now."""
+        return self._beats and self._bus.connected
+
+    async def start(self) -> None:
+        """Begin.
+
+        Raises:
+            BusUnavailable: the connection is closed.
+        """
+        inbox = self._bus.connection.new_inbox()
+        await self._bus.listen(inbox, self._take)
+        self._task = keep_running(partial(self._run, inbox), "pulse")
+
+    async def stop(self) -> None:
+        """Send no more. The subscription ends with the connection."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def _take(self, _: Msg) -> None:
+        self._came.set()
+
+    async def _run(self, inbox: str) -> None:
+        while True:
+            beats = await self._beat(inbox)
+            if self._beats and not beats and self._bus.connected:
+                _log.warning("NATS is connected and does not answer")
+            self._beats = beats
+            await asyncio.sleep(_EVERY)
+
+    async def _beat(self, inbox: str) -> bool:
+        self._came.clear()
+        with suppress(BusUnavailable, TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                await self._bus.publish(inbox, b"")
+                await self._came.wait()
+        return self._came.is_set()

@@ -1,0 +1,285 @@
+"""Files that are too large for a log: kept in a JetStream object store, named in the log by a link.
+
+The store has the object store's own format (NATS ADR-20) but for one thing: chunks and descriptions
+alike lie on subjects that begin with the task, so that all files of a task can be dropped at once,
+and so that NATS can keep one agent's workers from writing another one's files. An object is written
+once, under a name of its own, and never changed.
+
+A link stands where a Part has its URL: ``headrace-file:<agent>/tasks/<task>/files/<name>``.
+Gateways put their address before it when they show it (`headrace.links`); agents read what it
+names.
+"""
+
+import base64
+import hashlib
+import re
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+import orjson
+from nats.aio.msg import Msg
+
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.direct_get import direct_get
+from headrace.jetstream.purge import erase, purge
+from headrace.model.entry import SEQUENCE
+from headrace.model.errors import BusUnavailable, FileUnknown, LogFull
+from headrace.model.events import Json, now
+from headrace.model.task import TaskKey
+
+SCHEME = "headrace-file:"
+"""Begins the link of a file that is in the store."""
+
+LINKS_ARE_OURS = f"must not begin with {SCHEME}, which names files that the fleet keeps"
+"""Why a client's URL is refused."""
+
+CHUNK = 128 * 1024
+"""Bytes of one chunk, the object store's usual size."""
+
+_TIMEOUT = 5.0
+_BATCH = 8
+_TRIES = 10
+_FULL = frozenset({10077, 10047, 10023})
+_NOT_FOUND = 10037
+_NAME = re.compile(r"[0-9a-f]{16}")
+LINK = re.compile(r"headrace-file:([\w-]+)/tasks/([\w-]+)/files/([0-9a-f]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class FileOwner:
+    """Whose a file is: agents read what their own caller and conversation have, nothing else."""
+
+    owner: str
+    """As a subject token."""
+    context: str
+
+
+type Remove = Callable[[Bus, str, str], Awaitable[None]]
+"""Takes what a stream has on a subject out of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileInfo:
+    """What the store knows of a file."""
+
+    name: str
+    """Its name within its task."""
+    size: int
+    """Bytes."""
+    chunks: int
+    digest: str
+    """SHA-256, base64 with the URL's alphabet."""
+    filename: str
+    """What its author calls it, or nothing."""
+    media_type: str
+    """As its author said, or nothing."""
+    belongs_to: FileOwner
+
+
+class FileStore:
+    """The fleet's object store."""
+
+    def __init__(self, bus: Bus) -> None:
+        """Keep files on `bus`."""
+        self._bus, self._bucket = bus, bus.streams.files
+
+    async def put(
+        self,
+        key: TaskKey,
+        belongs_to: FileOwner,
+        content: bytes,
+        filename: str = "",
+        media_type: str = "",
+    ) -> str:
+        """Store a file of the task at `key` and return its link.
+
+        Raises:
+            LogFull: the store is at its limit.
+            BusUnavailable: it is not stored, or not for certain; it may be put again.
+        """
+        name = secrets.token_hex(8)
+        headers = {
+            "filename": [filename],
+            "media-type": [media_type],
+            "owner": [belongs_to.owner],
+            "context": [belongs_to.context],
+        }
+        try:
+            await self._put(key, name, content, headers)
+        except LogFull:
+            # Or the halves of what a full store refuses would keep it full.
+            with suppress(BusUnavailable):
+                await self.drop(key, name)
+            raise
+        return f"{SCHEME}{key.agent}/tasks/{key.task}/files/{name}"
+
+    async def _put(self, key: TaskKey, name: str, content: bytes, headers: Json) -> None:
+        chunks = [content[at : at + CHUNK] for at in range(0, len(content), CHUNK)]
+        for chunk in chunks:
+            await self._publish(self._chunks(key, name), chunk)
+        meta = {
+            "name": self._object(key, name),
+            "headers": headers,
+            "options": {"max_chunk_size": CHUNK},
+            "bucket": self._bucket,
+            "nuid": f"{key.tenant}.{key.agent}.{key.task}.{name}",
+            "size": len(content),
+            "mtime": now(),
+            "chunks": len(chunks),
+            "digest": f"SHA-256={_digest(content)}",
+        }
+        await self._publish(self._meta(key, name), orjson.dumps(meta))
+
+    async def info(self, key: TaskKey, name: str) -> FileInfo:
+        """Return what is known of the file `name` of the task at `key`.
+
+        Raises:
+            FileUnknown: there is none, or none any more.
+            BusUnavailable: the store does not answer.
+        """
+        if not _NAME.fullmatch(name):
+            raise unknown_file(key, name)
+        answer = await self._ask("STREAM.MSG.GET", {"last_by_subj": self._meta(key, name)})
+        if "message" not in answer:
+            raise unknown_file(key, name)
+        meta: Json = orjson.loads(base64.b64decode(answer["message"]["data"]))
+        headers = meta.get("headers", {})
+        return FileInfo(
+            name=name,
+            size=meta["size"],
+            chunks=meta["chunks"],
+            digest=meta["digest"].partition("=")[2],
+            filename=headers.get("filename", [""])[0],
+            media_type=headers.get("media-type", [""])[0],
+            belongs_to=FileOwner(headers.get("owner", [""])[0], headers.get("context", [""])[0]),
+        )
+
+    async def chunks(self, key: TaskKey, info: FileInfo) -> AsyncIterator[bytes]:
+        """Yield the file's content, piece by piece: a few are held at a time.
+
+        Raises:
+            FileUnknown: it was dropped meanwhile.
+            BusUnavailable: the store does not answer.
+        """
+        left, start, tries = info.chunks, 1, 0
+        while left:
+            messages = await self._next_chunks(key, info.name, start, min(left, _BATCH))
+            for msg in messages:
+                start = int((msg.headers or {})[SEQUENCE]) + 1
+                yield msg.data
+            left -= len(messages)
+            tries = 0 if messages else tries + 1
+            if tries == 1:
+                await self.info(key, info.name)
+            elif tries > _TRIES:
+                raise BusUnavailable(f"the store does not hand out {info.name} of {key.task}")
+
+    async def read(self, link: str, tenant: str, reader: FileOwner) -> bytes:
+        """Return the content of the file that `link` names, if it is the `reader`'s.
+
+        Raises:
+            FileUnknown: it is no link, or `tenant`, owner and context have no such file.
+            BusUnavailable: the store does not answer.
+        """
+        found = LINK.fullmatch(link)
+        if found is None:
+            raise FileUnknown(f"{link[:80]!r} is no link to a file of this fleet")
+        key = TaskKey(tenant, found[1], found[2])
+        info = await self.info(key, found[3])
+        if info.belongs_to != reader:
+            raise unknown_file(key, info.name)
+        return b"".join([chunk async for chunk in self.chunks(key, info)])
+
+    async def drop(self, key: TaskKey, name: str = "*") -> None:
+        """Forget every file of the task at `key`, or the one called `name`.
+
+        Raises:
+            BusUnavailable: the store does not answer; it may be asked again.
+        """
+        await self._remove(key, name, purge)
+
+    async def erase(self, key: TaskKey) -> None:
+        """Forget every file of the task at `key`, and have its bytes overwritten.
+
+        Raises:
+            BusUnavailable: the store does not answer; it may be asked again.
+        """
+        await self._remove(key, "*", erase)
+
+    async def _remove(self, key: TaskKey, name: str, remove: Remove) -> None:
+        found = await self._ask("STREAM.INFO", {"subjects_filter": self._chunks(key, name)})
+        for chunks in found["state"].get("subjects") or {}:
+            # The chunks last: they are what is found again should this be interrupted.
+            for subject in (self._meta(key, chunks.rpartition(".")[2]), chunks):
+                await remove(self._bus, f"OBJ_{self._bucket}", subject)
+
+    async def _next_chunks(self, key: TaskKey, name: str, start: int, most: int) -> list[Msg]:
+        query = {"batch": most, "seq": start, "next_by_subj": self._chunks(key, name)}
+        return (await direct_get(self._bus, f"OBJ_{self._bucket}", query, _as_it_is)).messages
+
+    async def _publish(
+        self, subject: str, body: bytes, headers: dict[str, str] | None = None
+    ) -> None:
+        answer = orjson.loads((await self._bus.request(subject, body, _TIMEOUT, headers)).data)
+        if (error := answer.get("error")) is not None:
+            refused = f"{subject}: {error.get('description')}"
+            raise (LogFull if error.get("err_code") in _FULL else BusUnavailable)(refused)
+
+    async def _ask(self, operation: str, query: Json) -> Json:
+        """Return the answer of JetStream's API, also where it is that there is no such message."""
+        api = f"$JS.API.{operation}.OBJ_{self._bucket}"
+        answer: Json = orjson.loads(
+            (await self._bus.request(api, orjson.dumps(query), _TIMEOUT)).data
+        )
+        error = answer.get("error")
+        if error is not None and error.get("err_code") != _NOT_FOUND:
+            raise BusUnavailable(f"{api}: {error.get('description')}")
+        return answer
+
+    def _chunks(self, key: TaskKey, name: str) -> str:
+        return f"$O.{self._bucket}.C.{key.tenant}.{key.agent}.{key.task}.{name}"
+
+    def _meta(self, key: TaskKey, name: str) -> str:
+        return f"$O.{self._bucket}.M.{key.tenant}.{key.agent}.{key.task}.{name}"
+
+    @staticmethod
+    def _object(key: TaskKey, name: str) -> str:
+        return f"{key.tenant}/{key.agent}/{key.task}/{name}"
+
+
+def is_link(url: object) -> bool:
+    """Tell whether this is, or pretends to be, a link to a file of the fleet."""
+    return isinstance(url, str) and url.lstrip().lower().startswith(SCHEME)
+
+
+def unknown_file(key: TaskKey, name: str) -> FileUnknown:
+    """Return the error of a file that there is not, or not for who asks."""
+    return FileUnknown(f"task {key.task} has no file {name}")
+
+
+async def stowed_part(
+    files: FileStore, key: TaskKey, belongs_to: FileOwner, part: Json, inline: int
+) -> Json:
+    """Return the Part of a message or artifact with a file beyond `inline` bytes in the store.
+
+    Raises:
+        LogFull: the store is at its limit.
+        BusUnavailable: it does not take the file now.
+    """
+    raw = part.get("raw")
+    # Base64 takes four characters for three bytes.
+    if not isinstance(raw, str) or len(raw) * 3 // 4 <= inline:
+        return part
+    name, media_type = part.get("filename", ""), part.get("mediaType", "")
+    link = await files.put(key, belongs_to, base64.b64decode(raw), name, media_type)
+    return {"url": link, **{name: value for name, value in part.items() if name != "raw"}}
+
+
+def _digest(content: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode()
+
+
+def _as_it_is(msg: Msg) -> Msg:
+    return msg

@@ -1,0 +1,346 @@
+"""Who may do what on the bus: the NATS accounts and users of a fleet, declared once.
+
+Gateways, task state and operators share one account, which has the streams. Each group of workers
+has an account of its own, into which only what its agents need is imported. Accounts, because
+permissions alone can't bound what a user has JetStream send: NATS does not look at a request's
+reply subject, so whoever may read one message could have it delivered as a log entry, a key or a
+request to purge a stream. An answer to another account reaches nobody but who asked there.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from headrace.jetstream.stream_names import Streams
+from headrace.model.errors import InvalidName
+from headrace.model.names import check_agent_name, is_token
+from headrace.model.queues import DEFAULT_TENANT, PRIORITIES, Lane
+from headrace.settings import BusSettings
+
+ANY_TENANT = "*"
+"""In place of tenants: workers may pull whatever lane there is, other groups' too."""
+
+ACCOUNT = "HEADRACE"
+"""The account that has the streams."""
+
+FOR_WORKERS = ("start", "cancel", "tell", "lane", "drop")
+"""Operations of task state that only workers of the agent that the subject names may ask for."""
+
+GATEWAY, TASK_STATE, OPERATOR = "gateway", "task-state", "operator"
+
+INBOX = "_INBOX"
+"""Begins every inbox; behind it stands the role, so that none reads another's answers."""
+
+_GROUP = re.compile(r"[a-z][a-z0-9-]{0,40}")
+_API = "$JS.API."
+_MANY = 'response: stream, threshold: "30s"'
+"""Answered by several messages, the last of them this long after the question at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerGroup:
+    """Workers that share a user, and what they serve."""
+
+    name: str
+    agents: tuple[str, ...]
+
+    @property
+    def account(self) -> str:
+        """The group's NATS account."""
+        return f"{ACCOUNT}_{self.name.upper().replace('-', '_')}"
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What one account lets another one use."""
+
+    subject: str
+    many: bool = False
+    """Whether a question has several answers."""
+    stream: bool = False
+    """Whether it is messages to listen to, and no question."""
+    api: bool = False
+    """Whether JetStream's own API is asked, which also answers in accounts without streams."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """What a user may publish and subscribe to."""
+
+    publish: list[str]
+    subscribe: list[str]
+    never: list[str] = field(default_factory=list)
+    """Not even where `publish` lets it."""
+
+
+class Permissions:
+    """The accounts, users and rights of one fleet."""
+
+    def __init__(
+        self,
+        settings: BusSettings,
+        groups: Sequence[WorkerGroup],
+        tenants: Sequence[str] = (DEFAULT_TENANT,),
+    ) -> None:
+        """Declare them for `groups` of workers, which do the work of `tenants` (as tokens).
+
+        Raises:
+            InvalidName: a group, agent or tenant can't be called so, or two groups serve one agent.
+        """
+        _check(groups)
+        for tenant in tenants:
+            if tenant != ANY_TENANT and not is_token(tenant):
+                raise InvalidName("tenant", tenant, "must be a token, as in subjects, or '*'")
+        self._settings, self._groups, self._tenants = settings, groups, tenants
+        self._prefix, self._subjects = settings.prefix, settings.subjects
+        self._streams = Streams(settings.stream_prefix)
+        self._events = [self._streams.events(k) for k in range(settings.event_streams)]
+
+    def rights(self, role: str) -> Rights:
+        """Return the rights of a role in the account of the streams."""
+        every = {GATEWAY: self._gateway, TASK_STATE: self._task_state, OPERATOR: self._operator}
+        return every[role]()
+
+    def imported(self, group: WorkerGroup) -> list[Shared]:
+        """Return what a group's account may use of the account of the streams."""
+        return [*self._api_for(group), *self._subjects_for(group), *self._heard_by(group)]
+
+    def exported(self, group: WorkerGroup) -> list[Shared]:
+        """Return what a group answers: questions to the holders of its agents' tasks."""
+        return [Shared(f"{self._prefix}.control.*.{agent}.*") for agent in group.agents]
+
+    def configuration(self) -> str:
+        """Return nats-server's ``accounts`` block; passwords come from its environment."""
+        accounts = [self._core(), *(self._of_group(group) for group in self._groups)]
+        return "accounts {\n" + "\n".join(accounts) + "\n}\n"
+
+    def passwords(self) -> dict[str, str]:
+        """Return the variable from which nats-server reads each user's password."""
+        users = [GATEWAY, TASK_STATE, OPERATOR, *(group.name for group in self._groups)]
+        return {user: _variable(user) for user in users}
+
+    def _gateway(self) -> Rights:
+        streams, p = self._streams, self._prefix
+        kept = [f"KV_{streams.agents}", *self._buckets(), f"OBJ_{streams.files}"]
+        publish = [
+            *(f"{p}.{kind}.>" for kind in ("event", "run", "lane", "control", "state", "poke")),
+            f"{p}.push.>",
+            self._subjects.rates(),
+            *(f"$KV.{name}.>" for name in (streams.idempotency, streams.push, streams.keys)),
+            f"$O.{streams.files}.>",
+            *self._making(),
+            *_api("STREAM.MSG.GET", [*self._events, *kept]),
+            *_api("DIRECT.GET", [*self._events, *kept]),
+            # Where a full stream has no room for a deleted task's tombstone, its log makes some.
+            *_api("STREAM.PURGE", [*self._events, streams.runs, f"OBJ_{streams.files}"]),
+            *self._lanes(),
+            f"{INBOX}.{GATEWAY}.>",
+        ]
+        return Rights(
+            publish, [*self._hears(GATEWAY), f"{p}.live.>", self._subjects.rates()], self._never()
+        )
+
+    def _task_state(self) -> Rights:
+        streams, p = self._streams, self._prefix
+        every = [*self._events, streams.runs, streams.dead, f"KV_{streams.agents}"]
+        every += [*self._buckets(), f"OBJ_{streams.files}", streams.pushes]
+        publish = [
+            *(f"{p}.{kind}.>" for kind in ("event", "run", "lane", "control", "poke", "push")),
+            f"{p}.dead.>",
+            *(f"$KV.{name}.>" for name in (streams.push, streams.keys)),
+            *self._making(),
+            *_api("STREAM.MSG.GET", every),
+            *_api("DIRECT.GET", every),
+            *_api("STREAM.PURGE", [*self._events, streams.runs, f"OBJ_{streams.files}"]),
+            *_api("STREAM.PURGE", [streams.pushes]),
+            *_api("STREAM.MSG.DELETE", [*self._events, f"OBJ_{streams.files}", streams.dead]),
+            *self._lanes(),
+            *(
+                f"{_API}CONSUMER.{what}.{stream}.>"
+                for what in ("CREATE", "DURABLE.CREATE", "INFO", "DELETE", "MSG.NEXT")
+                for stream in (*self._events, streams.pushes)
+            ),
+            f"$JS.ACK.{streams.pushes}.>",
+            # It answers whoever asks.
+            f"{INBOX}.>",
+            "_R_.>",
+        ]
+        return Rights(publish, [*self._hears(TASK_STATE), f"{p}.state.>"], self._never())
+
+    def _operator(self) -> Rights:
+        publish = [f"{self._prefix}.>", f"{_API}>", "$KV.>", "$O.>", f"{INBOX}.{OPERATOR}.>"]
+        return Rights(publish, [*self._hears(OPERATOR), f"{self._prefix}.>"], self._never())
+
+    def _never(self) -> list[str]:
+        return [f"{self._prefix}.live.>"]
+
+    def _hears(self, role: str) -> list[str]:
+        agents = f"$KV.{self._streams.agents}.>"
+        return [f"{INBOX}.{role}.>", f"{self._prefix}.poke.*", agents]
+
+    def _buckets(self) -> list[str]:
+        streams = self._streams
+        return [f"KV_{name}" for name in (streams.idempotency, streams.push, streams.keys)]
+
+    def _making(self) -> list[str]:
+        """Streams that are missing are made by whoever of these two starts first."""
+        return [f"{_API}STREAM.INFO.*", f"{_API}STREAM.CREATE.*"]
+
+    def _lanes(self) -> list[str]:
+        runs = self._streams.runs
+        return [
+            f"{_API}CONSUMER.LIST.{runs}",
+            *(
+                f"{_API}CONSUMER.{what}.{runs}.>"
+                for what in ("CREATE", "DURABLE.CREATE", "INFO", "DELETE")
+            ),
+        ]
+
+    def _api_for(self, group: WorkerGroup) -> Iterator[Shared]:
+        streams = self._streams
+        agents, files = f"KV_{streams.agents}", f"OBJ_{streams.files}"
+        for stream in (*self._events, streams.runs, streams.dead, agents, files):
+            yield Shared(f"{_API}STREAM.INFO.{stream}", api=True)
+        for stream in (*self._events, agents, files):
+            yield Shared(f"{_API}STREAM.MSG.GET.{stream}", api=True)
+        for stream in (*self._events, files):
+            yield Shared(f"{_API}DIRECT.GET.{stream}", many=True)
+        yield Shared(f"{_API}CONSUMER.NAMES.{streams.runs}", api=True)
+        for consumer in self._consumers(group):
+            lane = f"{streams.runs}.{consumer}"
+            yield Shared(f"{_API}CONSUMER.INFO.{lane}", api=True)
+            yield Shared(f"{_API}CONSUMER.MSG.NEXT.{lane}", many=True)
+            yield Shared(f"$JS.ACK.{lane}.>")
+
+    def _consumers(self, group: WorkerGroup) -> Iterator[str]:
+        if ANY_TENANT in self._tenants:
+            yield "*"
+            return
+        for agent in group.agents:
+            for tenant in self._tenants:
+                for priority in PRIORITIES:
+                    yield Lane(agent, tenant, priority).consumer
+
+    def _subjects_for(self, group: WorkerGroup) -> Iterator[Shared]:
+        streams, p = self._streams, self._prefix
+        yield Shared(f"{p}.poke.*")
+        # What task state is asked by any worker; questions about tasks of others are checked there.
+        for operation in ("get", "list"):
+            yield from self._questions(operation)
+        yield Shared(self._subjects.state("more.>"))
+        for agent in group.agents:
+            yield Shared(f"{p}.event.*.*.{agent}.*")
+            yield Shared(f"{p}.run.*.{agent}.*.*")
+            yield Shared(f"{p}.run.*.{agent}.*.*.*")
+            yield Shared(f"{p}.dead.*.{agent}")
+            for operation in FOR_WORKERS:
+                yield from self._questions(f"{operation}.{agent}")
+            yield Shared(f"$KV.{streams.agents}.card.{agent}")
+            yield Shared(f"$KV.{streams.agents}.live.{agent}.*")
+            yield Shared(f"$O.{streams.files}.C.*.{agent}.*.*")
+            yield Shared(f"$O.{streams.files}.M.*.{agent}.*.*")
+
+    def _questions(self, operation: str) -> Iterator[Shared]:
+        for of_all in (False, True):
+            yield Shared(self._subjects.state(operation, of_all=of_all))
+
+    def _heard_by(self, group: WorkerGroup) -> Iterator[Shared]:
+        yield Shared(f"{self._prefix}.live.>", stream=True)
+        for agent in group.agents:
+            yield Shared(self._subjects.lane(agent), stream=True)
+
+    def _core(self) -> str:
+        exports: dict[Shared, list[str]] = {}
+        for group in self._groups:
+            for shared in self.imported(group):
+                exports.setdefault(shared, []).append(group.account)
+        return _account(
+            ACCOUNT,
+            ["jetstream: enabled"],
+            users=[_user(role, self.rights(role)) for role in (GATEWAY, TASK_STATE, OPERATOR)],
+            exports=[_export(shared, accounts) for shared, accounts in exports.items()],
+            imports=[
+                _import(shared, group.account)
+                for group in self._groups
+                for shared in self.exported(group)
+            ],
+        )
+
+    def _of_group(self, group: WorkerGroup) -> str:
+        imported = self.imported(group)
+        own = {one.subject: self._own(one.subject) for one in imported if one.api}
+        mappings = [f"{_quoted(asked)}: {_quoted(_mapped(to))}" for asked, to in own.items()]
+        return _account(
+            group.account,
+            [f"mappings: {{ {', '.join(mappings)} }}"],
+            users=[_user(group.name, Rights([], [], self._never()))],
+            exports=[_export(shared, [ACCOUNT]) for shared in self.exported(group)],
+            imports=[_import(one, ACCOUNT, own.get(one.subject)) for one in imported],
+        )
+
+    def _own(self, subject: str) -> str:
+        """Return where an API's question is answered by the account of the streams alone."""
+        return f"{self._prefix}.api.{subject.removeprefix(_API)}"
+
+
+def _check(groups: Sequence[WorkerGroup]) -> None:
+    served: dict[str, str] = {}
+    for group in groups:
+        if not _GROUP.fullmatch(group.name) or group.name in {GATEWAY, TASK_STATE, OPERATOR}:
+            rule = "must be lower-case letters, digits and '-', and no service's name"
+            raise InvalidName("group", group.name, rule)
+        for agent in group.agents:
+            check_agent_name(agent)
+            if (other := served.setdefault(agent, group.name)) != group.name:
+                raise InvalidName("agent", agent, f"is served by group {other!r} already")
+
+
+def _api(operation: str, streams: Iterable[str]) -> list[str]:
+    return [f"{_API}{operation}.{stream}" for stream in streams]
+
+
+def _variable(user: str) -> str:
+    return f"HEADRACE_NATS_{user.upper().replace('-', '_')}_PASSWORD"
+
+
+def _account(
+    name: str, first: Iterable[str], *, users: list[str], exports: list[str], imports: list[str]
+) -> str:
+    lists = {"users": users, "exports": exports, "imports": imports}
+    body = [f"    {line}" for line in first]
+    for title, items in lists.items():
+        body += [f"    {title}: [", *(f"      {item}" for item in items), "    ]"]
+    return "\n".join([f"  {name} {{", *body, "  }"])
+
+
+def _user(name: str, rights: Rights) -> str:
+    publish = _lists(allow=rights.publish, deny=rights.never)
+    subscribe = _lists(allow=rights.subscribe)
+    permissions = f"{{ publish: {publish}, subscribe: {subscribe} }}"
+    return f"{{ user: {_quoted(name)}, password: ${_variable(name)}, permissions: {permissions} }}"
+
+
+def _lists(**lists: list[str]) -> str:
+    given = [f"{name}: {json.dumps(subjects)}" for name, subjects in lists.items() if subjects]
+    return f"{{ {', '.join(given)} }}"
+
+
+def _mapped(subject: str) -> str:
+    """Return the destination of a mapping whose source has at most one wildcard."""
+    return subject.replace("*", "{{wildcard(1)}}")
+
+
+def _export(shared: Shared, accounts: Iterable[str]) -> str:
+    kind, many = "stream" if shared.stream else "service", f", {_MANY}" if shared.many else ""
+    return f"{{ {kind}: {_quoted(shared.subject)}{many}, accounts: [{', '.join(accounts)}] }}"
+
+
+def _import(shared: Shared, account: str, local: str | None = None) -> str:
+    kind = "stream" if shared.stream else "service"
+    to = f", to: {_quoted(local)}" if local else ""
+    return f"{{ {kind}: {{ account: {account}, subject: {_quoted(shared.subject)} }}{to} }}"
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text)

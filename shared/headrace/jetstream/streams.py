@@ -1,0 +1,420 @@
+"""Every stream and bucket of the bus contract, declared once, and made where it is missing.
+
+What exists is left as its operator shaped it. Where it breaks the contract, or is not what a
+setting asks for, a service refuses to start; an operator has it changed by `apply`. A setting that
+is unset asks for nothing.
+"""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import orjson
+from nats.js import JetStreamContext, api
+from nats.js.errors import APIError, NotFoundError, ServiceUnavailableError
+
+from headrace.jetstream.stream_names import Streams
+from headrace.model.errors import BusUnavailable, StreamsDiffer
+from headrace.model.subjects import Subjects
+from headrace.model.task import SHARDS_PER_STREAM
+from headrace.secret_settings import variable
+from headrace.settings import BusSettings
+
+__all__ = [
+    "DEAD_MAX_AGE",
+    "Difference",
+    "Effect",
+    "Streams",
+    "apply",
+    "declarations",
+    "differences",
+    "ensure_consumer",
+    "ensure_streams",
+]
+
+_log = logging.getLogger(__name__)
+
+DEAD_MAX_AGE = 30 * 24 * 3600.0
+"""How long a dead letter is kept, seconds."""
+
+NO_STREAMS_HERE = 10039
+"""JetStream's error in an account without streams of its own: where workers have accounts, theirs
+(`headrace.jetstream.permissions`)."""
+
+RUNS_MAX = 1_000_000
+"""Runs that the work queue holds where nobody says otherwise."""
+
+_STREAM_NAME_IN_USE = 10058
+_CONSUMER_EXISTS = (10105, 10148)
+
+_CONTRACT = (
+    "subjects",
+    "storage",
+    "retention",
+    "discard",
+    "discard_new_per_subject",
+    "max_msgs_per_subject",
+    "max_age",
+    "republish",
+    "allow_direct",
+    "allow_rollup_hdrs",
+    "allow_msg_ttl",
+)
+"""What promises rest on."""
+
+_WISHES = {
+    "num_replicas": ("replicas",),
+    "max_bytes": ("events_max_bytes", "files_max_bytes"),
+    "max_msgs": ("runs_max",),
+}
+"""What settings may ask for, and which ones."""
+
+_FIXED = {"storage", "retention"}
+"""What JetStream does not change of a stream that exists."""
+
+_CONSUMER_CONTRACT = ("filter_subject", "ack_policy", "ack_wait", "max_deliver")
+
+
+class Effect(StrEnum):
+    """What a change means for what exists."""
+
+    CREATE = "create"
+    CHANGE = "change"
+    GROW = "grow"
+    SHRINK = "shrink"
+    IMPOSSIBLE = "impossible"
+    """It can't be changed in place."""
+
+    @property
+    def command(self) -> str:
+        """What an operator does about it."""
+        match self:
+            case Effect.SHRINK:
+                return "headrace streams apply --shrink"
+            case Effect.IMPOSSIBLE:
+                return "JetStream can't change it; move the data to a new stream"
+            case _:
+                return "headrace streams apply"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One setting of one stream, or one stream that is missing."""
+
+    stream: str
+    effect: Effect
+    setting: str = ""
+    found: Any = None
+    wanted: Any = None
+    variable: str = ""
+    """The environment variable that asks for it; empty: the bus contract does."""
+    remedy: str = ""
+    """What to do about it, where that is not the command of its effect."""
+
+    @property
+    def change(self) -> str:
+        """What would change, in one line."""
+        if self.effect is Effect.CREATE:
+            return f"{self.stream} is missing"
+        who = f"{self.variable} asks for" if self.variable else "the bus contract needs"
+        return f"{self.stream}: {self.setting} is {_shown(self.found)}, {who} {_shown(self.wanted)}"
+
+    def __str__(self) -> str:
+        return f"{self.change}: {self.remedy or self.effect.command}"
+
+
+def declarations(settings: BusSettings) -> list[api.StreamConfig]:
+    """Return the configuration of every stream that `settings` ask for."""
+    streams, subjects = Streams(settings.stream_prefix), settings.subjects
+    events = [_events(settings, streams, subjects, k) for k in range(settings.event_streams)]
+    return [
+        *events,
+        _runs(settings, streams, subjects),
+        _dead(settings, streams, subjects),
+        # A live instance's key expires when its worker stops renewing it.
+        _bucket(settings, streams.agents),
+        _bucket(settings, streams.idempotency),
+        _files(settings, streams),
+        _bucket(settings, streams.keys),
+        _bucket(settings, streams.push),
+        _pushes(settings, streams, subjects),
+    ]
+
+
+def _events(
+    settings: BusSettings, streams: Streams, subjects: Subjects, number: int
+) -> api.StreamConfig:
+    first = number * SHARDS_PER_STREAM
+    return api.StreamConfig(
+        name=streams.events(number),
+        subjects=[subjects.shard_events(s) for s in range(first, first + SHARDS_PER_STREAM)],
+        storage=api.StorageType.FILE,
+        num_replicas=settings.replicas,
+        max_bytes=settings.events_max_bytes,
+        # Old events must never give way: an emptied subject would accept a zombie's first append.
+        discard=api.DiscardPolicy.NEW,
+        max_age=0,
+        allow_direct=True,
+        # Tombstones of tasks past retention expire by themselves.
+        allow_msg_ttl=True,
+        republish=api.RePublish(src=f"{subjects.prefix}.event.>", dest=f"{subjects.prefix}.live.>"),
+    )
+
+
+def _runs(settings: BusSettings, streams: Streams, subjects: Subjects) -> api.StreamConfig:
+    return api.StreamConfig(
+        name=streams.runs,
+        subjects=subjects.runs(),
+        retention=api.RetentionPolicy.WORK_QUEUE,
+        storage=api.StorageType.FILE,
+        num_replicas=settings.replicas,
+        # One waiting copy per leg: a second one is refused with 10077.
+        max_msgs_per_subject=1,
+        max_msgs=settings.runs_max,
+        max_age=0,
+        discard=api.DiscardPolicy.NEW,
+        discard_new_per_subject=True,
+    )
+
+
+def _pushes(settings: BusSettings, streams: Streams, subjects: Subjects) -> api.StreamConfig:
+    return api.StreamConfig(
+        name=streams.pushes,
+        subjects=[subjects.pushes()],
+        retention=api.RetentionPolicy.WORK_QUEUE,
+        storage=api.StorageType.FILE,
+        num_replicas=settings.replicas,
+        # One message per webhook: a newer one takes the place of an older one, which it outdoes.
+        max_msgs_per_subject=1,
+        discard=api.DiscardPolicy.NEW,
+    )
+
+
+def _dead(settings: BusSettings, streams: Streams, subjects: Subjects) -> api.StreamConfig:
+    return api.StreamConfig(
+        name=streams.dead,
+        subjects=[subjects.dead_letters()],
+        storage=api.StorageType.FILE,
+        num_replicas=settings.replicas,
+        max_age=DEAD_MAX_AGE,
+        discard=api.DiscardPolicy.NEW,
+        allow_direct=True,
+    )
+
+
+def _files(settings: BusSettings, streams: Streams) -> api.StreamConfig:
+    """Return an object store as NATS ADR-20 has it, but one that is full refuses."""
+    return api.StreamConfig(
+        name=f"OBJ_{streams.files}",
+        subjects=[f"$O.{streams.files}.C.>", f"$O.{streams.files}.M.>"],
+        storage=api.StorageType.FILE,
+        num_replicas=settings.replicas,
+        max_bytes=settings.files_max_bytes,
+        discard=api.DiscardPolicy.NEW,
+        allow_direct=True,
+        # Whoever may write one file could drop all with a header of one message.
+        allow_rollup_hdrs=False,
+    )
+
+
+def _bucket(settings: BusSettings, name: str) -> api.StreamConfig:
+    """Return a key-value bucket whose keys may expire by themselves (Nats-TTL)."""
+    return api.StreamConfig(
+        name=f"KV_{name}",
+        subjects=[f"$KV.{name}.>"],
+        storage=api.StorageType.FILE,
+        num_replicas=settings.replicas,
+        max_msgs_per_subject=1,
+        discard=api.DiscardPolicy.NEW,
+        allow_direct=True,
+        # Whoever may write one key could drop all with a header of one message.
+        allow_rollup_hdrs=False,
+        deny_delete=True,
+        allow_msg_ttl=True,
+    )
+
+
+def hidden_from_workers(settings: BusSettings) -> frozenset[str]:
+    """Return the names of streams that workers do not use, and may not even look at."""
+    streams = Streams(settings.stream_prefix)
+    buckets = streams.idempotency, streams.keys, streams.push
+    return frozenset({*(f"KV_{name}" for name in buckets), streams.pushes})
+
+
+async def ensure_streams(js: JetStreamContext, settings: BusSettings) -> None:
+    """Make what is missing; change nothing that exists.
+
+    Raises:
+        StreamsDiffer: something exists and is not as the contract or `settings` ask for.
+        nats.errors.Error: JetStream does not answer, or refuses a declaration.
+    """
+    found = await differences(js, settings)
+    if missing := {one.stream for one in found if one.effect is Effect.CREATE}:
+        for declared in declarations(settings):
+            if declared.name in missing:
+                await _create(js, declared)
+        found = await differences(js, settings)
+    if found:
+        lines = "\n  ".join(map(str, found))
+        raise StreamsDiffer(
+            f"what exists on NATS is not what is asked for; nothing was changed:\n  {lines}"
+        )
+
+
+async def differences(js: JetStreamContext, settings: BusSettings) -> list[Difference]:
+    """Return what is missing or not as the contract and `settings` ask for.
+
+    Raises:
+        nats.errors.Error: JetStream does not answer.
+    """
+    found = list[Difference]()
+    is_worker = settings.role == "worker"
+    hidden = hidden_from_workers(settings) if is_worker else frozenset()
+    for declared in declarations(settings):
+        if declared.name in hidden:
+            continue
+        config = await _find(js, str(declared.name))
+        if config is None:
+            found.append(Difference(str(declared.name), Effect.CREATE))
+        else:
+            found.extend(_differing(declared, config, settings))
+    # A process that knows fewer event streams than there are would take their tasks for unknown.
+    # A worker goes by each task's id, and may look at those streams only that it was told of.
+    streams, there = Streams(settings.stream_prefix), settings.event_streams
+    while not is_worker and await _find(js, streams.events(there)) is not None:
+        there += 1
+    if there > settings.event_streams:
+        found.append(
+            Difference(
+                streams.events(settings.event_streams),
+                Effect.IMPOSSIBLE,
+                "the number of event streams",
+                there,
+                settings.event_streams,
+                variable("event_streams"),
+                f"set {variable('event_streams')}={there}",
+            )
+        )
+    return found
+
+
+async def apply(js: JetStreamContext, settings: BusSettings, *, shrink: bool) -> list[Difference]:
+    """Make what is missing, change what differs, and return what was done.
+
+    Raises:
+        StreamsDiffer: something would shrink without `shrink`, or can't be changed; nothing was.
+        nats.errors.Error: JetStream does not answer, or refuses.
+    """
+    wanted = await differences(js, settings)
+    barred = [
+        one
+        for one in wanted
+        if one.effect is Effect.IMPOSSIBLE or (one.effect is Effect.SHRINK and not shrink)
+    ]
+    if barred:
+        lines = "\n  ".join(map(str, barred))
+        raise StreamsDiffer(f"nothing was changed:\n  {lines}")
+    for declared in declarations(settings):
+        mine = [one for one in wanted if one.stream == declared.name]
+        if any(one.effect is Effect.CREATE for one in mine):
+            await _create(js, declared)
+        elif mine:
+            changed = {one.setting: one.wanted for one in mine}
+            config = await _find(js, str(declared.name)) or {}
+            await _ask(js, "STREAM.UPDATE", str(declared.name), orjson.dumps(config | changed))
+    return wanted
+
+
+async def ensure_consumer(
+    js: JetStreamContext, stream: str, config: api.ConsumerConfig, timeout: float = 5.0
+) -> None:
+    """Make a durable consumer if it is missing; change nothing of one that exists.
+
+    Raises:
+        StreamsDiffer: it exists and breaks the contract.
+        nats.errors.Error: JetStream does not answer, or refuses.
+    """
+    name, wanted = str(config.durable_name), config.as_dict()
+    request = orjson.dumps({"stream_name": stream, "config": wanted, "action": "create"})
+    try:
+        await _ask(js, f"CONSUMER.DURABLE.CREATE.{stream}", name, request, timeout)
+    except APIError as error:
+        if error.err_code not in _CONSUMER_EXISTS:
+            raise
+    else:
+        return
+    found = (await _ask(js, f"CONSUMER.INFO.{stream}", name, timeout=timeout))["config"]
+    broken = [
+        f"{stream}/{name}: {one} is {_shown(found.get(one))}, the bus contract needs "
+        f"{_shown(wanted[one])}: nats consumer rm {stream} {name} (it is made again)"
+        for one in _CONSUMER_CONTRACT
+        if found.get(one) != wanted[one]
+    ]
+    if broken:
+        raise StreamsDiffer("\n  ".join(["a consumer is not as the bus contract has it:", *broken]))
+
+
+def _differing(
+    declared: api.StreamConfig, found: dict[str, Any], settings: BusSettings
+) -> Iterator[Difference]:
+    stream = str(declared.name)
+    wanted: dict[str, Any] = declared.as_dict()
+    there = found.get("subjects") or []
+    if missing := [subject for subject in declared.subjects or [] if subject not in there]:
+        yield Difference(stream, Effect.CHANGE, "subjects", there, [*there, *missing])
+    for name in _CONTRACT[1:]:
+        if name not in wanted or (name == "max_age" and wanted[name]):
+            continue  # how long dead letters stay is an operator's
+        # The server leaves out what is off.
+        if (found.get(name) or False) != wanted[name]:
+            effect = Effect.IMPOSSIBLE if name in _FIXED else Effect.CHANGE
+            yield Difference(stream, effect, name, found.get(name), wanted[name])
+    for name, fields in _WISHES.items():
+        if wanted.get(name) is None or found.get(name) == wanted[name]:
+            continue
+        field = next(f for f in fields if getattr(settings, f) == wanted[name])
+        grows = _size(wanted[name]) > _size(found.get(name, 1))
+        effect = Effect.GROW if grows else Effect.SHRINK
+        yield Difference(stream, effect, name, found.get(name), wanted[name], variable(field))
+
+
+def _size(limit: int) -> float:
+    return float("inf") if limit == -1 else limit
+
+
+def _shown(value: object) -> str:
+    return "unset" if value is None else orjson.dumps(value).decode()
+
+
+async def _find(js: JetStreamContext, stream: str) -> dict[str, Any] | None:
+    """Return a stream's configuration as the server has it; None if there is no such stream."""
+    try:
+        config: dict[str, Any] = (await _ask(js, "STREAM.INFO", stream))["config"]
+    except NotFoundError:
+        return None
+    return config
+
+
+async def _create(js: JetStreamContext, declared: api.StreamConfig) -> None:
+    if declared.discard_new_per_subject and declared.max_msgs is None:
+        declared = declared.evolve(max_msgs=RUNS_MAX)
+    try:
+        await js.add_stream(declared)
+    except ServiceUnavailableError as error:
+        if error.err_code != NO_STREAMS_HERE:
+            raise
+        missing = f"there is no stream {declared.name}, and NATS lets this service make none"
+        raise BusUnavailable(f"{missing}; a gateway or task state does") from error
+    except APIError as error:
+        # Another service of the fleet, starting beside this one, was first.
+        if error.err_code != _STREAM_NAME_IN_USE:
+            raise
+
+
+async def _ask(
+    js: JetStreamContext, what: str, name: str, request: bytes = b"", timeout: float = 5.0
+) -> dict[str, Any]:
+    # Not through nats-py's own StreamConfig: it drops what it does not know of a newer server.
+    return await js._api_request(f"$JS.API.{what}.{name}", request, timeout)  # noqa: SLF001

@@ -1,0 +1,93 @@
+"""Finding entries in a log: the first one, the last one, and the one that holds an event."""
+
+from headrace.jetstream.connection import Bus
+from headrace.log.read import get_batch, last_stored, next_stored
+from headrace.log.stored import Stored
+from headrace.model.entry import Entry
+from headrace.model.errors import LogLost
+from headrace.model.task import TaskKey
+from headrace.wait_for import ELECTION
+
+
+async def first_entry(bus: Bus, key: TaskKey, patience: float = ELECTION) -> Entry | None:
+    """Return the oldest entry that the log still has, as the leader knows it; None: none.
+
+    Raises:
+        BusUnavailable: no leader answered within `patience` seconds.
+    """
+    sequence = 0
+    while (stored := await next_stored(bus, key, sequence, patience)) is not None:
+        if stored.entry is not None:
+            return stored.entry
+        sequence = stored.sequence
+    return None
+
+
+async def last_entry(bus: Bus, key: TaskKey, patience: float = ELECTION) -> Entry | None:
+    """Return the log's last entry as the leader knows it; None: the log is empty or forgotten.
+
+    Raises:
+        BusUnavailable: no leader answered within `patience` seconds.
+    """
+    last = await last_stored(bus, key, patience)
+    if last is None or last.is_tombstone or last.entry is not None:
+        return last.entry if last else None
+    # Rare: the last message is no entry. Nothing leads back from it, so this searches by halves.
+    search, found = _Search(bus, key), None
+    older, newest = 0, last.sequence
+    while older < newest:
+        middle = (older + newest) // 2
+        entry = await search.entry_after(middle)
+        if entry is None:
+            newest = middle
+        else:
+            found, older = entry, entry.sequence
+    return found
+
+
+async def find_generation(bus: Bus, key: TaskKey, generation: int, last: Entry) -> int:
+    """Return a stream sequence after which the entry with `generation` is the next one.
+
+    Entries hold several events each, so generations are no sequences: this searches the stream
+    by halves, each step one get (about 0.3 ms), never reading the log from its start. `last` is
+    the log's last entry, and `generation` is at most its last. Where a copy has not yet heard of a
+    purge, the entry found may be gone already: look at what the replay from there begins with.
+
+    Raises:
+        LogLost: that part of the log is gone.
+        BusUnavailable: the stream does not answer.
+    """
+    search = _Search(bus, key)
+    older, newest = 0, last.sequence
+    while older < newest:
+        middle = (older + newest) // 2
+        entry = await search.entry_after(middle)
+        if entry is None or entry.generation > generation:
+            newest = middle
+        elif entry.last_generation < generation:
+            older = entry.sequence
+        else:
+            return entry.sequence - 1
+    raise LogLost(f"generation {generation} of {key.task} is gone")
+
+
+class _Search:
+    def __init__(self, bus: Bus, key: TaskKey) -> None:
+        self._bus, self._key = bus, key
+        self._trusting = True
+
+    async def entry_after(self, sequence: int) -> Entry | None:
+        while (stored := await self._stored_after(sequence)) is not None:
+            if stored.entry is not None:
+                return stored.entry
+            sequence = stored.sequence
+        return None
+
+    async def _stored_after(self, sequence: int) -> Stored | None:
+        if self._trusting:
+            if batch := await get_batch(self._bus, self._key, sequence + 1, size=1):
+                return batch[0]
+            # A stale copy, or a frozen one, of which one in a search is enough; or nothing there,
+            # which only the leader can say.
+            self._trusting = False
+        return await next_stored(self._bus, self._key, sequence)

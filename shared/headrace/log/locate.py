@@ -1,0 +1,29 @@
+"""Finding a task's log from nothing but the task's id."""
+
+import orjson
+
+from headrace.jetstream.connection import Bus
+from headrace.model.errors import BusUnavailable, TaskUnknown
+from headrace.model.task import TaskKey, check_task_id
+
+_PATIENCE = 5.0
+
+
+async def locate(bus: Bus, task: str) -> TaskKey:
+    """Return whose task `task` is, and which agent's; for operators, who may see everybody's.
+
+    Raises:
+        InvalidName: `task` has not the form of a task id.
+        TaskUnknown: there is no such log.
+        BusUnavailable: the stream does not answer.
+    """
+    key = TaskKey("*", "*", check_task_id(task))
+    stream = bus.streams.of_shard(key.shard)
+    query = orjson.dumps({"subjects_filter": bus.subjects.event(key)})
+    msg = await bus.request(f"$JS.API.STREAM.INFO.{stream}", query, _PATIENCE)
+    answer = orjson.loads(msg.data)
+    if error := answer.get("error"):
+        raise BusUnavailable(f"stream {stream}: {error.get('description')}")
+    for subject in answer["state"].get("subjects") or {}:
+        return bus.subjects.key_of_event(subject)
+    raise TaskUnknown(f"there is no task {task}")

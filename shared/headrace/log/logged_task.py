@@ -1,0 +1,148 @@
+"""One task as its log alone tells it: what is answered where no view is at hand, or behind one."""
+
+from dataclasses import dataclass
+
+from headrace.jetstream.connection import Bus
+from headrace.log.read import last_raw, replay
+from headrace.log.stored import Tombstone, headers_of, tombstone_of
+from headrace.model.entry import Entry
+from headrace.model.errors import LogLost, TaskUnknown
+from headrace.model.events import TRACEPARENT
+from headrace.model.fold import TaskFold
+from headrace.model.messages import GetTask, TaskFound
+from headrace.model.names import is_token
+from headrace.model.subjects import stream_of_shard
+from headrace.model.task import TaskKey, is_task_id
+from headrace.wait_for import ELECTION
+
+
+@dataclass(slots=True)
+class LoggedTask:
+    """A task and what of it is no part of A2A's Task."""
+
+    fold: TaskFold
+    owner: str
+    """Empty: the log's beginning is gone, and nobody knows."""
+    agent: str
+    log: str
+    sequence: int
+    """Stream sequence of the last entry that the fold reflects."""
+    traceparent: str | None = None
+    """W3C trace context of the newest input that came with one."""
+
+    @classmethod
+    def begun_by(cls, first: Entry, agent: str) -> "LoggedTask":
+        """Return the task of the log that begins with `first`, nothing of it folded in yet."""
+        stamp = first.stamp
+        return cls(TaskFold(), stamp.owner or "", agent, stamp.log, 0)
+
+    def take(self, entry: Entry) -> None:
+        """Fold in the next entry.
+
+        Raises:
+            LogLost: it is of another log.
+        """
+        if entry.stamp.log != self.log:
+            raise LogLost("another log than the one that was read has begun")
+        self.fold.apply_entry(entry)
+        self.sequence = entry.sequence
+        if entry.generation == entry.stamp.leg:
+            self.traceparent = _traceparent(entry) or self.traceparent
+
+    def is_for(self, query: GetTask) -> bool:
+        """Tell whether it is the task that `query` asks for, and the caller's."""
+        return (query.any_owner or query.owner == self.owner) and query.agent in (
+            None,
+            self.agent,
+        )
+
+    def found(self, history_length: int | None) -> TaskFound:
+        """Return the answer to a question for it."""
+        return TaskFound(
+            task=self.fold.task(history_length),
+            agent=self.agent,
+            log=self.log,
+            generation=self.fold.generation,
+            sequence=self.sequence,
+            state=self.fold.state,
+            traceparent=self.traceparent,
+        )
+
+
+def _traceparent(entry: Entry) -> str | None:
+    for body in entry.events[0].values():
+        metadata = body.get("metadata") if isinstance(body, dict) else None
+        trace = metadata.get(TRACEPARENT) if isinstance(metadata, dict) else None
+        return trace if isinstance(trace, str) else None
+    return None
+
+
+async def fold_log(
+    bus: Bus, key: TaskKey, head: int, begun: LoggedTask | None = None
+) -> LoggedTask | None:
+    """Return the task at `key` up to stream sequence `head`, going on from what is known of it.
+
+    None: nothing but what is no entry is there, or the log has lost its beginning.
+
+    Raises:
+        BusUnavailable: no copy of the log answers.
+    """
+    if begun is not None and begun.sequence >= head:
+        return begun
+    task = begun
+    try:
+        async for batch in replay(bus, key, begun.sequence if begun else 0, head):
+            for entry in batch:
+                task = task or LoggedTask.begun_by(entry, key.agent)
+                task.take(entry)
+    except LogLost:
+        # Purged down to its last message; or another log than the known one has begun.
+        return None if begun is None else await fold_log(bus, key, head)
+    return task
+
+
+async def log_of(
+    bus: Bus, query: GetTask, patience: float = ELECTION
+) -> tuple[TaskKey, int] | None:
+    """Return where the log is that `query` asks for, and its last sequence; None: there is none.
+
+    Raises:
+        TaskUnknown: no task can be named like this, or this one is kept no more.
+        BusUnavailable: no leader answered within `patience` seconds.
+    """
+    names = (query.tenant, query.agent or query.tenant)
+    if not is_task_id(query.task) or not all(map(is_token, names)):
+        raise TaskUnknown
+    # Without an agent the log is found under whichever it is: task ids are unique.
+    key = TaskKey(query.tenant, query.agent or "*", query.task)
+    if stream_of_shard(key.shard) >= bus.settings.event_streams:
+        raise TaskUnknown
+    message = await last_raw(bus, key, patience)
+    if message is None:
+        return None
+    if (tombstone := tombstone_of(headers_of(message))) is not None:
+        raise _forgotten(query, tombstone)
+    return bus.subjects.key_of_event(message["subject"]), int(message["seq"])
+
+
+def _forgotten(query: GetTask, tombstone: Tombstone) -> TaskUnknown:
+    """Return what to say of a task that is kept no more: to others, that there is none."""
+    if tombstone.owner != query.owner:
+        return TaskUnknown()
+    if tombstone.why == "deleted":
+        return TaskUnknown("this task was deleted")
+    return TaskUnknown("this task is past retention: it had ended and is not kept any more")
+
+
+async def task_in_log(bus: Bus, query: GetTask) -> TaskFound:
+    """Return the task as of now, from its log alone.
+
+    Raises:
+        TaskUnknown: there is no such task, or it is not the caller's.
+        BusUnavailable: NATS does not answer.
+    """
+    tail = await log_of(bus, query)
+    task = None if tail is None else await fold_log(bus, *tail)
+    if task is None or not task.is_for(query):
+        raise TaskUnknown
+    return task.found(query.history_length)

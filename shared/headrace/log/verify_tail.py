@@ -1,0 +1,217 @@
+"""The tail rule: live is a hint, only a read of the leader shows that nothing is missing.
+
+Republish skips messages at server kills and leader stepdowns without any disconnect. A gap shows
+when the next message comes; if none comes, only a read shows it. So a process re-checks each log
+that it follows: 250 ms after it subscribed, at once after a disturbance or a poke, and while the
+log is open and silent after 2 s, backing off to 10 s.
+"""
+
+import asyncio
+import heapq
+import itertools
+import logging
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Protocol
+
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+
+from headrace.background import keep_running
+from headrace.jetstream.connection import Bus
+from headrace.log.lasts import last_sequences
+from headrace.model.errors import BusUnavailable
+from headrace.model.subjects import stream_of_shard
+from headrace.model.task import TaskKey
+
+_log = logging.getLogger(__name__)
+
+FIRST_CHECK = 0.25
+"""Seconds after subscribing to the first check."""
+SILENCE = 2.0
+"""Seconds of silence after which an open log is checked."""
+SILENCE_MAX = 10.0
+"""What the silence backs off to, seconds."""
+
+_TICK = 0.05
+_AFTER_TROUBLE = 0.5
+
+
+class Watched(Protocol):
+    """What the rule needs of a follower."""
+
+    key: TaskKey
+    heard: float
+    """When the last message of the log arrived, loop time in seconds."""
+
+    def tail_is(self, sequence: int) -> None:
+        """Be told the leader's last sequence of the log; 0: the log is empty."""
+
+
+@dataclass(slots=True)
+class _Plan:
+    """When a follower's log is looked at next."""
+
+    checked: float
+    """When it was last checked, loop time in seconds."""
+    silence: float
+    """How long the log may be silent from then on."""
+    ticket: int = -1
+    """The one valid ticket in the queue; earlier ones are void."""
+    urgent: bool = True
+    """Whether it is checked then even if it was heard from lately."""
+
+
+class TailRule:
+    """Checks the tails of all logs that this process follows."""
+
+    def __init__(self, bus: Bus) -> None:
+        """Watch nothing yet; `start` begins."""
+        self._bus = bus
+        self._watched: dict[Watched, _Plan] = {}
+        self._due: list[tuple[float, int, Watched]] = []
+        self._tickets = itertools.count()
+        self._wake = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._task: asyncio.Task[None] | None = None
+        self._checks: set[asyncio.Task[None]] = set()
+        self._pokes: Subscription | None = None
+        self._unregister = bus.on_disturbance(self.check_all)
+
+    async def start(self) -> None:
+        """Begin to check, and to listen for pokes.
+
+        Raises:
+            BusUnavailable: the connection is closed.
+        """
+        self._pokes = await self._bus.subscribe(self._bus.subjects.poke("*"), self._on_poke)
+        self._task = keep_running(self._run, "tail rule")
+
+    async def stop(self) -> None:
+        """End all checks."""
+        self._unregister()
+        if self._pokes is not None:
+            await self._bus.unsubscribe(self._pokes)
+        running = [*self._checks, *([self._task] if self._task is not None else [])]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    def watch(self, follower: Watched, first: float = FIRST_CHECK) -> None:
+        """Check `follower`'s log from now on, first after `first` seconds."""
+        now = self._loop.time()
+        self._watched[follower] = _Plan(checked=now, silence=SILENCE)
+        self._schedule(follower, now + first, urgent=True)
+
+    def forget(self, follower: Watched) -> None:
+        """Check it no more."""
+        self._watched.pop(follower, None)
+
+    def check_all(self) -> None:
+        """Check every log at once: live messages may have been missed."""
+        for follower in self._watched:
+            self._check_now(follower)
+
+    async def _on_poke(self, msg: Msg) -> None:
+        task = msg.subject.rpartition(".")[2]
+        for follower in self._watched:
+            if follower.key.task == task:
+                self._check_now(follower)
+
+    def _check_now(self, follower: Watched) -> None:
+        self._watched[follower].silence = SILENCE
+        self._schedule(follower, self._loop.time(), urgent=True)
+
+    def _schedule(self, follower: Watched, at: float, *, urgent: bool) -> None:
+        """Plan the follower's one next look; an earlier plan of its is void from now on."""
+        plan = self._watched[follower]
+        plan.ticket, plan.urgent = next(self._tickets), urgent
+        heapq.heappush(self._due, (at, plan.ticket, follower))
+        if self._due[0][1] == plan.ticket:
+            self._wake.set()
+
+    async def _run(self) -> None:
+        while True:
+            await self._sleep()
+            due = sorted(self._take_due(), key=_stream)
+            for _, group in groupby(due, _stream):
+                # Each stream for itself: one without a leader holds up no other.
+                self._start_check(list(group))
+
+    async def _sleep(self) -> None:
+        self._wake.clear()
+        delay = max(self._due[0][0] - self._loop.time(), 0) if self._due else None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(delay):
+                await self._wake.wait()
+        # Checks that fall due together are asked together.
+        await asyncio.sleep(_TICK)
+
+    def _take_due(self) -> list[Watched]:
+        """Return who is to be checked now; who was heard from lately is put off."""
+        now, taken = self._loop.time(), []
+        while self._due and self._due[0][0] <= now:
+            _, ticket, follower = heapq.heappop(self._due)
+            plan = self._watched.get(follower)
+            if plan is None or plan.ticket != ticket:
+                continue
+            if plan.urgent:
+                taken.append(follower)
+            elif self._silent_until(follower, plan) <= now:
+                taken.append(follower)
+                plan.silence = min(plan.silence * 2, SILENCE_MAX)
+            else:
+                self._look_again(follower, plan, now)
+        return taken
+
+    @staticmethod
+    def _silent_until(follower: Watched, plan: _Plan) -> float:
+        """Return when the follower is to be checked if nothing is heard until then."""
+        if follower.heard > plan.checked:
+            plan.silence = SILENCE
+        return max(follower.heard, plan.checked) + plan.silence
+
+    def _look_again(self, follower: Watched, plan: _Plan, now: float) -> None:
+        # Never later than one silence, so that what is heard meanwhile counts from when it came.
+        at = min(self._silent_until(follower, plan), now + SILENCE)
+        self._schedule(follower, at, urgent=False)
+
+    def _start_check(self, due: list[Watched]) -> None:
+        check = asyncio.create_task(self._check(due))
+        self._checks.add(check)
+        check.add_done_callback(self._checks.discard)
+
+    async def _check(self, due: list[Watched]) -> None:
+        tickets = {follower: self._watched[follower].ticket for follower in self._watched_of(due)}
+        tails: dict[TaskKey, int] = {}
+        try:
+            tails = await last_sequences(self._bus, {follower.key for follower in tickets})
+        except BusUnavailable as trouble:
+            _log.debug("tail rule: %s", trouble)
+        finally:
+            for follower, ticket in tickets.items():
+                self._checked(follower, ticket, tails.get(follower.key))
+
+    def _watched_of(self, followers: list[Watched]) -> list[Watched]:
+        return [follower for follower in followers if follower in self._watched]
+
+    def _checked(self, follower: Watched, ticket: int, tail: int | None) -> None:
+        plan = self._watched.get(follower)
+        if plan is None:
+            return
+        now = self._loop.time()
+        if tail is not None:
+            plan.checked = now
+        # Asked for again meanwhile: that plan stands, this answer may be older than its reason.
+        if plan.ticket == ticket:
+            if tail is None:
+                self._schedule(follower, now + _AFTER_TROUBLE, urgent=True)
+            else:
+                self._look_again(follower, plan, now)
+        if tail is not None:
+            follower.tail_is(tail)
+
+
+def _stream(follower: Watched) -> int:
+    return stream_of_shard(follower.key.shard)

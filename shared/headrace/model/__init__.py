@@ -1,0 +1,1 @@
+"""The vocabulary: tasks, events, entries and messages as data. Nothing here knows NATS."""

@@ -1,0 +1,42 @@
+"""What an agent says of itself when its workers announce it."""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from headrace.model.messages import BusMessage
+
+
+class AgentCard(BusMessage):
+    """What an agent says of itself; gateways add URLs, versions and the fleet's capabilities."""
+
+    name: str
+    description: str = ""
+    version: str = "1.0.0"
+    skills: list[dict[str, Any]] = Field(default_factory=list)
+    """A2A AgentSkill objects."""
+    input_modes: list[str] = Field(default_factory=lambda: ["text/plain"])
+    """Media types that the agent takes; ``*/*`` takes all."""
+    output_modes: list[str] = Field(default_factory=lambda: ["text/plain"])
+    bare_message: bool = False
+    """May answer with a bare Message instead of a task."""
+    cleans_up: bool = False
+    """Whether it is to hear of tasks that end while no attempt is at work on them."""
+    streaming: bool = True
+    """Whether clients may stream."""
+    push_notifications: bool = True
+    """Whether clients may have themselves notified."""
+    extended: dict[str, Any] | None = None
+    """What callers with credentials are told beside: description, skills and the like, as in an A2A
+    AgentCard. None: there is no extended card; empty: there is one to come."""
+    extensions: list[dict[str, Any]] = Field(default_factory=list)
+    """A2A AgentExtension objects; who does not activate a ``required`` one is refused."""
+    security: dict[str, Any] = Field(default_factory=dict)
+    """Who may ask: OpenAPI's security schemes by name in ``schemes``, and in ``require`` the names
+    of those of which one is needed. Empty: what the gateway asks of everybody."""
+    follow_ups: Literal["enqueue", "interrupt", "reject", "steer"] = "enqueue"
+    """What becomes of a message to a task that is at work."""
+    start_within: float | None = None
+    """Seconds within which a worker must have begun a run; None: what the fleet allows."""
+    capabilities: dict[str, Any] = Field(default_factory=dict)
+    """AG-UI AgentCapabilities that it declares; gateways add what every agent has."""

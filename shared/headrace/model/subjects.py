@@ -1,0 +1,166 @@
+"""Every subject of the bus contract, declared once (DESIGN, "The bus contract")."""
+
+from dataclasses import dataclass
+
+from headrace.model.errors import InvalidName, UndecodableMessage
+from headrace.model.task import SHARDS_PER_STREAM, TaskKey, check_task_id
+
+_KEY_TOKENS = 3
+_PUSH_TOKENS = (4, 5)
+
+NORMAL = "normal"
+"""The priority that the subjects of runs leave out."""
+
+UNUSUAL = ("high", "low")
+"""The priorities that a run's subject names, as its last token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subjects:
+    """The subjects under one prefix (default ``headrace``)."""
+
+    prefix: str = "headrace"
+
+    def run(self, key: TaskKey, leg: int, priority: str = NORMAL) -> str:
+        """The one message that asks workers to do a leg."""
+        usual = f"{self.prefix}.run.{key.tenant}.{key.agent}.{key.task}.{leg}"
+        return usual if priority == NORMAL else f"{usual}.{priority}"
+
+    def runs_of_task(self, key: TaskKey) -> str:
+        """All runs of one task, whatever their priority."""
+        return f"{self.prefix}.run.{key.tenant}.{key.agent}.{key.task}.>"
+
+    def runs_of_agent(self, agent: str, tenant: str = "*", priority: str = NORMAL) -> str:
+        """All runs of one agent (and tenant) in one class of priority, for a consumer's filter."""
+        usual = f"{self.prefix}.run.{tenant}.{agent}.*.*"
+        return usual if priority == NORMAL else f"{usual}.{priority}"
+
+    def runs(self) -> list[str]:
+        """All runs: the RUNS stream."""
+        usual = f"{self.prefix}.run.*.*.*.*"
+        return [usual, *(f"{usual}.{priority}" for priority in UNUSUAL)]
+
+    def lane(self, agent: str) -> str:
+        """Tells the agent's workers that runs wait in a lane that may be new to them."""
+        return f"{self.prefix}.lane.{agent}"
+
+    def event(self, key: TaskKey) -> str:
+        """The task's log."""
+        return f"{self.prefix}.event.{key.shard}.{key.tenant}.{key.agent}.{key.task}"
+
+    def shard_events(self, shard: int) -> str:
+        """All logs of one shard."""
+        return f"{self.prefix}.event.{shard}.>"
+
+    def live(self, key: TaskKey) -> str:
+        """What JetStream republishes of the task's log."""
+        return f"{self.prefix}.live.{key.shard}.{key.tenant}.{key.agent}.{key.task}"
+
+    def control(self, key: TaskKey) -> str:
+        """The literal subject that the task's holder answers on."""
+        return f"{self.prefix}.control.{key.tenant}.{key.agent}.{key.task}"
+
+    def state(self, operation: str, *, of_all: bool = False) -> str:
+        """A question to task state: to one of its replicas, or to all."""
+        return f"{self.prefix}.state.{'all.' if of_all else ''}{operation}"
+
+    def dead(self, tenant: str, agent: str) -> str:
+        """Dead letters of one tenant's agent."""
+        return f"{self.prefix}.dead.{tenant}.{agent}"
+
+    def dead_letters(self) -> str:
+        """All dead letters: the DEAD stream."""
+        return f"{self.prefix}.dead.*.*"
+
+    def push(self, key: TaskKey, webhook: str, generation: int | None = None) -> str:
+        """Asks task state to tell the task's webhook what it has not been told yet.
+
+        With a `generation`: to try once more what was given up, which ends with that event.
+        """
+        number = stream_of_shard(key.shard)
+        again = "" if generation is None else f".{generation}"
+        return f"{self.prefix}.push.{number}.{key.tenant}.{key.agent}.{key.task}.{webhook}{again}"
+
+    def pushes_of_task(self, key: TaskKey) -> str:
+        """All webhooks' subjects of one task."""
+        number = stream_of_shard(key.shard)
+        return f"{self.prefix}.push.{number}.{key.tenant}.{key.agent}.{key.task}.>"
+
+    def pushes(self, number: int | None = None) -> str:
+        """All webhooks' subjects: of event stream `number`'s tasks, or of all."""
+        return f"{self.prefix}.push.{'*' if number is None else number}.>"
+
+    def rates(self) -> str:
+        """What gateways tell each other of the requests that they have counted."""
+        return f"{self.prefix}.rates"
+
+    def poke(self, task: str) -> str:
+        """Asks every reader of a log to look at its tail."""
+        return f"{self.prefix}.poke.{task}"
+
+    def key_of_event(self, subject: str) -> TaskKey:
+        """Return whose log `subject` (of `event` or `live`) is.
+
+        Raises:
+            UndecodableMessage: the subject is not of that form, or its shard not the task's.
+        """
+        shard, *tokens = self._tokens(subject, "event", "live")
+        key = self._key(subject, tokens)
+        if shard != str(key.shard):
+            raise UndecodableMessage(subject, f"shard {shard} is not the task's")
+        return key
+
+    def key_of_run(self, subject: str) -> tuple[TaskKey, int]:
+        """Return the task and the leg that the run on `subject` asks for.
+
+        Raises:
+            UndecodableMessage: the subject is not of that form.
+        """
+        *tokens, leg = self._tokens(subject, "run")
+        if leg in UNUSUAL and tokens:
+            *tokens, leg = tokens
+        if not (leg.isascii() and leg.isdecimal()):
+            raise UndecodableMessage(subject, "its last token is not a generation")
+        return self._key(subject, tokens), int(leg)
+
+    def priority_of_run(self, subject: str) -> str:
+        """Return the class of priority of the run on `subject`.
+
+        Raises:
+            UndecodableMessage: it is no subject of a run.
+        """
+        last = self._tokens(subject, "run")[-1]
+        return last if last in UNUSUAL else NORMAL
+
+    def key_of_push(self, subject: str) -> tuple[TaskKey, str]:
+        """Return the task and the token of the webhook that `subject` (of `push`) names.
+
+        Raises:
+            UndecodableMessage: the subject is not of that form.
+        """
+        tokens = self._tokens(subject, "push")[1:]
+        if len(tokens) not in _PUSH_TOKENS:
+            raise UndecodableMessage(subject, "it names no webhook")
+        return self._key(subject, tokens[:_KEY_TOKENS]), tokens[_KEY_TOKENS]
+
+    def _tokens(self, subject: str, *kinds: str) -> list[str]:
+        """Return the tokens behind the prefix and one of `kinds`."""
+        for kind in kinds:
+            if subject.startswith(start := f"{self.prefix}.{kind}."):
+                return subject.removeprefix(start).split(".")
+        raise UndecodableMessage(subject, f"is no subject of {' or '.join(kinds)}")
+
+    @staticmethod
+    def _key(subject: str, tokens: list[str]) -> TaskKey:
+        if len(tokens) != _KEY_TOKENS:
+            raise UndecodableMessage(subject, "its tokens are not tenant, agent and task")
+        try:
+            check_task_id(tokens[-1])
+        except InvalidName as error:
+            raise UndecodableMessage(subject, str(error)) from None
+        return TaskKey(*tokens)
+
+
+def stream_of_shard(shard: int) -> int:
+    """Return the number of the event stream that owns `shard`."""
+    return shard // SHARDS_PER_STREAM

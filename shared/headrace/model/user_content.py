@@ -1,0 +1,137 @@
+"""What a user says, between AG-UI's content and A2A's parts, there and back."""
+
+from base64 import b64decode
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any
+
+from headrace.model.events import AGUI, Json
+
+TYPE = "agui_part_type"
+"""Metadata key of a part that was AG-UI media: ``image``, ``audio``, ``video`` or ``document``."""
+PART = "agui_part"
+"""Metadata key beside `TYPE`: what the AG-UI part had besides (its id and metadata)."""
+
+_KINDS = ("image", "audio", "video")
+
+
+def to_parts(content: Any) -> list[Json]:  # noqa: ANN401 - a string or a list of parts
+    """Return A2A parts of an AG-UI user message's content; at least one."""
+    if isinstance(content, str):
+        return [{"text": content}]
+    return [_to_part(part) for part in content] or [{"text": ""}]
+
+
+def from_parts(parts: list[Json]) -> str | list[Json]:
+    """Return AG-UI content of A2A parts; what AG-UI has no part for is left out."""
+    if len(parts) == 1 and parts[0].keys() == {"text"}:
+        return str(parts[0]["text"])
+    return [converted for part in parts if (converted := _from_part(part))]
+
+
+async def with_links(
+    metadata: Json | None, room: int, put: Callable[[bytes, str], Awaitable[str]]
+) -> Json | None:
+    """Return an input's metadata with the files of its AG-UI messages stored, and links for them.
+
+    Files that take `room` bytes together stay where they are. `put` stores one, given its content
+    and media type, and returns its link.
+
+    Raises:
+        Exception: whatever `put` raises.
+    """
+    links: dict[int, str] = {}
+    for source in _sources(metadata):
+        if source.get("type") != "data" or not isinstance(value := source.get("value"), str):
+            continue
+        # Base64 takes four characters for three bytes.
+        size = len(value) * 3 // 4
+        if size <= room:
+            room -= size
+        elif (content := _decoded(value)) is not None:
+            links[id(source)] = await put(content, source.get("mimeType") or "")
+    if metadata is None or not links:
+        return metadata
+    sent = metadata[AGUI]
+    return {**metadata, AGUI: {**sent, "messages": [_linked(m, links) for m in sent["messages"]]}}
+
+
+def stored_sources(metadata: Json) -> Iterator[Json]:
+    """Yield where an input's AG-UI messages have links of stored files as ``value``."""
+    return (source for source in _sources(metadata) if source.get("type") == "url")
+
+
+def _sources(metadata: Json | None) -> Iterator[Json]:
+    sent = (metadata or {}).get(AGUI)
+    messages = sent.get("messages") if isinstance(sent, dict) else None
+    for message in messages if isinstance(messages, list) else ():
+        content = message.get("content") if isinstance(message, dict) else None
+        for part in content if isinstance(content, list) else ():
+            source = part.get("source") if isinstance(part, dict) else None
+            if isinstance(source, dict):
+                yield source
+
+
+def _decoded(value: str) -> bytes | None:
+    """Return the content; None: it is no base64, and stays as its client sent it."""
+    try:
+        return b64decode(value)
+    except ValueError:
+        return None
+
+
+def _linked(message: Json, links: Mapping[int, str]) -> Json:
+    content = message.get("content")
+    if not isinstance(content, list):
+        return message
+    said = [
+        {**part, "source": {**part["source"], "type": "url", "value": links[id(part["source"])]}}
+        if id(part.get("source")) in links
+        else part
+        for part in content
+    ]
+    return {**message, "content": said}
+
+
+def _to_part(part: Json) -> Json:
+    rest = {key: part[key] for key in ("id", "metadata") if part.get(key) is not None}
+    if part["type"] == "text":
+        return {"text": part["text"], "metadata": {PART: rest}}
+    metadata = {TYPE: part["type"], PART: rest}
+    return {**_from_source(part["source"]), "metadata": metadata}
+
+
+def _from_source(source: Json) -> Json:
+    media_type = {"mediaType": source["mimeType"]} if source.get("mimeType") else {}
+    match source["type"]:
+        case "data":
+            return {"raw": source["value"], **media_type}
+        case "url":
+            return {"url": source["value"], **media_type}
+        case _:
+            # A file that the client left with a provider: only an agent of that provider's knows.
+            return {"data": source}
+
+
+def _from_part(part: Json) -> Json | None:
+    metadata = part.get("metadata") or {}
+    rest = metadata.get(PART, {})
+    if "text" in part:
+        return {"type": "text", "text": part["text"], **rest}
+    source = _to_source(part, known=TYPE in metadata)
+    if source is None:
+        return None
+    return {"type": metadata.get(TYPE) or _kind(part), "source": source, **rest}
+
+
+def _to_source(part: Json, *, known: bool) -> Json | None:
+    media_type = {"mimeType": part["mediaType"]} if part.get("mediaType") else {}
+    if "raw" in part:
+        return {"type": "data", "value": part["raw"], "mimeType": "", **media_type}
+    if "url" in part:
+        return {"type": "url", "value": part["url"], **media_type}
+    return part["data"] if known else None
+
+
+def _kind(part: Json) -> str:
+    kind = str(part.get("mediaType", "")).partition("/")[0]
+    return kind if kind in _KINDS else "document"

@@ -1,0 +1,1 @@
+"""Every command on a task, once."""

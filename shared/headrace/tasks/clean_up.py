@@ -1,0 +1,69 @@
+"""Having an agent clean up after a task that ended while nobody was at work on it.
+
+An agent that has begun something elsewhere ends it when its leg is stopped. A task that waits for
+its user has no leg at work, nor has one whose worker is dead: whoever ends it over the agent's head
+asks for a last run, named after the generation of the end. Its worker calls the agent's `clean_up`.
+"""
+
+import asyncio
+import logging
+
+import orjson
+
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.kv import Bucket
+from headrace.log.read import next_stored
+from headrace.model.agent_card import AgentCard
+from headrace.model.entry import Entry
+from headrace.model.errors import BusUnavailable, UndecodableMessage
+from headrace.model.messages import Run
+from headrace.model.queues import Lane
+from headrace.model.subjects import NORMAL
+from headrace.model.task import TaskKey
+from headrace.tasks.queues import Lanes
+
+_log = logging.getLogger(__name__)
+
+_PATIENCE = 2.0
+_TRIES = 3
+_PAUSE = 0.5
+
+
+async def have_cleaned_up(bus: Bus, key: TaskKey, last: Entry, context: str) -> None:
+    """Ask for it, where somebody has begun the task and its agent cleans up.
+
+    `last` is the entry behind which the end was appended. Should NATS not take the run, that is
+    logged: the task has ended all the same.
+    """
+    if last.stamp.attempt == 0 and last.stamp.leg == 1:
+        return
+    for tried in range(1, _TRIES + 1):
+        try:
+            await _ask(bus, key, last, context)
+        except BusUnavailable as trouble:
+            if tried == _TRIES:
+                _log.warning("task %s: its agent can't clean up: %s", key.task, trouble)
+            await asyncio.sleep(_PAUSE)
+        else:
+            return
+
+
+async def _ask(bus: Bus, key: TaskKey, last: Entry, context: str) -> None:
+    if not await _cleans_up(bus, key.agent):
+        return
+    first = await next_stored(bus, key, 0)
+    owner = first.entry.stamp.owner if first is not None and first.entry is not None else None
+    run = Run(log=last.stamp.log, context=context, owner=owner or "")
+    subject = bus.subjects.run(key, last.last_generation + 1)
+    answer = orjson.loads((await bus.request(subject, run.encode(), _PATIENCE)).data)
+    if "error" in answer:
+        raise BusUnavailable(f"{subject}: {answer['error'].get('description')}")
+    await Lanes(bus).open(Lane.of(key, NORMAL))
+
+
+async def _cleans_up(bus: Bus, agent: str) -> bool:
+    value = await Bucket(bus, bus.streams.agents).get(f"card.{agent}")
+    try:
+        return value.data is not None and AgentCard.decode(agent, value.data).cleans_up
+    except UndecodableMessage:
+        return False

@@ -1,0 +1,182 @@
+"""Reading and dropping dead letters.
+
+A letter's number is its sequence in the stream: given once, and never to another letter.
+"""
+
+from base64 import b64decode
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import orjson
+from nats.aio.msg import Msg
+
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.direct_get import direct_get
+from headrace.model.entry import SEQUENCE
+from headrace.model.errors import BusUnavailable, HeadraceError, UndecodableMessage
+from headrace.model.messages import DeadLetter
+from headrace.model.names import decode_token, encode_token
+
+type Kind = Literal["leg", "run", "entry", "push", "other"]
+"""``leg``: work that was given up. ``run``: a run that nobody can read, or whose log is gone.
+``entry``: a message in a log that is no entry. ``push``: a notification that was not taken.
+``other``: what this version does not know."""
+
+KINDS: tuple[Kind, ...] = get_args(Kind.__value__)
+
+_PATIENCE = 5.0
+_BATCH = 100
+_BATCH_BYTES = 4 * 1024 * 1024
+_NO_MESSAGE = frozenset({10037, 10057})
+_NO_STREAM = 10059
+_SUBJECT = "Nats-Subject"
+"""Header of a directly got message: where it was stored."""
+
+
+class LetterUnknown(HeadraceError):
+    """There is no letter of that number: it was dropped, or is older than letters are kept."""
+
+    code = "letter_unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which letters are looked for; None: all."""
+
+    tenant: str | None = None
+    agent: str | None = None
+    kind: Kind | None = None
+    task: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """One dead letter."""
+
+    number: int
+    tenant: str
+    agent: str
+    kind: Kind
+    content: DeadLetter
+
+    @property
+    def body(self) -> bytes:
+        """What the message that became a dead letter held."""
+        return b64decode(self.content.body)
+
+    @property
+    def task(self) -> str | None:
+        """The task, as far as the letter knows."""
+        return self.content.task
+
+
+class Letters:
+    """The dead-letter stream."""
+
+    def __init__(self, bus: Bus) -> None:
+        """Look over `bus`."""
+        self._bus = bus
+        self._stream = bus.streams.dead
+
+    async def find(self, wanted: Wanted, after: int = 0) -> AsyncIterator[Letter]:
+        """Yield the letters that are wanted, oldest first, those with numbers above `after`.
+
+        Raises:
+            InvalidName: a tenant or an agent can't have that name.
+            BusUnavailable: the stream does not answer, or there is none.
+        """
+        await self._check_stream()
+        subject = self._bus.subjects.dead(
+            "*" if wanted.tenant is None else encode_token(wanted.tenant),
+            "*" if wanted.agent is None else encode_token(wanted.agent),
+        )
+        while batch := await self._batch(subject, after):
+            after = batch[-1].number
+            for letter in batch:
+                if wanted.kind in (None, letter.kind) and wanted.task in (None, letter.task):
+                    yield letter
+
+    async def _batch(self, subject: str, after: int) -> list[Letter]:
+        query = {
+            "batch": _BATCH,
+            "max_bytes": _BATCH_BYTES,
+            "seq": after + 1,
+            "next_by_subj": subject,
+        }
+        answer = await direct_get(self._bus, self._stream, query, self._from_message)
+        if not answer.messages and not answer.complete:
+            raise BusUnavailable(f"stream {self._stream} does not answer")
+        return answer.messages
+
+    async def get(self, number: int) -> Letter:
+        """Return the letter of that number.
+
+        Raises:
+            LetterUnknown: there is none.
+            BusUnavailable: the stream does not answer, or there is none.
+        """
+        answer = await self._ask("STREAM.MSG.GET", {"seq": number})
+        if _is_missing(answer):
+            raise LetterUnknown(f"there is no dead letter {number}")
+        message = _checked(answer)["message"]
+        return self._read(message["seq"], message["subject"], b64decode(message.get("data") or ""))
+
+    async def drop(self, number: int) -> None:
+        """Delete the letter of that number, its bytes in NATS's files included.
+
+        Raises:
+            LetterUnknown: there is none.
+            BusUnavailable: the stream does not answer, or refuses.
+        """
+        answer = await self._ask("STREAM.MSG.DELETE", {"seq": number})
+        if _is_missing(answer):
+            raise LetterUnknown(f"there is no dead letter {number}")
+        _checked(answer)
+
+    async def _check_stream(self) -> None:
+        _checked(await self._ask("STREAM.INFO", {}))
+
+    async def _ask(self, operation: str, query: dict[str, Any]) -> dict[str, Any]:
+        subject = f"$JS.API.{operation}.{self._stream}"
+        answer: dict[str, Any] = orjson.loads(
+            (await self._bus.request(subject, orjson.dumps(query), _PATIENCE)).data
+        )
+        if answer.get("error", {}).get("err_code") == _NO_STREAM:
+            raise BusUnavailable(f"no Headrace uses this NATS: there is no stream {self._stream}")
+        return answer
+
+    def _from_message(self, msg: Msg) -> Letter:
+        headers = msg.headers or {}
+        return self._read(int(headers[SEQUENCE]), headers[_SUBJECT], msg.data)
+
+    def _read(self, number: int, subject: str, data: bytes) -> Letter:
+        tenant, agent = map(decode_token, subject.split(".")[-2:])
+        try:
+            content = DeadLetter.decode(subject, data)
+        except UndecodableMessage as error:
+            content = DeadLetter(reason=f"no dead letter: {error.reason}", subject="", at="")
+            return Letter(number, tenant, agent, "other", content)
+        return Letter(number, tenant, agent, self._kind(content), content)
+
+    def _kind(self, content: DeadLetter) -> Kind:
+        kind = content.subject.removeprefix(f"{self._bus.subjects.prefix}.").partition(".")[0]
+        match kind:
+            case "run":
+                return "run" if content.task is None else "leg"
+            case "event":
+                return "entry"
+            case "push":
+                return "push"
+            case _:
+                return "other"
+
+
+def _is_missing(answer: dict[str, Any]) -> bool:
+    return answer.get("error", {}).get("err_code") in _NO_MESSAGE
+
+
+def _checked(answer: dict[str, Any]) -> dict[str, Any]:
+    if error := answer.get("error"):
+        raise BusUnavailable(str(error.get("description")))
+    return answer

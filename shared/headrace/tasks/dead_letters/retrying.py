@@ -1,0 +1,171 @@
+"""Trying again what a dead letter stands for.
+
+A leg that was given up has ended its task with FAILED, and nothing follows a terminal state:
+clients have been told, streams have ended. So its input is asked for again as a *new* task in the
+same context, which names the failed one, as A2A has it. Its id is derived from the failed leg:
+however often, and by how many operators, a leg is retried, there is one such task.
+
+A run that could not be read and a notification that was not taken are sent once more as they were.
+"""
+
+import secrets
+from dataclasses import dataclass
+
+import orjson
+
+from headrace.jetstream.connection import Bus
+from headrace.log import LogWriter, last_entry, replay
+from headrace.model import events
+from headrace.model.delegation import DELEGATION
+from headrace.model.entry import Entry, Stamp
+from headrace.model.errors import BusUnavailable, Fenced, HeadraceError, LogLost, UndecodableMessage
+from headrace.model.events import Json
+from headrace.model.fold import TaskFold
+from headrace.model.messages import Run
+from headrace.model.queues import Lane
+from headrace.model.task import FAILED, SUBMITTED, TaskKey, derive_task_id, mint_log_id
+from headrace.tasks.dead_letters.letters import Letter
+from headrace.tasks.queues import Lanes
+
+_PATIENCE = 5.0
+_WAITS_ALREADY = 10077
+_PASSING = (events.GENERATION, events.WAITING, events.SHOWN, events.START_BY, DELEGATION)
+"""Metadata of an input that says something of its log, or of a parent that waits no more, and
+nothing of the work."""
+
+
+class NotRetryable(HeadraceError):
+    """Nothing can be done again; the message says why."""
+
+    code = "not_retryable"
+
+
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """What became of a retry."""
+
+    task: str | None
+    """The task that does the work now, where it is a task's."""
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """A leg that was given up, as its log has it."""
+
+    key: TaskKey
+    leg: int
+    run: Run
+    history: list[Json]
+    """What was said before, and the leg's input as the last."""
+    metadata: Json
+
+
+async def retry(bus: Bus, letter: Letter) -> Retried:
+    """Have done again what `letter` stands for; the letter itself stays.
+
+    Raises:
+        NotRetryable: it can't be, or need not.
+        EventTooLarge: the input and what was said before do not fit one message any more.
+        BusUnavailable: NATS does not answer; nothing is done twice if this is tried again.
+    """
+    match letter.kind:
+        case "leg":
+            return await _retry_leg(bus, letter)
+        case "run" | "push":
+            headers = letter.content.headers.items()
+            own = {name: value for name, value in headers if not name.startswith("Nats-")}
+            await _send_again(bus, letter.content.subject, letter.body, own)
+            return Retried(None, f"sent again on {letter.content.subject}")
+        case "entry":
+            raise NotRetryable("what lies in a log and is no entry can't be run")
+        case _:
+            raise NotRetryable("this version does not know what the letter stands for")
+
+
+async def _retry_leg(bus: Bus, letter: Letter) -> Retried:
+    try:
+        key, leg = bus.subjects.key_of_run(letter.content.subject)
+        run = Run.decode(letter.content.subject, letter.body)
+        priority = bus.subjects.priority_of_run(letter.content.subject)
+    except UndecodableMessage as error:
+        raise NotRetryable(str(error)) from error
+    last = await last_entry(bus, key)
+    if last is None or last.stamp.log != run.log:
+        raise NotRetryable(f"the log of task {key.task} is gone")
+    if last.stamp.leg > leg:
+        raise NotRetryable(f"task {key.task} has gone on to another input since")
+    if not last.ends_leg:
+        await _ask_for(bus, Lane.of(key, priority), key, leg, run)
+        return Retried(key.task, "it has not failed; workers are asked again")
+    if last.stamp.state != FAILED:
+        state = last.stamp.state.removeprefix("TASK_STATE_")
+        raise NotRetryable(f"task {key.task} is {state} since")
+    return await _begin_anew(bus, await _read(bus, key, leg, run, last), priority)
+
+
+async def _read(bus: Bus, key: TaskKey, leg: int, run: Run, last: Entry) -> _Failed:
+    fold, metadata = TaskFold(), dict[str, object]()
+    try:
+        async for batch in replay(bus, key, 0, last.sequence):
+            for entry in batch:
+                for generation, event in enumerate(entry.parsed(), entry.generation):
+                    if generation <= leg:
+                        fold.apply(event)
+                    if generation == leg:
+                        metadata = next(iter(event.values())).get("metadata") or {}
+    except LogLost as loss:
+        raise NotRetryable(f"the beginning of task {key.task} is gone: {loss}") from loss
+    task = fold.task()
+    said = [*task.get("history", []), *([m] if (m := task["status"].get("message")) else [])]
+    if not said:
+        raise NotRetryable(f"the input of task {key.task} holds no message")
+    metadata = {**task["metadata"], **metadata}
+    return _Failed(key, leg, run, said, {k: v for k, v in metadata.items() if k not in _PASSING})
+
+
+async def _begin_anew(bus: Bus, failed: _Failed, priority: str) -> Retried:
+    old, run = failed.key, failed.run
+    key = TaskKey(old.tenant, old.agent, derive_task_id(old.shard, old.task, f"retry {failed.leg}"))
+    *before, message = failed.history
+    references = dict.fromkeys([*message.get("referenceTaskIds", []), old.task])
+    metadata = failed.metadata | {
+        # Its client can't be waiting for an answer that is a bare Message.
+        events.SHOWN: True,
+        events.RETRY_OF: {"task": old.task, "generation": failed.leg},
+    }
+    draft = events.task_submitted(
+        key.task, run.context, message | {"referenceTaskIds": list(references)}, metadata, before
+    )
+    writer = f"retry-{secrets.token_hex(6)}"
+    stamp = Stamp(mint_log_id(), 1, writer, SUBMITTED, 1, owner=run.owner)
+    try:
+        await LogWriter(bus, key).append([draft], stamp, _PATIENCE)
+    except Fenced:
+        return await _was_retried(bus, key, run, priority)
+    again = run.model_copy(update={"log": stamp.log})
+    await _ask_for(bus, Lane.of(key, priority), key, 1, again)
+    return Retried(key.task, f"runs again as task {key.task}")
+
+
+async def _was_retried(bus: Bus, key: TaskKey, run: Run, priority: str) -> Retried:
+    last = await last_entry(bus, key)
+    if last is not None and last.stamp.leg == 1 and not last.ends_leg:
+        again = run.model_copy(update={"log": last.stamp.log})
+        await _ask_for(bus, Lane.of(key, priority), key, 1, again)
+    return Retried(key.task, f"was retried before, as task {key.task}")
+
+
+async def _ask_for(bus: Bus, lane: Lane, key: TaskKey, leg: int, run: Run) -> None:
+    run = run.model_copy(update={"input": None, "sequence": None})
+    await _send_again(bus, bus.subjects.run(key, leg, lane.priority), run.encode())
+    await Lanes(bus).open(lane)
+
+
+async def _send_again(
+    bus: Bus, subject: str, body: bytes, headers: dict[str, str] | None = None
+) -> None:
+    answer = orjson.loads((await bus.request(subject, body, _PATIENCE, headers or None)).data)
+    error = answer.get("error")
+    if error and error.get("err_code") != _WAITS_ALREADY:
+        raise BusUnavailable(f"{subject}: {error.get('description')}")

@@ -1,0 +1,88 @@
+"""Ending a task over the head of whoever holds it: a terminal status behind the log's last entry.
+
+The append fences a holder, and loses against whatever comes first. Once it is there nobody does
+what waits for the task: its runs are taken off the queue, and its agent is asked to clean up.
+"""
+
+import secrets
+
+from headrace.jetstream.connection import Bus
+from headrace.log import LogWriter, last_entry
+from headrace.model import events, parts
+from headrace.model.entry import Entry, Stamp
+from headrace.model.errors import BusUnavailable, Fenced, TaskUnknown
+from headrace.model.events import Json
+from headrace.model.task import TaskKey
+from headrace.tasks.clean_up import have_cleaned_up
+from headrace.tasks.withdrawing import withdraw
+from headrace.wait_for import ELECTION
+
+_PATIENCE = ELECTION
+_WITHDRAWAL = 1.0
+"""Seconds that whoever ends a task waits for the queue to be cleared of its runs."""
+
+_ROUNDS = 100
+"""Tries to get behind a holder that keeps appending; one takes less than a millisecond."""
+
+
+async def end_task(
+    bus: Bus, key: TaskKey, state: str, writer: str, reason: str = ""
+) -> Entry | None:
+    """End the task in `state`, a terminal one, as `writer`; `reason` is for its client to read.
+
+    Returns the entry that has ended it before; None: it was ended here.
+
+    Raises:
+        TaskUnknown: its log has no entry.
+        LogLost: the log went away.
+        BusUnavailable: NATS does not answer, or the holder appended first each time.
+    """
+    for _ in range(_ROUNDS):
+        last = await last_entry(bus, key)
+        if last is None:
+            raise TaskUnknown
+        if last.ends_task:
+            return last
+        try:
+            await end_behind(bus, key, last, state, writer, reason)
+        except Fenced:
+            continue
+        return None
+    raise BusUnavailable(f"the holder of task {key.task} keeps appending; try again")
+
+
+async def end_behind(  # noqa: PLR0917 - what such an event says, and where
+    bus: Bus, key: TaskKey, last: Entry, state: str, writer: str, reason: str = ""
+) -> None:
+    """As `end_task`, if nothing has come behind `last`.
+
+    Raises:
+        Fenced: something has.
+        LogLost, BusUnavailable: as `end_task`.
+    """
+    context = _context(last)
+    draft = events.status_update(key.task, context, state, _said(reason))
+    stamp = Stamp(last.stamp.log, last.last_generation + 1, writer, state, last.stamp.leg)
+    await LogWriter.behind(bus, key, last).append([draft], stamp, _PATIENCE)
+    await withdraw(bus, bus.subjects.runs_of_task(key), _WITHDRAWAL)
+    await have_cleaned_up(bus, key, last, context)
+
+
+def writer_of(whose: str) -> str:
+    """Return a writer id for one append of `whose`."""
+    return f"{whose}-{secrets.token_hex(6)}"
+
+
+def _said(reason: str) -> Json | None:
+    if not reason:
+        return None
+    notice = parts.notice_part(reason, parts.ERROR)
+    return {"messageId": f"end-{secrets.token_hex(5)}", "role": "ROLE_AGENT", "parts": [notice]}
+
+
+def _context(last: Entry) -> str:
+    for body in last.events[-1].values():
+        # Any language can be a worker: an event may be of another shape than it should.
+        context = body.get("contextId") if isinstance(body, dict) else None
+        return context if isinstance(context, str) else ""
+    return ""

@@ -1,0 +1,44 @@
+"""Asking whoever holds a task."""
+
+import asyncio
+
+from nats.errors import NoRespondersError
+from nats.errors import TimeoutError as NatsTimeout
+
+from headrace.jetstream.connection import TROUBLE, Bus
+from headrace.model.errors import BusUnavailable, UndecodableMessage
+from headrace.model.messages import Control, Holding
+from headrace.model.task import TaskKey
+
+SECOND_TRY = 0.15
+"""Seconds after which nobody listening is believed: a holder begins to listen a moment after it
+has written to the log."""
+
+
+async def ask_holder(bus: Bus, key: TaskKey, control: Control, timeout: float) -> Holding | None:
+    """Return the answer of the task's holder; None: there is none, or it is too slow to be one.
+
+    Raises:
+        BusUnavailable: the question could not be asked.
+    """
+    subject, question = bus.subjects.control(key), control.encode()
+    try:
+        return await _ask(bus, subject, question, timeout)
+    except NoRespondersError:
+        await asyncio.sleep(SECOND_TRY)
+    try:
+        return await _ask(bus, subject, question, timeout)
+    except NoRespondersError:
+        return None
+
+
+async def _ask(bus: Bus, subject: str, question: bytes, timeout: float) -> Holding | None:
+    try:
+        msg = await bus.connection.request(subject, question, timeout=timeout)
+        return Holding.decode(subject, msg.data)
+    except NoRespondersError:
+        raise
+    except (NatsTimeout, UndecodableMessage):
+        return None
+    except TROUBLE as error:
+        raise BusUnavailable(f"{subject}: {error}") from error

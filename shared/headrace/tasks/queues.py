@@ -1,0 +1,120 @@
+"""Lanes: the runs of one agent that wait in one line, those of one tenant and one priority.
+
+Each lane is a consumer of the work queue, so that workers can take turns between them: however many
+runs one tenant has waiting, another's first one is next. The lane of the tenant without a name is
+made by workers as they start; every other one by who first asks for a run of it. Workers in an
+account without streams have task state make lanes.
+"""
+
+import asyncio
+
+from nats.errors import Error as NatsError
+from nats.js import api
+from nats.js.errors import NotFoundError, ServiceUnavailableError
+
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.streams import NO_STREAMS_HERE, ensure_consumer
+from headrace.model.errors import BusUnavailable, StateUnavailable, StreamsDiffer
+from headrace.model.messages import OpenLane
+from headrace.model.queues import Lane
+from headrace.state_client import StateClient
+from headrace.wait_for import reason
+
+ACK_WAIT = 4.0
+"""Seconds without a heartbeat after which a run goes to another worker."""
+
+REMEMBERED = 60.0
+"""Seconds for which a lane that was there is taken to be there still."""
+
+UNUSED = 600.0
+"""Seconds without a run after which a lane is let go; many times `REMEMBERED`, so that nobody who
+takes it to be there has one to publish."""
+
+_MAX_ACK_PENDING = 100_000
+
+
+async def ensure_lane(bus: Bus, lane: Lane, timeout: float = 5.0) -> None:
+    """Make the lane, if it is not there, or have task state make it where this process may not.
+
+    Raises:
+        BusUnavailable: task state does not answer.
+        nats.errors.Error: JetStream does not answer, or refuses.
+    """
+    try:
+        await make_lane(bus, lane, timeout)
+    except ServiceUnavailableError as refused:
+        if refused.err_code != NO_STREAMS_HERE:
+            raise
+        await _have_made(bus, lane, timeout)
+
+
+async def _have_made(bus: Bus, lane: Lane, timeout: float) -> None:
+    try:
+        await bus.js.consumer_info(bus.streams.runs, lane.consumer, timeout)
+    except NotFoundError:
+        await _ask_for(bus, lane)
+    except ServiceUnavailableError as refused:
+        if refused.err_code != NO_STREAMS_HERE:
+            raise
+        raise BusUnavailable(no_right_to(lane.consumer)) from refused
+
+
+def no_right_to(consumer: str) -> str:
+    """Return what to say of a lane that this process' NATS account keeps from it."""
+    return (
+        f"NATS gives this worker no right to the lane {consumer}: add its agent, or its tenant, to "
+        "the worker's group (headrace nats-permissions)"
+    )
+
+
+async def _ask_for(bus: Bus, lane: Lane) -> None:
+    wanted = OpenLane(tenant=lane.tenant, agent=lane.agent, priority=lane.priority)
+    try:
+        await StateClient(bus).open_lane(wanted)
+    except StateUnavailable as trouble:
+        raise BusUnavailable(f"the lane {lane.consumer}: {trouble}") from trouble
+
+
+async def make_lane(bus: Bus, lane: Lane, timeout: float = 5.0) -> None:
+    """Make the lane's consumer of the work queue, if it is not there, within `timeout` seconds.
+
+    Raises:
+        StreamsDiffer: it is there and breaks the bus contract.
+        nats.errors.Error: JetStream does not answer, or refuses.
+    """
+    config = api.ConsumerConfig(
+        durable_name=lane.consumer,
+        filter_subject=bus.subjects.runs_of_agent(lane.agent, lane.tenant, lane.priority),
+        ack_policy=api.AckPolicy.EXPLICIT,
+        ack_wait=ACK_WAIT,
+        # Attempts are counted in the log; past a maximum here a run would be stuck for ever.
+        max_deliver=-1,
+        max_ack_pending=_MAX_ACK_PENDING,
+    )
+    await ensure_consumer(bus.js, bus.streams.runs, config, timeout)
+
+
+class Lanes:
+    """Where somebody who publishes runs makes sure that they find a lane."""
+
+    def __init__(self, bus: Bus) -> None:
+        """Make lanes on `bus`."""
+        self._bus = bus
+        self._known: dict[Lane, float] = {}
+
+    async def open(self, lane: Lane) -> None:
+        """Return once there is the lane; who published into it lately is not held up.
+
+        Raises:
+            BusUnavailable: JetStream does not answer, or refuses.
+        """
+        now = asyncio.get_running_loop().time()
+        if now - self._known.get(lane, -REMEMBERED) < REMEMBERED:
+            return
+        try:
+            await ensure_lane(self._bus, lane)
+        except (NatsError, OSError, StreamsDiffer) as trouble:
+            raise BusUnavailable(f"the lane {lane.consumer}: {reason(trouble)}") from trouble
+        self._known = {one: at for one, at in self._known.items() if now - at < REMEMBERED}
+        self._known[lane] = now
+        await self._bus.publish(self._bus.subjects.lane(lane.agent), b"")
