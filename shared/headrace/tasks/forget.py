@@ -101,7 +101,9 @@ async def _cleaned_up(bus: Bus, run: str) -> None:
     query = orjson.dumps({"subjects_filter": run})
     while loop.time() < deadline:
         msg = await bus.request(f"$JS.API.STREAM.INFO.{bus.streams.runs}", query, _CLEAN_UP)
-        if not orjson.loads(msg.data).get("state", {}).get("subjects"):
+        # Without a state it is an error: the queue's leader is being elected.
+        state = orjson.loads(msg.data).get("state")
+        if state is not None and not state.get("subjects"):
             return
         await asyncio.sleep(_PAUSE)
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import httpx
@@ -87,34 +87,48 @@ async def test_a_gateway_begun_without_task_state_is_ready_too(
 
 
 @pytest.fixture
-def own_server(tmp_path: Path) -> NatsProcess:
-    """A nats-server that a test may stop; not started."""
-    return NatsProcess(tmp_path)
+def own_server(tmp_path: Path) -> Iterator[NatsProcess]:
+    """A nats-server that a test may stop."""
+    with NatsProcess(tmp_path) as server:
+        yield server
 
 
-@pytest_asyncio.fixture(loop_scope="module")
-async def own_gateway(own_server: NatsProcess) -> AsyncIterator[str]:
-    """The URL of a gateway with a fleet on that server."""
+@pytest.fixture
+def own_settings(own_server: NatsProcess) -> GatewaySettings:
+    """A gateway's settings on that server."""
     name = f"outage{secrets.token_hex(4)}"
-    settings = GatewaySettings(
+    return GatewaySettings(
         nats_url=own_server.url,
         prefix=name,
         stream_prefix=name,
         http_port=ports.pick(),
         grpc_port=0,
     )
-    with own_server:
-        bus = Bus(BusSettings.model_validate(settings.model_dump()))
-        await bus.connect("fleet")
-        fleet = await ScriptedFleet(bus, AGENTS).start()
-        async with running(settings) as url:
-            yield url
-        await fleet.stop()
-        await bus.close()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def own_fleet(own_settings: GatewaySettings) -> AsyncIterator[ScriptedFleet]:
+    """A fleet on that server."""
+    bus = Bus(BusSettings.model_validate(own_settings.model_dump()))
+    await bus.connect("fleet")
+    fleet = await ScriptedFleet(bus, AGENTS).start()
+    yield fleet
+    await fleet.stop()
+    await bus.close()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def own_gateway(
+    own_settings: GatewaySettings, own_fleet: ScriptedFleet
+) -> AsyncIterator[str]:
+    """The URL of a gateway of that fleet."""
+    assert own_fleet.working
+    async with running(own_settings) as url:
+        yield url
 
 
 async def test_nats_lost_while_running_is_503_and_heals_by_itself(
-    own_server: NatsProcess, own_gateway: str
+    own_server: NatsProcess, own_fleet: ScriptedFleet, own_gateway: str
 ) -> None:
     async with httpx.AsyncClient(base_url=own_gateway, timeout=60) as http:
         assert "task" in await Rest(http).call("SendMessage", message())
@@ -129,6 +143,8 @@ async def test_nats_lost_while_running_is_503_and_heals_by_itself(
         assert (ready.status_code, ready.json()["status"]) == (503, "unavailable")
         assert (await http.get("/v1/agents")).json()["agents"]
         own_server.start()
+        # It hears of no run that is asked for while it is away, and the message would wait for it.
+        await own_fleet.settle()
 
         async def is_back() -> bool:
             return (await http.post("/message:send", json=message())).is_success
