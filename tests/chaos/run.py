@@ -19,10 +19,10 @@ from headrace.model.task import TaskKey
 from headrace.settings import BusSettings
 from headrace_cli.dev_ready import until_ready
 from headrace_task_state.ranges import all_ranges
-from headrace_task_state.store.connection import Connection
-from headrace_task_state.store.keys import Keys
-from headrace_task_state.store.reading import Reader
-from headrace_task_state.store.settings import RedisSettings
+from headrace_task_state.store_redis.connection import Connection
+from headrace_task_state.store_redis.keys import Keys
+from headrace_task_state.store_redis.reading import Reader
+from headrace_task_state.store_redis.settings import RedisSettings
 from tests.chaos.client import ENDED, Client
 from tests.chaos.faults import Tormentor, plan
 from tests.chaos.verdict import Judge

@@ -9,8 +9,8 @@ from headrace.model.entry import Entry
 from headrace.model.events import Json
 from headrace.model.fold import TaskFold
 from headrace.model.task import INPUT_REQUIRED, TERMINAL, TaskKey
-from headrace_task_state.reading.found import read_found
-from headrace_task_state.store.reading import Reader
+from headrace_task_state.queries.found import read_found
+from headrace_task_state.store_redis.reading import Reader
 from tests.chaos.client import Client
 from tests.chaos.families import Families
 

@@ -15,8 +15,8 @@ import pytest
 
 from headrace.jetstream.connection import Bus
 from headrace.settings import BusSettings
-from headrace_task_state.store.connection import Connection
-from headrace_task_state.store.settings import RedisSettings
+from headrace_task_state.store_redis.connection import Connection
+from headrace_task_state.store_redis.settings import RedisSettings
 from tests.support.plain_a2a import PlainAgent
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.stack import Stack

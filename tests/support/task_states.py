@@ -18,9 +18,9 @@ from headrace.state_client import StateClient
 from headrace_task_state.main import TaskState
 from headrace_task_state.ranges import all_ranges
 from headrace_task_state.settings import TaskStateSettings
-from headrace_task_state.store.connection import Connection
-from headrace_task_state.store.keys import Keys
-from headrace_task_state.store.reading import Reader
+from headrace_task_state.store_redis.connection import Connection
+from headrace_task_state.store_redis.keys import Keys
+from headrace_task_state.store_redis.reading import Reader
 from tests.support.legal_logs import LegalLog
 from tests.support.service_process import HEADRACE
 from tests.support.starting import start_process

@@ -19,32 +19,32 @@ from headrace.jetstream.connection import Bus
 from headrace.model.errors import BusUnavailable, HeadraceError, StateUnavailable, StreamsDiffer
 from headrace.secret_settings import first_error
 from headrace.wait_for import patiently
-from headrace_task_state.answering.answers import Answers
-from headrace_task_state.answering.broker import answer_lists, make_broker
-from headrace_task_state.answering.for_workers import ForWorkers
-from headrace_task_state.answering.pieces import Pieces
-from headrace_task_state.answering.starting import Starting
-from headrace_task_state.following.clock import Clock
-from headrace_task_state.following.follow import Follower
-from headrace_task_state.following.orphans import Orphans
-from headrace_task_state.following.replica import Replica
-from headrace_task_state.following.retention import Retention, Times
-from headrace_task_state.following.sweep import Sweep
-from headrace_task_state.lane_upkeep import LaneUpkeep
-from headrace_task_state.pushing.composing import means
-from headrace_task_state.pushing.duty import Pushing
-from headrace_task_state.pushing.telling import Means
+from headrace_task_state.maintenance.clock import Clock
+from headrace_task_state.maintenance.lane_upkeep import LaneUpkeep
+from headrace_task_state.maintenance.orphans import Orphans
+from headrace_task_state.maintenance.retention import Retention, Times
+from headrace_task_state.maintenance.sweep import Sweep
+from headrace_task_state.projector.follower import Follower
+from headrace_task_state.queries.answers import Answers
+from headrace_task_state.queries.broker import answer_lists, make_broker
+from headrace_task_state.queries.for_workers import ForWorkers
+from headrace_task_state.queries.frontier import Frontier
+from headrace_task_state.queries.get import Tasks
+from headrace_task_state.queries.listing import Lists
+from headrace_task_state.queries.pieces import Pieces
+from headrace_task_state.queries.starting import Starting
 from headrace_task_state.ranges import all_ranges
-from headrace_task_state.reading.frontier import Frontier
-from headrace_task_state.reading.get import Tasks
-from headrace_task_state.reading.listing import Lists
+from headrace_task_state.replica import Replica
 from headrace_task_state.settings import TaskStateSettings
-from headrace_task_state.store.connection import Connection
-from headrace_task_state.store.keys import Keys
-from headrace_task_state.store.leases import Lease, Leases
-from headrace_task_state.store.reading import Reader
-from headrace_task_state.store.shapes import Shapes
-from headrace_task_state.store.writing import Writer
+from headrace_task_state.store_redis.connection import Connection
+from headrace_task_state.store_redis.keys import Keys
+from headrace_task_state.store_redis.leases import Lease, Leases
+from headrace_task_state.store_redis.reading import Reader
+from headrace_task_state.store_redis.shapes import Shapes
+from headrace_task_state.store_redis.writing import Writer
+from headrace_task_state.webhooks.composing import means
+from headrace_task_state.webhooks.duty import Pushing
+from headrace_task_state.webhooks.telling import Means
 
 _log = logging.getLogger(__name__)
 

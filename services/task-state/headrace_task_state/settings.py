@@ -7,7 +7,7 @@ from pydantic import Field, field_validator
 from pydantic_settings import NoDecode
 
 from headrace.settings import BusSettings, split_commas
-from headrace_task_state.store.settings import RedisSettings
+from headrace_task_state.store_redis.settings import RedisSettings
 
 
 class TaskStateSettings(RedisSettings, BusSettings):

@@ -9,8 +9,8 @@ import httpcore
 import pytest
 
 from headrace.tasks.dead_letters import Letters, Wanted
-from headrace_task_state.pushing import network
-from headrace_task_state.pushing.addresses import Allowed
+from headrace_task_state.webhooks import network
+from headrace_task_state.webhooks.addresses import Allowed
 from tests.integration.push.conftest import Hooked, Opening
 from tests.support import certificates
 from tests.support.receiver import Receiver, receiving

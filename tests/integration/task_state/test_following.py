@@ -17,7 +17,7 @@ from headrace.model.entry import Stamp
 from headrace.model.events import Json
 from headrace.model.messages import DeadLetter
 from headrace.model.task import COMPLETED, WORKING
-from headrace_task_state.following import dead_letters
+from headrace_task_state.projector import dead_letters
 from headrace_task_state.ranges import Range
 from tests.support.cluster import NatsCluster
 from tests.support.legal_logs import LegalLog

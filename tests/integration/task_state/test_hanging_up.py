@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from headrace.model.errors import StateUnavailable
-from headrace_task_state.store.connection import Connection
-from headrace_task_state.store.settings import RedisSettings
+from headrace_task_state.store_redis.connection import Connection
+from headrace_task_state.store_redis.settings import RedisSettings
 from tests.support.servers import ValkeyProcess
 from tests.support.waiting import eventually
 

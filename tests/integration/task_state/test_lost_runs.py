@@ -8,7 +8,7 @@ import pytest
 
 from headrace.model.entry import Entry
 from headrace.model.task import AUTH_REQUIRED, COMPLETED
-from headrace_task_state.following import sweep
+from headrace_task_state.maintenance import sweep
 from tests.integration.worker.test_follow_ups import answers, hand_in
 from tests.support.desk import Desk, Task, eventually
 from tests.support.servers import NatsProcess, ValkeyProcess

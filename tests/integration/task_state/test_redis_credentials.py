@@ -13,8 +13,8 @@ from typing import Self
 
 from headrace.model.errors import StateUnavailable
 from headrace_cli.servers_valkey import program_path
-from headrace_task_state.store.connection import Connection
-from headrace_task_state.store.settings import RedisSettings
+from headrace_task_state.store_redis.connection import Connection
+from headrace_task_state.store_redis.settings import RedisSettings
 from tests.support.certificates import Authority
 from tests.support.server_process import ServerProcess
 from tests.support.servers import ports

@@ -19,10 +19,10 @@ from headrace.model.errors import FileUnknown, TaskUnknown
 from headrace.model.messages import DeadLetter, GetTask, Run
 from headrace.model.queues import Lane
 from headrace.model.task import CANCELED, COMPLETED, INPUT_REQUIRED, REJECTED, SUBMITTED, WORKING
-from headrace_task_state.following import orphans, sweep
-from headrace_task_state.following.clock import Clock
-from headrace_task_state.store.leases import Leases
-from headrace_task_state.store.writing import Writer
+from headrace_task_state.maintenance import orphans, sweep
+from headrace_task_state.maintenance.clock import Clock
+from headrace_task_state.store_redis.leases import Leases
+from headrace_task_state.store_redis.writing import Writer
 from tests.support.legal_logs import LegalLog
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.task_states import OWNER, TaskStates, folded, new_key, open_task_states

@@ -3,8 +3,8 @@
 import pytest
 
 from headrace.model.task import COMPLETED
-from headrace_task_state.store import keys, shapes
-from headrace_task_state.store.keys import Keys
+from headrace_task_state.store_redis import keys, shapes
+from headrace_task_state.store_redis.keys import Keys
 from tests.support.legal_logs import LegalLog
 from tests.support.task_states import TaskStates, folded, new_key
 from tests.support.waiting import eventually

@@ -12,17 +12,17 @@ from nats.aio.msg import Msg
 from headrace.model.errors import StateUnavailable
 from headrace.model.subjects import Subjects
 from headrace.model.task import WORKING, TaskKey
-from headrace_task_state.applying.batch import Batches
-from headrace_task_state.arrival import Arrival
+from headrace_task_state.projector.arrival import Arrival
+from headrace_task_state.projector.batches import Batches
+from headrace_task_state.queries.found import read_found
 from headrace_task_state.ranges import all_ranges
-from headrace_task_state.reading.found import read_found
-from headrace_task_state.store.connection import Connection
-from headrace_task_state.store.keys import Keys
-from headrace_task_state.store.leases import Leases
-from headrace_task_state.store.progress import Progress
-from headrace_task_state.store.reading import Reader
-from headrace_task_state.store.settings import RedisSettings
-from headrace_task_state.store.writing import LeaseLost, PositionMoved, Writer
+from headrace_task_state.store_redis.connection import Connection
+from headrace_task_state.store_redis.keys import Keys
+from headrace_task_state.store_redis.leases import Leases
+from headrace_task_state.store_redis.progress import Progress
+from headrace_task_state.store_redis.reading import Reader
+from headrace_task_state.store_redis.settings import RedisSettings
+from headrace_task_state.store_redis.writing import LeaseLost, PositionMoved, Writer
 from tests.support.legal_logs import LegalLog, legal_logs
 from tests.support.servers import ValkeyProcess
 from tests.support.task_states import folded, new_key

@@ -10,8 +10,8 @@ from nats.js import api
 from headrace.model.errors import StreamsDiffer
 from headrace.model.queues import Lane
 from headrace.tasks.queues import Lanes, ensure_lane
-from headrace_task_state import lane_upkeep
-from headrace_task_state.lane_upkeep import LaneUpkeep
+from headrace_task_state.maintenance import lane_upkeep
+from headrace_task_state.maintenance.lane_upkeep import LaneUpkeep
 from headrace_worker import Emission, RunContext, agent
 from headrace_worker import lanes as lane_watch
 from tests.integration.worker.conftest import Working

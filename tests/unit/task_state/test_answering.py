@@ -16,12 +16,12 @@ from headrace.model.errors import (
 )
 from headrace.model.messages import GetTask
 from headrace.state_client import MORE
-from headrace_task_state.answering import pieces as module
-from headrace_task_state.answering.pieces import Pieces
-from headrace_task_state.answering.refusals import refusal_of
-from headrace_task_state.following.origin import nanoseconds
-from headrace_task_state.reading.cursor import decode_cursor, encode_cursor
-from headrace_task_state.store.reading import After
+from headrace_task_state.projector.origin import nanoseconds
+from headrace_task_state.queries import pieces as module
+from headrace_task_state.queries.listing import decode_cursor, encode_cursor
+from headrace_task_state.queries.pieces import Pieces
+from headrace_task_state.queries.refusals import refusal_of
+from headrace_task_state.store_redis.reading import After
 from tests.support.waiting import eventually
 
 

@@ -12,13 +12,13 @@ from headrace.model.events import Json
 from headrace.model.fold import Change
 from headrace.model.subjects import Subjects
 from headrace.model.task import COMPLETED, WORKING
-from headrace_task_state.applying import batch as module
-from headrace_task_state.applying.batch import Batches
-from headrace_task_state.applying.compaction import Compaction
-from headrace_task_state.applying.delta import time_of
-from headrace_task_state.applying.letters import BODY_MOST, addressee, letter
-from headrace_task_state.arrival import Arrival
-from headrace_task_state.store.progress import Progress, read_progress
+from headrace_task_state.projector import batches as module
+from headrace_task_state.projector.arrival import Arrival
+from headrace_task_state.projector.batches import Batches
+from headrace_task_state.projector.compaction import Compaction
+from headrace_task_state.projector.dead_letters import BODY_MOST, addressee, letter
+from headrace_task_state.projector.delta import time_of
+from headrace_task_state.store_redis.progress import Progress, read_progress
 from tests.support.legal_logs import LegalLog
 from tests.support.task_states import new_key
 

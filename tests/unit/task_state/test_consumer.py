@@ -9,10 +9,10 @@ import pytest
 from nats.aio.msg import Msg
 
 from headrace.model.errors import BusUnavailable
-from headrace_task_state.arrival import read_arrival
-from headrace_task_state.following import consumer as module
-from headrace_task_state.following.consumer import Consumer, ConsumerLost
-from headrace_task_state.following.pulls import WINDOW
+from headrace_task_state.projector import consumer as module
+from headrace_task_state.projector.arrival import read_arrival
+from headrace_task_state.projector.consumer import Consumer, ConsumerLost
+from headrace_task_state.projector.pulls import WINDOW
 
 type Receive = Callable[[Msg], None]
 

@@ -1,7 +1,7 @@
 """Lanes that are used no more."""
 
 from headrace.model.events import Json
-from headrace_task_state.disuse import Disuse
+from headrace_task_state.maintenance.lane_upkeep import Disuse
 
 
 def consumer(delivered: int, *, created: str = "1", **waiting: object) -> Json:

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 import httpcore
 import pytest
 
-from headrace_task_state.pushing.addresses import Allowed
-from headrace_task_state.pushing.connections import Connections
-from headrace_task_state.pushing.network import GuardedNetwork
+from headrace_task_state.webhooks.addresses import Allowed
+from headrace_task_state.webhooks.connections import Connections
+from headrace_task_state.webhooks.network import GuardedNetwork
 from tests.support.receiver import receiving
 
 

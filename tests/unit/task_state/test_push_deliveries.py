@@ -9,7 +9,7 @@ from headrace.model.events import GENERATION, Json
 from headrace.model.fold import TaskFold
 from headrace.model.task import CANCELED, COMPLETED, WORKING
 from headrace.webhooks import Progress
-from headrace_task_state.pushing.deliveries import (
+from headrace_task_state.webhooks.deliveries import (
     MOST_BYTES,
     Delivery,
     GoesOn,

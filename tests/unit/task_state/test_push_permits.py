@@ -6,7 +6,7 @@ from contextlib import ExitStack
 import pytest
 
 from headrace.webhooks import Address, Progress, Webhook
-from headrace_task_state.pushing.permits import Permits, Target
+from headrace_task_state.webhooks.permits import Permits, Target
 
 
 def target(owner: str = "ann", host: str = "one.test", tenant: str = "main") -> Target:

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.model.errors import StateUnavailable
-from headrace_task_state.following import replica as module
-from headrace_task_state.following.replica import Replica, share_of
+from headrace_task_state import replica as module
 from headrace_task_state.ranges import Range, all_ranges
-from headrace_task_state.store.leases import Census, Lease
+from headrace_task_state.replica import Replica, share_of
+from headrace_task_state.store_redis.leases import Census, Lease
 from tests.support.waiting import eventually
 
 

@@ -1,1 +1,0 @@
-"""Answering on ``state.*``: questions in, answers or refusals out, through FastStream."""

@@ -1,0 +1,1 @@
+"""What time brings: lost runs, orphans, retention, unused lanes, clocks."""

@@ -1,0 +1,99 @@
+"""Going through what is due in one of a range's sorted sets: all of it, whatever one of it is."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from itertools import batched
+
+from headrace.jetstream.connection import Bus
+from headrace.model.errors import BusUnavailable, LogLost, StateUnavailable
+from headrace.model.messages import DeadLetter
+from headrace.model.task import TaskKey
+from headrace_task_state.projector.dead_letters import DeadLetters
+from headrace_task_state.store_redis.writing import LeaseLost, Writer
+
+_log = logging.getLogger(__name__)
+
+PAGE = 200
+"""Names read from Redis at a time."""
+
+AT_ONCE = 16
+"""Tasks looked at side by side."""
+
+AFTER_TROUBLE = 5_000
+"""Milliseconds until a task is looked at again that could not be, so that others get their turn."""
+
+AFTER_ERROR = 3_600_000
+"""Milliseconds until a task is looked at again that became a dead letter."""
+
+type Look = Callable[[TaskKey, dict[str, str]], Awaitable[int | None]]
+"""Looks after a task, whose hash is given; returns when to look again, ms; None: never."""
+
+
+class DueTasks:
+    """The tasks of one sorted set of a range, looked after as they fall due.
+
+    A task that can't be looked after because of what its log holds becomes a dead letter, and is
+    put off: it must not stop the others.
+    """
+
+    def __init__(self, bus: Bus, writer: Writer, kind: str, look: Look) -> None:
+        """Have `look` look after each task of sorted set `kind` (see ``listings.lua``)."""
+        self._bus, self._writer, self._kind, self._look = bus, writer, kind, look
+        self._letters = DeadLetters(bus, bus.streams.events(writer.lease.range.stream))
+
+    async def go_through(self, until: int) -> int:
+        """Look after all that is due by `until`, ms since 1970; returns how many tasks.
+
+        Raises:
+            LeaseLost: the range is another replica's.
+            BusUnavailable: NATS does not answer.
+            StateUnavailable: Redis does not answer.
+        """
+        number = 0
+        while names := await self._writer.due(self._kind, until, PAGE):
+            for some in batched(names, AT_ONCE):
+                looks = (self._look_after(name, until) for name in some)
+                outcomes = await asyncio.gather(*looks, return_exceptions=True)
+                for outcome in sorted(
+                    filter(None, outcomes), key=lambda one: not isinstance(one, LeaseLost)
+                ):
+                    raise outcome
+            number += len(names)
+        return number
+
+    async def _look_after(self, name: str, until: int) -> None:
+        """Look after a task, and put it off: behind `until` in any case, so that a pass ends."""
+        # A task that has left the view is named with its agent.
+        tenant, task_id, *agent = name.split(":")
+        task = {"agent": agent[0]} if agent else await self._writer.hash_of(name)
+        due: int | None = None
+        try:
+            if task:
+                due = await self._look(TaskKey(tenant, task["agent"], task_id), task)
+        except (LeaseLost, StateUnavailable):
+            raise
+        except (BusUnavailable, LogLost) as trouble:
+            await self._writer.defer(self._kind, name, until + AFTER_TROUBLE)
+            if isinstance(trouble, BusUnavailable):
+                raise
+            _log.info("task %s is looked at again: %s", name, trouble)
+        except Exception as error:  # noqa: BLE001 - one log must not stop its range's upkeep
+            await self._bury(name, task, error)
+            await self._writer.defer(self._kind, name, until + AFTER_ERROR)
+        else:
+            await self._writer.defer(self._kind, name, due if due is None else max(due, until + 1))
+
+    async def _bury(self, name: str, task: dict[str, str], error: Exception) -> None:
+        _log.error("task %s can't be looked after", name, exc_info=error)
+        tenant, task_id = name.split(":")[:2]
+        key = TaskKey(tenant, task.get("agent", "unknown"), task_id)
+        letter = DeadLetter(
+            reason=f"upkeep can't work on this task: {type(error).__name__}: {error}"[:1000],
+            subject=self._bus.subjects.event(key),
+            task=task_id,
+            sequence=int(task.get("sequence", 0)),
+            at=datetime.now(UTC).isoformat(),
+        )
+        await self._letters.send(letter, f"{name}.{self._kind}")

@@ -1,0 +1,96 @@
+"""Tasks that agents have asked for and that nobody wants any more are cancelled.
+
+A worker cancels what its run has asked for when the run ends. This is for runs that end otherwise:
+over a dead worker's head, or with a child that only a dead attempt knew of.
+"""
+
+import asyncio
+import logging
+
+from headrace.jetstream.connection import Bus
+from headrace.log import last_entry
+from headrace.model.entry import Entry
+from headrace.model.errors import BusUnavailable, LogLost, StateUnavailable
+from headrace.model.task import INPUT_REQUIRED, TaskKey
+from headrace.tasks.cancel import cancel_task
+from headrace.tasks.end import writer_of
+from headrace_task_state.maintenance.clock import Clock
+from headrace_task_state.maintenance.due import DueTasks
+from headrace_task_state.store_redis.writing import LeaseLost, Writer
+
+_log = logging.getLogger(__name__)
+
+EVERY = 1.0
+"""Seconds between looks for children whose parents are to be looked at."""
+
+AGAIN = 30.0
+"""Seconds after which a child's parent is looked at again."""
+
+_ASKED_FOR = "d"
+
+
+class Orphans:
+    """Looks after the delegated tasks of one range, under its lease."""
+
+    def __init__(self, bus: Bus, writer: Writer, clock: Clock) -> None:
+        """Look through `writer`."""
+        self._bus = bus
+        self._clock, self._writer_id = clock, writer_of("task-state")
+        self._due = DueTasks(bus, writer, _ASKED_FOR, self._look_after)
+        self._canceling: dict[TaskKey, asyncio.Task[None]] = {}
+
+    async def run(self) -> None:
+        """Look until the lease is lost."""
+        try:
+            while True:
+                await asyncio.sleep(EVERY)
+                try:
+                    await self.look()
+                except (BusUnavailable, StateUnavailable) as trouble:
+                    _log.info("looking for orphans: %s", trouble)
+        except LeaseLost:
+            return
+        finally:
+            for task in self._canceling.values():
+                task.cancel()
+
+    async def look(self) -> None:
+        """Cancel whose parent has no use for it; put off the others.
+
+        Raises:
+            LeaseLost: the range is another replica's.
+            BusUnavailable: the log does not answer.
+            StateUnavailable: Redis does not answer.
+        """
+        await self._due.go_through(round(self._clock.now() * 1000))
+
+    async def _look_after(self, key: TaskKey, child: dict[str, str]) -> int:
+        """Cancel the child if it is an orphan; return when to look again, ms."""
+        if key not in self._canceling and await self._is_orphan(key, child):
+            self._cancel(key, child)
+        return round((self._clock.now() + AGAIN) * 1000)
+
+    async def _is_orphan(self, key: TaskKey, child: dict[str, str]) -> bool:
+        asking = TaskKey(key.tenant, child["parent_agent"], child["parent"])
+        parent = await last_entry(self._bus, asking)
+        if parent is None or parent.ends_task:
+            return True
+        # One that waits for an answer is asked again by a later leg.
+        waits = child.get("state") == INPUT_REQUIRED
+        return not waits and _is_over(parent, int(child["parent_leg"]))
+
+    def _cancel(self, key: TaskKey, child: dict[str, str]) -> None:
+        _log.warning("task %s is canceled: %s has no use for it", key.task, child["parent"])
+        work = asyncio.create_task(self._end(key), name=f"cancel {key.task}")
+        self._canceling[key] = work
+        work.add_done_callback(lambda _: self._canceling.pop(key, None))
+
+    async def _end(self, key: TaskKey) -> None:
+        try:
+            await cancel_task(self._bus, key, self._writer_id)
+        except (BusUnavailable, LogLost) as trouble:
+            _log.info("canceling %s: %s", key.task, trouble)
+
+
+def _is_over(parent: Entry, leg: int) -> bool:
+    return parent.stamp.leg > leg or (parent.stamp.leg == leg and parent.ends_leg)

@@ -1,0 +1,129 @@
+"""Retention: what has ended leaves after its time, what waits for its user ends after its own.
+
+An ended task leaves in two steps, each of which the log knows of: a tombstone takes the log's
+place, by which every replica's view drops the task; then what lies before the tombstone and
+elsewhere is purged. Whoever dies in between, or loses Redis, meets the tombstone again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from headrace import metrics
+from headrace.jetstream.connection import Bus
+from headrace.log import last_entry
+from headrace.log.tombstone import bury
+from headrace.model.errors import BusUnavailable, Fenced, StateUnavailable
+from headrace.model.task import CANCELED, INPUT_REQUIRED, TaskKey
+from headrace.tasks.end import end_behind, writer_of
+from headrace.tasks.forget import clear_away
+from headrace_task_state.maintenance.clock import Clock
+from headrace_task_state.maintenance.due import DueTasks
+from headrace_task_state.store_redis.writing import LeaseLost, Writer
+
+_log = logging.getLogger(__name__)
+
+EXPIRED = "Canceled: nobody answered in time"
+
+_WAITING, _ENDED, _BURIED = "i", "e", "b"
+_SELDOM, _OFTEN = 60.0, 0.5
+_SOON = 0.1
+"""Seconds to the next pass while there is something to do: the view takes a moment to follow."""
+
+_AGAIN = 60_000
+"""Milliseconds after which a task is looked at again that the view has not followed yet."""
+
+type Forget = Callable[[TaskKey], Awaitable[None]]
+"""Deletes what is kept of a task elsewhere; raises BusUnavailable where that is not sure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """How long what is kept, seconds."""
+
+    ended: float
+    """A task that has ended."""
+    waiting: float
+    """A task that waits for its user, until it is canceled."""
+    tombstone: float
+    """What an ended task leaves behind."""
+
+
+class Retention:
+    """Lets the tasks of one range go, under its lease."""
+
+    def __init__(
+        self, bus: Bus, writer: Writer, times: Times, forget: Forget, clock: Clock
+    ) -> None:
+        """Keep tasks for their `times` by `clock`; have what belongs to them forgotten then."""
+        self._bus, self._times, self._forget = bus, times, forget
+        self._awake, self._clock = asyncio.Event(), clock
+        self._waiting = DueTasks(bus, writer, _WAITING, self._expire)
+        self._ended = DueTasks(bus, writer, _ENDED, self._bury)
+        self._buried = DueTasks(bus, writer, _BURIED, self._clear)
+
+    def wake(self) -> None:
+        """Look soon: tombstones have been applied."""
+        self._awake.set()
+
+    async def run(self) -> None:
+        """Let tasks go until the lease is lost."""
+        seldom = min(max(min(self._times.ended, self._times.waiting) / 10, _OFTEN), _SELDOM)
+        pause = seldom
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._awake.wait(), pause)
+            self._awake.clear()
+            try:
+                pause = _SOON if await self.look() else seldom
+            except LeaseLost:
+                return
+            except (BusUnavailable, StateUnavailable) as trouble:
+                _log.info("retention waits: %s", trouble)
+                pause = _OFTEN
+
+    async def look(self) -> int:
+        """Let go what is due; returns how many tasks were looked at.
+
+        Raises:
+            LeaseLost: the range is another replica's.
+            BusUnavailable: NATS does not answer.
+            StateUnavailable: Redis does not answer.
+        """
+        now = self._clock.now()
+        # The buried first: that is what makes room in a full stream.
+        return (
+            await self._buried.go_through(_ms(now))
+            + await self._ended.go_through(_ms(now - self._times.ended))
+            + await self._waiting.go_through(_ms(now - self._times.waiting))
+        )
+
+    async def _expire(self, key: TaskKey, task: dict[str, str]) -> int:  # noqa: ARG002 - the log decides
+        last = await last_entry(self._bus, key)
+        if last is not None and last.stamp.state == INPUT_REQUIRED and last.ends_leg:
+            try:
+                await end_behind(self._bus, key, last, CANCELED, writer_of("retention"), EXPIRED)
+            except Fenced:
+                _log.info("task %s has been answered in the moment", key.task)
+            else:
+                metrics.TASKS_EXPIRED.inc()
+        return _ms(self._clock.now() - self._times.waiting) + _AGAIN
+
+    async def _bury(self, key: TaskKey, task: dict[str, str]) -> int:
+        owner, behind = task.get("owner", ""), int(task.get("sequence", 0))
+        try:
+            await bury(self._bus, key, owner, "retention", self._times.tombstone, behind)
+        except Fenced as fenced:
+            _log.info("the view is behind: %s", fenced)
+        return _ms(self._clock.now() - self._times.ended) + _AGAIN
+
+    async def _clear(self, key: TaskKey, task: dict[str, str]) -> None:  # noqa: ARG002 - it has left
+        await self._forget(key)
+        await clear_away(self._bus, key)
+        metrics.TASKS_PURGED.inc()
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)

@@ -1,0 +1,137 @@
+"""The sweep: an input that no worker has taken up gets its run published again, or is rejected.
+
+A gateway may die between an append and its run. A copy of a run that still waits is refused by
+the queue, a copy of one in flight does nothing: the log decides. Past its start deadline an input
+is asked for no more: its task ends, also if no worker lives.
+
+A run may also be lost while its task is at work: the queue is purged, or restored without it, and
+then the worker dies. So a task that is silent is asked for at its holder. If nobody holds it, its
+run is published again: the queue refuses it unless it is gone.
+"""
+
+import asyncio
+import logging
+from datetime import datetime
+
+import orjson
+
+from headrace import metrics
+from headrace.jetstream.connection import Bus
+from headrace.log import last_entry
+from headrace.model.entry import Entry
+from headrace.model.errors import BusUnavailable, StateUnavailable
+from headrace.model.messages import Control, Run
+from headrace.model.queues import Lane
+from headrace.model.subjects import NORMAL
+from headrace.model.task import TaskKey
+from headrace.tasks.holder import ask_holder
+from headrace.tasks.queues import Lanes
+from headrace.tasks.rejecting import TOO_LATE, is_unbegun, reject_unbegun
+from headrace_task_state.maintenance.clock import Clock
+from headrace_task_state.maintenance.due import DueTasks
+from headrace_task_state.store_redis.writing import LeaseLost, Writer
+
+_log = logging.getLogger(__name__)
+
+EVERY = 1.0
+"""Seconds between looks for inputs that are due."""
+
+LONGEST = 60.0
+"""What the time to the next request for one input grows to, seconds: it doubles each time."""
+
+SILENT = 30.0
+"""Seconds of silence after which a task at work is asked for at its holder."""
+
+_HOLDER = 2.0
+"""Seconds that a holder has to answer."""
+
+_WAITING = "w"
+_WHO = Control(ask="who")
+_ACK_TIMEOUT = 2.0
+_ALREADY_WAITING = 10077
+
+
+class Sweep:
+    """Looks after the waiting inputs and the silent tasks of one range, under its lease."""
+
+    def __init__(self, bus: Bus, writer: Writer, start_within: float, clock: Clock) -> None:
+        """Look through `writer`; what nobody has begun after `start_within` s is rejected."""
+        self._bus = bus
+        self._start_within = round(start_within * 1000)
+        self._lanes, self._clock = Lanes(bus), clock
+        self._due = DueTasks(bus, writer, _WAITING, self._look)
+
+    async def run(self) -> None:
+        """Sweep until the lease is lost."""
+        while True:
+            await asyncio.sleep(EVERY)
+            try:
+                await self.sweep()
+            except LeaseLost:
+                return
+            except (BusUnavailable, StateUnavailable) as trouble:
+                _log.info("the sweep waits: %s", trouble)
+
+    async def sweep(self) -> int:
+        """Look at every input and task at work that is due; returns how many there were.
+
+        Raises:
+            LeaseLost: the range is another replica's.
+            BusUnavailable: the queue does not answer.
+            StateUnavailable: Redis does not answer.
+        """
+        return await self._due.go_through(round(self._clock.now() * 1000))
+
+    async def _look(self, key: TaskKey, task: dict[str, str]) -> int | None:
+        """Look after a task; return when to look again, ms; None: never."""
+        # The view may lag: after it was lost, the inputs of all time come by as if they waited.
+        last = await last_entry(self._bus, key)
+        if last is None or last.ends_task:
+            return None
+        leg = int(task["leg"])
+        if is_unbegun(last, leg):
+            return await self._ask_again(key, task)
+        if last.stamp.leg == leg and not last.ends_leg:
+            return await self._ask_holder(key, task, last)
+        return round((self._clock.now() + SILENT) * 1000)
+
+    async def _ask_holder(self, key: TaskKey, task: dict[str, str], last: Entry) -> int:
+        """Publish the run of a silent task that nobody holds; return when to look again, ms."""
+        now, spoke = self._clock.now(), datetime.fromisoformat(last.time).timestamp()
+        if now - spoke < SILENT:
+            return round((spoke + SILENT) * 1000)
+        if await ask_holder(self._bus, key, _WHO, _HOLDER) is None:
+            await self._publish(key, task, task.get("priority", NORMAL))
+        return round((now + min(max(now - spoke, SILENT), LONGEST)) * 1000)
+
+    async def _ask_again(self, key: TaskKey, task: dict[str, str]) -> int:
+        """Ask for a worker, or reject the input if it is late; return when to ask again, ms."""
+        now = round(self._clock.now() * 1000)
+        submitted = int(task.get("submitted", now))
+        start_by = submitted + self._start_within
+        if own := int(task.get("start_by") or 0):
+            start_by = min(start_by, own)
+        if start_by > now:
+            await self._publish(key, task, task.get("priority", NORMAL))
+        elif await reject_unbegun(self._bus, key, int(task["leg"]), TOO_LATE):
+            _log.warning("no worker began %s in time: it is rejected", key.task)
+        due = now + min(now - submitted, round(LONGEST * 1000))
+        return min(due, start_by) if start_by > now else due
+
+    async def _publish(self, key: TaskKey, task: dict[str, str], priority: str) -> None:
+        subject = self._bus.subjects.run(key, int(task["leg"]), priority)
+        run = Run(
+            log=task["log"],
+            context=task["context"],
+            owner=task["owner"],
+            traceparent=task.get("traceparent"),
+        )
+        msg = await self._bus.request(subject, run.encode(), _ACK_TIMEOUT)
+        error = orjson.loads(msg.data).get("error")
+        if error is None:
+            metrics.RUNS_ASKED_AGAIN.inc()
+            _log.warning("nobody works on %s of leg %s: asked again", key.task, task["leg"])
+        elif error.get("err_code") != _ALREADY_WAITING:
+            raise BusUnavailable(f"{subject}: {error.get('description')}")
+        # Who asked first may have died before there was a lane for it.
+        await self._lanes.open(Lane.of(key, priority))

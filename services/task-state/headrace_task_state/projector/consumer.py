@@ -1,0 +1,177 @@
+"""A range's own consumer: every message after a position, in order and without a hole.
+
+It is ephemeral and acknowledges nothing; the position is in Redis. The consumer numbers what it
+hands out, so a hole shows, and it sends heartbeats, so silence shows too. In both cases this one
+is of no more use: make another behind the last message taken.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+
+from headrace.jetstream.connection import Bus
+from headrace.model.errors import BusUnavailable, HeadraceError
+from headrace_task_state.projector.arrival import Arrival, read_arrival
+from headrace_task_state.projector.pulls import HEARTBEAT, Pulls
+
+_log = logging.getLogger(__name__)
+
+_ASK_TIMEOUT = 2.0
+_SILENCE = 3 * HEARTBEAT
+_FORGET_AFTER = 10 * 1_000_000_000
+"""Nanoseconds after which NATS drops the consumer of a replica that is gone."""
+
+
+class ConsumerLost(HeadraceError):
+    """This consumer skipped a message, fell silent or is gone."""
+
+    code = "consumer_lost"
+
+
+class Consumer:
+    """Pulls messages ahead of who takes them, within bounds."""
+
+    def __init__(self, bus: Bus, stream: str, name: str) -> None:
+        """Prepare to read `stream`; `name` is nobody else's."""
+        self._bus, self._stream, self._name = bus, stream, name
+        self._inbox = bus.connection.new_inbox()
+        self._subscription: Subscription | None = None
+        self._pulls = Pulls(bus, f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}", self._inbox)
+        self._arrived: list[Arrival] = []
+        self._wake = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._heard = self._loop.time()
+        self._number = 0
+        self._watermark = (0, 0)
+        self._lost = ""
+        self._unregister = bus.on_disturbance(
+            lambda: self._give_up("the connection was interrupted")
+        )
+        self.examined = 0
+        """Stream sequence up to which the consumer has handed out all that it was to."""
+
+    async def open(self, after: int) -> None:
+        """Begin behind stream sequence `after`.
+
+        Raises:
+            BusUnavailable: NATS does not answer, or refuses.
+        """
+        self._subscription = await self._bus.listen(self._inbox, self._receive)
+        config = {
+            "name": self._name,
+            "deliver_policy": "by_start_sequence",
+            "opt_start_seq": after + 1,
+            "ack_policy": "none",
+            "inactive_threshold": _FORGET_AFTER,
+            "mem_storage": True,
+            "num_replicas": 1,
+        }
+        await self._ask("CREATE", {"stream_name": self._stream, "config": config})
+        self._heard = self._loop.time()
+        await self._pulls.top_up(0)
+
+    async def close(self) -> None:
+        """Give everything back, as far as NATS lets."""
+        self._unregister()
+        if self._subscription is not None:
+            await self._bus.unsubscribe(self._subscription)
+        subject = f"$JS.API.CONSUMER.DELETE.{self._stream}.{self._name}"
+        try:
+            await self._bus.publish(subject, b"")
+        except BusUnavailable as trouble:
+            _log.debug("consumer %s is left to lapse: %s", self._name, trouble)
+
+    @property
+    def waiting(self) -> int:
+        """How many messages have arrived and not been taken."""
+        return len(self._arrived)
+
+    async def take(self, most: int, most_bytes: int) -> list[Arrival]:
+        """Return the next messages, not more than that; none if there were none for a while.
+
+        Raises:
+            ConsumerLost: it is of no more use.
+            BusUnavailable: there is no connection.
+        """
+        if not self._arrived:
+            await self._wait()
+        if self._lost and not self._arrived:
+            raise ConsumerLost(self._lost)
+        number = _fitting(self._arrived[:most], most_bytes)
+        taken, self._arrived = self._arrived[:number], self._arrived[number:]
+        await self._pulls.top_up(len(self._arrived))
+        return taken
+
+    async def _wait(self) -> None:
+        self._wake.clear()
+        try:
+            async with asyncio.timeout(HEARTBEAT):
+                await self._wake.wait()
+        except TimeoutError:
+            if self._loop.time() - self._heard > _SILENCE:
+                self._lost = "it has fallen silent"
+
+    async def _ask(self, operation: str, body: dict[str, Any]) -> None:
+        subject = f"$JS.API.CONSUMER.{operation}.{self._stream}.{self._name}"
+        msg = await self._bus.request(subject, orjson.dumps(body), _ASK_TIMEOUT)
+        if error := orjson.loads(msg.data).get("error"):
+            raise BusUnavailable(f"{subject}: {error.get('description')}")
+
+    def _receive(self, msg: Msg) -> None:
+        self._heard = self._loop.time()
+        if self._lost:
+            return
+        if msg.reply:
+            self._receive_message(msg)
+        else:
+            self._receive_status(msg.headers or {})
+
+    def _receive_message(self, msg: Msg) -> None:
+        arrival = read_arrival(msg)
+        if arrival.number != self._number + 1:
+            self._give_up(f"message {self._number + 1} did not come, {arrival.number} did")
+            return
+        self._number += 1
+        self._pulls.delivered()
+        self._arrived.append(arrival)
+        self._wake.set()
+
+    def _receive_status(self, headers: dict[str, str]) -> None:
+        match headers.get("Status"):
+            case "100":
+                self._receive_heartbeat(headers)
+            case "408" | "409" if Pulls.only_ended(headers):
+                self._pulls.ended(headers)
+                self._wake.set()
+            case status:
+                self._give_up(f"{status} {headers.get('Description', '')}")
+
+    def _receive_heartbeat(self, headers: dict[str, str]) -> None:
+        number, sequence = int(headers["Nats-Last-Consumer"]), int(headers["Nats-Last-Stream"])
+        if number != self._number:
+            self._give_up(f"{number} messages were sent, {self._number} came")
+            return
+        # A message may be on its way while the consumer says that it has looked at it. So what a
+        # heartbeat says is believed when the next one says that nothing was sent since.
+        former, self._watermark = self._watermark, (number, sequence)
+        if former[0] == number:
+            self.examined = former[1]
+
+    def _give_up(self, why: str) -> None:
+        self._lost = why
+        self._wake.set()
+
+
+def _fitting(arrivals: Sequence[Arrival], most_bytes: int) -> int:
+    """Return how many of them fit, at least one if there is one."""
+    size = 0
+    for number, arrival in enumerate(arrivals):
+        size += len(arrival.msg.data)
+        if size > most_bytes and number:
+            return number
+    return len(arrivals)

@@ -1,0 +1,179 @@
+"""Applying a range: from its consumer into Redis, as long as the lease is held."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
+
+from headrace import metrics
+from headrace.jetstream.connection import Bus
+from headrace.model.errors import BusUnavailable, StateUnavailable
+from headrace.model.task import TaskKey
+from headrace_task_state.projector.batches import Batches
+from headrace_task_state.projector.consumer import Consumer, ConsumerLost
+from headrace_task_state.projector.dead_letters import DeadLetters
+from headrace_task_state.projector.origin import origin_of
+from headrace_task_state.store_redis.connection import Argument
+from headrace_task_state.store_redis.progress import Progress
+from headrace_task_state.store_redis.writing import LeaseLost, PositionMoved, Writer
+
+_log = logging.getLogger(__name__)
+
+MOST = 1000
+"""Messages in one batch."""
+
+MOST_BYTES = 1024 * 1024
+"""Bytes of messages in one batch: some 10 ms, for which nothing else here gets its turn."""
+
+LINGER = 0.02
+"""Seconds from one batch to the next while fewer than `FULL` messages wait: under load it lets
+texts gather, and each batch costs about as much as twenty events."""
+
+FULL = 250
+
+MANY = 30
+"""Messages in a batch that show load: a task changes a few times within `LONGER`, and is written
+once."""
+
+LONGER = 0.06
+"""Seconds from a batch of `MANY` to the next. Reads of one task do not wait for it, lists do."""
+
+_PAUSE = 0.5
+
+type Announce = Callable[[Iterable[TaskKey]], Awaitable[None]]
+"""Tells others which tasks have changed; raises BusUnavailable where that is not sure."""
+
+
+class Follower:
+    """Applies one range under one lease."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        writer: Writer,
+        patience: float,
+        announce: Announce,
+        buried: Callable[[], None],
+    ) -> None:
+        """Write through `writer`; an input is due to be asked for again after `patience` s.
+
+        What tasks change is announced before it counts as applied; `buried` is called when
+        tombstones have been.
+        """
+        self._bus, self._writer, self._patience = bus, writer, patience
+        self._announce, self._buried = announce, buried
+        self._range = writer.lease.range
+        self._stream = bus.streams.events(self._range.stream)
+        self._letters = DeadLetters(bus, self._stream)
+        self._loop = asyncio.get_running_loop()
+        self._consumers = 0
+
+    async def run(self) -> None:
+        """Apply until the lease is lost; trouble with NATS and Redis is waited out."""
+        try:
+            await self._persevere()
+        except LeaseLost as loss:
+            _log.info("range %s: %s", self._range.name, loss)
+        finally:
+            # How far the range is, its next holder tells.
+            metrics.POSITION.remove(self._range.name)
+            metrics.LAG.remove(self._range.name)
+
+    async def _persevere(self) -> None:
+        while True:
+            try:
+                await self._follow()
+            except (ConsumerLost, PositionMoved) as reason:
+                _log.info("range %s begins anew: %s", self._range.name, reason)
+            except (BusUnavailable, StateUnavailable) as trouble:
+                _log.warning("range %s waits: %s", self._range.name, trouble)
+                await asyncio.sleep(_PAUSE)
+
+    async def _follow(self) -> None:
+        progress = await self._writer.progress()
+        origin = await origin_of(self._bus, self._stream, progress)
+        if origin is None:
+            _log.error("stream %s is not the one of before: its tasks are gone", self._stream)
+            await self._writer.begin_era()
+            raise LeaseLost("the view begins anew")
+        consumer = self._consumer()
+        try:
+            await consumer.open(progress.position)
+            await self._writer.apply(progress, replace(progress, origin=origin), [])
+            _log.info("range %s is followed from %d", self._range.name, progress.position)
+            metrics.FOLLOWING.labels(self._range.name).set(1)
+            metrics.POSITION.labels(self._range.name).set(progress.position)
+            await self._apply_all(consumer, replace(progress, origin=origin))
+        finally:
+            metrics.FOLLOWING.labels(self._range.name).set(0)
+            await consumer.close()
+
+    def _consumer(self) -> Consumer:
+        self._consumers += 1
+        name = f"task-state-{self._writer.lease.token}-{self._consumers}"
+        return Consumer(self._bus, self._stream, name.replace(".", "-"))
+
+    async def _apply_all(self, consumer: Consumer, progress: Progress) -> None:
+        """Apply what the consumer hands out; the next batch is built while one is being written."""
+        batches, writing = Batches(self._bus.subjects, self._patience), Writing(self._writer)
+        try:
+            while True:
+                arrivals = await consumer.take(MOST, MOST_BYTES)
+                begun = self._loop.time()
+                batch = batches.build(arrivals, progress)
+                for letter in batch.letters:
+                    await self._letters.send(letter)
+                await self._announce(batch.touched)
+                then = batch.then
+                if not arrivals:
+                    if consumer.examined <= progress.position:
+                        continue
+                    then = replace(progress, position=consumer.examined)
+                await writing.begin(progress, then, batch.tasks)
+                if batch.has_tombstones:
+                    await writing.done()
+                    self._buried()
+                progress = then
+                waiting = consumer.waiting + (arrivals[-1].pending if arrivals else 0)
+                metrics.LAG.labels(self._range.name).set(waiting)
+                if consumer.waiting < FULL:
+                    await writing.done()
+                    linger = LINGER if len(arrivals) < MANY else LONGER
+                    await asyncio.sleep(begun + linger - self._loop.time())
+        finally:
+            await writing.give_up()
+
+
+class Writing:
+    """One batch on its way to Redis, while the next one is built."""
+
+    def __init__(self, writer: Writer) -> None:
+        """Write through `writer`."""
+        self._writer = writer
+        self._position = metrics.POSITION.labels(writer.lease.range.name)
+        self._batch: asyncio.Task[None] | None = None
+
+    async def begin(self, expected: Progress, then: Progress, tasks: list[Argument]) -> None:
+        """Write a batch, once the one before it is written.
+
+        Raises:
+            HeadraceError: that one was not, see `Writer.apply`.
+        """
+        await self.done()
+        self._batch = asyncio.create_task(self._write(expected, then, tasks))
+
+    async def _write(self, expected: Progress, then: Progress, tasks: list[Argument]) -> None:
+        await self._writer.apply(expected, then, tasks)
+        self._position.set(then.position)
+
+    async def done(self) -> None:
+        """Return when nothing is being written; raises as `begin`."""
+        batch, self._batch = self._batch, None
+        if batch is not None:
+            await batch
+
+    async def give_up(self) -> None:
+        """Wait for nothing any more; what was sent may be carried out."""
+        if self._batch is not None:
+            self._batch.cancel()
+            await asyncio.gather(self._batch, return_exceptions=True)

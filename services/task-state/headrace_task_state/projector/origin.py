@@ -1,0 +1,56 @@
+"""Seeing that a range's position still means what it meant when it was written.
+
+NATS may have lost its stream, or the end of it (a disk image from before, a power cut without
+`sync_interval: always`). Sequences are then given out again, and a position from before would step
+over messages that nobody has applied.
+"""
+
+import asyncio
+from datetime import datetime
+
+from headrace.jetstream.connection import Bus
+from headrace_task_state.leader import find_message, stream_state
+from headrace_task_state.store_redis.progress import Progress
+
+_NANOSECOND_DIGITS = 9
+_CONFIRM = 0.5
+_LOOKS = 2
+
+
+async def origin_of(bus: Bus, stream: str, progress: Progress) -> str | None:
+    """Return the stream's origin if `progress` is of this very stream; None: it is of another.
+
+    A leader that was frozen answers, for a moment, what it knew then, so one look that says so is
+    not believed.
+
+    Raises:
+        BusUnavailable: no leader answers.
+    """
+    for pause in (*[_CONFIRM] * _LOOKS, 0.0):
+        if (origin := await _look(bus, stream, progress)) is not None:
+            return origin
+        await asyncio.sleep(pause)
+    return None
+
+
+async def _look(bus: Bus, stream: str, progress: Progress) -> str | None:
+    state = await stream_state(bus, stream)
+    same = progress.origin in ("", state.origin) and progress.position <= state.last
+    if not same or not await _holds(bus, stream, progress):
+        return None
+    return state.origin
+
+
+async def _holds(bus: Bus, stream: str, progress: Progress) -> bool:
+    """Tell whether the last message applied is the one of that sequence, or purged by now."""
+    if not progress.last:
+        return True
+    message = await find_message(bus, stream, {"seq": progress.last})
+    return message is None or nanoseconds(message["time"]) == progress.time
+
+
+def nanoseconds(time: str) -> int:
+    """Return a time as NATS writes it (RFC 3339, UTC, up to nanoseconds) in ns since 1970."""
+    seconds, _, fraction = time.removesuffix("Z").partition(".")
+    moment = datetime.fromisoformat(f"{seconds}+00:00")
+    return round(moment.timestamp()) * 10**9 + int(fraction.ljust(_NANOSECOND_DIGITS, "0") or 0)

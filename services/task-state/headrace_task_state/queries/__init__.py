@@ -1,0 +1,1 @@
+"""The questions of gateways and workers, answered from the projection and the log."""

@@ -1,0 +1,135 @@
+"""What workers have task state do because their NATS users may not: it checks that they may ask.
+
+The subject of such a question names the agent whose workers may publish there, so the agent is
+certain; that a child is one of that agent's task is looked up in the child's log.
+"""
+
+import asyncio
+
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.objects import FileStore
+from headrace.log.read import next_stored
+from headrace.model.delegation import Lineage
+from headrace.model.errors import InvalidName, TaskUnknown
+from headrace.model.events import Json
+from headrace.model.messages import (
+    CancelChild,
+    ChildTask,
+    Control,
+    Done,
+    DropFile,
+    OpenLane,
+    StartTask,
+    TellChild,
+)
+from headrace.model.names import is_token
+from headrace.model.queues import PRIORITIES, Lane
+from headrace.model.task import TaskKey, check_task_id
+from headrace.tasks.cancel import cancel_task
+from headrace.tasks.end import writer_of
+from headrace.tasks.holder import ask_holder
+from headrace.tasks.queues import Lanes
+from headrace_task_state.queries.starting import Starting
+
+_HOLDER_TIMEOUT = 2.0
+
+type Question = StartTask | CancelChild | TellChild | OpenLane | DropFile
+
+
+class ForWorkers:
+    """Does it."""
+
+    def __init__(self, bus: Bus, starting: Starting) -> None:
+        """Do it on `bus`; children are started by `starting`."""
+        self._bus, self._files, self._lanes = bus, FileStore(bus), Lanes(bus)
+        self._starting = starting
+        self._canceling: dict[TaskKey, asyncio.Task[None]] = {}
+
+    async def answer(self, question: Question, agent: str) -> Json:
+        """Do what a worker of `agent`, which the question's subject names, asks for.
+
+        Raises:
+            InvalidName: it speaks for another agent, or a name can't be one.
+            StartRefused: a rule forbids a child.
+            TaskUnknown: there is no such task, or it is no child of the one that is named.
+            BusUnavailable: NATS does not answer.
+        """
+        _check_asker(question, agent)
+        match question:
+            case StartTask():
+                return await self._starting.start(question)
+            case CancelChild():
+                return await self._cancel(question)
+            case TellChild():
+                return await self._tell(question)
+            case OpenLane():
+                return await self._open_lane(question)
+            case DropFile():
+                return await self._drop(question)
+
+    async def _cancel(self, query: CancelChild) -> Json:
+        """Cancel a child, and go on with it also if whoever asks waits no longer."""
+        key = await self._child(query)
+        work = self._canceling.get(key)
+        if work is None:
+            work = asyncio.create_task(cancel_task(self._bus, key, writer_of("task-state")))
+            self._canceling[key] = work
+            work.add_done_callback(lambda done: self._canceled(key, done))
+        await asyncio.shield(work)
+        return Done().model_dump(exclude_none=True)
+
+    def _canceled(self, key: TaskKey, done: "asyncio.Task[None]") -> None:
+        self._canceling.pop(key, None)
+        # Whoever waits hears of it; nobody waiting is no complaint.
+        _ = done.cancelled() or done.exception()
+
+    async def _tell(self, query: TellChild) -> Json:
+        """Hand a message to the holder of a child."""
+        key = await self._child(query)
+        control = Control(ask="input", input=query.input, message=query.message)
+        holding = await ask_holder(self._bus, key, control, _HOLDER_TIMEOUT)
+        generation = holding.generation if holding is not None else None
+        return Done(generation=generation).model_dump(exclude_none=True)
+
+    async def _open_lane(self, query: OpenLane) -> Json:
+        """See that there is a lane."""
+        if not all(map(is_token, (query.tenant, query.agent))):
+            raise InvalidName("agent", query.agent, "is no name of an agent")
+        if query.priority not in PRIORITIES:
+            raise InvalidName("priority", query.priority, "is no priority")
+        await self._lanes.open(Lane(query.agent, query.tenant, query.priority))
+        return Done().model_dump(exclude_none=True)
+
+    async def _drop(self, query: DropFile) -> Json:
+        """Forget a file of a task of the agent's."""
+        if not all(map(is_token, (query.tenant, query.agent, query.name))):
+            raise InvalidName("name", query.name, "is no name of a file")
+        key = TaskKey(query.tenant, query.agent, check_task_id(query.task))
+        await self._files.drop(key, query.name)
+        return Done().model_dump(exclude_none=True)
+
+    async def _child(self, query: ChildTask) -> TaskKey:
+        """Return where the child's log is, once that says whose child it is."""
+        if not all(map(is_token, (query.tenant, query.agent))):
+            raise TaskUnknown
+        try:
+            key = TaskKey(query.tenant, query.agent, check_task_id(query.task))
+        except InvalidName:
+            raise TaskUnknown from None
+        first = await next_stored(self._bus, key, 0)
+        entry = first.entry if first is not None else None
+        metadata = {} if entry is None else entry.events[0].get("task", {}).get("metadata") or {}
+        lineage = Lineage.of(metadata)
+        if lineage is None or (lineage.parent, lineage.agent) != (query.parent, query.parent_agent):
+            raise TaskUnknown
+        return key
+
+
+def _check_asker(question: Question, agent: str) -> None:
+    match question:
+        case OpenLane() | DropFile():
+            speaks_for = question.agent
+        case _:
+            speaks_for = question.parent_agent
+    if speaks_for != agent:
+        raise InvalidName("agent", speaks_for, f"is not {agent!r}, whose workers ask here")

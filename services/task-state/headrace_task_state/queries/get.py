@@ -1,0 +1,57 @@
+"""One task as of now: the view, and what the leader has behind it."""
+
+import asyncio
+import logging
+
+from headrace.jetstream.connection import Bus
+from headrace.log.logged_task import LoggedTask, fold_log, log_of
+from headrace.model.errors import StateUnavailable, TaskUnknown
+from headrace.model.events import Json
+from headrace.model.messages import GetTask
+from headrace_task_state.leader import PATIENCE
+from headrace_task_state.queries.found import read_found
+from headrace_task_state.store_redis.reading import Reader
+
+_log = logging.getLogger(__name__)
+
+REDIS_PATIENCE = 0.5
+"""Seconds after which a task is read from its log alone: a view saves work, and no more."""
+
+
+class Tasks:
+    """Answers ``get``; never older than the log was when the question came.
+
+    The log is enough: without Redis, and while the view is being rebuilt, it is read as a whole.
+    """
+
+    def __init__(self, bus: Bus, reader: Reader) -> None:
+        """Read the view and the logs."""
+        self._bus, self._reader = bus, reader
+
+    async def get(self, query: GetTask) -> Json:
+        """Return a `TaskFound` as JSON.
+
+        Raises:
+            TaskUnknown: there is no such task, or it is not the caller's.
+            BusUnavailable: NATS does not answer.
+        """
+        tail = asyncio.ensure_future(log_of(self._bus, query, PATIENCE))
+        try:
+            seen = await self._seen(query)
+            where = await tail
+        finally:
+            tail.cancel()
+        found = None if where is None else await fold_log(self._bus, *where, seen)
+        if found is None or not found.is_for(query):
+            raise TaskUnknown
+        return found.found(query.history_length).model_dump()
+
+    async def _seen(self, query: GetTask) -> LoggedTask | None:
+        """Return what the view has of the task; None: nothing, or nobody can tell now."""
+        try:
+            async with asyncio.timeout(REDIS_PATIENCE):
+                stored = await self._reader.task(query.tenant, query.task)
+        except (StateUnavailable, TimeoutError) as trouble:
+            _log.debug("task %s is read from its log: %s", query.task, trouble)
+            return None
+        return None if stored is None else read_found(stored)

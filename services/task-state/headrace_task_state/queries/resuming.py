@@ -1,0 +1,128 @@
+"""Answering a delegated task that waits for input: its parent's next message goes in, once."""
+
+import secrets
+
+from headrace.jetstream.connection import Bus
+from headrace.log import LogWriter, last_entry, replay
+from headrace.log.read import next_stored
+from headrace.model import events
+from headrace.model.delegation import DELEGATION, Lineage
+from headrace.model.entry import Entry, Stamp
+from headrace.model.errors import Fenced, StartRefused, TaskUnknown
+from headrace.model.events import PRIORITY, TRACEPARENT, Json
+from headrace.model.messages import Run, StartTask, TaskStarted
+from headrace.model.subjects import NORMAL
+from headrace.model.task import INPUT_REQUIRED, SUBMITTED, TaskKey
+from headrace.tasks.runs import RunRequests
+
+_APPEND_PATIENCE = 3.0
+_ROUNDS = 3
+
+
+class Resuming:
+    """Goes on with children that wait."""
+
+    def __init__(self, bus: Bus, runs: RunRequests) -> None:
+        """Append on `bus` and ask for legs with `runs`."""
+        self._bus, self._runs = bus, runs
+
+    async def go_on(
+        self, query: StartTask, key: TaskKey, lineage: Lineage, owner: str
+    ) -> TaskStarted:
+        """Append the message as the child's next input; where it is there already, say so.
+
+        Raises:
+            StartRefused: the child does not wait for input.
+            TaskUnknown: there is no such child of the parent's.
+            BusUnavailable: NATS does not answer.
+        """
+        await self._check_is_child(query, key, owner)
+        for _ in range(_ROUNDS):
+            last = await last_entry(self._bus, key)
+            if last is None:
+                break
+            if (there := await self._find(key, last, lineage)) is not None:
+                return _started(key, last.stamp.log, there, again=True)
+            if last.stamp.state != INPUT_REQUIRED:
+                raise StartRefused("not_waiting", f"task {key.task} does not wait for input")
+            try:
+                return await self._append(query, key, lineage, last, owner)
+            except Fenced:
+                continue
+        raise TaskUnknown
+
+    async def _check_is_child(self, query: StartTask, key: TaskKey, owner: str) -> None:
+        first = await next_stored(self._bus, key, 0)
+        entry = first.entry if first is not None else None
+        metadata = {} if entry is None else entry.events[0].get("task", {}).get("metadata", {})
+        asked = Lineage.of(metadata)
+        if entry is None or asked is None or asked.parent != query.parent:
+            raise TaskUnknown
+        if entry.stamp.owner != owner:
+            raise TaskUnknown
+
+    async def _append(
+        self, query: StartTask, key: TaskKey, lineage: Lineage, last: Entry, owner: str
+    ) -> TaskStarted:
+        context, leg = _context_of(last), last.last_generation + 1
+        said = as_asked(query, key.task)
+        metadata = {DELEGATION: lineage.to_json(), **terms_of(query)}
+        draft = events.status_update(key.task, context, SUBMITTED, said, metadata)
+        stamp = Stamp(last.stamp.log, leg, writer_id(), SUBMITTED, leg)
+        writer = LogWriter.behind(self._bus, key, last)
+        appended = await writer.append([draft], stamp, _APPEND_PATIENCE)
+        run = Run(log=stamp.log, context=context, owner=owner, traceparent=query.traceparent)
+        self._runs.ask_for(key, leg, run, query.priority)
+        return _started(key, stamp.log, (leg, appended.sequence, context))
+
+    async def _find(
+        self, key: TaskKey, last: Entry, lineage: Lineage
+    ) -> tuple[int, int, str] | None:
+        """Return leg, sequence and context of the input that this very question has become."""
+        async for batch in replay(self._bus, key, 0, last.sequence):
+            for entry in batch:
+                if entry.generation == entry.stamp.leg > 1:
+                    update = entry.events[0].get("statusUpdate") or {}
+                    if lineage.is_same_question(Lineage.of(update.get("metadata") or {})):
+                        return entry.generation, entry.sequence, str(update.get("contextId", ""))
+        return None
+
+
+def _context_of(last: Entry) -> str:
+    event = last.events[-1]
+    return str((event.get("statusUpdate") or event.get("task") or {}).get("contextId", ""))
+
+
+def _started(
+    key: TaskKey, log: str, place: tuple[int, int, str], *, again: bool = False
+) -> TaskStarted:
+    leg, sequence, context = place
+    return TaskStarted(
+        task=key.task, log=log, context=context, leg=leg, sequence=sequence, again=again
+    )
+
+
+def as_asked(query: StartTask, task: str) -> Json:
+    """Return the child's message: named after the child, and pointing at the parent."""
+    referred = [one for one in query.message.get("referenceTaskIds", []) if one != query.parent]
+    return {
+        **query.message,
+        "messageId": query.message.get("messageId") or f"{task}-{query.leg}",
+        "role": "ROLE_USER",
+        "referenceTaskIds": [query.parent, *referred],
+    }
+
+
+def terms_of(query: StartTask) -> Json:
+    """Return what the run of a child waits on, for its input: who asks for it again finds it."""
+    terms: Json = {}
+    if query.priority != NORMAL:
+        terms[PRIORITY] = query.priority
+    if query.traceparent:
+        terms[TRACEPARENT] = query.traceparent
+    return terms
+
+
+def writer_id() -> str:
+    """Return a writer id for one append."""
+    return f"task-state-{secrets.token_hex(6)}"

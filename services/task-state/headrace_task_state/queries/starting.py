@@ -1,0 +1,156 @@
+"""Starting the tasks that agents ask other agents for: each once, within the limits."""
+
+import asyncio
+
+import orjson
+
+from headrace.directory import Directory
+from headrace.jetstream.connection import Bus
+from headrace.log import LogWriter, last_entry
+from headrace.log.read import next_stored
+from headrace.model import events
+from headrace.model.asked_message import why_no_message
+from headrace.model.delegation import DELEGATION, Lineage, child_task_id
+from headrace.model.entry import Entry, Stamp
+from headrace.model.errors import Fenced, InvalidName, StartRefused, TaskUnknown
+from headrace.model.events import SHOWN, Json
+from headrace.model.messages import Run, StartTask, TaskStarted
+from headrace.model.names import is_token
+from headrace.model.queues import PRIORITIES
+from headrace.model.subjects import NORMAL
+from headrace.model.task import SUBMITTED, TaskKey, check_task_id, mint_log_id
+from headrace.tasks.runs import RunRequests, with_input
+from headrace_task_state.queries.resuming import Resuming, as_asked, terms_of, writer_id
+from headrace_task_state.settings import TaskStateSettings
+
+_APPEND_PATIENCE = 3.0
+
+
+class Starting:
+    """Answers ``start``."""
+
+    def __init__(self, bus: Bus, directory: Directory, settings: TaskStateSettings) -> None:
+        """Start agents that `directory` lists, as deep and as often as `settings` allow."""
+        self._bus, self._directory, self._settings = bus, directory, settings
+        self._runs = RunRequests(bus)
+        self._resuming = Resuming(bus, self._runs)
+
+    async def start(self, query: StartTask) -> Json:
+        """Return a `TaskStarted` as JSON.
+
+        Raises:
+            StartRefused: a rule forbids it.
+            TaskUnknown: there is no such parent.
+            InvalidName: a field is not what it is to be.
+            BusUnavailable: NATS does not answer.
+        """
+        parent = _parent_of(query)
+        if (why := why_no_message(query.message)) is not None:
+            raise InvalidName("message", "", why)
+        first, last = await asyncio.gather(
+            next_stored(self._bus, parent, 0), last_entry(self._bus, parent)
+        )
+        if first is None or first.entry is None or first.entry.generation != 1 or last is None:
+            raise TaskUnknown
+        _check_asks(query, last)
+        lineage = await self._lineage(query, first.entry)
+        context = str(first.entry.events[0].get("task", {}).get("contextId", ""))
+        owner = first.entry.stamp.owner or ""
+        if query.into is not None:
+            key = TaskKey(query.tenant, query.agent, _checked(query.into))
+            started = await self._resuming.go_on(query, key, lineage, owner)
+        else:
+            started = await self._begin(query, lineage, context, owner)
+        return started.model_dump(exclude_none=True)
+
+    async def _lineage(self, query: StartTask, first: Entry) -> Lineage:
+        above = Lineage.of(first.events[0].get("task", {}).get("metadata") or {})
+        path = (*(above.path if above else ()), query.parent_agent)
+        if query.into is None:
+            await self._check_path(query.agent, path)
+        return Lineage(
+            parent=query.parent,
+            agent=query.parent_agent,
+            leg=query.leg,
+            name=query.name,
+            path=path,
+            deadline=query.deadline,
+            budget=query.budget,
+        )
+
+    async def _check_path(self, agent: str, path: tuple[str, ...]) -> None:
+        chain = " → ".join([*path, agent])
+        if self._directory.card(agent) is None:
+            # It may have been announced a moment ago.
+            await self._directory.read()
+        if self._directory.card(agent) is None:
+            raise StartRefused("agent_unknown", f"there is no agent {agent!r}")
+        if len(path) > (most := self._settings.delegation_depth):
+            raise StartRefused("too_deep", f"tasks may be delegated {most} deep, not as {chain}")
+        if path.count(agent) >= (most := self._settings.delegation_repeats):
+            times = "once" if most == 1 else f"{most} times"
+            reason = f"an agent may occur {times} in a chain of delegations, not as in {chain}"
+            raise StartRefused("repeated", reason)
+
+    async def _begin(
+        self, query: StartTask, lineage: Lineage, context: str, owner: str
+    ) -> TaskStarted:
+        task = child_task_id(query.parent, query.leg, query.agent, query.name)
+        key = TaskKey(query.tenant, query.agent, task)
+        metadata = {DELEGATION: lineage.to_json(), SHOWN: True, **terms_of(query)}
+        draft = events.task_submitted(task, context, as_asked(query, task), metadata)
+        stamp = Stamp(mint_log_id(), 1, writer_id(), SUBMITTED, 1, owner=owner)
+        try:
+            appended = await LogWriter(self._bus, key).append([draft], stamp, _APPEND_PATIENCE)
+        except Fenced:
+            return await self._begun(key, lineage)
+        run = Run(log=stamp.log, context=context, owner=owner, traceparent=query.traceparent)
+        line = draft.line(1)
+        self._runs.ask_for(key, 1, with_input(run, line, appended.sequence), query.priority)
+        return TaskStarted(
+            task=task,
+            log=stamp.log,
+            context=context,
+            leg=1,
+            sequence=appended.sequence,
+            input=line.decode(),
+        )
+
+    async def _begun(self, key: TaskKey, lineage: Lineage) -> TaskStarted:
+        """Return what was begun before; its run is the sweep's, should nobody have published it."""
+        first = await next_stored(self._bus, key, 0)
+        entry = first.entry if first is not None else None
+        task = {} if entry is None else orjson.loads(entry.lines[0]).get("task", {})
+        if entry is None or not lineage.is_same_question(Lineage.of(task.get("metadata") or {})):
+            raise StartRefused("busy", f"the log of {key.task} is somebody else's")
+        return TaskStarted(
+            task=key.task,
+            log=entry.stamp.log,
+            context=task["contextId"],
+            leg=1,
+            sequence=entry.sequence,
+            again=True,
+        )
+
+
+def _parent_of(query: StartTask) -> TaskKey:
+    """Return where the parent's log is, once all that goes into subjects can."""
+    if not all(map(is_token, (query.tenant, query.agent, query.parent_agent))):
+        raise InvalidName("agent", query.agent, "is no name of an agent")
+    if query.priority not in (*PRIORITIES, NORMAL):
+        raise InvalidName("priority", query.priority, "is no priority")
+    return TaskKey(query.tenant, query.parent_agent, _checked(query.parent))
+
+
+def _checked(task: str) -> str:
+    try:
+        return check_task_id(task)
+    except InvalidName:
+        raise TaskUnknown from None
+
+
+def _check_asks(query: StartTask, last: Entry) -> None:
+    """See that the parent's leg goes on, and that no later attempt has taken it over."""
+    stamp = last.stamp
+    if last.ends_leg or stamp.leg != query.leg or stamp.attempt > query.attempt:
+        raise StartRefused("leg_over", f"leg {query.leg} of {query.parent} is over")

@@ -1,1 +1,0 @@
-"""Reading: the view in Redis, and the log where the view lags."""

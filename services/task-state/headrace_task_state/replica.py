@@ -1,0 +1,104 @@
+"""One replica among others: it takes its share of the ranges and hands over what is too much."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any
+
+from headrace.model.errors import StateUnavailable
+from headrace_task_state.ranges import Range
+from headrace_task_state.store_redis.leases import Census, Lease, Leases
+
+_log = logging.getLogger(__name__)
+
+TEND_EVERY = 0.75
+"""Seconds between renewals; three may fail before a lease lapses."""
+
+type Duties = Callable[[Lease], Iterable[Coroutine[Any, Any, None]]]
+"""What is to be done for a range as long as its lease is held."""
+
+
+def share_of(replica: str, replicas: list[str], ranges: int) -> int:
+    """Return how many of the ranges `replica` should hold; all shares add up to all ranges."""
+    least, more = divmod(ranges, len(replicas))
+    return least + (1 if replicas.index(replica) < more else 0)
+
+
+class Replica:
+    """Holds leases, and does the duties of each range it holds."""
+
+    def __init__(self, name: str, leases: Leases, ranges: Iterable[Range], duties: Duties) -> None:
+        """Hold nothing yet; `name` is the one that `leases` speak for."""
+        self._name, self._leases, self._duties = name, leases, duties
+        self._ranges = list(ranges)
+        self._held: dict[Range, Lease] = {}
+        self._working: dict[Range, list[asyncio.Task[None]]] = {}
+
+    @property
+    def held(self) -> list[Range]:
+        """The ranges that it holds, as far as it knows."""
+        return sorted(self._held)
+
+    async def run(self) -> None:
+        """Tend the leases for ever."""
+        while True:
+            try:
+                await self._tend()
+            except StateUnavailable as trouble:
+                _log.warning("leases can't be tended: %s", trouble)
+            await asyncio.sleep(TEND_EVERY)
+
+    async def stop(self) -> None:
+        """Stop all work and give everything back, so that others take over at once."""
+        held = list(self._held.values())
+        for lease in held:
+            await self._drop(lease.range)
+        try:
+            await self._leases.release(held)
+            await self._leases.leave()
+        except StateUnavailable as trouble:
+            _log.warning("leases are left to lapse: %s", trouble)
+
+    async def _tend(self) -> None:
+        await self._hand_over([place for place in self._held if self._is_idle(place)])
+        census = await self._leases.tend(self._held)
+        for place in census.lost:
+            await self._drop(place)
+        share = share_of(self._name, census.replicas, len(self._ranges))
+        await self._hand_over(sorted(self._held)[share:])
+        await self._take(census, share)
+
+    def _is_idle(self, place: Range) -> bool:
+        """Tell whether a duty has ended: the lease was lost, or something is broken."""
+        return any(task.done() for task in self._working[place])
+
+    async def _hand_over(self, surplus: list[Range]) -> None:
+        leases = [self._held[place] for place in surplus]
+        for place in surplus:
+            _log.info("range %s is given back", place.name)
+            await self._drop(place)
+        if leases:
+            await self._leases.release(leases)
+
+    async def _take(self, census: Census, share: int) -> None:
+        # In any order, so that replicas that look at the same moment want different ones.
+        for place in random.sample(census.free, len(census.free)):
+            if len(self._held) >= share:
+                return
+            lease = await self._leases.take(place)
+            if lease is not None:
+                self._held[place] = lease
+                self._working[place] = [
+                    asyncio.create_task(duty, name=f"range {place.name}")
+                    for duty in self._duties(lease)
+                ]
+
+    async def _drop(self, place: Range) -> None:
+        self._held.pop(place, None)
+        tasks = self._working.pop(place, [])
+        for task in tasks:
+            task.cancel()
+        for outcome in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(outcome, Exception):
+                _log.error("range %s broke", place.name, exc_info=outcome)

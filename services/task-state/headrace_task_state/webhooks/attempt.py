@@ -1,0 +1,169 @@
+"""One attempt to tell a webhook something: an HTTP request, signed, bounded in time and size."""
+
+import asyncio
+import hashlib
+import time
+from dataclasses import dataclass
+from http import HTTPStatus
+from importlib.metadata import version
+from urllib.parse import urlsplit
+
+import httpcore
+
+from headrace import metrics
+from headrace.model.names import encode_token
+from headrace.signing import SigningKeys
+from headrace.webhooks import CURRENT, OLD, Webhook
+from headrace_task_state.webhooks.addresses import Allowed
+from headrace_task_state.webhooks.connections import Connections
+from headrace_task_state.webhooks.network import AddressRefused, GuardedNetwork
+
+MOST_ANSWER_BYTES = 16 * 1024
+"""Bytes that are read of an answer; a longer one costs its connection."""
+
+SIGNATURE_LIFE = 300
+"""Seconds for which a signature holds: the receiver's clock may differ, replays end."""
+
+_TYPES = {CURRENT: "application/a2a+json", OLD: "application/json"}
+
+_LONGEST_WAIT = 3600.0
+_WAITS = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What is sent."""
+
+    task: str
+    id: str
+    """The same for every attempt: by it a receiver knows what it has had."""
+    body: bytes
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why an attempt failed."""
+
+    reason: str
+    is_final: bool = False
+    """Whether trying again is no use."""
+    is_gone: bool = False
+    """Whether the receiver says that nothing is wanted there ever again."""
+    wait: float = 0.0
+    """Seconds that the receiver asks us to wait, at least."""
+
+
+class Attempts:
+    """Makes attempts over connections that are kept for the next."""
+
+    def __init__(self, keys: SigningKeys, allowed: Allowed, timeout: float) -> None:
+        """Sign with `keys`; reach what is `allowed`; give an attempt `timeout` seconds in all."""
+        self._keys, self._timeout = keys, timeout
+        # Tokens go out to the internet by TLS only.
+        self._connections = Connections(
+            {
+                b"https": GuardedNetwork(allowed, public=True),
+                b"http": GuardedNetwork(allowed, public=False),
+            }
+        )
+
+    async def close(self) -> None:
+        """Close what is open."""
+        await self._connections.close()
+
+    async def make(self, webhook: Webhook, notice: Notice) -> Failure | None:
+        """Send; return why it was not taken, or None: it was."""
+        begun = time.monotonic()
+        failure = await self._make(webhook, notice)
+        outcome = metrics.PUSH_SECONDS.labels("taken" if failure is None else "failed")
+        outcome.observe(time.monotonic() - begun)
+        return failure
+
+    async def _make(self, webhook: Webhook, notice: Notice) -> Failure | None:
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await self._send(webhook, notice)
+        except TimeoutError:
+            return Failure(f"no answer within {self._timeout:g} s")
+        except AddressRefused as refused:
+            return Failure(str(refused), is_final=True)
+        except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as error:
+            return Failure(f"{type(error).__name__}: {error}"[:300])
+        except (OSError, ValueError) as error:
+            return Failure(f"{type(error).__name__}: {error}"[:300])
+
+    async def _send(self, webhook: Webhook, notice: Notice) -> Failure | None:
+        limits = dict.fromkeys(("connect", "read", "write"), self._timeout)
+        url = httpcore.URL(webhook.address.url)
+        async with (
+            self._connections.connection(url) as connection,
+            connection.stream(
+                "POST",
+                url,
+                headers=self._headers(webhook, notice),
+                content=notice.body,
+                extensions={"timeout": limits},
+            ) as response,
+        ):
+            size = 0
+            async for piece in response.aiter_stream():
+                size += len(piece)
+                if size > MOST_ANSWER_BYTES:
+                    break
+            return _failure_of(response)
+
+    def _headers(self, webhook: Webhook, notice: Notice) -> list[tuple[str, str]]:
+        address = webhook.address
+        headers = [
+            ("Host", urlsplit(address.url).netloc),
+            ("User-Agent", f"headrace/{version('headrace')}"),
+            ("Content-Type", _TYPES.get(webhook.version, _TYPES[CURRENT])),
+            ("Content-Length", str(len(notice.body))),
+            ("A2A-Version", webhook.version),
+            ("X-A2A-Notification-Id", notice.id),
+            ("X-A2A-Notification-Attempt", str(notice.attempt)),
+            ("X-A2A-Notification-Signature", self._signature(webhook, notice)),
+        ]
+        if address.token is not None:
+            headers.append(("X-A2A-Notification-Token", address.token))
+        if address.scheme is not None:
+            authorization = f"{address.scheme} {address.credentials or ''}".strip()
+            headers.append(("Authorization", authorization))
+        return headers
+
+    def _signature(self, webhook: Webhook, notice: Notice) -> str:
+        now = int(time.time())
+        return self._keys.current.token(
+            {
+                "aud": webhook.address.url,
+                "iat": now,
+                "exp": now + SIGNATURE_LIFE,
+                "jti": notice.id,
+                "task_id": notice.task,
+                "request_body_sha256": hashlib.sha256(notice.body).hexdigest(),
+            }
+        )
+
+
+def notice_id(log: str, generation: int, webhook: str) -> str:
+    """Return the id of what ends with that event of that log, for one webhook."""
+    return f"{log}:{generation}:{encode_token(webhook)}"
+
+
+def _failure_of(response: httpcore.Response) -> Failure | None:
+    status = response.status
+    if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
+        return None
+    if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
+        return Failure(f"it answered {status}, and redirects are not followed")
+    wait = _wait(response) if status in _WAITS else 0.0
+    is_gone = status == HTTPStatus.GONE
+    return Failure(f"it answered {status}", is_final=is_gone, is_gone=is_gone, wait=wait)
+
+
+def _wait(response: httpcore.Response) -> float:
+    for name, value in response.headers:
+        if name.lower() == b"retry-after" and value.isdigit():
+            return min(float(value), _LONGEST_WAIT)
+    return 0.0

@@ -1,0 +1,67 @@
+"""What stands in a notification: in the version that its webhook's client speaks."""
+
+import orjson
+from a2a.compat.v0_3 import conversions
+from a2a.types import a2a_pb2
+from google.protobuf.json_format import ParseDict, ParseError
+
+from headrace.links import Links
+from headrace.model.errors import HeadraceError
+from headrace.model.events import Json
+from headrace.model.task import TaskKey
+from headrace.model.whole_numbers import whole
+from headrace.webhooks import OLD, Webhook
+from headrace_task_state.webhooks.deliveries import Delivery, GoesOn, says_more, works_on
+from headrace_task_state.webhooks.snapshots import Snapshots
+
+
+def grouping_of(webhook: Webhook) -> GoesOn:
+    """Return which events the webhook is told as one."""
+    return works_on if webhook.version == OLD else says_more
+
+
+async def event_of(
+    webhook: Webhook, key: TaskKey, token: str, delivery: Delivery, snapshots: Snapshots
+) -> Json:
+    """Return the StreamResponse of 1.0 that the webhook is told.
+
+    For 0.3 that is the Task as it is then, unless the agent answers with a bare Message.
+
+    Raises:
+        LogLost, BusUnavailable: as `Snapshots.after`.
+    """
+    if webhook.version != OLD or "message" in delivery.events[-1]:
+        return delivery.event()
+    return {"task": await snapshots.after(key, token, delivery)}
+
+
+def body_of(webhook: Webhook, event: Json) -> bytes:
+    """Return the body that tells it, links of files as addresses.
+
+    Raises:
+        Unsayable: the webhook's version has no words for it.
+    """
+    text = orjson.dumps(event)
+    if webhook.base:
+        text = Links(webhook.base).shown(text)
+    return in_old_form(orjson.loads(text)) if webhook.version == OLD else text
+
+
+class Unsayable(HeadraceError):
+    """The event can't be said in 0.3."""
+
+    code = "unsayable"
+
+
+def in_old_form(event: Json) -> bytes:
+    """Return a StreamResponse of 1.0 as 0.3 has what is in it: a Task with its ``kind``, say.
+
+    Raises:
+        Unsayable: 0.3, or protobuf, has no words for it.
+    """
+    try:
+        core = ParseDict(event, a2a_pb2.StreamResponse(), ignore_unknown_fields=True)
+        said = conversions.to_compat_stream_response(core).result
+    except (ParseError, ValueError, TypeError, KeyError, RecursionError) as trouble:
+        raise Unsayable(f"it does not fit A2A 0.3: {trouble}"[:300]) from None
+    return orjson.dumps(whole(said.model_dump(mode="json", by_alias=True, exclude_none=True)))

@@ -1,0 +1,168 @@
+"""The duty of telling webhooks: of one range's tasks, by the replica that holds the range."""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+
+from nats.aio.msg import Msg
+
+from headrace.jetstream.kv import Moved
+from headrace.model.errors import BusUnavailable, UndecodableMessage
+from headrace.model.subjects import stream_of_shard
+from headrace.model.task import TaskKey
+from headrace_task_state.ranges import Range
+from headrace_task_state.webhooks.permits import Target
+from headrace_task_state.webhooks.queue import Queue, QueueLost
+from headrace_task_state.webhooks.telling import Means, Telling
+
+_log = logging.getLogger(__name__)
+
+_PAUSE = 0.5
+_AFTER_MOVE = 0.01
+_AFTER_TROUBLE = 2.0
+_AFTER_ERROR = 60.0
+
+
+class Pushing:
+    """Knows which tasks of the range have webhooks, and tells them.
+
+    A task without webhooks costs a look into a set. For others a message goes into the work queue
+    before the range's position moves on; so whatever dies, somebody will look.
+    """
+
+    def __init__(self, means: Means, place: Range) -> None:
+        """Tell webhooks of the tasks in `place`."""
+        self._means, self._place = means, place
+        self._queue = Queue(means.bus, place.stream, self._receive)
+        self._watched: dict[tuple[str, str], dict[str, Target | None]] = {}
+        """By task and token: where the webhook is, once it has been read."""
+        self._loaded = asyncio.Event()
+        self._busy: set[str] = set()
+        self._next: dict[str, Msg] = {}
+        self._working: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        """Tell until cancelled; trouble with NATS is waited out."""
+        try:
+            while True:
+                try:
+                    await self._load()
+                    await self._queue.run()
+                except (QueueLost, BusUnavailable) as trouble:
+                    _log.info("webhooks of range %s wait: %s", self._place.name, trouble)
+                    await asyncio.sleep(_PAUSE)
+        finally:
+            await self._stop()
+
+    async def announce(self, keys: Iterable[TaskKey]) -> None:
+        """Have webhooks of those tasks looked at, which have changed.
+
+        Raises:
+            BusUnavailable: it is not sure that they will be.
+        """
+        if not self._loaded.is_set():
+            await self._loaded.wait()
+        if not self._watched:
+            return
+        wakes = [
+            self._means.webhooks.wake(key, token)
+            for key in keys
+            for token in self._watched.get((key.tenant, key.task), ())
+        ]
+        if wakes:
+            await asyncio.gather(*wakes)
+
+    async def forget(self, key: TaskKey) -> None:
+        """Delete the webhooks of a task that is gone.
+
+        Raises:
+            BusUnavailable: not all of them are deleted.
+        """
+        await self._loaded.wait()
+        if (key.tenant, key.task) in self._watched:
+            await self._means.webhooks.delete_all(key)
+            del self._watched[key.tenant, key.task]
+
+    async def _load(self) -> None:
+        for (tenant, task), tokens in (await self._means.webhooks.tasks()).items():
+            if stream_of_shard(int(task.partition("-")[0])) == self._place.stream:
+                watched = self._watched.setdefault((tenant, task), {})
+                self._watched[tenant, task] = dict.fromkeys(tokens) | watched
+        self._loaded.set()
+
+    async def _stop(self) -> None:
+        for task in self._working:
+            task.cancel()
+        await asyncio.gather(*self._working, return_exceptions=True)
+        await self._queue.give_back()
+
+    def _receive(self, msg: Msg) -> None:
+        """Take a message; one at a time for each subject, the newest next."""
+        subject = msg.subject
+        if subject in self._busy:
+            if (outdone := self._next.get(subject)) is not None:
+                self._queue.let_go(outdone)
+            self._next[subject] = msg
+            return
+        self._busy.add(subject)
+        task = asyncio.create_task(self._work(msg), name=subject)
+        self._working.add(task)
+        task.add_done_callback(self._working.discard)
+
+    async def _work(self, msg: Msg) -> None:
+        subject = msg.subject
+        following: Msg | None = msg
+        try:
+            while following is not None:
+                msg = following
+                wait = await self._attend(msg)
+                if wait is None:
+                    await self._queue.done(msg)
+                else:
+                    await self._queue.later(msg, wait)
+                following = self._next.pop(subject, None)
+        finally:
+            self._busy.discard(subject)
+
+    async def _attend(self, msg: Msg) -> float | None:
+        """Do what a message asks for; return after how many seconds to do it again."""
+        try:
+            key, token = self._means.bus.subjects.key_of_push(msg.subject)
+            return await self._tell(key, token, msg)
+        except Moved:
+            return _AFTER_MOVE
+        except BusUnavailable as trouble:
+            _log.info("%s: %s", msg.subject, trouble)
+            return _AFTER_TROUBLE
+        except UndecodableMessage as error:
+            _log.error("%s", error)
+            return None
+        except Exception:  # noqa: BLE001 - one message must not hold up the range
+            _log.exception("%s", msg.subject)
+            return _AFTER_ERROR
+
+    async def _tell(self, key: TaskKey, token: str, msg: Msg) -> float | None:
+        # Before its record is read: what happens from now on is announced.
+        targets = self._watched.setdefault((key.tenant, key.task), {})
+        target = targets.setdefault(token, None)
+        if target is not None and (wait := self._means.permits.wait(target)):
+            # What waits costs no read.
+            return wait
+        kept = await self._means.webhooks.get(key, token)
+        is_retry = msg.subject != self._means.bus.subjects.push(key, token)
+        if kept is None:
+            if is_retry:
+                _log.warning("webhook %s of %s is gone: nobody to tell again", token, key.task)
+            self._unwatch(key, token)
+            return None
+        targets[token] = Target.of(key.tenant, kept.webhook)
+        telling = Telling(self._means, key, token)
+        if is_retry:
+            return await telling.tell_again(kept, msg)
+        return await telling.tell(kept)
+
+    def _unwatch(self, key: TaskKey, token: str) -> None:
+        targets = self._watched.get((key.tenant, key.task), {})
+        targets.pop(token, None)
+        if not targets:
+            self._watched.pop((key.tenant, key.task), None)

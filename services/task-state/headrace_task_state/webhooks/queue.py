@@ -1,0 +1,166 @@
+"""One range's consumer of the work queue of webhooks: messages in, answers out."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import orjson
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+from nats.errors import Error as NatsError
+from nats.js import api
+
+from headrace.background import keep_running
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.streams import ensure_consumer
+from headrace.model.errors import BusUnavailable, HeadraceError, StreamsDiffer
+from headrace.wait_for import reason
+from headrace_task_state.projector.pulls import HEARTBEAT, Pulls
+
+_log = logging.getLogger(__name__)
+
+ACK_WAIT = 9.0
+"""Seconds without a sign of life after which a message is handed out again."""
+
+_SIGN_EVERY = ACK_WAIT / 3
+_SILENCE = 3 * HEARTBEAT
+_SECOND = 1_000_000_000
+
+type Receive = Callable[[Msg], None]
+
+
+class QueueLost(HeadraceError):
+    """The consumer fell silent or is gone."""
+
+    code = "queue_lost"
+
+
+class Queue:
+    """Hands out the messages of one event stream's tasks; each is answered once it is done with.
+
+    Many may be held at a time, however slow what they ask for: there is no bound on what waits for
+    its next attempt, or one dead receiver would hold up all others.
+    """
+
+    def __init__(self, bus: Bus, number: int, receive: Receive) -> None:
+        """Hand the messages of event stream `number`'s tasks to `receive`."""
+        self._bus, self._number, self._receive = bus, number, receive
+        self._name = f"push-{number}"
+        self._held: dict[str, Msg] = {}
+        self._inbox = bus.connection.new_inbox()
+        self._pulls = self._new_pulls()
+        self._wake = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._heard = self._loop.time()
+        self._lost = ""
+
+    async def run(self) -> None:
+        """Hand out messages until that is no more possible.
+
+        Raises:
+            QueueLost: the consumer is of no more use.
+            BusUnavailable: NATS does not answer.
+        """
+        await self._ensure_consumer()
+        self._inbox, self._lost = self._bus.connection.new_inbox(), ""
+        self._pulls = self._new_pulls()
+        subscription = await self._bus.listen(self._inbox, self._take)
+        unregister = self._bus.on_disturbance(lambda: self._give_up("the connection was lost"))
+        signing = keep_running(self._show_signs, self._name)
+        try:
+            await self._keep_pulling()
+        finally:
+            unregister()
+            signing.cancel()
+            await self._close(subscription)
+
+    async def done(self, msg: Msg) -> None:
+        """Take the message out of the queue."""
+        await self._answer(msg, b"+ACK")
+
+    async def later(self, msg: Msg, seconds: float) -> None:
+        """Have the message handed out again after so long."""
+        body = orjson.dumps({"delay": round(max(seconds, 0.001) * _SECOND)})
+        await self._answer(msg, b"-NAK " + body)
+
+    def let_go(self, msg: Msg) -> None:
+        """Hold the message no more: a newer one of its subject has come, and outdoes it."""
+        self._held.pop(msg.reply, None)
+
+    async def give_back(self) -> None:
+        """Have all that is held handed out again, to whoever asks."""
+        for msg in list(self._held.values()):
+            await self.later(msg, 0)
+
+    async def _answer(self, msg: Msg, body: bytes) -> None:
+        self._held.pop(msg.reply, None)
+        try:
+            await self._bus.publish(msg.reply, body)
+        except BusUnavailable as trouble:
+            _log.info("%s comes again: %s", msg.subject, trouble)
+        self._wake.set()
+
+    async def _ensure_consumer(self) -> None:
+        config = api.ConsumerConfig(
+            durable_name=self._name,
+            filter_subject=self._bus.subjects.pushes(self._number),
+            ack_policy=api.AckPolicy.EXPLICIT,
+            ack_wait=ACK_WAIT,
+            max_deliver=-1,
+            max_ack_pending=-1,
+        )
+        try:
+            await ensure_consumer(self._bus.js, self._bus.streams.pushes, config)
+        except (NatsError, OSError, StreamsDiffer) as trouble:
+            raise BusUnavailable(f"{self._name}: {reason(trouble)}") from trouble
+
+    def _new_pulls(self) -> Pulls:
+        subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._bus.streams.pushes}.{self._name}"
+        return Pulls(self._bus, subject, self._inbox)
+
+    async def _keep_pulling(self) -> None:
+        self._heard = self._loop.time()
+        while not self._lost:
+            await self._pulls.top_up(len(self._held))
+            self._wake.clear()
+            try:
+                async with asyncio.timeout(HEARTBEAT):
+                    await self._wake.wait()
+            except TimeoutError:
+                # With all pulls filled nothing is to be heard.
+                if self._pulls.waiting and self._loop.time() - self._heard > _SILENCE:
+                    self._lost = "it has fallen silent"
+        raise QueueLost(self._lost)
+
+    def _take(self, msg: Msg) -> None:
+        self._heard = self._loop.time()
+        if msg.reply:
+            self._pulls.delivered()
+            self._held[msg.reply] = msg
+            self._receive(msg)
+            return
+        headers = msg.headers or {}
+        match headers.get("Status"):
+            case "100":
+                return
+            case "408" | "409" if Pulls.only_ended(headers):
+                self._pulls.ended(headers)
+                self._wake.set()
+            case status:
+                self._give_up(f"{status} {headers.get('Description', '')}")
+
+    def _give_up(self, why: str) -> None:
+        self._lost = why
+        self._wake.set()
+
+    async def _show_signs(self) -> None:
+        while True:
+            await asyncio.sleep(_SIGN_EVERY)
+            for reply in list(self._held):
+                try:
+                    await self._bus.publish(reply, b"+WPI")
+                except BusUnavailable as trouble:
+                    _log.info("%s: %s", self._name, trouble)
+
+    async def _close(self, subscription: Subscription) -> None:
+        await self._bus.unsubscribe(subscription)

@@ -1,0 +1,177 @@
+"""Telling one webhook, in order, all that it has not been told yet."""
+
+import logging
+import random
+import time
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from nats.aio.msg import Msg
+
+from headrace.jetstream.connection import Bus
+from headrace.log import last_entry
+from headrace.model.errors import LogLost, UndecodableMessage
+from headrace.model.task import TaskKey
+from headrace.webhooks import Kept, Progress, Webhook, Webhooks
+from headrace_task_state.webhooks.attempt import Attempts, Failure, Notice, notice_id
+from headrace_task_state.webhooks.bodies import Unsayable, body_of, event_of, grouping_of
+from headrace_task_state.webhooks.deliveries import deliveries
+from headrace_task_state.webhooks.letters import Undelivered, UndeliveredLetters
+from headrace_task_state.webhooks.permits import Permits, Target
+from headrace_task_state.webhooks.snapshots import Snapshots
+
+_log = logging.getLogger(__name__)
+
+_NO_TASK_YET = 0.3
+_NEVER_A_TASK = 60.0
+"""Seconds after which a webhook whose task never came is forgotten: its gateway died."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Waits that double, each a random part of itself less, so that not all come at once."""
+
+    attempts: int
+    """After how many attempts a delivery is given up."""
+    first: float
+    """Seconds after the first attempt, at most."""
+    longest: float
+    """What that grows to."""
+
+    def wait(self, attempts: int, asked: float = 0.0) -> float:
+        """Return the seconds until the next attempt; the receiver `asked` for so many."""
+        full = min(self.first * float(1 << min(attempts - 1, 30)), self.longest)
+        return max(full * random.uniform(0.5, 1.0), asked)  # noqa: S311 - nothing to guess
+
+    def is_over(self, attempts: int, *, is_given_up: bool) -> bool:
+        """Tell whether there is no further attempt; after one was given up, others get one each."""
+        return is_given_up or attempts >= self.attempts
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What telling takes."""
+
+    bus: Bus
+    webhooks: Webhooks
+    attempts: Attempts
+    backoff: Backoff
+    permits: Permits
+    letters: UndeliveredLetters
+    snapshots: Snapshots
+
+
+class Telling:
+    """Tells one webhook of one task."""
+
+    def __init__(self, means: Means, key: TaskKey, token: str) -> None:
+        """Prepare to tell the webhook with the id that `token` stands for."""
+        self._means, self._key, self._token = means, key, token
+
+    async def tell(self, kept: Kept) -> float | None:
+        """Tell what there is; return after how many seconds to go on, None: all is told.
+
+        Raises:
+            Moved: the webhook was changed or deleted meanwhile.
+            BusUnavailable: NATS does not answer.
+        """
+        webhook = kept.webhook
+        if (wait := webhook.progress.due - time.time()) > 0:
+            return wait
+        with self._permit(webhook) as wait:
+            if wait:
+                return wait
+            is_new = not webhook.progress.sequence
+            if is_new and await last_entry(self._means.bus, self._key) is None:
+                return await self._without_task(webhook)
+            try:
+                return await self._tell_all(kept)
+            except LogLost as loss:
+                _log.info("webhook of %s: %s", self._key.task, loss)
+                await self._means.webhooks.delete(self._key, self._token)
+                return None
+
+    def _permit(self, webhook: Webhook) -> AbstractContextManager[float]:
+        return self._means.permits.permit(Target.of(self._key.tenant, webhook))
+
+    async def _without_task(self, webhook: Webhook) -> float | None:
+        if time.time() - webhook.created < _NEVER_A_TASK:
+            return _NO_TASK_YET
+        await self._means.webhooks.delete(self._key, self._token)
+        return None
+
+    async def _tell_all(self, kept: Kept) -> float | None:
+        told = kept.webhook.progress
+        goes_on = grouping_of(kept.webhook)
+        async for delivery in deliveries(self._means.bus, self._key, told, goes_on):
+            attempt = told.attempts + 1
+            under_way = told.model_copy(
+                update={"until": delivery.generation, "attempts": attempt, "due": 0.0}
+            )
+            kept = await self._means.webhooks.tell(self._key, self._token, kept, under_way)
+            event = await event_of(
+                kept.webhook, self._key, self._token, delivery, self._means.snapshots
+            )
+            undelivered = Undelivered(log=delivery.log, generation=delivery.generation, event=event)
+            failure = await self._attempt(kept.webhook, undelivered, attempt)
+            if failure is not None and not self._is_over(failure, under_way):
+                wait = self._means.backoff.wait(attempt, failure.wait)
+                later = under_way.model_copy(update={"due": time.time() + wait})
+                await self._means.webhooks.tell(self._key, self._token, kept, later)
+                _log.info("webhook of %s, attempt %d: %s", self._key.task, attempt, failure.reason)
+                return wait
+            if failure is not None:
+                await self._give_up(kept.webhook, undelivered, failure)
+                if failure.is_gone:
+                    await self._means.webhooks.delete(self._key, self._token)
+                    return None
+            told = Progress(
+                generation=delivery.generation,
+                sequence=delivery.behind,
+                is_given_up=failure is not None,
+            )
+        if told != kept.webhook.progress:
+            await self._means.webhooks.tell(self._key, self._token, kept, told)
+        return None
+
+    def _is_over(self, failure: Failure, progress: Progress) -> bool:
+        return failure.is_final or self._means.backoff.is_over(
+            progress.attempts, is_given_up=progress.is_given_up
+        )
+
+    async def _attempt(self, webhook: Webhook, told: Undelivered, number: int) -> Failure | None:
+        name = notice_id(told.log, told.generation, webhook.id)
+        try:
+            body = body_of(webhook, told.event)
+        except Unsayable as trouble:
+            return Failure(str(trouble), is_final=True)
+        return await self._means.attempts.make(webhook, Notice(self._key.task, name, body, number))
+
+    async def _give_up(self, webhook: Webhook, undelivered: Undelivered, failure: Failure) -> None:
+        _log.warning("webhook of %s is given up: %s", self._key.task, failure.reason)
+        await self._means.letters.send(self._key, webhook, self._token, undelivered, failure.reason)
+
+    async def tell_again(self, kept: Kept, msg: Msg) -> float | None:
+        """Tell what was given up before and an operator sends again; returns as `tell`.
+
+        Raises:
+            BusUnavailable: NATS does not answer.
+        """
+        try:
+            again = Undelivered.decode(msg.subject, msg.data)
+        except UndecodableMessage as error:
+            _log.error("%s", error)
+            return None
+        with self._permit(kept.webhook) as wait:
+            if wait:
+                return wait
+            attempt = msg.metadata.num_delivered
+            failure = await self._attempt(kept.webhook, again, attempt)
+        if failure is None:
+            return None
+        if failure.is_final or self._means.backoff.is_over(attempt, is_given_up=False):
+            await self._means.letters.send(
+                self._key, kept.webhook, self._token, again, failure.reason
+            )
+            return None
+        return self._means.backoff.wait(attempt, failure.wait)
