@@ -1,0 +1,110 @@
+"""Which files of the project one request enters: traced in the processes of a development stack."""
+
+import asyncio
+import tempfile
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+
+import httpx
+
+from tests.architecture.tree import ROOT, SOURCE_ROOTS
+from tests.support.plain_a2a import PlainAgent
+from tests.support.stack import Stack
+from tests.support.waiting import until
+
+_TRACING = Path(__file__).parent / "tracing"
+_TIMES = 3
+"""Only files that a request enters each time count: others were entered by what goes on beside."""
+
+_SETTLE = 0.5
+"""Seconds that task state has to apply what the client has seen."""
+
+type Entered = dict[str, set[str]]
+"""Files by role: gateway, worker, task-state."""
+
+
+def trace() -> dict[str, Entered]:
+    """Return what a streamed echo and a cancel enter, in a stack with one process per service."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        switch = folder / "trace"
+        switch.mkdir()
+        paths = [str(_TRACING), *(str(ROOT / one) for one in SOURCE_ROOTS)]
+        environment = {"PYTHONPATH": ":".join(paths), "HEADRACE_TRACE": str(switch)}
+        stack = Stack(
+            folder / "stack", gateways=1, workers=1, task_states=1, environment=environment
+        )
+        with stack:
+            return asyncio.run(_both(stack, switch))
+
+
+async def _both(stack: Stack, switch: Path) -> dict[str, Entered]:
+    async with httpx.AsyncClient() as http:
+        echo = PlainAgent(http, stack.url, "echo")
+        counter = PlainAgent(http, stack.url, "counter")
+
+        async def echoed() -> None:
+            async with echo.stream("one two three") as answer:
+                assert "TASK_STATE_COMPLETED" in (await answer.aread()).decode()
+
+        async def working() -> str:
+            sent = await counter.send("100000 20", returnImmediately=True)
+            task = str(sent.json()["task"]["id"])
+            await asyncio.to_thread(
+                until, partial(_is_working, f"{counter.url}/tasks/{task}"), task
+            )
+            return task
+
+        await echoed()
+        await counter.cancel(await working())
+        streamed = [await _window(stack, switch, echoed) for _ in range(_TIMES)]
+        canceled = []
+        for _ in range(_TIMES):
+            task = await working()
+
+            async def cancel(task: str = task) -> None:
+                answer = await counter.cancel(task)
+                assert answer.json()["status"]["state"] == "TASK_STATE_CANCELED"
+
+            canceled.append(await _window(stack, switch, cancel))
+        return {"one streamed echo": _each_time(streamed), "one cancel": _each_time(canceled)}
+
+
+async def _window(stack: Stack, switch: Path, request: Callable[[], Awaitable[None]]) -> Entered:
+    pids = {pid: str(p["role"]) for p in stack.processes() if (pid := p["pid"])}
+    ours = {pid: role for pid, role in pids.items() if role not in {"nats", "redis"}}
+    await asyncio.to_thread(_switch_on, switch, list(ours))
+    await request()
+    await asyncio.sleep(_SETTLE)
+    return await asyncio.to_thread(_switch_off, switch, ours)
+
+
+def _switch_on(switch: Path, pids: list[int]) -> None:
+    for old in switch.iterdir():
+        old.unlink()
+    (switch / "on").touch()
+    until(lambda: all((switch / f"{pid}.ready").exists() for pid in pids), "all are traced")
+
+
+def _switch_off(switch: Path, roles: dict[int, str]) -> Entered:
+    (switch / "on").unlink()
+    until(lambda: all((switch / f"{pid}.entered").exists() for pid in roles), "all have noted it")
+    entered: Entered = {}
+    for pid, role in roles.items():
+        files = (switch / f"{pid}.entered").read_text().splitlines()
+        entered.setdefault(role, set()).update(filter(_is_ours, files))
+    return entered
+
+
+def _is_working(url: str) -> bool:
+    state: str = httpx.get(url).json()["status"]["state"]
+    return state == "TASK_STATE_WORKING"
+
+
+def _is_ours(file: str) -> bool:
+    return any(file.startswith(f"{ROOT / root}/") for root in SOURCE_ROOTS)
+
+
+def _each_time(windows: list[Entered]) -> Entered:
+    return {role: set.intersection(*(one[role] for one in windows)) for role in windows[0]}
