@@ -5,13 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from headrace.model.events import Json
-from headrace_worker.adapters.approvals import (
-    AnswerInvalid,
-    Decision,
-    decisions_of,
-    question,
-    words_beside,
-)
+from headrace_worker.adapters.answers import AnswerInvalid
+from headrace_worker.adapters.approvals import Decision, decisions_of, question, words_beside
 from headrace_worker.conversation import Call
 
 CALL = Call("c1", "refund", {"order": "A1"})

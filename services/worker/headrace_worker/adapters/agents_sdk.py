@@ -18,9 +18,8 @@ from headrace_worker.adapters.agents_replay import (
     reachable,
     replaying,
 )
-from headrace_worker.adapters.answers import asked_in
+from headrace_worker.adapters.answers import AnswerInvalid, asked_in
 from headrace_worker.adapters.approvals import (
-    AnswerInvalid,
     Decision,
     ask,
     call_of,

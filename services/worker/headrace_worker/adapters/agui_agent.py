@@ -9,6 +9,8 @@ from headrace.model.events import Json
 from headrace_worker.adapters.agui_events import ending_of
 from headrace_worker.adapters.agui_input import run_input
 from headrace_worker.adapters.agui_names import FINISHED, Keeping
+from headrace_worker.adapters.answers import AnswerInvalid, asked_in
+from headrace_worker.adapters.approvals import ask
 from headrace_worker.adapters.busy import is_busy, seconds_of
 from headrace_worker.adapters.declaring import Declaration
 from headrace_worker.adapters.event_stream import Frames, field
@@ -62,7 +64,11 @@ def ag_ui_agent(
             if (said := ending_of(await restored(ctx, held[FINISHED]))) is not None:
                 await ctx.emit(said)
             return
-        asked = await run_input(ctx, memory)
+        try:
+            asked = await run_input(ctx, memory)
+        except AnswerInvalid as error:
+            await ask(ctx, asked_in(await ctx.retell()), wrong=f"{error}.")
+            return
         if asked.get("state", {}) != ctx.state:
             # What it says of its state from now on is told against this.
             await ctx.emit(State(asked["state"]))

@@ -16,6 +16,8 @@ from headrace_worker.remembering import Memory, remembered
 with needs("ag-ui"):
     from ag_ui.core import PROTOCOL_VERSION, RunAgentInput
 
+    from headrace_worker.adapters.response_schemas import conforming
+
 _HANDED_ON = ("tools", "context", "forwardedProps", "parentRunId")
 _CANCELLED = "cancelled"
 
@@ -24,6 +26,7 @@ async def run_input(ctx: RunContext, memory: Memory) -> Json:
     """Return the input of the run that stands for this one.
 
     Raises:
+        AnswerInvalid: an answer to an interrupt is not of the shape that was asked for.
         Retryable: what was said before can't be read now.
         LogLost, BusUnavailable: the log is gone, or does not answer.
     """
@@ -62,8 +65,10 @@ def _resume(ctx: RunContext, interrupts: Sequence[Json]) -> list[Json]:
     resume: list[Json] = []
     for interrupt in interrupts:
         name = interrupt["id"]
-        if name in sent:
-            resume.append(sent[name])
+        if (entry := sent.get(name)) is not None:
+            if entry.get("status") != _CANCELLED:
+                conforming(name, entry.get("payload"), interrupt.get("responseSchema"))
+            resume.append(entry)
         elif name in answers and name not in cancelled:
             payload = _payload(interrupt, answers[name])
             resume.append({"interruptId": name, "status": "resolved", "payload": payload})
@@ -74,8 +79,8 @@ def _resume(ctx: RunContext, interrupts: Sequence[Json]) -> list[Json]:
 
 def _payload(interrupt: Json, answer: Any) -> Any:  # noqa: ANN401  # any JSON
     """Return an answer as the agent's own users give it: words approve a call, or refuse it."""
-    schema = interrupt.get("responseSchema") or {}
+    name, schema = interrupt["id"], interrupt.get("responseSchema") or {}
     if not isinstance(answer, str | bool) or "approved" not in (schema.get("properties") or {}):
-        return answer
-    decided = decision_of(answer, interrupt["id"])
+        return conforming(name, answer, schema)
+    decided = decision_of(answer, name)
     return {"approved": decided.approved, **({"reason": decided.reason} if decided.reason else {})}

@@ -1,10 +1,12 @@
 """What a user answered to an interrupt."""
 
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from headrace.model import parts
 from headrace.model.delegation import CHILD
+from headrace.model.errors import HeadraceError
 from headrace.model.events import QUEUED, Json
 from headrace.model.interrupts import INTERRUPTS
 from headrace.model.task import INPUT_REQUIRED, SUBMITTED
@@ -13,6 +15,27 @@ INTERRUPT_ID = "agui_interrupt_id"
 """Metadata key of a part that answers an interrupt: its id."""
 RESUME_STATUS = "agui_resume_status"
 """Metadata key beside `INTERRUPT_ID`: ``resolved`` or ``cancelled``."""
+
+
+class AnswerInvalid(HeadraceError):
+    """An answer is not what was asked for; the message says which field breaks which rule."""
+
+    code = "answer_invalid"
+
+
+def expiry(within: float) -> str:
+    """Return an interrupt's ``expiresAt``, `within` seconds from now."""
+    ends = datetime.now(UTC) + timedelta(seconds=within)
+    return ends.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def is_expired(interrupt: Json) -> bool:
+    """Tell whether an interrupt takes no answer any more."""
+    try:
+        ends = datetime.fromisoformat(interrupt.get("expiresAt") or "")
+    except (TypeError, ValueError):
+        return False
+    return (ends if ends.tzinfo else ends.replace(tzinfo=UTC)) < datetime.now(UTC)
 
 
 def value_of(part: Json) -> Any:  # noqa: ANN401  # any JSON
@@ -25,8 +48,9 @@ def value_of(part: Json) -> Any:  # noqa: ANN401  # any JSON
 def answers_of(message: Sequence[Json], interrupts: Sequence[str]) -> Json:
     """Return the answer to each of `interrupts`, by id.
 
-    Parts that name the interrupt that they answer, as an AG-UI client's do, answer that one; any
-    other message answers all of them.
+    Parts that name the interrupt that they answer, as an AG-UI client's do, answer that one; data
+    with interrupts' ids as its keys, as LangGraph's users resume a graph, answers these; any other
+    message answers all of them.
     """
     named = {
         part["metadata"][INTERRUPT_ID]: value_of(part)
@@ -37,6 +61,8 @@ def answers_of(message: Sequence[Json], interrupts: Sequence[str]) -> Json:
         return named
     data = [part["data"] for part in message if "data" in part]
     said = data[0] if len(data) == 1 else parts.text_of(message)
+    if isinstance(said, dict) and said and said.keys() <= set(interrupts):
+        return said
     return dict.fromkeys(interrupts, said)
 
 

@@ -6,23 +6,26 @@ that knows nothing of interrupts answers in words: those in `_YES` approve, all 
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pydantic import BaseModel, Field, StrictBool, ValidationError
 
 from headrace.model import parts
-from headrace.model.errors import HeadraceError
 from headrace.model.events import Json
 from headrace.model.parts import INTERRUPT_ID
-from headrace_worker.adapters.answers import answers_of
+from headrace_worker.adapters.answers import (
+    AnswerInvalid,
+    answers_of,
+    expiry,
+    is_expired,
+)
 from headrace_worker.context import RunContext
 from headrace_worker.conversation import Call
 from headrace_worker.emission import InputRequired
 
 _YES = frozenset({"yes", "y", "ok", "approve", "approved"})
 
-_SCHEMA: Json = {
+SCHEMA: Json = {
     "type": "object",
     "properties": {
         "approved": {"type": "boolean"},
@@ -31,12 +34,6 @@ _SCHEMA: Json = {
     },
     "required": ["approved"],
 }
-
-
-class AnswerInvalid(HeadraceError):
-    """An answer to an approval is none; the message says which field breaks which rule."""
-
-    code = "approval_answer_invalid"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +62,12 @@ def question(call: Call, metadata: Json | None = None, within: float | None = No
         "reason": "tool_call",
         "toolCallId": call.id,
         "message": f"Approve {call.name}({call.said})?",
-        "responseSchema": _SCHEMA,
+        "responseSchema": SCHEMA,
     }
     if metadata:
         asked["metadata"] = metadata
     if within is not None:
-        ends = datetime.now(UTC) + timedelta(seconds=within)
-        asked["expiresAt"] = ends.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        asked["expiresAt"] = expiry(within)
     return asked
 
 
@@ -82,8 +78,8 @@ async def ask(
 
     `wrong` says what is the matter with the answer that came.
     """
-    prompt = "\n".join(filter(None, [wrong, *(each["message"] for each in asked)]))
-    schema = asked[0]["responseSchema"] if len(asked) == 1 else None
+    prompt = "\n".join(filter(None, [wrong, *(each.get("message") for each in asked)]))
+    schema = asked[0].get("responseSchema") if len(asked) == 1 else None
     await ctx.emit(InputRequired(prompt, schema, asked, list(pending)))
 
 
@@ -111,7 +107,7 @@ def words_beside(said: Sequence[Json]) -> list[Json]:
 
 def _decided(interrupt: Json, answers: Json) -> Decision:
     name = interrupt["id"]
-    if _is_over(interrupt):
+    if is_expired(interrupt):
         return Decision(approved=False, reason="The approval came too late.")
     if name not in answers:
         return Decision(approved=False, reason="The user did not answer.")
@@ -142,8 +138,3 @@ def decision_of(answer: Any, name: str) -> Decision:  # noqa: ANN401  # any JSON
     return Decision(
         given.approved, given.edited_args if given.approved else None, given.reason or ""
     )
-
-
-def _is_over(interrupt: Json) -> bool:
-    ends = interrupt.get("expiresAt")
-    return isinstance(ends, str) and datetime.fromisoformat(ends) < datetime.now(UTC)

@@ -1,18 +1,25 @@
 """A LangGraph graph, unchanged, as an agent."""
 
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Unpack
 
-from headrace_worker.adapters.answers import answers_of
+from headrace.model import parts
+from headrace.model.task import CANCELED
+from headrace_worker.adapters.answers import AnswerInvalid, answers_of, expiry
+from headrace_worker.adapters.approvals import Decision, ask
 from headrace_worker.adapters.busy import is_busy
 from headrace_worker.adapters.declaring import Declaration
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.langgraph_events import Telling
 from headrace_worker.adapters.langgraph_input import input_for
+from headrace_worker.adapters.langgraph_interrupts import decided, resuming
 from headrace_worker.adapters.langgraph_threads import Beginning, Thread
 from headrace_worker.agent import Agent, agent
 from headrace_worker.context import RunContext
-from headrace_worker.errors import Retryable
+from headrace_worker.emission import Ending, Reject
+from headrace_worker.errors import Misdeclared, Retryable
+from headrace_worker.relayed import Outcome
 from headrace_worker.remembering import Memory
 
 with needs("langgraph"):
@@ -38,6 +45,7 @@ def langgraph_agent(  # noqa: PLR0913  # what a graph can be told
     output: str = "",
     state_keys: Sequence[str] = (),
     memory: Memory = "context",
+    answer_within: float | None = None,
     **declared: Unpack[Declaration],
 ) -> Agent:
     """Make an agent of a compiled graph.
@@ -49,44 +57,109 @@ def langgraph_agent(  # noqa: PLR0913  # what a graph can be told
     something else than messages. Only messages of the nodes in `answer_from` are said, where given.
     `output` names a key of its state that is the answer, or part of it; `state_keys` those that it
     shares with user interfaces, both ways. An interrupt ends the run, and the task's next message
-    resumes it. A worker that takes over goes on behind the last step that the checkpointer has. The
-    other keywords are `agent`'s.
+    resumes it, `answer_within` seconds later at most (None: there is no hurry). A worker that takes
+    over goes on behind the last step that the checkpointer has. The other keywords are `agent`'s.
 
     Raises:
-        Misdeclared: as `agent`.
+        Misdeclared: as `agent`; or the graph has static breakpoints, and no checkpointer to go on
+            from them.
     """
+    if not graph.checkpointer and (graph.interrupt_before_nodes or graph.interrupt_after_nodes):
+        raise Misdeclared(f"{name}: a graph with breakpoints needs a checkpointer")
     declared.setdefault("description", f"The graph {graph.name}.")
+
+    options = _Options(
+        config or {}, input_of, answer_from, output, state_keys, memory, answer_within
+    )
 
     @agent(name=name, **declared)
     async def run(ctx: RunContext) -> None:
-        settings: Any = dict(config or {})
-        settings["configurable"] = {**settings.get("configurable", {}), RUN: ctx}
-        modes: Any = ["messages", "updates", "custom", "tasks", "values"]
-        options: Any = {}
-        begun: Beginning | None = None
-        thread: Thread | None = None
-        if graph.checkpointer:
-            thread = Thread(ctx, graph, settings)
-            begun, settings = await thread.begin(memory), thread.settings
-            modes.append("checkpoints")
-            # A step that the log tells is one that a successor finds.
-            options["durability"] = "sync"
-        telling = Telling(ctx, answer_from, output, state_keys)
-        if begun is not None:
-            await telling.catch_up(begun)
-        if begun is None or not begun.is_over:
-            given = await _given(ctx, graph, begun, memory, input_of, state_keys)
-            stream: AsyncIterator[Any] = graph.astream(
-                given, settings, stream_mode=modes, subgraphs=True, **options
-            )
-            async for place, mode, told in _retryable(stream):
-                if mode != "checkpoints":
-                    await telling.take(place, mode, told)
-                elif thread is not None and not place:
-                    await thread.reached(told)
-        await telling.end()
+        try:
+            await _run(ctx, graph, options)
+        except _Settled as settled:
+            await ctx.emit(settled.ending)
 
     return run
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """How the graph is run; see `langgraph_agent`."""
+
+    config: Mapping[str, Any]
+    input_of: Callable[[RunContext], Any] | None
+    answer_from: Collection[str] | None
+    output: str
+    state_keys: Sequence[str]
+    memory: Memory
+    answer_within: float | None
+
+
+class _Settled(Exception):  # no error
+    """The run ends without the graph."""
+
+    def __init__(self, ending: Ending) -> None:
+        super().__init__()
+        self.ending = ending
+
+
+async def _run(ctx: RunContext, graph: Pregel[Any, Any, Any, Any], options: _Options) -> None:
+    """Carry out one run.
+
+    Raises:
+        _Settled: it ends without the graph.
+    """
+    settings: Any = dict(options.config)
+    settings["configurable"] = {**settings.get("configurable", {}), RUN: ctx}
+    thread: Thread | None = None
+    begun = Beginning()
+    if graph.checkpointer:
+        thread = Thread(ctx, graph, settings)
+        begun, settings = await thread.begin(options.memory), thread.settings
+    telling = Telling(ctx, options.answer_from, options.output, options.state_keys)
+    if thread is not None:
+        await telling.catch_up(begun)
+        telling.stops = begun.stops
+    if not begun.is_over:
+        try:
+            given = await _given(ctx, graph, begun, thread, options)
+        except AnswerInvalid as error:
+            await ask(ctx, begun.asked, wrong=f"{error}.")
+            return
+        await _stream(graph, given, settings, telling, thread)
+    ends = None if options.answer_within is None else expiry(options.answer_within)
+    stop = None
+    if telling.stops and thread is not None:
+        stop = await thread.question(ends)
+    await telling.end(begun.asked, stop, ends)
+
+
+async def _stream(
+    graph: Pregel[Any, Any, Any, Any],
+    given: Any,  # noqa: ANN401  # a graph's input
+    settings: Any,  # noqa: ANN401  # a RunnableConfig
+    telling: Telling,
+    thread: Thread | None,
+) -> None:
+    """Run the graph, and say what it does.
+
+    Raises:
+        Retryable: what a node asked is busy or out of reach.
+    """
+    modes: Any = ["messages", "updates", "custom", "tasks", "values"]
+    options: Any = {}
+    if thread is not None:
+        modes.append("checkpoints")
+        # A step that the log tells is one that a successor finds.
+        options["durability"] = "sync"
+    stream: AsyncIterator[Any] = graph.astream(
+        given, settings, stream_mode=modes, subgraphs=True, **options
+    )
+    async for place, mode, told in _retryable(stream):
+        if mode != "checkpoints":
+            await telling.take(place, mode, told)
+        elif thread is not None and not place:
+            await thread.reached(told)
 
 
 async def _retryable(stream: AsyncIterator[Any]) -> AsyncIterator[Any]:
@@ -117,20 +190,47 @@ def _is_passing(error: BaseException | None) -> bool:
     return False
 
 
-async def _given(  # noqa: PLR0917  # what decides on it
+async def _given(
     ctx: RunContext,
     graph: Pregel[Any, Any, Any, Any],
-    begun: Beginning | None,
-    memory: Memory,
-    input_of: Callable[[RunContext], Any] | None,
-    state_keys: Sequence[str],
+    begun: Beginning,
+    thread: Thread | None,
+    options: _Options,
 ) -> Any:  # noqa: ANN401  # a graph's input
-    """Return what the graph is given: an input, answers to its interrupts, or None: go on."""
-    if begun is not None and begun.goes_on:
+    """Return what the graph is given: an input, answers to its interrupts, or None: go on.
+
+    Raises:
+        AnswerInvalid: what the user has answered is not what was asked for.
+        _Settled: the user has the graph not go on, or answers too late.
+    """
+    if begun.goes_on:
         return None
-    if begun is not None and begun.asked:
-        answers = answers_of(ctx.parts, begun.asked)
-        return Command(resume={name: answers[name] for name in begun.asked if name in answers})
-    if input_of is not None:
-        return input_of(ctx)
-    return await input_for(ctx, graph, begun, memory, state_keys)
+    if thread is not None and begun.asked:
+        answers = answers_of(ctx.parts, [each["id"] for each in begun.asked])
+        if not begun.waiting:
+            await _pass(thread, decided(answers, begun.asked[0]), options.state_keys)
+            return None
+        try:
+            return Command(resume=resuming(answers, begun.asked, begun.waiting))
+        except TimeoutError as error:
+            raise _Settled(Reject(str(error))) from error
+    if options.input_of is not None:
+        return options.input_of(ctx)
+    earlier = begun if thread is not None else None
+    return await input_for(ctx, graph, earlier, options.memory, options.state_keys)
+
+
+async def _pass(thread: Thread, decision: Decision, state_keys: Sequence[str]) -> None:
+    """Let the graph go on behind a static breakpoint, with the state that its user has edited.
+
+    Raises:
+        AnswerInvalid: the graph does not take that state.
+        _Settled: the user has it not go on.
+    """
+    if not decision.approved:
+        reason = parts.notice_part(decision.reason or "The user stopped it.", parts.ERROR)
+        raise _Settled(Outcome(CANCELED, [reason]))
+    if decision.arguments:
+        if foreign := decision.arguments.keys() - set(state_keys):
+            raise AnswerInvalid(f"editedArgs.{min(foreign)}: the graph shares no such state")
+        await thread.update(decision.arguments)

@@ -3,11 +3,12 @@
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-import orjson
 from pydantic_core import to_jsonable_python
 
 from headrace.model.events import Json
+from headrace_worker.adapters.approvals import ask
 from headrace_worker.adapters.extras import needs
+from headrace_worker.adapters.langgraph_interrupts import question
 from headrace_worker.adapters.langgraph_threads import Beginning
 from headrace_worker.context import RunContext
 from headrace_worker.emission import (
@@ -28,8 +29,6 @@ with needs("langgraph"):
     from langgraph.types import Interrupt
 
 _OWN = (*UTTERANCES, *ENDINGS)
-_QUESTION = ("question", "message", "prompt", "text", "query")
-"""Keys under which an interrupt's value says what a person is to read."""
 
 
 class Telling:
@@ -52,6 +51,8 @@ class Telling:
         self._is_answered = False
         self._catches_up = False
         self._interrupts: dict[str, Interrupt] = {}
+        self.stops = False
+        """Whether the graph has stopped at a static breakpoint."""
 
     async def take(self, place: tuple[str, ...], mode: str, told: Any) -> None:  # noqa: ANN401  # per mode
         """Say what came of a stream mode at a place: the graph itself, or a graph within it."""
@@ -79,15 +80,21 @@ class Telling:
         if begun.goes_on:
             await self._share()
 
-    async def end(self) -> None:
-        """Say the answer that the graph's state is, and what it waits for."""
+    async def end(self, before: Sequence[Json], stop: Json | None, ends: str | None) -> None:
+        """Say the answer that the graph's state is, and what it waits for.
+
+        Questions that were asked `before` stay as they are; new ones are open until `ends`. `stop`
+        is the question of the static breakpoint at which the graph has stopped.
+        """
         found = self._values.get(self._output) if self._is_answered else None
         if isinstance(found, str):
             await self._ctx.emit(found)
         elif found is not None:
             await self._ctx.emit(Data(to_jsonable_python(found), self._output))
-        if self._interrupts:
-            await self._ctx.emit(_question(list(self._interrupts.values())))
+        known = {each["id"]: each for each in before}
+        asked = [known.get(each.id) or question(each, ends) for each in self._interrupts.values()]
+        if asked or stop is not None:
+            await ask(self._ctx, asked or [stop or {}])
         elif pending := self._pending():
             await self._ctx.emit(InputRequired(tool_calls=pending))
 
@@ -182,6 +189,7 @@ class Telling:
         for node, update in told.items():
             if node == "__interrupt__":
                 self._interrupts |= {interrupt.id: interrupt for interrupt in update}
+                self.stops = self.stops or not (inner or update)
             elif not inner and self._catches_up:
                 await self._update_of(node, update)
             elif not inner:
@@ -217,28 +225,3 @@ def _messages_in(update: Any) -> Iterator[BaseMessage]:  # noqa: ANN401  # whate
         for each in value if isinstance(value, list | tuple) else [value]:
             if isinstance(each, BaseMessage):
                 yield each
-
-
-def _question(interrupts: Sequence[Interrupt]) -> InputRequired:
-    asked = [_asked(interrupt) for interrupt in interrupts]
-    words = [each["message"] for each in asked if each.get("message")]
-    schema = asked[0].get("responseSchema") if len(asked) == 1 else None
-    return InputRequired("\n".join(words), schema, asked)
-
-
-def _asked(interrupt: Interrupt) -> Json:
-    """Return an interrupt in AG-UI's words."""
-    value = to_jsonable_python(interrupt.value)
-    asked: Json = {"id": interrupt.id, "reason": "input_required", "message": _words(value)}
-    if isinstance(value, dict):
-        asked["metadata"] = {"value": value}
-    schema = getattr(interrupt, "response_schema", None)
-    return {**asked, "responseSchema": schema} if isinstance(schema, dict) else asked
-
-
-def _words(value: Any) -> str:  # noqa: ANN401  # any JSON
-    if isinstance(value, dict):
-        found = next((value[key] for key in _QUESTION if isinstance(value.get(key), str)), None)
-        if found is not None:
-            return str(found)
-    return value if isinstance(value, str) else orjson.dumps(value).decode()

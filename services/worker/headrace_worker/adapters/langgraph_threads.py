@@ -6,15 +6,16 @@ What other tasks of the conversation said, and that copy does not hold, is put i
 input as messages.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headrace.model.entry import Entry
 from headrace.model.events import Json
 from headrace.model.task import COMPLETED, TERMINAL
-from headrace_worker.adapters.answers import asked_before
+from headrace_worker.adapters.answers import AnswerInvalid, asked_before
 from headrace_worker.adapters.extras import needs
+from headrace_worker.adapters.langgraph_interrupts import breakpoint_question, is_breakpoint
 from headrace_worker.checkpoint import decode
 from headrace_worker.context import RunContext
 from headrace_worker.conversation import Turn
@@ -22,8 +23,9 @@ from headrace_worker.remembering import Memory, conversation, logs_before, turns
 
 with needs("langgraph"):
     from langgraph.checkpoint.base import BaseCheckpointSaver
+    from langgraph.errors import InvalidUpdateError
     from langgraph.pregel import Pregel
-    from langgraph.types import StateSnapshot
+    from langgraph.types import Interrupt, StateSnapshot
 
 _KEY = "langgraph"
 """Key, in a run's checkpoint, of a `_Mark`."""
@@ -61,8 +63,12 @@ class Beginning:
     """What nodes have made that the log does not tell, by node."""
     is_over: bool = False
     """Whether nothing is left to do but to tell it."""
-    asked: list[str] = field(default_factory=list)
-    """The interrupts that the input answers: those that still wait."""
+    asked: list[Json] = field(default_factory=list)
+    """The questions that the input answers, as they were asked: those that still wait."""
+    waiting: list[Interrupt] = field(default_factory=list)
+    """Their interrupts; none where the question is a static breakpoint's."""
+    stops: bool = False
+    """Whether a former attempt has come to a static breakpoint."""
 
 
 class Thread:
@@ -95,15 +101,35 @@ class Thread:
             self._mark, state = saved, await self._state()
             begun.goes_on = _id(state) != saved.base
         if begun.goes_on:
-            begun.is_over = not state.next
+            begun.stops = await self._stops(state)
+            begun.is_over = begun.stops or not state.next
             begun.missed = await self._missed()
         elif saved is not None and ctx.leg == 1:
             begun.earlier = await self._noted(memory, saved)
         begun.values = state.values
         if ctx.leg > 1 and not begun.goes_on:
-            asked = {each["id"] for each in asked_before(await ctx.retell(), ctx.leg)}
-            begun.asked = [each.id for each in state.interrupts if each.id in asked]
+            asked = {each["id"]: each for each in asked_before(await ctx.retell(), ctx.leg)}
+            begun.waiting = [each for each in state.interrupts if each.id in asked]
+            begun.asked = [asked[each.id] for each in begun.waiting]
+            stop = [each for each in asked.values() if is_breakpoint(each, _id(state))]
+            begun.asked += stop[:1]
         return begun
+
+    async def question(self, ends: str | None) -> Json:
+        """Return what is asked where the graph has stopped at a static breakpoint."""
+        state = await self._state()
+        return breakpoint_question(_id(state) or "", state.next, ends)
+
+    async def update(self, values: Json) -> None:
+        """Change the graph's state, as its user has it edited at a breakpoint.
+
+        Raises:
+            AnswerInvalid: the graph does not take it.
+        """
+        try:
+            await self._graph.aupdate_state(self.settings, values)
+        except (InvalidUpdateError, ValueError, TypeError) as error:
+            raise AnswerInvalid(f"editedArgs: {error}") from error
 
     async def reached(self, checkpoint: Json) -> None:
         """Save that the log tells everything up to a checkpoint, as the graph streams it."""
@@ -168,6 +194,27 @@ class Thread:
         done = (task for step in reversed(steps[1:]) for task in step.tasks)
         return [(task.name, task.result) for task in done]
 
+    async def _stops(self, state: StateSnapshot) -> bool:
+        """Tell whether the graph, which has gone on since the run began, is at a breakpoint.
+
+        A graph within it that has breakpoints is taken to be at one: better asked once too often.
+        """
+        if not state.next or state.interrupts:
+            return False
+        before, after = self._graph.interrupt_before_nodes, self._graph.interrupt_after_nodes
+        inner = [
+            space.partition("|")[0]
+            for space, graph in self._graph.get_subgraphs()
+            if isinstance(graph, Pregel)
+            and (graph.interrupt_before_nodes or graph.interrupt_after_nodes)
+        ]
+        if not (before or after or inner):
+            return False
+        done = set[str]()
+        async for step in self._graph.aget_state_history(self.settings, limit=2):
+            done = {task.name for task in step.tasks}
+        return _has(before, state.next) or _has(after, done) or _has(inner, state.next)
+
     async def _state(self) -> StateSnapshot:
         return await self._graph.aget_state(self.settings)
 
@@ -204,6 +251,11 @@ def _at(settings: Mapping[str, Any], thread: str, checkpoint: str | None = None)
 def _id(state: StateSnapshot) -> str | None:
     found: str | None = state.config.get("configurable", {}).get("checkpoint_id")
     return found
+
+
+def _has(breakpoints: str | Sequence[str], nodes: Collection[str]) -> bool:
+    """Tell whether one of `nodes` is among `breakpoints`, or these are all ("*")."""
+    return bool(nodes) and (breakpoints == "*" or not set(breakpoints).isdisjoint(nodes))
 
 
 def _mark_of(data: Any) -> _Mark | None:  # noqa: ANN401  # any JSON

@@ -8,9 +8,8 @@ from pydantic import BaseModel
 
 from headrace.model import parts
 from headrace.model.events import Json
-from headrace_worker.adapters.answers import asked_in
+from headrace_worker.adapters.answers import AnswerInvalid, asked_in
 from headrace_worker.adapters.approvals import (
-    AnswerInvalid,
     Decision,
     ask,
     call_of,

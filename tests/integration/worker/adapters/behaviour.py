@@ -2,9 +2,10 @@
 
 An adapter's test module subclasses the classes of what its framework can do (`AsksItsModel`,
 `Images`, `ClientTools`, `Approvals`, `SharedState`), names a model server that speaks the wire
-format of its framework, and has a function ``build(url, office)`` at its top level, which makes the
-agent ``agent`` of the model at `url` with the tools of an `Office`. What works differently in a
-framework the module overrides, with the reason; `docs/frameworks.md` says why a class is left out.
+format of its framework, and has a function ``build(url, office, **options)`` at its top level,
+which makes the agent ``agent`` of the model at `url` with the tools of an `Office`. What works
+differently in a framework the module overrides, with the reason; `docs/frameworks.md` says why a
+class is left out.
 """
 
 import asyncio
@@ -48,7 +49,7 @@ IMAGE = b"\x89PNG" + bytes(1_000_000)
 PAINT = {"name": "paint", "description": "Paint it.", "parameters": {"type": "object"}}
 
 
-type Serve = Callable[[Script], AbstractAsyncContextManager[Model]]
+type Serve = Callable[..., AbstractAsyncContextManager[Model]]
 type Kill = Callable[[Model], WorkerProcess]
 
 
@@ -59,9 +60,9 @@ class Behaviour:
     """A model server of `Script`s: a context manager that yields a `Model`."""
 
     @property
-    def build(self) -> Callable[[str, Office], Agent]:
+    def build(self) -> Callable[..., Agent]:
         """How the agent is made."""
-        made: Callable[[str, Office], Agent] = sys.modules[type(self).__module__].build
+        made: Callable[..., Agent] = sys.modules[type(self).__module__].build
         return made
 
     @pytest.fixture
@@ -87,9 +88,11 @@ class Behaviour:
         """How to serve a model that follows a script, and the agent of it."""
 
         @asynccontextmanager
-        async def start(script: Script) -> AsyncIterator[Model]:
-            async with self.model(script) as model, working(self.build(model.url, office)):
-                yield model
+        async def start(script: Script, **options: object) -> AsyncIterator[Model]:
+            async with self.model(script) as model:
+                made = self.build(model.url, office, **options)
+                async with working(made):
+                    yield model
 
         return start
 
@@ -217,6 +220,19 @@ class Behaviour:
             await model.until_left()
         assert state(done) == "CANCELED"
 
+    async def test_arguments_stream(self, desk: Desk, serve: Serve) -> None:
+        async with serve([BOB, says("Done.")]):
+            task = await desk.start("agent", "Mail bob.")
+            await folded(task)
+        messages = [
+            event["statusUpdate"]["status"].get("message") or {}
+            for event in await task.events()
+            if "statusUpdate" in event
+        ]
+        told = [part for message in messages for part in message.get("parts", ())]
+        pieces = [part["text"] for part in told if parts.is_partial_tool_call(part)]
+        assert [piece for piece in pieces if piece] == ['{"t', 'o":"bob"}']
+
 
 class AsksItsModel(Behaviour):
     """The adapter asks the model itself, and so can ask again for what was cut off."""
@@ -285,17 +301,18 @@ class Images(Behaviour):
 class ClientTools(Behaviour):
     """Tools of the client are offered to the model."""
 
+    refuses_names: ClassVar[bool] = False
+    """Whether a client's tool of the name of one of the agent's own is refused, not left out."""
+
     async def test_a_clients_tool_is_the_clients_to_run(self, desk: Desk, serve: Serve) -> None:
         script = [calls(("p1", "paint", {"colour": "red"})), says("Painted.")]
-        agui: Json = {"tools": [PAINT, {**PAINT, "name": "mail"}]}
+        own = [] if self.refuses_names else [{**PAINT, "name": "mail"}]
+        agui: Json = {"tools": [PAINT, *own]}
         async with serve(script) as model:
             task = await desk.start("agent", "Paint.", metadata={"headrace.agui": agui})
             waits = (await task.events())[-1]["statusUpdate"]
             assert waits["metadata"][PENDING_TOOL_CALLS] == ["p1"]
-            result = {
-                "data": {"tool_call_id": "p1", "content": "wet", "error": ""},
-                "metadata": {"agui_event_type": "tool_call", "agui_is_error": False},
-            }
+            result = parts.tool_result_part("p1", "wet")
             done = await answered(task, result, {"headrace.agui": agui})
         assert (state(done), answer(done)) == ("COMPLETED", "Painted.")
         assert lines(model.heard[1])[1:] == ["assistant: paint(red)", "tool: wet"]
@@ -352,17 +369,33 @@ class Approvals(Behaviour):
         assert (state(done), office.done("refunded")) == ("COMPLETED", [])
         assert [told.answers for told in model.heard[1]] == ["", "", "c1"]
 
+    async def test_an_answer_that_can_not_be_understood_is_asked_for_again(
+        self, desk: Desk, serve: Serve, office: Office
+    ) -> None:
+        async with serve([REFUND, says("Refunded.")]):
+            task = await desk.start("agent", "Refund A1.")
+            [asked] = await interrupts(task)
+            again = await answered(task, approval(asked["id"], {"approved": 1}))
+            assert state(again) == "INPUT_REQUIRED"
+            assert f"the answer to {asked['id']}: " in words(again)
+            assert await interrupts(task) == [asked]
+            assert office.done("refunded") == []
+            done = await answered(task, {"text": "yes"})
+        assert (state(done), answer(done)) == ("COMPLETED", "Refunded.")
+        assert office.done("refunded") == ["A1:5"]
+
     async def test_several_approvals_are_asked_for_at_once(
         self, desk: Desk, serve: Serve, office: Office
     ) -> None:
         both = calls(("c1", "refund", {"order": "A1"}), ("c2", "refund", {"order": "A2"}))
         async with serve([both, says("Done.")]) as model:
             task = await desk.start("agent", "Refund both.")
-            first, second = await interrupts(task)
+            # What runs side by side asks in any order.
+            asked = {each["toolCallId"]: each["id"] for each in await interrupts(task)}
             done = await answered(
                 task,
-                approval(first["id"], {"approved": True}),
-                more=[approval(second["id"], {"approved": False})],
+                approval(asked["c1"], {"approved": True}),
+                more=[approval(asked["c2"], {"approved": False})],
             )
         assert (state(done), office.done("refunded")) == ("COMPLETED", ["A1:1"])
         assert len(model.heard[1]) == 4
@@ -377,6 +410,25 @@ class Approvals(Behaviour):
             done = await folded(await desk.start("agent", "The weather?", context="shared"))
         assert (state(done), answer(done)) == ("COMPLETED", "Sunny.")
         assert office.done("refunded") == []
+
+
+class ApprovalsInTime(Approvals):
+    """The adapter itself decides how long an approval is waited for."""
+
+    within: ClassVar[str] = "approve_within"
+    """Its keyword for that."""
+
+    async def test_an_answer_that_comes_too_late_is_a_refusal(
+        self, desk: Desk, serve: Serve, office: Office
+    ) -> None:
+        async with serve([REFUND, says("Too late.")], **{self.within: 0.0}) as model:
+            task = await desk.start("agent", "Refund A1.")
+            [asked] = await interrupts(task)
+            assert asked["expiresAt"]
+            done = await answered(task, approval(asked["id"], {"approved": True}))
+        assert (state(done), answer(done)) == ("COMPLETED", "Too late.")
+        assert office.done("refunded") == []
+        assert "came too late" in model.heard[1][-1].text
 
 
 class SharedState(Behaviour):

@@ -7,8 +7,6 @@ from typing import Any, override
 import pytest
 
 from headrace.model.events import Json
-from headrace.model.interrupts import PENDING_TOOL_CALLS
-from headrace.model.parts import tool_result_part
 from headrace_worker import Agent
 from headrace_worker.adapters import ag_ui_agent
 from tests.integration.worker.adapters.agui_backend import pydantic_backend
@@ -21,8 +19,6 @@ from tests.integration.worker.adapters.behaviour import (
     Images,
     Kill,
     Serve,
-    answered,
-    lines,
     until_said,
 )
 from tests.integration.worker.adapters.office import Office
@@ -30,7 +26,6 @@ from tests.integration.worker.adapters.wire import (
     Model,
     Refuses,
     Script,
-    calls,
     chat_model,
     says,
 )
@@ -38,14 +33,16 @@ from tests.integration.worker.doors.reading import answer, folded, state
 from tests.support.desk import Desk
 
 
-def build(url: str, office: Office) -> Agent:
+def build(url: str, office: Office, **options: Any) -> Agent:  # noqa: ANN401
     """Make the agent of the backend at `url`, which works in the office itself."""
     del office
-    return ag_ui_agent(url, name="agent", backoff=0.0)
+    return ag_ui_agent(url, name="agent", backoff=0.0, **options)
 
 
 class TestAgUi(Images, ClientTools, Approvals):
     """Its behaviour."""
+
+    refuses_names = True
 
     @pytest.fixture(autouse=True)
     def _in_office(self, office: Office) -> None:
@@ -89,19 +86,6 @@ class TestAgUi(Images, ClientTools, Approvals):
         assert office.done("begun").count("bob") == 1
         told = [each for each in model.heard[1] if each.answers]
         assert [each.answers for each in told if each.text == "sent to bob"] == ["c1"]
-
-    @override
-    async def test_a_clients_tool_is_the_clients_to_run(self, desk: Desk, serve: Serve) -> None:
-        """One of the backend's own names is for the backend to refuse."""
-        script = [calls(("p1", "paint", {"colour": "red"})), says("Painted.")]
-        agui: Json = {"tools": [PAINT]}
-        async with serve(script) as model:
-            task = await desk.start("agent", "Paint.", metadata={"headrace.agui": agui})
-            waits = (await task.events())[-1]["statusUpdate"]
-            assert waits["metadata"][PENDING_TOOL_CALLS] == ["p1"]
-            done = await answered(task, tool_result_part("p1", "wet"), {"headrace.agui": agui})
-        assert (state(done), answer(done)) == ("COMPLETED", "Painted.")
-        assert lines(model.heard[1])[1:] == ["assistant: paint(red)", "tool: wet"]
 
     @override
     async def test_a_clients_tool_of_the_agents_own_name_is_the_agents(

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any, override
 
 from langchain.agents import create_agent
+from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 
 from headrace_worker import Agent
 from headrace_worker.adapters import langgraph_agent
-from tests.integration.worker.adapters.behaviour import AsksItsModel, Images
+from tests.integration.worker.adapters.behaviour import ApprovalsInTime, AsksItsModel, Images
 from tests.integration.worker.adapters.office import Office
 
 
@@ -49,17 +50,21 @@ class FileSaver(InMemorySaver):
         draft.replace(self._file)
 
 
-def build(url: str, office: Office) -> Agent:
+def build(url: str, office: Office, **options: Any) -> Agent:  # noqa: ANN401  # the adapter's
     """Make the agent."""
     asked: Any = {"model": "small", "base_url": url, "api_key": "k", "streaming": True}
+    review: Any = HumanInTheLoopMiddleware({"refund": True}, interrupt_mode="per_call")
     graph = create_agent(
         ChatOpenAI(**asked),
-        [tool(office.mail)],
+        [tool(office.mail), tool(office.refund)],
+        middleware=[review],
         system_prompt="Be brief.",
         checkpointer=FileSaver(office.folder / "checkpoints"),
     )
-    return langgraph_agent(graph, name="agent", backoff=0.0)
+    return langgraph_agent(graph, name="agent", backoff=0.0, **options)
 
 
-class TestLangGraph(AsksItsModel, Images):
+class TestLangGraph(AsksItsModel, Images, ApprovalsInTime):
     """Its behaviour."""
+
+    within = "answer_within"

@@ -1,5 +1,7 @@
 """A model behind an OpenAI-compatible endpoint, in the suite of all adapters."""
 
+from typing import Any
+
 from headrace_worker import Agent, RunContext, agent, tool
 from headrace_worker.adapters import openai_agent
 from tests.integration.worker.adapters.behaviour import (
@@ -22,11 +24,11 @@ async def put(ctx: RunContext, item: str) -> str:
     return "put"
 
 
-def build(url: str, office: Office) -> Agent:
+def build(url: str, office: Office, **options: Any) -> Agent:  # noqa: ANN401  # the adapter's
     """Make the agent."""
     tools = [tool(office.mail), tool(put)]
     return openai_agent(
-        name="agent", model="small", base_url=url, api_key="k", tools=tools, backoff=0.0
+        name="agent", model="small", base_url=url, api_key="k", tools=tools, backoff=0.0, **options
     )
 
 

@@ -1,5 +1,7 @@
 """An agent of the OpenAI Agents SDK over the official client, in the suite of all adapters."""
 
+from typing import Any
+
 from agents import Agent as SdkAgent
 from agents import OpenAIChatCompletionsModel, RunContextWrapper, function_tool
 from openai import AsyncOpenAI
@@ -7,7 +9,7 @@ from openai import AsyncOpenAI
 from headrace_worker import Agent, RunContext, State
 from headrace_worker.adapters import openai_agents_agent
 from tests.integration.worker.adapters.behaviour import (
-    Approvals,
+    ApprovalsInTime,
     AsksItsModel,
     ClientTools,
     Images,
@@ -23,7 +25,7 @@ async def put(ctx: RunContextWrapper[RunContext], item: str) -> str:
     return "put"
 
 
-def build(url: str, office: Office) -> Agent:
+def build(url: str, office: Office, **options: Any) -> Agent:  # noqa: ANN401  # the adapter's
     """Make the agent."""
     client = AsyncOpenAI(base_url=url, api_key="k")
     wrapped: SdkAgent[RunContext] = SdkAgent(
@@ -36,8 +38,8 @@ def build(url: str, office: Office) -> Agent:
             function_tool(office.refund, needs_approval=True),
         ],
     )
-    return openai_agents_agent(wrapped, name="agent", backoff=0.0)
+    return openai_agents_agent(wrapped, name="agent", backoff=0.0, **options)
 
 
-class TestOpenAIAgents(AsksItsModel, Images, ClientTools, Approvals, SharedState):
+class TestOpenAIAgents(AsksItsModel, Images, ClientTools, ApprovalsInTime, SharedState):
     """Its behaviour."""

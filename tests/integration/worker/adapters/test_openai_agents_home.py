@@ -20,7 +20,6 @@ from agents.tracing import TracingProcessor, set_trace_processors
 from openai import AsyncOpenAI
 from pydantic import BaseModel
 
-from headrace.model import parts
 from headrace_worker import RunContext
 from headrace_worker.adapters import openai_agents_agent
 from headrace_worker.adapters.agents_events import Telling
@@ -174,49 +173,6 @@ async def test_words_beside_an_approval_are_told_behind_the_result(
     assert [told.line for told in served.heard[1]][-2:] == ["tool: paid", "user: And again."]
 
 
-async def test_an_answer_that_can_not_be_understood_is_asked_for_again(
-    desk: Desk, working: Working
-) -> None:
-    def pay() -> str:
-        """Pay."""
-        return "paid"
-
-    script = [calls(("c1", "pay", {})), says("Paid.")]
-    async with model(script) as (_, llm):
-        wrapped: SdkAgent[None] = SdkAgent(
-            "a", model=llm, tools=[function_tool(pay, needs_approval=True)]
-        )
-        async with working(openai_agents_agent(wrapped, name="a", memory="task")):
-            task = await desk.start("a", "Pay.")
-            [asked] = await interrupts(task)
-            again = await answered(task, approval(asked["id"], {"approved": "perhaps"}))
-            assert state(again) == "INPUT_REQUIRED"
-            done = await answered(task, {"text": "yes"})
-    assert (state(done), answer(done)) == ("COMPLETED", "Paid.")
-
-
-async def test_arguments_stream_from_the_sdk(desk: Desk, working: Working) -> None:
-    def put(item: str) -> str:
-        """Put an item."""
-        return item
-
-    async with model([calls(("c1", "put", {"item": "pear"})), says("Done.")]) as (_, llm):
-        wrapped: SdkAgent[None] = SdkAgent("a", model=llm, tools=[function_tool(put)])
-        async with working(openai_agents_agent(wrapped, name="a", memory="task")):
-            task = await desk.start("a", "x")
-            await folded(task)
-    pieces = [
-        part["text"]
-        for event in await task.events()
-        for part in event.get("statusUpdate", {})
-        .get("status", {})
-        .get("message", {})
-        .get("parts", ())
-        if parts.is_partial_tool_call(part)
-    ]
-    assert [piece for piece in pieces if piece] == ['{"i', 'tem":"pear"}']
-
-
 async def test_reasoning_is_shown(desk: Desk, working: Working) -> None:
     said: list[dict[str, Any]] = [{"reasoning_content": "Hm."}, {"content": "Six."}]
     async with chat_stub(Reply(deltas(*said))) as stub:
@@ -226,27 +182,6 @@ async def test_reasoning_is_shown(desk: Desk, working: Working) -> None:
         async with working(openai_agents_agent(wrapped, name="a", memory="task")):
             done = await folded(await desk.start("a", "How many?"))
     assert (thoughts(done), answer(done)) == ("Hm.", "Six.")
-
-
-async def test_an_answer_that_comes_too_late_is_a_refusal(desk: Desk, working: Working) -> None:
-    paid: list[str] = []
-
-    def pay() -> str:
-        """Pay."""
-        paid.append("x")
-        return "paid"
-
-    script = [calls(("c1", "pay", {})), says("Too late.")]
-    async with model(script) as (_, llm):
-        wrapped: SdkAgent[None] = SdkAgent(
-            "a", model=llm, tools=[function_tool(pay, needs_approval=True)]
-        )
-        served_agent = openai_agents_agent(wrapped, name="a", memory="task", approve_within=0.0)
-        async with working(served_agent):
-            task = await desk.start("a", "Pay.")
-            [asked] = await interrupts(task)
-            done = await answered(task, approval(asked["id"], {"approved": True}))
-    assert (answer(done), paid) == ("Too late.", [])
 
 
 async def test_a_structured_answer_that_was_kept_is_told_by_the_next_attempt(

@@ -1,6 +1,7 @@
 """A pydantic-ai agent over its own OpenAI client, in the suite of all adapters."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from ag_ui.core import EventType, StateSnapshotEvent
 from pydantic import BaseModel
@@ -12,7 +13,7 @@ from pydantic_ai.providers.openai import OpenAIProvider
 from headrace_worker import Agent
 from headrace_worker.adapters import pydantic_ai_agent
 from tests.integration.worker.adapters.behaviour import (
-    Approvals,
+    ApprovalsInTime,
     AsksItsModel,
     ClientTools,
     Images,
@@ -42,15 +43,16 @@ def put(ctx: RunContext[Deps], item: str) -> ToolReturn[str]:
     return ToolReturn("put", metadata=[event])
 
 
-def build(url: str, office: Office) -> Agent:
+def build(url: str, office: Office, **options: Any) -> Agent:  # noqa: ANN401  # the adapter's
     """Make the agent."""
     model = OpenAIChatModel("small", provider=OpenAIProvider(base_url=url, api_key="k"))
     wrapped = PydanticAgent(model, system_prompt="Be brief.", deps_type=Deps)
     wrapped.tool(put)
     wrapped.tool_plain(office.mail)
     wrapped.tool_plain(requires_approval=True)(office.refund)
-    return pydantic_ai_agent(wrapped, name="agent", deps=lambda _: Deps(Basket()), backoff=0.0)
+    given: Any = {"deps": lambda _: Deps(Basket()), "backoff": 0.0, **options}
+    return pydantic_ai_agent(wrapped, name="agent", **given)
 
 
-class TestPydanticAI(AsksItsModel, Images, ClientTools, Approvals, SharedState):
+class TestPydanticAI(AsksItsModel, Images, ClientTools, ApprovalsInTime, SharedState):
     """Its behaviour."""

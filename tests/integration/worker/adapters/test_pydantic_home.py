@@ -26,7 +26,7 @@ from headrace.model import parts
 from headrace.model.events import Json
 from headrace_worker.adapters import pydantic_ai_agent
 from tests.integration.worker.conftest import Working
-from tests.integration.worker.doors.reading import answer, folded, state
+from tests.integration.worker.doors.reading import folded
 from tests.support.desk import Desk
 
 type Stream = AsyncIterator[str | DeltaToolCalls | DeltaThinkingCalls]
@@ -109,62 +109,3 @@ async def test_declared_media_types_of_files_and_links_are_kept(
     assert isinstance(linked, ImageUrl)
     assert isinstance(inline, BinaryContent)
     assert (linked.media_type, inline.media_type) == ("image/webp", "application/x-thing")
-
-
-async def test_arguments_stream(desk: Desk, working: Working) -> None:
-    async def stream(messages: list[ModelMessage], _: AgentInfo) -> Stream:
-        if len(messages) == 1:
-            yield {0: DeltaToolCall(name="put", json_args='{"it', tool_call_id="c1")}
-            yield {0: DeltaToolCall(json_args='em": "pear"}')}
-        else:
-            yield "Done."
-
-    wrapped = PydanticAgent(FunctionModel(stream_function=stream))
-
-    @wrapped.tool_plain
-    def put(item: str) -> str:
-        return item
-
-    async with working(pydantic_ai_agent(wrapped, name="p", memory="task")):
-        task = await desk.start("p", "x")
-        await folded(task)
-    pieces = [
-        part["text"]
-        for event in await task.events()
-        for part in event.get("statusUpdate", {})
-        .get("status", {})
-        .get("message", {})
-        .get("parts", ())
-        if parts.is_partial_tool_call(part)
-    ]
-    assert [piece for piece in pieces if piece] == ['{"it', 'em": "pear"}']
-
-
-async def test_an_answer_that_can_not_be_understood_is_asked_for_again(
-    desk: Desk, working: Working
-) -> None:
-    async def stream(messages: list[ModelMessage], _: AgentInfo) -> Stream:
-        if len(messages) == 1:
-            yield {0: DeltaToolCall(name="pay", json_args="{}", tool_call_id="c1")}
-        else:
-            yield "Paid."
-
-    wrapped = PydanticAgent(FunctionModel(stream_function=stream))
-
-    @wrapped.tool_plain(requires_approval=True)
-    def pay() -> str:
-        return "paid"
-
-    async with working(pydantic_ai_agent(wrapped, name="p", memory="task")):
-        task = await desk.start("p", "Pay.")
-        await task.ended()
-        odd = {"messageId": "r", "role": "ROLE_USER", "parts": [{"data": {"approved": 1}}]}
-        run = await task.follow_up_with(odd)
-        await task.reaches(run + 2)
-        asked = await folded(task)
-        assert state(asked) == "INPUT_REQUIRED"
-        assert "approved: Input should be a valid boolean" in str(asked["status"]["message"])
-        run = await task.follow_up("yes")
-        await task.reaches(run + 2)
-        done = await folded(task)
-    assert (state(done), answer(done)) == ("COMPLETED", "Paid.")

@@ -138,7 +138,12 @@ async def test_the_run_is_asked_for_with_what_the_client_sent(desk: Desk, workin
 async def test_an_interrupt_is_asked_and_the_answer_resumes_it(
     desk: Desk, working: Working
 ) -> None:
-    asks = {"id": "i1", "reason": "confirm", "message": "Sure?", "responseSchema": {"type": "null"}}
+    asks = {
+        "id": "i1",
+        "reason": "confirm",
+        "message": "Sure?",
+        "responseSchema": {"type": "string"},
+    }
     first = run(outcome={"type": "interrupt", "interrupts": [asks]})
     async with ag_ui_stub(first, run(*text("m", "Done."))) as stub, working(backend(stub)):
         task = await desk.start("b", "x")
