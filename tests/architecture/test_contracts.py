@@ -44,6 +44,11 @@ VIOLATIONS = [
         "import headrace_cli.main",
     ),
     Violation(
+        "protocols-apart",
+        "services/gateway/headrace_gateway/protocols/agui/intruder.py",
+        "import headrace_gateway.protocols.a2a.rest",
+    ),
+    Violation(
         "http-in-the-gateway",
         "services/task-state/headrace_task_state/intruder.py",
         "from starlette.responses import Response",

@@ -14,6 +14,7 @@ from headrace_gateway.protocols.a2a.jsonrpc import JsonRpcBinding
 from headrace_gateway.protocols.a2a.rest import RestBinding
 from headrace_gateway.protocols.a2a.rest_errors import forbidden, no_such_route
 from headrace_gateway.protocols.a2a.websocket.endpoint import SocketEndpoint
+from headrace_gateway.protocols.a2a_v03.wordings import VERSIONS
 from headrace_gateway.protocols.agui import endpoint as agui
 from headrace_gateway.protocols.copilotkit.runtime import CopilotRuntime
 from headrace_gateway.server.health import Health
@@ -44,7 +45,7 @@ def build_app(services: Services) -> Starlette:
 
 
 def _routes(services: Services) -> list[BaseRoute]:
-    rpc, rest = JsonRpcBinding(services), RestBinding(services)
+    rpc, rest = JsonRpcBinding(services, VERSIONS), RestBinding(services, VERSIONS)
     stream = StreamRoute(services, rpc.older, rest.endpoint("SendStreamingMessage"))
     return [
         *rpc.routes(AGENT),

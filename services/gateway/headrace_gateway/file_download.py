@@ -13,7 +13,7 @@ from headrace.model.task import TaskKey
 from headrace_gateway.call import Call, call_of
 from headrace_gateway.protocols.a2a.rest_errors import answering_errors
 from headrace_gateway.services import Services
-from headrace_gateway.tasks.task_ids import task_key
+from headrace_gateway.tasks.ids import task_key
 
 PATH = "/tasks/{task_id}/files/{name}"
 """Behind the path of an agent; `headrace.links` makes such addresses."""

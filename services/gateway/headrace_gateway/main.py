@@ -26,7 +26,9 @@ from headrace_gateway.app import build_app
 from headrace_gateway.detached import Detached
 from headrace_gateway.event_stream import EventStreams
 from headrace_gateway.feeds import Feeds
+from headrace_gateway.protocols.a2a.grpc.forms import CURRENT
 from headrace_gateway.protocols.a2a.grpc.server import GrpcServer
+from headrace_gateway.protocols.a2a_v03.grpc import OLD
 from headrace_gateway.server.auth.access import Access
 from headrace_gateway.server.auth.authenticate import Callers
 from headrace_gateway.server.auth.rate_limits import RateLimits
@@ -97,7 +99,7 @@ async def serve(settings: GatewaySettings, stop: asyncio.Event) -> None:
         listener = listen(settings.http_host, settings.http_port)
         stack.callback(listener.close)
         host, port, *_ = listener.getsockname()
-        rpcs, server = GrpcServer(settings), Server(front, settings)
+        rpcs, server = GrpcServer(settings, (CURRENT, OLD)), Server(front, settings)
         rpc_port = await rpcs.start()
         settings = settings.model_copy(update={"grpc_port": rpc_port, "http_port": port})
         serving = asyncio.create_task(server.serve(sockets=[listener]))

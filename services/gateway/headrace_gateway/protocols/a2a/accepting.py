@@ -18,8 +18,8 @@ from headrace_gateway.services import Services
 from headrace_gateway.tasks.accepted import Accepted
 from headrace_gateway.tasks.asked import FollowUp
 from headrace_gateway.tasks.idempotency import Keyed
+from headrace_gateway.tasks.ids import task_key
 from headrace_gateway.tasks.media import check_parts
-from headrace_gateway.tasks.task_ids import task_key
 from headrace_gateway.tasks.terms import terms
 from headrace_gateway.tasks.unanswered import AnswerLost
 

@@ -5,7 +5,7 @@ from a2a.utils.error_handlers import BAD_REQUEST_TYPE, ERROR_INFO_TYPE
 from a2a.utils.errors import A2A_REASON_TO_ERROR
 
 from headrace.model.events import Json
-from headrace_gateway.protocols.a2a.problems import Problem
+from headrace_gateway.problems import Problem
 
 RETRY_INFO_TYPE = "type.googleapis.com/google.rpc.RetryInfo"
 
@@ -50,9 +50,3 @@ def rpc_body(request_id: object, problem: Problem) -> bytes:
 def rpc_error(problem: Problem) -> Json:
     """Return the JSON-RPC error object."""
     return {"code": problem.rpc_code, "message": problem.message, "data": details(problem)}
-
-
-def headers(problem: Problem) -> dict[str, str]:
-    """Return the headers that go with the problem."""
-    found = {} if problem.retry_after is None else {"Retry-After": str(problem.retry_after)}
-    return found | ({} if problem.challenge is None else {"WWW-Authenticate": problem.challenge})

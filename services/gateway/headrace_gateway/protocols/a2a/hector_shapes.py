@@ -7,7 +7,7 @@ from starlette.requests import HTTPConnection
 
 from headrace.model.entry import Entry
 from headrace.model.events import Json
-from headrace_gateway.protocols.a2a.problems import Problem
+from headrace_gateway.problems import Problem
 from headrace_gateway.protocols.a2a.wording import HTTP, RPC, Reworded, Wording
 from headrace_gateway.protocols.hector import shapes
 from headrace_gateway.protocols.hector.asking import asks_for_done, asks_for_shapes

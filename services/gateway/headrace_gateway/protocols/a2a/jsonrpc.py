@@ -11,10 +11,11 @@ from starlette.types import ASGIApp
 
 from headrace.model.events import Json
 from headrace_gateway.call import Call, call_of
+from headrace_gateway.problems import headers, problem_of
 from headrace_gateway.protocols.a2a.agui_events import agui_stream
 from headrace_gateway.protocols.a2a.card_get import card_get
 from headrace_gateway.protocols.a2a.content_types import check_content_type
-from headrace_gateway.protocols.a2a.error_shapes import headers, rpc_body, rpc_error
+from headrace_gateway.protocols.a2a.error_shapes import rpc_body, rpc_error
 from headrace_gateway.protocols.a2a.hector_shapes import (
     RPC_HECTOR,
     ending_for,
@@ -24,7 +25,6 @@ from headrace_gateway.protocols.a2a.hector_shapes import (
 from headrace_gateway.protocols.a2a.json_body import parse
 from headrace_gateway.protocols.a2a.older_calls import CARD_GET, modern
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
-from headrace_gateway.protocols.a2a.problems import problem_of
 from headrace_gateway.protocols.a2a.stream_responses import (
     Manner,
     as_event,
@@ -33,16 +33,12 @@ from headrace_gateway.protocols.a2a.stream_responses import (
 )
 from headrace_gateway.protocols.a2a.subscribing import NothingLeft
 from headrace_gateway.protocols.a2a.versions import BOTH, check_version, shape_of_call
-from headrace_gateway.protocols.a2a.wording import RPC, Wording
-from headrace_gateway.protocols.a2a_v03.reading import METHODS
-from headrace_gateway.protocols.a2a_v03.wordings import INTERNAL, RPC_03, UNKNOWN_CODES
+from headrace_gateway.protocols.a2a.wording import INTERNAL, RPC, Versions, Wording
 from headrace_gateway.protocols.hector.asking import asks_for_it
 from headrace_gateway.refusals import Malformed, Violation
 from headrace_gateway.server.body import read_body
 from headrace_gateway.server.json_response import JSON, json_response
 from headrace_gateway.services import Services
-
-_WORDINGS = {wording.version: wording for wording in (RPC, RPC_03)}
 
 type _Id = str | int | float | None
 
@@ -50,9 +46,9 @@ type _Id = str | int | float | None
 class JsonRpcBinding:
     """The binding's endpoint over the operations."""
 
-    def __init__(self, services: Services) -> None:
-        """Serve the operations over `services`."""
-        self._services = services
+    def __init__(self, services: Services, versions: Versions) -> None:
+        """Serve the operations over `services`, in those `versions`."""
+        self._services, self._versions = services, versions
 
     def routes(self, prefix: str) -> list[Route]:
         """Return the routes of an agent whose base is `prefix`, with and without a slash."""
@@ -73,7 +69,7 @@ class JsonRpcBinding:
 
     async def _serve(self, request: Request, *, older: bool) -> ASGIApp:
         request_id: _Id = None
-        wording, is_old_stream = wording_for(request, RPC), False
+        wording, is_stream = wording_for(request, RPC), False
         try:
             # Nothing is read from whom nobody knows.
             caller = self._services.callers.of(request.headers)
@@ -84,19 +80,25 @@ class JsonRpcBinding:
             method, params = _check_envelope(parsed, request_id)
             if older:
                 request, method, params = modern(request, method, params)
-            is_old_stream = METHODS.get(method) in STREAMING
             looks_like = shape_of_call(method)
+            is_stream = self._versions.rpc[looks_like].operations.get(method) in STREAMING
             version = check_version(request, looks_like=looks_like, served=BOTH)
-            wording = wording_for(request, _WORDINGS[version])
+            wording = wording_for(request, self._versions.rpc[version])
             call = call_of(self._services, request, caller, params.get("tenant"), version)
             if older and method == CARD_GET:
-                return _told(request_id, call, wording, CARD_GET, card_get(self._services, call))
+                return _told(
+                    request_id,
+                    call,
+                    wording,
+                    CARD_GET,
+                    card_get(self._services, call, self._versions),
+                )
             return await self._dispatch(_Asked(request, call, wording, request_id, method, params))
         except ClientDisconnect:
             return Response(status_code=499)
         except Exception as error:  # noqa: BLE001 - whatever it is, the client gets protocol shape
             response = _error(request_id, error, wording)
-            return as_event(response) if is_old_stream and wording is RPC_03 else response
+            return as_event(response) if is_stream and wording.streams_errors else response
 
     async def _dispatch(self, asked: "_Asked") -> ASGIApp:
         operation = asked.wording.operations.get(asked.method)
@@ -173,7 +175,7 @@ def _told(request_id: _Id, call: Call, wording: Wording, operation: str, result:
 
 def _error(request_id: _Id, error: Exception, wording: Wording) -> Response:
     problem = problem_of(error)
-    if wording is RPC_03 and problem.rpc_code in UNKNOWN_CODES:
+    if problem.rpc_code in wording.unknown_codes:
         problem = replace(problem, rpc_code=INTERNAL)
     if wording is RPC_HECTOR:
         return json_response(

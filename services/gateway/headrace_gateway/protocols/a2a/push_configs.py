@@ -15,7 +15,7 @@ from headrace_gateway.protocols.a2a.protojson import read
 from headrace_gateway.protocols.a2a.webhook_address import read_address, shown
 from headrace_gateway.refusals import Malformed, Violation
 from headrace_gateway.services import Services
-from headrace_gateway.tasks.task_ids import task_key
+from headrace_gateway.tasks.ids import task_key
 
 PAGE_SIZES = range(1, 101)
 

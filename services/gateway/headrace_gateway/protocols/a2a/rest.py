@@ -32,8 +32,7 @@ from headrace_gateway.protocols.a2a.versions import (
     reads_older,
     shape_of_message,
 )
-from headrace_gateway.protocols.a2a.wording import HTTP, Wording
-from headrace_gateway.protocols.a2a_v03.wordings import rest_wording
+from headrace_gateway.protocols.a2a.wording import HTTP, Versions, Wording
 from headrace_gateway.protocols.hector.asking import asks_for_it
 from headrace_gateway.protocols.hector.messages import completed
 from headrace_gateway.server.body import read_body
@@ -83,9 +82,10 @@ _REQUESTS: Mapping[str, type[Message]] = {
 class RestBinding:
     """The binding's routes over the operations."""
 
-    def __init__(self, services: Services) -> None:
-        """Serve the operations over `services`."""
+    def __init__(self, services: Services, versions: Versions) -> None:
+        """Serve the operations over `services`, in those `versions`."""
         self._services, self._origins = services, Origins(services.settings)
+        self._versions = versions
 
     def routes(self, prefix: str) -> list[Route]:
         """Return the routes under `prefix`, the path of an agent or nothing."""
@@ -125,7 +125,7 @@ class RestBinding:
             looks_like = served[0] if len(served) == 1 else shape_of_message(params)
             version = check_version(request, looks_like=looks_like, served=served)
             call = replace(call, version=version)
-            wording = wording_for(request, rest_wording(version, operation, params))
+            wording = wording_for(request, self._versions.rest(version, operation, params))
             if operation not in wording.operations:
                 raise MethodNotFoundError(f"A2A {version} has no {operation}")
             params = wording.params(operation, params)

@@ -7,9 +7,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from headrace_gateway.protocols.a2a.error_shapes import headers, rest_body
+from headrace_gateway.problems import Problem, headers, problem_of
+from headrace_gateway.protocols.a2a.error_shapes import rest_body
 from headrace_gateway.protocols.a2a.hector_shapes import hector_error
-from headrace_gateway.protocols.a2a.problems import Problem, problem_of
 from headrace_gateway.protocols.hector.asking import asks_for_shapes
 from headrace_gateway.server.endpoint import Endpoint, telling
 from headrace_gateway.server.json_response import JSON, json_response

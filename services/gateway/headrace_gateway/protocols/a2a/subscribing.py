@@ -21,7 +21,7 @@ from headrace_gateway.protocols.a2a.parameters import OneTask
 from headrace_gateway.protocols.a2a.streaming import First, Streaming, check_streaming
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.services import Services
-from headrace_gateway.tasks.task_ids import task_key
+from headrace_gateway.tasks.ids import task_key
 
 
 class NothingLeft(Exception):

@@ -32,6 +32,22 @@ class Wording:
     """Its events, framed."""
     event_name: str = ""
     """What server-sent events of its own are called; empty: they have no name."""
+    unknown_codes: frozenset[int] = frozenset()
+    """JSON-RPC codes that it does not have; they become `INTERNAL`."""
+    streams_errors: bool = False
+    """Whether a streaming operation that fails is answered with an event stream of one event."""
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """How requests of every version that is served are read and answered."""
+
+    rpc: Mapping[str, Wording]
+    """Over JSON-RPC, by version."""
+    rest: Callable[[str, str, Json], Wording]
+    """Returns that of a REST request: its version, the operation, its parameters as they came."""
+    card: Callable[[Json], Json]
+    """Returns a signed card of 1.0 with what the others need beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +79,9 @@ def _current(dialect: Dialect) -> Wording:
     names = {name: name for name in (*UNARY, *STREAMING)}
     return Wording(PROTOCOL_VERSION_1_0, names, _same_params, _same_answer, _same_event, dialect)
 
+
+INTERNAL = -32603
+"""JSON-RPC's code for what a version has no code for."""
 
 RPC = _current(JSON_RPC)
 """1.0 over JSON-RPC."""

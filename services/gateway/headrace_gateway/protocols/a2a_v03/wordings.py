@@ -3,8 +3,9 @@
 from a2a.utils.constants import PROTOCOL_VERSION_0_3
 
 from headrace.model.events import Json
-from headrace_gateway.protocols.a2a.wording import HTTP, Reworded, Wording
+from headrace_gateway.protocols.a2a.wording import HTTP, RPC, Reworded, Versions, Wording
 from headrace_gateway.protocols.a2a_v03 import answering, reading
+from headrace_gateway.protocols.a2a_v03.card import readable_by_old
 from headrace_gateway.sse import JSON_RPC, REST
 
 RPC_03 = Wording(
@@ -14,6 +15,8 @@ RPC_03 = Wording(
     answering.rpc_answer,
     answering.rpc_event,
     Reworded(answering.rpc_event, JSON_RPC),
+    unknown_codes=frozenset({-32008, -32009, -32010}),
+    streams_errors=True,
 )
 """Over JSON-RPC."""
 
@@ -39,12 +42,6 @@ HTTP_03_KINDED = Wording(
 )
 """Over REST, for clients that send and expect what JSON-RPC has as params and result."""
 
-UNKNOWN_CODES = frozenset({-32008, -32009, -32010})
-"""JSON-RPC codes that 0.3 does not have."""
-
-INTERNAL = -32603
-"""What they are told as."""
-
 
 def rest_wording(version: str, operation: str, params: Json) -> Wording:
     """Return how a REST request with these parameters, as they came, is read and answered."""
@@ -52,3 +49,7 @@ def rest_wording(version: str, operation: str, params: Json) -> Wording:
         return HTTP
     is_kinded = operation in reading.SENDS and not reading.is_protobufs(params)
     return HTTP_03_KINDED if is_kinded else HTTP_03
+
+
+VERSIONS = Versions({each.version: each for each in (RPC, RPC_03)}, rest_wording, readable_by_old)
+"""1.0 and 0.3."""

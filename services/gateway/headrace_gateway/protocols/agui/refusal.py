@@ -7,8 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from headrace.model.errors import HeadraceError
-from headrace_gateway.protocols.a2a.error_shapes import headers
-from headrace_gateway.protocols.a2a.problems import problem_of
+from headrace_gateway.problems import headers, problem_of
 from headrace_gateway.server.endpoint import Endpoint, telling
 from headrace_gateway.server.json_response import json_response
 

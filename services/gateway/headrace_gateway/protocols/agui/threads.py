@@ -16,7 +16,7 @@ from headrace_gateway.call import Call
 from headrace_gateway.protocols.agui.refusal import RunUnknown
 from headrace_gateway.protocols.agui.run import Run
 from headrace_gateway.services import Services
-from headrace_gateway.tasks.task_ids import task_key
+from headrace_gateway.tasks.ids import task_key
 
 RECENT = 50
 """Tasks of a thread that are looked at for its newest run, and for its history: the last ones."""

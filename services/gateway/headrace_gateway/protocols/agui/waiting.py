@@ -10,7 +10,7 @@ from headrace_gateway.protocols.agui.refusal import ResumeMismatch
 from headrace_gateway.protocols.agui.run_input import RunInput
 from headrace_gateway.protocols.agui.threads import Thread
 from headrace_gateway.services import Services
-from headrace_gateway.tasks.task_ids import task_key
+from headrace_gateway.tasks.ids import task_key
 
 
 @dataclass(frozen=True, slots=True)

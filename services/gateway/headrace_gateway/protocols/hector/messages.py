@@ -1,8 +1,7 @@
 """Requests as Hector's documents have them: shorter than A2A's own, and with older names."""
 
-from uuid import uuid4
-
 from headrace.model.events import Json
+from headrace_gateway.tasks.ids import mint_message_id
 
 _USER = "ROLE_USER"
 _ROLES = {
@@ -37,11 +36,6 @@ def completed(params: Json) -> Json:
     whole = {"messageId": mint_message_id(), **given, "role": _role(message.get("role"))}
     rest = {key: value for key, value in params.items() if key != "request"}
     return {**rest, "message": whole}
-
-
-def mint_message_id() -> str:
-    """Return an id for a message that came without one."""
-    return f"msg-{uuid4()}"
 
 
 def _role(stated: object) -> object:

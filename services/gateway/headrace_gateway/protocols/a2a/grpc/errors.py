@@ -13,9 +13,8 @@ from google.protobuf.message import Message
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
-from headrace_gateway.protocols.a2a.error_shapes import headers
+from headrace_gateway.problems import Problem, headers
 from headrace_gateway.protocols.a2a.grpc.asking import Context, outgoing
-from headrace_gateway.protocols.a2a.problems import Problem
 
 _LONGEST = 1024
 """Characters of a message: metadata in all is bounded to 8 KB, and it stands there twice."""

@@ -1,7 +1,7 @@
 """The gRPC server: its port, what answers on it, how it stops."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,21 +14,17 @@ from grpc_reflection.v1alpha import reflection
 from headrace.background import keep_running
 from headrace.jetstream.health_probe import Pulse
 from headrace.model.errors import BusUnavailable
+from headrace_gateway.problems import problem_of
 from headrace_gateway.protocols.a2a.grpc.asking import Context
 from headrace_gateway.protocols.a2a.grpc.errors import refuse
-from headrace_gateway.protocols.a2a.grpc.forms import CURRENT, Form
-from headrace_gateway.protocols.a2a.grpc.old_form import OLD
+from headrace_gateway.protocols.a2a.grpc.forms import Form
 from headrace_gateway.protocols.a2a.grpc.service import Service
-from headrace_gateway.protocols.a2a.problems import problem_of
 from headrace_gateway.server.listeners import CannotListen, listen
 from headrace_gateway.services import Services
 from headrace_gateway.settings import GatewaySettings
 
 type _Handler = grpc.RpcMethodHandler[Any, Any]
 """Only an alias: at runtime the class takes no parameters."""
-
-FORMS: tuple[Form, ...] = (CURRENT, OLD)
-"""The versions of A2A that are served."""
 
 GRACE = 2.0
 """Seconds that answers under way have once the server stops; streams are told and end at once."""
@@ -43,13 +39,13 @@ _LEAST_PING_INTERVAL = 5_000
 class GrpcServer:
     """Listens from the start; refuses until it is handed what to serve."""
 
-    def __init__(self, settings: GatewaySettings) -> None:
-        """Make the server, in the running loop."""
-        self._settings = settings
-        self._door = _Door()
+    def __init__(self, settings: GatewaySettings, forms: Sequence[Form]) -> None:
+        """Make the server of those versions of A2A, in the running loop."""
+        self._settings, self._forms = settings, forms
+        self._names = [form.service for form in forms]
+        self._door = _Door(self._names)
         self._health = health.aio.HealthServicer()
         self._server = grpc.aio.server(handlers=[self._door], options=_options(settings))
-        self._names = [form.service for form in FORMS]
         self._watching: asyncio.Task[None] | None = None
 
     async def start(self) -> int:
@@ -76,7 +72,9 @@ class GrpcServer:
     def open(self, services: Services) -> None:
         """Serve the operations over `services` from now on."""
         self._door.handlers = {
-            path: handler for form in FORMS for path, handler in Service(services, form).handlers()
+            path: handler
+            for form in self._forms
+            for path, handler in Service(services, form).handlers()
         }
         self._watching = keep_running(partial(self._watch, services.pulse), "gRPC health")
 
@@ -103,7 +101,8 @@ class GrpcServer:
 class _Door(grpc.GenericRpcHandler):
     """Hands RPCs on by their path."""
 
-    def __init__(self) -> None:
+    def __init__(self, services: Sequence[str]) -> None:
+        self._services = services
         self.handlers: Mapping[str, _Handler] | None = None
         self._starting: _Handler = grpc.stream_unary_rpc_method_handler(_refuse_for_now)
 
@@ -111,7 +110,7 @@ class _Door(grpc.GenericRpcHandler):
         path = handler_call_details.method
         if self.handlers is not None:
             return self.handlers.get(path)
-        is_ours = any(path.startswith(f"/{form.service}/") for form in FORMS)
+        is_ours = any(path.startswith(f"/{name}/") for name in self._services)
         return self._starting if is_ours else None
 
 

@@ -11,12 +11,12 @@ from a2a.utils.constants import PROTOCOL_VERSION_0_3
 
 from headrace.model.events import Json
 from headrace_gateway.call import Call, call_of
+from headrace_gateway.problems import problem_of
 from headrace_gateway.protocols.a2a.grpc.asking import Asking, Context, outgoing
 from headrace_gateway.protocols.a2a.grpc.errors import gone, refuse
 from headrace_gateway.protocols.a2a.grpc.forms import Form
 from headrace_gateway.protocols.a2a.grpc.stream import CutOff, GrpcStream
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
-from headrace_gateway.protocols.a2a.problems import problem_of
 from headrace_gateway.protocols.a2a.streaming import Streaming
 from headrace_gateway.protocols.a2a.subscribing import NothingLeft
 from headrace_gateway.protocols.a2a.versions import check_version

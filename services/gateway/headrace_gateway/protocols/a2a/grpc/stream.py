@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from headrace.model.errors import BusUnavailable, LogLost
 from headrace_gateway.call import Call
+from headrace_gateway.problems import RETRY_AFTER, Problem, problem_of
 from headrace_gateway.protocols.a2a.grpc.asking import Context, outgoing
 from headrace_gateway.protocols.a2a.grpc.forms import Form
-from headrace_gateway.protocols.a2a.problems import RETRY_AFTER, Problem, problem_of
 from headrace_gateway.protocols.a2a.stream_responses import RECOVERED, told_as
 from headrace_gateway.protocols.a2a.streaming import Streaming
 from headrace_gateway.services import Services

@@ -12,10 +12,10 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from headrace_gateway.call import Call
 from headrace_gateway.feeds import Feed
+from headrace_gateway.problems import problem_of
 from headrace_gateway.protocols.a2a.agui_events import agui_opened
 from headrace_gateway.protocols.a2a.json_body import parse_object
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
-from headrace_gateway.protocols.a2a.problems import problem_of
 from headrace_gateway.protocols.a2a.subscribing import NothingLeft
 from headrace_gateway.protocols.a2a.versions import check_version, shape_of_call
 from headrace_gateway.protocols.a2a.websocket.agui_subscription import AguiSubscription

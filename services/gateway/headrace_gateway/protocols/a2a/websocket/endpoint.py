@@ -4,7 +4,7 @@ from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket
 
 from headrace_gateway.call import Call
-from headrace_gateway.protocols.a2a.problems import problem_of
+from headrace_gateway.problems import problem_of
 from headrace_gateway.protocols.a2a.versions import SERVED, check_version
 from headrace_gateway.protocols.a2a.websocket.connection import Connection
 from headrace_gateway.services import Services

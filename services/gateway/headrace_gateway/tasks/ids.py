@@ -1,4 +1,6 @@
-"""Task ids from outside: what can't name a task names an unknown one."""
+"""Ids of tasks and messages that callers send, or leave out."""
+
+from uuid import uuid4
 
 from headrace.model.errors import InvalidName, TaskUnknown
 from headrace.model.subjects import stream_of_shard
@@ -8,7 +10,7 @@ from headrace_gateway.server.auth.caller import Caller
 
 
 def task_key(settings: BusSettings, caller: Caller, agent: str, task: str) -> TaskKey:
-    """Return where the log of the caller's task would be.
+    """Return where the log of the caller's task would be; an id that can't be one is unknown.
 
     Raises:
         TaskUnknown: no task can have that id, or no stream its shard.
@@ -20,3 +22,8 @@ def task_key(settings: BusSettings, caller: Caller, agent: str, task: str) -> Ta
     if stream_of_shard(key.shard) >= settings.event_streams:
         raise TaskUnknown
     return key
+
+
+def mint_message_id() -> str:
+    """Return an id for a message that came without one."""
+    return f"msg-{uuid4()}"

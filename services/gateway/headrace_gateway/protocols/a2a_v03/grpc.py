@@ -14,8 +14,8 @@ from headrace_gateway.feeds import Dialect
 from headrace_gateway.protocols.a2a.grpc.forms import EventDialect, parsed, with_cursor
 from headrace_gateway.protocols.a2a_v03.answering import proto_answer, told
 from headrace_gateway.protocols.a2a_v03.reading import SENDS, config_to_set, rpc_params
-from headrace_gateway.protocols.hector.messages import mint_message_id
 from headrace_gateway.refusals import Malformed, Violation
+from headrace_gateway.tasks.ids import mint_message_id
 
 _OPERATIONS: Mapping[str, str] = {
     "SendMessage": "SendMessage",

@@ -159,6 +159,12 @@ def problem_of(error: Exception) -> Problem:
     return replace(_PROBLEMS[a2a.InternalError], message=f"internal error, incident {incident}")
 
 
+def headers(problem: Problem) -> dict[str, str]:
+    """Return the headers that go with the problem."""
+    found = {} if problem.retry_after is None else {"Retry-After": str(problem.retry_after)}
+    return found | ({} if problem.challenge is None else {"WWW-Authenticate": problem.challenge})
+
+
 def _public(error: Exception) -> str:
     if isinstance(error, BusUnavailable | StateUnavailable):
         _log.warning("refused a request: %s", error)
