@@ -163,14 +163,13 @@ class Webhooks:
             await self._bucket.delete(name)
         await purge(self._bus, self._bus.streams.pushes, self._bus.subjects.pushes_of_task(key))
 
-    async def tasks(self) -> dict[tuple[str, str], set[str]]:
-        """Return the tokens of all webhooks by tenant and task."""
-        found: dict[tuple[str, str], set[str]] = {}
+    async def tasks(self) -> dict[TaskKey, set[str]]:
+        """Return the tokens of all webhooks by task."""
+        found: dict[TaskKey, set[str]] = {}
         for name in await self._bucket.keys():
-            tenant, _, rest = name.partition(".")
-            task, _, token = rest.partition(".")
-            if is_task_id(task) and token:
-                found.setdefault((tenant, task), set()).add(token)
+            match name.split("."):
+                case [tenant, agent, task, token] if is_task_id(task):
+                    found.setdefault(TaskKey(tenant, agent, task), set()).add(token)
         return found
 
     async def wake(self, key: TaskKey, token: str) -> None:
@@ -186,7 +185,8 @@ class Webhooks:
 
 
 def _name(key: TaskKey, token: str) -> str:
-    return f"{key.tenant}.{key.task}.{token}"
+    # With the agent: another agent's worker may write a log under the task's id.
+    return f"{key.tenant}.{key.agent}.{key.task}.{token}"
 
 
 def _decode(key: TaskKey, data: bytes) -> Webhook:

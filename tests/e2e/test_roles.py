@@ -228,6 +228,18 @@ async def test_a_deleted_task_is_gone(roles: RoleFleet, http: httpx.AsyncClient)
     await eventually(is_gone, "the task is gone")
 
 
+async def test_an_owner_deletes_a_task(roles: RoleFleet, http: httpx.AsyncClient) -> None:
+    agent = roles.agent(http, "counter")
+    ended = (await agent.send("3")).json()["task"]["id"]
+    at_work = (await agent.send("1000 100", returnImmediately=True)).json()["task"]["id"]
+    for task in (ended, at_work):
+        deleted = await http.delete(f"{agent.url}/tasks/{task}")
+        assert deleted.status_code == 200, deleted.text
+        assert (await agent.get(task)).status_code == 404
+    listed = (await agent.list()).json()["tasks"]
+    assert not {ended, at_work} & {task["id"] for task in listed}
+
+
 async def test_an_operator_ends_a_task(roles: RoleFleet, http: httpx.AsyncClient) -> None:
     agent = roles.agent(http, "counter")
     sent = (await agent.send("1000 100", returnImmediately=True)).json()["task"]

@@ -19,7 +19,8 @@ from nats.js import api
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.permissions import WorkerGroup
 from headrace.log import Follower, LogWriter, TailRule
-from headrace.model.entry import Entry, Stamp
+from headrace.log.stored import TOMBSTONE
+from headrace.model.entry import CONTRACT_VERSION, VERSION, Entry, Stamp
 from headrace.model.errors import BusUnavailable, LogLost
 from headrace.model.events import task_submitted
 from headrace.model.queues import Lane
@@ -161,7 +162,7 @@ async def world(server: NatsOfRoles, role: str) -> AsyncIterator[World]:
         await LogWriter(bus, key).append([task_submitted(key.task, "c", _said())], stamp)
         await admin.ask(bus.subjects.run(key, 1), b"{}")
     await admin.ask("$KV.KEYS.signing", b"secret")
-    await admin.ask("$KV.PUSH.default.task.hook", b"secret")
+    await admin.ask("$KV.PUSH.default.echo.task.hook", b"secret")
     try:
         yield World(server, bus, admin, user, *keys)
     finally:
@@ -287,7 +288,7 @@ async def reads_keys(w: World) -> bool:
 
 @attempt("read webhooks and their secrets (`PUSH`)")
 async def reads_webhooks(w: World) -> bool:
-    query = {"last_by_subj": "$KV.PUSH.default.task.hook"}
+    query = {"last_by_subj": "$KV.PUSH.default.echo.task.hook"}
     asked = [w.answers(f"{what}.KV_PUSH", query) for what in ("STREAM.MSG.GET", "STREAM.INFO")]
     return any([await one for one in asked])
 
@@ -388,6 +389,29 @@ async def speaks_for_others(w: World) -> bool:
     async with w.admin.listening(w.bus.subjects.state("start.>")) as heard:
         await w.user.send(w.bus.subjects.state(f"start.{OTHERS}"), b"{}")
     return bool(heard)
+
+
+@attempt("erase tasks of `echo`")
+async def erases_its_own(w: World) -> bool:
+    return await _erases(w, w.own)
+
+
+@attempt("erase tasks of other agents")
+async def erases_others(w: World) -> bool:
+    return await _erases(w, w.others)
+
+
+async def _erases(w: World, key: TaskKey) -> bool:
+    """Tell whether the user can take a log away, or have task state do so by a tombstone."""
+    subject = w.bus.subjects.event(key)
+    last = await w.last("EVENTS", subject)
+    tombstone = {VERSION: CONTRACT_VERSION, TOMBSTONE: "deleted"}
+    did = [
+        await w.changes("EVENTS", subject, w.user.ask(subject, b"", tombstone)),
+        await w.answers("STREAM.MSG.DELETE.EVENTS", {"seq": last}),
+        await w.answers("STREAM.PURGE.EVENTS", {"filter": subject}),
+    ]
+    return any(did)
 
 
 async def rows(server: NatsOfRoles) -> dict[str, list[bool]]:

@@ -228,7 +228,7 @@ CHANNELS: tuple[Channel, ...] = (
     ),
     Channel(
         "webhook",
-        f"$KV.{STREAMS.push}.{{tenant}}.{_TASK}.{{webhook}}",
+        f"$KV.{STREAMS.push}.{{tenant}}.{{agent}}.{_TASK}.{{webhook}}",
         f"bucket {STREAMS.push}",
         "A webhook of a task, and how far it has been told.",
         (_message(Webhook),),

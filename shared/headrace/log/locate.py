@@ -1,8 +1,11 @@
 """Finding a task's log from nothing but the task's id."""
 
+from sys import maxsize
+
 import orjson
 
 from headrace.jetstream.connection import Bus
+from headrace.log.read import next_stored
 from headrace.model.errors import BusUnavailable, TaskUnknown
 from headrace.model.task import TaskKey, check_task_id
 
@@ -24,6 +27,12 @@ async def locate(bus: Bus, task: str) -> TaskKey:
     answer = orjson.loads(msg.data)
     if error := answer.get("error"):
         raise BusUnavailable(f"stream {stream}: {error.get('description')}")
-    for subject in answer["state"].get("subjects") or {}:
-        return bus.subjects.key_of_event(subject)
-    raise TaskUnknown(f"there is no task {task}")
+    keys = [bus.subjects.key_of_event(one) for one in answer["state"].get("subjects") or {}]
+    if not keys:
+        raise TaskUnknown(f"there is no task {task}")
+    if len(keys) == 1:
+        return keys[0]
+    # A hostile worker may write under the id of another agent's task. It learns of the id from the
+    # task's log: the older one is the task's.
+    begun = {key: await next_stored(bus, key, 0) for key in keys}
+    return min(keys, key=lambda key: found.sequence if (found := begun[key]) else maxsize)

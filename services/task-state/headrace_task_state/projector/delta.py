@@ -163,10 +163,10 @@ class Delta:
             elif self._state == INPUT_REQUIRED:
                 due = str(stored)
             ended = str(stored) if self._state in TERMINAL or self._state == ANSWERED else ""
-        whose: list[Argument] = ["", "", "", ""]
+        whose: list[Argument] = ["", self.key.agent, "", ""]
         if self._begins:
-            whose = [self._fields[name] for name in ("owner", "agent", "context")]
-            whose.append("1" if "parent" in self._fields else "")
+            is_child = "1" if "parent" in self._fields else ""
+            whose = [self._fields["owner"], self.key.agent, self._fields["context"], is_child]
         history, artifacts = self._history.flush(), self._artifacts.flush()
         fields = [word for pair in self._fields.items() for word in pair]
         begins = "1" if self._begins else ""

@@ -1,5 +1,6 @@
 """Writing to the view: only with a lease, only behind what has been applied."""
 
+import logging
 from collections.abc import Iterable
 
 from headrace.model.errors import HeadraceError
@@ -8,6 +9,8 @@ from headrace_task_state.store_redis.connection import Argument, Connection
 from headrace_task_state.store_redis.keys import Keys
 from headrace_task_state.store_redis.leases import LIFE_MS, Lease
 from headrace_task_state.store_redis.progress import Progress, read_progress
+
+_log = logging.getLogger(__name__)
 
 
 class LeaseLost(HeadraceError):
@@ -50,13 +53,14 @@ class Writer:
         place = self.lease.range
         fields = then.fields()
         head = [self._view, place.name, expected.position, len(fields), *fields]
-        self._check(
-            await self._redis.run(
-                "apply",
-                [self._keys.lease(place), self._keys.progress(place)],
-                [self.lease.token, LIFE_MS, *head, *tasks],
-            )
+        answer = await self._redis.run(
+            "apply",
+            [self._keys.lease(place), self._keys.progress(place)],
+            [self.lease.token, LIFE_MS, *head, *tasks],
         )
+        self._check(answer)
+        if answer != b"applied":
+            _log.error("written under ids of other agents' tasks, ignored: %s", answer.decode())
 
     async def defer(self, kind: str, name: str, due: int | None) -> None:
         """Put off looking again at a name until `due`, ms since 1970; None: take it out."""

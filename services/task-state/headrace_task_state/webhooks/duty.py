@@ -34,7 +34,7 @@ class Pushing:
         """Tell webhooks of the tasks in `place`."""
         self._means, self._place = means, place
         self._queue = Queue(means.bus, place.stream, self._receive)
-        self._watched: dict[tuple[str, str], dict[str, Target | None]] = {}
+        self._watched: dict[TaskKey, dict[str, Target | None]] = {}
         """By task and token: where the webhook is, once it has been read."""
         self._loaded = asyncio.Event()
         self._busy: set[str] = set()
@@ -67,7 +67,7 @@ class Pushing:
         wakes = [
             self._means.webhooks.wake(key, token)
             for key in keys
-            for token in self._watched.get((key.tenant, key.task), ())
+            for token in self._watched.get(key, ())
         ]
         if wakes:
             await asyncio.gather(*wakes)
@@ -79,15 +79,15 @@ class Pushing:
             BusUnavailable: not all of them are deleted.
         """
         await self._loaded.wait()
-        if (key.tenant, key.task) in self._watched:
+        if key in self._watched:
             await self._means.webhooks.delete_all(key)
-            del self._watched[key.tenant, key.task]
+            del self._watched[key]
 
     async def _load(self) -> None:
-        for (tenant, task), tokens in (await self._means.webhooks.tasks()).items():
-            if stream_of_shard(int(task.partition("-")[0])) == self._place.stream:
-                watched = self._watched.setdefault((tenant, task), {})
-                self._watched[tenant, task] = dict.fromkeys(tokens) | watched
+        for key, tokens in (await self._means.webhooks.tasks()).items():
+            if stream_of_shard(key.shard) == self._place.stream:
+                watched = self._watched.setdefault(key, {})
+                self._watched[key] = dict.fromkeys(tokens) | watched
         self._loaded.set()
 
     async def _stop(self) -> None:
@@ -143,7 +143,7 @@ class Pushing:
 
     async def _tell(self, key: TaskKey, token: str, msg: Msg) -> float | None:
         # Before its record is read: what happens from now on is announced.
-        targets = self._watched.setdefault((key.tenant, key.task), {})
+        targets = self._watched.setdefault(key, {})
         target = targets.setdefault(token, None)
         if target is not None and (wait := self._means.permits.wait(target)):
             # What waits costs no read.
@@ -162,7 +162,7 @@ class Pushing:
         return await telling.tell(kept)
 
     def _unwatch(self, key: TaskKey, token: str) -> None:
-        targets = self._watched.get((key.tenant, key.task), {})
+        targets = self._watched.get(key, {})
         targets.pop(token, None)
         if not targets:
-            self._watched.pop((key.tenant, key.task), None)
+            self._watched.pop(key, None)

@@ -1,16 +1,16 @@
 -- Applies a batch of a range's entries to the view, if the caller holds the range's lease and the
--- range has been applied exactly up to where the batch begins. Answers 'applied', 'fenced' or
--- 'moved'.
+-- range has been applied exactly up to where the batch begins. Answers 'applied', 'fenced',
+-- 'moved', or that it is applied but for logs under the ids of other agents' tasks: the names of
+-- these, each <tenant>:<task>:<agent>.
 --
 -- KEYS: lease, progress
 -- ARGV: token, lease's life (ms), view, range, expected position, number of progress fields, the
 --       fields and values; then for each task: name, log, '1' if its log begins here or 'gone' if a
 --       tombstone takes its place, state, time of the status (us), when a waiting input is due (ms)
 --       or since when the task waits for its user, when it ended (ms), each '' if it does not
---       change; owner, agent, context, and '1' if another task has asked for it, each '' unless its
---       log begins here; number of hash fields and values, number of history items, number of
---       artifact items, and all of these. Of one that is gone: when (ms) for the time, and the
---       agent.
+--       change; owner, agent, context, and '1' if another task has asked for it, each but the agent
+--       '' unless its log begins here; number of hash fields and values, number of history items,
+--       number of artifact items, and all of these. Of one that is gone: when (ms) for the time.
 
 local LOOK_AFTER = 30000 -- ms after which the parent of a task at work is looked at
 local MOST = 1000 -- values that one RPUSH takes; unpack has its limits
@@ -76,6 +76,7 @@ if (redis.call('HGET', KEYS[2], 'position') or '0') ~= ARGV[5] then
 end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 local view, range = ARGV[3], ARGV[4]
+local foreign = {}
 local at = 7 + tonumber(ARGV[6])
 redis.call('HSET', KEYS[2], unpack(ARGV, 7, at - 1))
 
@@ -88,8 +89,13 @@ while at <= #ARGV do
   local artifacts = tonumber(ARGV[at + 13])
   local first = at + 14
   local key = view .. 't:' .. name
-  local known = redis.call('HGET', key, 'log')
-  if ARGV[at + 2] == 'gone' then
+  local was = redis.call('HMGET', key, 'log', 'agent')
+  local known = was[1]
+  if known and was[2] ~= agent then
+    -- A worker may write below its agents' subjects: under the ids of other agents' tasks, too.
+    begins, known = false, false
+    foreign[#foreign + 1] = name .. ':' .. agent
+  elseif ARGV[at + 2] == 'gone' then
     forget(view, range, name)
     redis.call('ZADD', view .. 'b:' .. range, time, name .. ':' .. agent)
   elseif begins and known then
@@ -136,4 +142,4 @@ while at <= #ARGV do
   end
   at = first + fields + history + artifacts
 end
-return 'applied'
+return #foreign == 0 and 'applied' or table.concat(foreign, ' ')

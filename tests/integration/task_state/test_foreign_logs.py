@@ -1,0 +1,85 @@
+"""Logs that another agent's worker writes under a task's id: its subjects allow it that."""
+
+import dataclasses
+from collections.abc import Callable
+
+import pytest
+
+from headrace.jetstream.connection import Bus
+from headrace.log.locate import locate
+from headrace.log.stored import TOMBSTONE
+from headrace.model.entry import OWNER, VERSION
+from headrace.model.names import encode_token
+from headrace.model.task import COMPLETED
+from headrace.webhooks import Address, Progress, Webhook, Webhooks
+from tests.support.legal_logs import LegalLog
+from tests.support.task_states import TaskStates, folded, new_key
+from tests.support.waiting import PATIENCE, eventually
+
+type Forgery = Callable[[LegalLog], LegalLog]
+
+
+def some_log(log: LegalLog) -> LegalLog:
+    log.submit("hello")
+    log.begin_attempt()
+    log.append([log.chunk("a", "the truth")])
+    return log
+
+
+def begun_anew(victim: LegalLog) -> LegalLog:
+    """Return a whole log of the other agent's, in the name of the task's owner."""
+    forged = LegalLog(dataclasses.replace(victim.key, agent="hostile"), log="forged00")
+    forged.submit("hello")
+    forged.begin_attempt()
+    forged.append([forged.status(COMPLETED)], state=COMPLETED)
+    return forged
+
+
+def going_on(victim: LegalLog) -> LegalLog:
+    """Return entries that go on with the task's own log."""
+    forged = LegalLog(dataclasses.replace(victim.key, agent="hostile"), log=victim.log)
+    forged.generation, forged.leg, forged.attempt = victim.generation, 1, 1
+    forged.append([forged.chunk("a", "a lie")])
+    forged.append([forged.status(COMPLETED)], state=COMPLETED)
+    return forged
+
+
+async def bury(bus: Bus, log: LegalLog) -> None:
+    """Put a tombstone that says that the task was deleted."""
+    headers = {VERSION: "1", TOMBSTONE: "deleted", OWNER: log.owner}
+    await bus.js.publish(bus.subjects.event(log.key), b"", timeout=PATIENCE, headers=headers)
+
+
+@pytest.mark.parametrize("forge", [begun_anew, going_on])
+async def test_what_another_agents_worker_writes_under_a_tasks_id_changes_nothing(
+    fleet: TaskStates, forge: Forgery, caplog: pytest.LogCaptureFixture
+) -> None:
+    victim, later = some_log(LegalLog(new_key())), some_log(LegalLog(new_key()))
+    forged = forge(victim)
+    webhooks = Webhooks(fleet.bus)
+    hook = Webhook(
+        id="hook",
+        owner=victim.owner,
+        # Nobody is there: it is told nothing, and nothing makes it go.
+        address=Address(url="https://127.0.0.1:1/"),
+        progress=Progress(generation=0),
+    )
+    await webhooks.put(victim.key, hook)
+    await fleet.start()
+
+    async def is_listed(log: LegalLog) -> bool:
+        return log.key.task in await fleet.listed(agent=log.key.agent)
+
+    # All lie in one shard, so what is stored later is applied later.
+    await fleet.store(victim)
+    await eventually(lambda: is_listed(victim), "the task is in the view")
+    await fleet.store(forged)
+    await bury(fleet.bus, forged)
+    await fleet.store(later)
+    await eventually(lambda: is_listed(later), "the view has passed the forgery")
+    assert (await fleet.listed(agent=victim.key.agent))[victim.key.task] == folded(victim)
+    assert not await fleet.listed(agent="hostile")
+    assert (await fleet.get(victim.key, agent=victim.key.agent)).task == folded(victim)
+    assert await webhooks.get(victim.key, encode_token("hook")) is not None
+    assert await locate(fleet.bus, victim.key.task) == victim.key
+    assert "under ids of other agents' tasks" in caplog.text
