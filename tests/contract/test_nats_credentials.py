@@ -36,7 +36,7 @@ async def connected(**settings: object) -> AsyncIterator[Bus]:
 async def works(bus: Bus) -> bool:
     """Whether JetStream answers on this connection."""
     try:
-        return b'"memory"' in (await bus.request("$JS.API.INFO", b"", 5.0)).data
+        return b'"memory"' in (await bus.request("$JS.API.INFO", b"", 30.0)).data
     except BusUnavailable:
         return False
 

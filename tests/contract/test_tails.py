@@ -2,8 +2,6 @@
 
 import asyncio
 import secrets
-from collections.abc import Iterable
-from contextlib import suppress
 
 import pytest
 
@@ -14,7 +12,7 @@ from headrace.model.errors import BusUnavailable
 from headrace.model.task import TaskKey, mint_task_id
 from tests.contract.conftest import Connect
 from tests.support.nats_proxy import NatsProxy
-from tests.support.task_log import TaskLog
+from tests.support.task_log import TaskLog, told_lasts
 from tests.support.topology import Topology
 from tests.support.waiting import eventually
 
@@ -31,19 +29,6 @@ async def some_logs(bus: Bus, count: int) -> dict[TaskKey, int]:
     return tails | {TaskKey("default", "agent", mint_task_id(5)): 0 for _ in range(count)}
 
 
-async def told(bus: Bus, keys: Iterable[TaskKey]) -> dict[TaskKey, int]:
-    """Return the logs' last sequences once the leader tells them: a busy one is asked again."""
-    found: dict[TaskKey, int] = {}
-
-    async def are_told() -> bool:
-        with suppress(BusUnavailable):
-            found.update(await last_sequences(bus, keys))
-        return bool(found)
-
-    await eventually(are_told, "the leader tells the logs' last sequences")
-    return found
-
-
 async def test_one_question_for_many_logs_is_answered_like_many_questions(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -58,9 +43,9 @@ async def test_one_question_for_many_logs_is_answered_like_many_questions(
 
     await eventually(is_believed, "a copy that has caught up answers")
     assert found == [tails]
-    assert await told(bus, tails) == tails
+    assert await told_lasts(bus, tails) == tails
     monkeypatch.setattr(lasts, "FEW", 1000)
-    assert await told(bus, tails) == tails
+    assert await told_lasts(bus, tails) == tails
 
 
 async def test_more_logs_than_one_question_takes_are_asked_for_in_several(
@@ -68,7 +53,7 @@ async def test_more_logs_than_one_question_takes_are_asked_for_in_several(
 ) -> None:
     monkeypatch.setattr(lasts, "_MULTI_MAX", FEW + 2)
     tails = await some_logs(bus, 20)
-    assert await told(bus, tails) == tails
+    assert await told_lasts(bus, tails) == tails
 
 
 async def test_logs_of_several_streams_are_asked_for_at_each(connect: Connect) -> None:
@@ -79,7 +64,7 @@ async def test_logs_of_several_streams_are_asked_for_at_each(connect: Connect) -
         await log.begin()
     assert [log.stream for log in logs][1:3] == [bus.streams.events(0), bus.streams.events(1)]
     tails = {log.key: log.writer.sequence for log in logs}
-    assert await told(bus, tails) == tails
+    assert await told_lasts(bus, tails) == tails
 
 
 async def test_an_answer_that_lost_a_part_on_its_way_is_not_believed(
@@ -89,7 +74,7 @@ async def test_an_answer_that_lost_a_part_on_its_way_is_not_believed(
     async with NatsProxy(topology.nodes[0].port) as proxy:
         shaky = await connect(nats_url=proxy.url)
         proxy.lose_next(lambda frame: b"Nats-Num-Pending: 7" in frame)
-        assert await told(shaky, tails) == tails
+        assert await told_lasts(shaky, tails) == tails
         assert proxy.lost
 
 

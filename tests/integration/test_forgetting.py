@@ -23,7 +23,7 @@ async def test_agents_stay_known_and_nobody_counts_as_serving_them(
     assert [card.name for card in directory.cards()] == ["echo"]
     assert not directory.available("echo")
     await directory.stop()
-    streams = orjson.loads((await bus.request("$JS.API.STREAM.NAMES", b"", 5.0)).data)["streams"]
+    streams = orjson.loads((await bus.request("$JS.API.STREAM.NAMES", b"", 30.0)).data)["streams"]
     for stream in streams:
         if name in stream:
             await bus.js.delete_stream(stream)

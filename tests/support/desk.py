@@ -139,11 +139,13 @@ class Task:
             state=last.stamp.state,
         )
 
-    async def ask(self, ask: Literal["who", "cancel"]) -> Holding | None:
-        """Ask the holder; None: nobody listens."""
-        subject = self.bus.subjects.control(self.key)
+    async def ask(
+        self, ask: Literal["who", "cancel"], timeout: float | None = None
+    ) -> Holding | None:
+        """Ask the holder; None: nobody listens, or nobody answers in time."""
+        subject, question = self.bus.subjects.control(self.key), Control(ask=ask).encode()
         try:
-            msg = await self.bus.request(subject, Control(ask=ask).encode(), _ANSWER[ask])
+            msg = await self.bus.request(subject, question, timeout or _ANSWER[ask])
         except BusUnavailable:
             return None
         return Holding.decode(subject, msg.data)

@@ -1,17 +1,19 @@
 """Writing and following one task's log, as workers and gateways do."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
 
 from headrace.jetstream.connection import Bus
 from headrace.log import Follower, LogWriter, TailRule, last_entry, replay
 from headrace.log.append import Appended
+from headrace.log.lasts import last_sequences
 from headrace.model import events
 from headrace.model.entry import Entry, Stamp
-from headrace.model.errors import LogLost
+from headrace.model.errors import BusUnavailable, LogLost
 from headrace.model.events import Draft
 from headrace.model.task import SUBMITTED, WORKING, TaskKey, mint_log_id, mint_task_id
+from tests.support.waiting import eventually
 
 PATIENCE = 60.0
 """Bound on hangs, seconds; well above an election."""
@@ -160,3 +162,16 @@ async def following(
         yield reading
     finally:
         await reading.follower.stop()
+
+
+async def told_lasts(bus: Bus, keys: Iterable[TaskKey]) -> dict[TaskKey, int]:
+    """Return the logs' last sequences once the leader tells them: a busy one is asked again."""
+    found: dict[TaskKey, int] = {}
+
+    async def are_told() -> bool:
+        with suppress(BusUnavailable):
+            found.update(await last_sequences(bus, keys))
+        return bool(found)
+
+    await eventually(are_told, "the leader tells the logs' last sequences")
+    return found

@@ -328,9 +328,8 @@ async def test_many_tasks_at_once_fold_right(fleet: TaskStates) -> None:
         subject = fleet.bus.subjects.event(log.key)
         await fleet.bus.connection.publish(subject, body, headers=stamp.headers())
     await fleet.bus.connection.flush()
-    last = orjson.loads(
-        (await fleet.bus.request(f"$JS.API.STREAM.INFO.{fleet.bus.streams.events(0)}", b"", 5)).data
-    )
+    info = f"$JS.API.STREAM.INFO.{fleet.bus.streams.events(0)}"
+    last = orjson.loads((await fleet.bus.request(info, b"", 30)).data)
     assert last["state"]["last_seq"] <= 30 * 42
     await eventually(lambda: _position_is(fleet, 30 * 42), "all is applied")
     await lists_all(fleet, *logs)

@@ -352,9 +352,9 @@ async def test_a_malformed_question_is_refused_with_the_field(fleet: TaskStates)
     await fleet.start()
     subject = fleet.bus.subjects.state("get")
     for body in (b"nonsense", b"[]", b"", b'{"tenant":1}'):
-        answer = orjson.loads((await fleet.bus.request(subject, body, 5)).data)
+        answer = orjson.loads((await fleet.bus.request(subject, body, 30)).data)
         assert answer["code"] == "bad_request"
-    msg = await fleet.bus.request(subject, b'{"tenant":"t","owner":"o"}', 5)
+    msg = await fleet.bus.request(subject, b'{"tenant":"t","owner":"o"}', 30)
     assert orjson.loads(msg.data)["message"].startswith("query.task:")
 
 
@@ -442,7 +442,7 @@ async def test_without_streams_reads_are_unavailable_and_recover(fleet: TaskStat
 async def test_ready_says_whether_somebody_follows(fleet: TaskStates) -> None:
     async def following() -> bool:
         subject = fleet.bus.subjects.state("ready")
-        answer = orjson.loads((await fleet.bus.request(subject, b"{}", 5)).data)
+        answer = orjson.loads((await fleet.bus.request(subject, b"{}", 30)).data)
         return bool(answer["following"])
 
     await hold_up(fleet)

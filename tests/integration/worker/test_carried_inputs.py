@@ -104,7 +104,7 @@ async def test_a_message_that_is_no_entry_does_not_keep_a_leg_from_beginning(
 ) -> None:
     task = await desk.start("echo", "stored", publish=False)
     run = await carrying(task, "carried")
-    ack = await desk.bus.request(desk.bus.subjects.event(task.key), b"no entry", 2.0)
+    ack = await desk.bus.request(desk.bus.subjects.event(task.key), b"no entry", 30.0)
     assert "seq" in orjson.loads(ack.data)
     await task.publish(1, run)
     async with working(echo):

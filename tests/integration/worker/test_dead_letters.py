@@ -230,7 +230,7 @@ async def stored(desk: Desk, reason: str, subject: str, body: bytes, task: str |
     letter = DeadLetter(
         reason=reason, subject=subject, task=task, body=b64encode(body).decode(), at=events.now()
     )
-    await desk.bus.request(desk.bus.subjects.dead("default", "needy"), letter.encode(), 2)
+    await desk.bus.request(desk.bus.subjects.dead("default", "needy"), letter.encode(), 30)
 
 
 async def test_a_leg_that_has_not_failed_is_asked_for_again_and_no_second_task_is_made(
@@ -347,7 +347,7 @@ async def test_one_letter_that_is_missing_does_not_keep_the_others_from_their_tu
 async def test_a_letter_that_is_none_is_listed_and_can_be_dropped(
     desk: Desk, terminal: Terminal
 ) -> None:
-    await desk.bus.request(desk.bus.subjects.dead("a_2fb", "needy"), b"nonsense", 2)
+    await desk.bus.request(desk.bus.subjects.dead("a_2fb", "needy"), b"nonsense", 30)
     [row] = rows(await terminal.run("dead", "list", "--tenant", "a/b"))
     assert row[:4] == ["1", "other", "a/b", "needy"]
     assert (await terminal.run("dead", "retry", "1")).code == 1

@@ -296,13 +296,16 @@ async def test_a_killed_holder_loses_and_doubles_no_message(
 
 async def test_messages_from_many_gateways_make_one_leg_each(desk: Desk, working: Working) -> None:
     at_work: list[int] = []
+    one_is_taken = asyncio.Event()
 
     @agent()
     async def lonely(ctx: RunContext) -> AsyncIterator[Emission]:
         at_work.append(ctx.leg)
         assert len(at_work) == 1
         yield ctx.prompt
-        await asyncio.sleep(0.6 if ctx.leg == 1 else 0.02)
+        if ctx.leg == 1:
+            await one_is_taken.wait()
+        await asyncio.sleep(0.02)
         at_work.remove(ctx.leg)
 
     async with (
@@ -315,9 +318,15 @@ async def test_messages_from_many_gateways_make_one_leg_each(desk: Desk, working
         await task.held()
         others = [Task(d.bus, task.key, task.log, task.context) for d in (desk, second, third)]
         texts = [str(number) for number in range(1, 13)]
-        taken = await asyncio.gather(
-            *(hand_in(others[n % 3], text) for n, text in enumerate(texts))
-        )
+
+        async def handed_in(to: Task, text: str) -> int | None:
+            generation = await hand_in(to, text)
+            if generation:
+                one_is_taken.set()
+            return generation
+
+        handing = (handed_in(others[n % 3], text) for n, text in enumerate(texts))
+        taken = await asyncio.gather(*handing)
         accepted = [text for text, generation in zip(texts, taken, strict=True) if generation]
         entries = await whole(task, 1 + len(accepted))
     assert sorted(answers(entries)) == sorted(["0", *accepted])

@@ -226,16 +226,20 @@ async def test_a_fenced_worker_notices_while_its_agent_is_silent(
 
 
 async def test_a_message_that_is_no_entry_fences_nobody(desk: Desk, working: Working) -> None:
+    go_on = asyncio.Event()
+
     @agent()
     async def slow(_: RunContext) -> AsyncIterator[Emission]:
         yield "0 "
-        await asyncio.sleep(2.5)
+        await go_on.wait()
         yield "1 "
 
     async with working(slow):
         task = await desk.start("slow")
         await task.reaches(3)
-        await desk.bus.request(desk.bus.subjects.event(task.key), b"not an entry", 2.0)
+        await desk.bus.request(desk.bus.subjects.event(task.key), b"not an entry", 30.0)
+        await asyncio.sleep(2.5)  # Longer than a silent log is not looked at.
+        go_on.set()
         entries = await task.ended()
     assert attempts(entries) == [1]
     assert texts(entries, 1) == ["0 ", "1 "]
