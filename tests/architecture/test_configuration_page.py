@@ -2,7 +2,7 @@
 
 import orjson
 
-from headrace_worker.configuration import schema
+from headrace_worker.config import schema
 from tests.architecture.tree import ROOT
 
 

@@ -25,13 +25,13 @@ from headrace.model.events import Draft
 from headrace.model.task import TaskKey
 from headrace.settings import BusSettings
 from headrace_worker import Emission, RunContext, agent
+from headrace_worker.appender import Appender
 from headrace_worker.authorship import Authorship
 from headrace_worker.driving import drive
-from headrace_worker.endings import Endings
+from headrace_worker.emitter import Emitter
+from headrace_worker.encoder import Encoder
+from headrace_worker.end_events import Endings
 from headrace_worker.ids import LegIds
-from headrace_worker.outbox import Outbox
-from headrace_worker.rendering import Rendering
-from headrace_worker.voice import Voice
 from tests.support.desk import Desk, eventually, fresh_names, open_desk
 from tests.support.servers import NatsProcess
 from tests.support.worker_process import WorkerProcess
@@ -67,12 +67,12 @@ async def per_token() -> float:
     authorship = Authorship("abcdefgh", "writer", 1, 1)
     writer = cast("LogWriter", _Nowhere())
     losses: list[Exception] = []
-    outbox = Outbox(
+    outbox = Appender(
         writer, authorship, losses.append, lambda *_: None, max_events=2048, max_bytes=1 << 22
     )
     context = "0" * 36
-    voice = Voice(
-        Rendering(task, context, ids),
+    voice = Emitter(
+        Encoder(task, context, ids),
         Endings(task, context, ids),
         outbox,
         ids,

@@ -39,7 +39,7 @@ def schema_() -> None:
 
 def _configuration() -> Any:  # noqa: ANN401  # the worker's, imported where it is installed
     try:
-        return import_module("headrace_worker.configuration")
+        return import_module("headrace_worker.config")
     except ModuleNotFoundError as missing:
         if (missing.name or "").startswith("headrace"):
             raise

@@ -17,13 +17,13 @@ from headrace.model.task import TaskKey
 from headrace_worker.delegation.asking import Asking, Waiting
 from headrace_worker.delegation.children import Children
 from headrace_worker.delegation.parent import Parent
+from headrace_worker.emitter import Emitter
 from headrace_worker.inbox import Inbox
 from headrace_worker.inputs import Inputs
 from headrace_worker.interrupt import STOPS, Interrupt
+from headrace_worker.offload import Offload
 from headrace_worker.shared_state import SharedState
 from headrace_worker.speech import Speech
-from headrace_worker.stowing import Stowing
-from headrace_worker.voice import Voice
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class RunContext(Speech, Asking):
     """The input: an A2A v1.0 Message in ProtoJSON."""
     metadata: Json
     """What came with the input beside its message: an AG-UI run's state and tools, say."""
-    voice: Voice
+    voice: Emitter
     """What `emit` and the methods below it speak with."""
     inputs: Inputs
     """The messages that come meanwhile."""
@@ -64,7 +64,7 @@ class RunContext(Speech, Asking):
     """What `context_history` asks."""
     earlier_logs: Callable[[str | None], Awaitable[list[list[Entry]]]] | None = None
     """The logs of the conversation's other tasks that the agent named, or a user, has asked."""
-    stowing: Stowing | None = None
+    stowing: Offload | None = None
     """Where large files go."""
     deadline: datetime | None = None
     """When the leg is stopped, in UTC; None: it may take as long as it likes."""

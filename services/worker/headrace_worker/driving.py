@@ -5,7 +5,7 @@ from contextlib import aclosing
 from headrace_worker.agent import Agent
 from headrace_worker.context import RunContext
 from headrace_worker.errors import AgentExited
-from headrace_worker.stowing import BULKY
+from headrace_worker.offload import BULKY
 
 
 async def drive(agent: Agent, ctx: RunContext) -> None:

@@ -16,11 +16,10 @@ from headrace.model import events
 from headrace.model.events import Json
 from headrace.model.messages import Control
 from headrace.model.task import AUTH_REQUIRED, WORKING
+from headrace_worker.appender import Appender, Receipt
 from headrace_worker.errors import LegOver, MalformedOutput, Overtaken
-from headrace_worker.outbox import Outbox
 from headrace_worker.policy import FollowUps
 from headrace_worker.queued import Queued
-from headrace_worker.receipts import Receipt
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,7 @@ class Inputs:
 
     def __init__(
         self,
-        outbox: Outbox,
+        appender: Appender,
         task: tuple[str, str],
         follow_ups: FollowUps,
         waiting: list[Queued],
@@ -49,7 +48,7 @@ class Inputs:
         """
         self.waiting = waiting
         """In the order of the log, those last whose append is in flight."""
-        self._outbox, self._task, self._follow_ups = outbox, task, follow_ups
+        self._appender, self._task, self._follow_ups = appender, task, follow_ups
         self._interrupt = interrupt
         self._known: dict[str, Receipt] = {}
         self._asking = False
@@ -64,8 +63,8 @@ class Inputs:
         try:
             receipt = self._known.get(asked.input or "")
             if receipt is None:
-                if asked.if_generation not in (None, self._outbox.offered):
-                    return Refused("generation", self._outbox.offered)
+                if asked.if_generation not in (None, self._appender.offered):
+                    return Refused("generation", self._appender.offered)
                 receipt = self._queue(asked)
             generation = await receipt.stored()
         except MalformedOutput:
@@ -118,7 +117,7 @@ class Inputs:
             # A former attempt may have asked the same: then its answer is at hand.
             if not self._of_kind(is_answer=True):
                 draft = events.status_update(*self._task, AUTH_REQUIRED, prompt)
-                await self._outbox.deliver(draft, state=AUTH_REQUIRED)
+                await self._appender.deliver(draft, state=AUTH_REQUIRED)
             while not (answers := self._of_kind(is_answer=True)):
                 self._changed.clear()
                 await self._changed.wait()
@@ -138,7 +137,7 @@ class Inputs:
             name=name,
         )
         receipt = Receipt(held, is_conditional=asked.if_generation is not None)
-        self._outbox.post(draft, state=state, receipt=receipt)
+        self._appender.post(draft, state=state, receipt=receipt)
         self.waiting.append(held)
         if name:
             self._known[name] = receipt
@@ -162,5 +161,5 @@ class Inputs:
         self.waiting.remove(taken)
         metadata = {events.TAKEN: taken.generation}
         draft = events.status_update(*self._task, WORKING, taken.message, metadata)
-        await self._outbox.deliver(draft)
+        await self._appender.deliver(draft)
         return taken.message

@@ -1,4 +1,4 @@
-"""A worker's place in the directory: announced, renewed, withdrawn, on the lifeline's thread."""
+"""A worker's place in the directory: announced, renewed, withdrawn, on the heartbeat thread."""
 
 import asyncio
 import logging
@@ -7,7 +7,7 @@ from headrace.background import until_done
 from headrace.directory import ANNOUNCE_EVERY, RENEW_EVERY, Announcer
 from headrace.model.errors import BusUnavailable
 from headrace_worker.agent import Agents
-from headrace_worker.lifeline import Lifeline
+from headrace_worker.heartbeat_thread import HeartbeatThread
 
 _log = logging.getLogger(__name__)
 
@@ -15,10 +15,10 @@ _log = logging.getLogger(__name__)
 class Registration:
     """Tells the fleet that this worker serves its agents."""
 
-    def __init__(self, lifeline: Lifeline, worker: str, agents: Agents) -> None:
+    def __init__(self, heartbeat_thread: HeartbeatThread, worker: str, agents: Agents) -> None:
         """Register `agents` for the worker instance `worker`."""
-        self._lifeline, self._agents = lifeline, agents
-        self._announcer = Announcer(lifeline.bus, worker)
+        self._heartbeat_thread, self._agents = heartbeat_thread, agents
+        self._announcer = Announcer(heartbeat_thread.bus, worker)
         self._withdrawn = False
 
     async def announce(self) -> None:
@@ -27,14 +27,14 @@ class Registration:
         Raises:
             BusUnavailable: JetStream did not acknowledge.
         """
-        await self._lifeline.call(self._announce())
-        self._lifeline.spawn(until_done(self._renew, "registration"))
+        await self._heartbeat_thread.call(self._announce())
+        self._heartbeat_thread.spawn(until_done(self._renew, "registration"))
 
     async def withdraw(self) -> None:
         """Give the places up at once; one that can't be given up expires by itself."""
         self._withdrawn = True
         try:
-            await self._lifeline.call(self._withdraw())
+            await self._heartbeat_thread.call(self._withdraw())
         except BusUnavailable as trouble:
             _log.info("left without a word: %s", trouble)
 
@@ -44,7 +44,7 @@ class Registration:
         Raises:
             BusUnavailable: JetStream did not acknowledge; call it again.
         """
-        await self._lifeline.call(self._replace(agents))
+        await self._heartbeat_thread.call(self._replace(agents))
 
     async def _announce(self) -> None:
         for agent in self._agents:

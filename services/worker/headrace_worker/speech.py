@@ -16,6 +16,8 @@ from headrace_worker.emission import (
     ToolCall,
     ToolResult,
 )
+from headrace_worker.emitter import Emitter
+from headrace_worker.offload import BULKY, Offload
 from headrace_worker.signals import (
     Activity,
     ActivityDelta,
@@ -27,8 +29,6 @@ from headrace_worker.signals import (
     Step,
     Usage,
 )
-from headrace_worker.stowing import BULKY, Stowing
-from headrace_worker.voice import Voice
 
 
 class Speech:
@@ -37,8 +37,8 @@ class Speech:
     Whatever is malformed raises `MalformedOutput`; after the leg's end, `LegOver`.
     """
 
-    voice: Voice
-    stowing: Stowing | None
+    voice: Emitter
+    stowing: Offload | None
 
     async def stowed(self, said: Emission) -> Emission:
         """Return `said` with its large files in the store, and links to them in their place.

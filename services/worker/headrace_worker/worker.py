@@ -18,18 +18,16 @@ from headrace.tasks.queues import ensure_lane
 from headrace.wait_for import patiently
 from headrace_worker import assignment
 from headrace_worker.agent import Agent, Agents
+from headrace_worker.attempt import Attempt
+from headrace_worker.concurrency import AgentConcurrency, ConcurrencyLimit, Permit
+from headrace_worker.heartbeat_thread import HeartbeatThread
+from headrace_worker.heartbeats import Leases
 from headrace_worker.interrupt import Interrupt
-from headrace_worker.lanes import LaneWatch
-from headrace_worker.leases import Leases
-from headrace_worker.leg import Leg
-from headrace_worker.lifeline import Lifeline
-from headrace_worker.pulling import Mending, Puller
+from headrace_worker.poll import Mending, Puller
+from headrace_worker.queues import LaneWatch
 from headrace_worker.registration import Registration
-from headrace_worker.room import Room
-from headrace_worker.seat import Seat
+from headrace_worker.resources import WorkerResources
 from headrace_worker.settings import WorkerSettings
-from headrace_worker.slots import Slots
-from headrace_worker.station import Station
 from headrace_worker.watch import Watch
 
 _log = logging.getLogger(__name__)
@@ -48,16 +46,18 @@ class Worker:
         self.id = f"worker-{secrets.token_hex(4)}"
         self._settings, self._agents = settings, agents
         self._bus = Bus(settings)
-        self._lifeline = Lifeline(settings, f"{self.id} lifeline")
-        self._leases = Leases(self._lifeline)
+        self._heartbeat_thread = HeartbeatThread(settings, f"{self.id} heartbeats")
+        self._leases = Leases(self._heartbeat_thread)
         self._rule = TailRule(self._bus)
         self._watch = Watch(self._bus, self._rule)
-        self._station = Station(self.id, self._bus, self._leases, self._rule, self._watch, settings)
-        self._registration = Registration(self._lifeline, self.id, agents)
-        self._slots = Slots(settings.concurrency)
+        self._resources = WorkerResources(
+            self.id, self._bus, self._leases, self._rule, self._watch, settings
+        )
+        self._registration = Registration(self._heartbeat_thread, self.id, agents)
+        self._slots = ConcurrencyLimit(settings.concurrency)
         self._rooms = {agent.name: (agent, self._room(agent)) for agent in agents}
         self._lanes = LaneWatch(self._bus, list(self._rooms), self._serve)
-        self._legs: dict[tuple[str, int], Leg] = {}
+        self._legs: dict[tuple[str, int], Attempt] = {}
         self._working: set[asyncio.Task[None]] = set()
         self._background: list[asyncio.Task[None]] = []
         self._serves = False
@@ -74,7 +74,7 @@ class Worker:
             BusUnavailable: NATS was not there within the start-up time-out.
         """
         await self._bus.connect(self.id)
-        await self._lifeline.start()
+        await self._heartbeat_thread.start()
         self._leases.start()
         await self._rule.start()
         self._background = [
@@ -113,7 +113,7 @@ class Worker:
         for task in self._background:
             task.cancel()
         await _briefly(self._rule.stop())
-        await asyncio.gather(self._lifeline.stop(), self._bus.close())
+        await asyncio.gather(self._heartbeat_thread.stop(), self._bus.close())
 
     def _has_room_for(self, agent: Agent) -> bool:
         """Tell whether the agent is served, at as many runs at a time as it wants now."""
@@ -127,8 +127,10 @@ class Worker:
             self._settings.startup_timeout,
         )
 
-    def _room(self, agent: Agent) -> Room:
-        return Room(self._slots, Slots(agent.concurrency or self._settings.concurrency))
+    def _room(self, agent: Agent) -> AgentConcurrency:
+        return AgentConcurrency(
+            self._slots, ConcurrencyLimit(agent.concurrency or self._settings.concurrency)
+        )
 
     async def _serve(self, name: str, consumer: str) -> Puller:
         agent, room = self._rooms[name]
@@ -155,17 +157,17 @@ class Worker:
         return self._lanes.look_soon
 
     async def _work(self, agent: Agent, msg: Msg, puller: Puller) -> None:
-        seat = puller.seat()
+        permit = puller.permit()
         try:
-            await self._attempt(agent, msg, seat)
+            await self._attempt(agent, msg, permit)
         except (BusUnavailable, NatsError) as trouble:
             _log.warning("left a run on %s for later: %s", msg.subject, trouble)
         except Exception:  # noqa: BLE001  # the run comes again, and other runs go on
             _log.exception("a run on %s broke", msg.subject)
         finally:
-            puller.done(seat)
+            puller.done(permit)
 
-    async def _attempt(self, agent: Agent, msg: Msg, seat: Seat) -> None:
+    async def _attempt(self, agent: Agent, msg: Msg, permit: Permit) -> None:
         try:
             assigned = assignment.read(self._bus, msg)
         except UndecodableMessage as error:
@@ -176,7 +178,7 @@ class Worker:
         if name in self._legs:
             _log.debug("a second copy of a run of %s", assigned.key.task)
             return
-        leg = self._legs[name] = Leg(self._station, agent, assigned, seat)
+        leg = self._legs[name] = Attempt(self._resources, agent, assigned, permit)
         try:
             await leg.run()
         finally:

@@ -11,8 +11,8 @@ from headrace.model.entry import Entry
 from headrace.model.events import Json
 from headrace.model.task import CANCELED, FAILED
 from headrace_worker import DelegationRefused, RunContext, agent
-from headrace_worker.configuration.building import build
-from headrace_worker.configuration.reading import read
+from headrace_worker.config.building import build
+from headrace_worker.config.reading import read
 from tests.integration.worker.conftest import Spawn, Working
 from tests.integration.worker.doors.other_headrace import Other, another_headrace
 from tests.support.desk import Desk, Task, eventually

@@ -27,7 +27,7 @@ from headrace_worker import (
     ToolArguments,
     ToolCall,
     agent,
-    conclusion,
+    completion,
 )
 from headrace_worker.agent import AgentFunction
 from tests.integration.worker.conftest import Working
@@ -274,7 +274,7 @@ async def terse(ctx: RunContext) -> Message:
 async def test_a_bare_message_ends_the_log(
     desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conclusion, "BARE_WITHIN", 60.0)
+    monkeypatch.setattr(completion, "BARE_WITHIN", 60.0)
     async with working(terse):
         task = await desk.start("terse", "0")
         *_, last = await task.ended()

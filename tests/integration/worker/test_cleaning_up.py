@@ -12,16 +12,8 @@ from headrace.model.events import ATTEMPT
 from headrace.model.task import CANCELED, FAILED, INPUT_REQUIRED, WORKING
 from headrace.tasks.cancel import cancel_task
 from headrace.tasks.failing import fail_task
-from headrace_worker import (
-    Agent,
-    Emission,
-    EndedTask,
-    InputRequired,
-    Retryable,
-    RunContext,
-    agent,
-    cleaning_up,
-)
+from headrace_worker import Agent, Emission, EndedTask, InputRequired, Retryable, RunContext, agent
+from headrace_worker import clean_up as cleaning_up
 from headrace_worker.policy import Policy
 from tests.integration.worker.conftest import Working
 from tests.integration.worker.test_cancelling import cancel

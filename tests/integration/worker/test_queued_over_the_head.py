@@ -82,7 +82,7 @@ async def test_a_blocked_holder_that_is_killed_loses_no_message(
 async def test_an_agent_that_takes_none_refuses_also_while_it_blocks(
     desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace_worker.leases.TAKE_IN", -1.0)
+    monkeypatch.setattr("headrace_worker.heartbeats.TAKE_IN", -1.0)
     may_end = asyncio.Event()
     async with working(parrot(may_end, follow_ups="reject")):
         task = await desk.start("parrot", "one")

@@ -9,7 +9,7 @@ from headrace.model import events
 from headrace.model.entry import Entry
 from headrace.model.fold import TaskFold
 from headrace.model.task import COMPLETED
-from headrace_worker.past import why_handed_back
+from headrace_worker.recovery import why_handed_back
 from tests.integration.worker.conftest import Spawn
 from tests.support.desk import Desk, Task
 from tests.support.worker_process import WorkerProcess

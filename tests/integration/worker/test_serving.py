@@ -19,7 +19,7 @@ from headrace.settings import BusSettings
 from headrace.tasks.queues import ACK_WAIT
 from headrace_worker import Agent, Agents, Emission, RunContext, agent
 from headrace_worker.demo import counter, echo
-from headrace_worker.leases import HEARTBEAT
+from headrace_worker.heartbeats import HEARTBEAT
 from headrace_worker.settings import WorkerSettings
 from headrace_worker.worker import Worker
 from tests.integration.worker.conftest import Spawn, Working

@@ -13,7 +13,7 @@ from headrace.tasks.queues import Lanes, ensure_lane
 from headrace_task_state.maintenance import lane_upkeep
 from headrace_task_state.maintenance.lane_upkeep import LaneUpkeep
 from headrace_worker import Emission, RunContext, agent
-from headrace_worker import lanes as lane_watch
+from headrace_worker import queues as lane_watch
 from tests.integration.worker.conftest import Working
 from tests.support.desk import Desk, Task, eventually
 

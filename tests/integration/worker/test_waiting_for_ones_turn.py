@@ -8,9 +8,9 @@ import pytest
 from headrace.jetstream.connection import Bus
 from headrace.model.events import BEHIND
 from headrace.model.task import COMPLETED, TaskKey
-from headrace_worker import Emission, RunContext, agent, giving_up, taking, turn_taking
-from headrace_worker.past import Past
-from headrace_worker.turn_taking import whose_turn_it_is
+from headrace_worker import Emission, RunContext, agent, claim, give_up, predecessors
+from headrace_worker.predecessors import whose_turn_it_is
+from headrace_worker.recovery import Recovered
 from tests.integration.worker.conftest import Working
 from tests.support.desk import Desk, eventually
 
@@ -20,16 +20,16 @@ async def test_looks_at_a_run_that_waits_its_turn_are_no_attempts(
 ) -> None:
     looks, may_end = 0, asyncio.Event()
 
-    async def counted(bus: Bus, key: TaskKey, past: Past) -> str | None:
+    async def counted(bus: Bus, key: TaskKey, past: Recovered) -> str | None:
         nonlocal looks
         task = await whose_turn_it_is(bus, key, past)
         looks += task is not None
         return task
 
-    monkeypatch.setattr(taking, "whose_turn_it_is", counted)
-    monkeypatch.setattr(turn_taking, "_LEAST_PAUSE", 0.01)
-    monkeypatch.setattr(turn_taking, "_LONGEST_PAUSE", 0.01)
-    monkeypatch.setattr(giving_up, "MOST_ATTEMPTS", 3)
+    monkeypatch.setattr(claim, "whose_turn_it_is", counted)
+    monkeypatch.setattr(predecessors, "_LEAST_PAUSE", 0.01)
+    monkeypatch.setattr(predecessors, "_LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr(give_up, "MOST_ATTEMPTS", 3)
 
     @agent()
     async def clerk(ctx: RunContext) -> AsyncIterator[Emission]:

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from headrace_worker import breath as module
-from headrace_worker.breath import Breath
+from headrace_worker import loop_turns as module
+from headrace_worker.loop_turns import LoopTurns
 
 
 class Clock:
@@ -26,7 +26,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 async def test_a_breath_is_due_when_the_loop_has_had_no_turn(clock: Clock) -> None:
-    breath = Breath()
+    breath = LoopTurns()
     answers = []
     for _ in range(4):
         clock.now += 0.03
@@ -35,7 +35,7 @@ async def test_a_breath_is_due_when_the_loop_has_had_no_turn(clock: Clock) -> No
 
 
 async def test_none_is_due_while_the_loop_gets_its_turns(clock: Clock) -> None:
-    breath = Breath()
+    breath = LoopTurns()
     for _ in range(4):
         clock.now += 0.03
         assert not breath.is_due()
@@ -43,14 +43,14 @@ async def test_none_is_due_while_the_loop_gets_its_turns(clock: Clock) -> None:
 
 
 async def test_none_is_due_within_a_moment(clock: Clock) -> None:
-    breath = Breath()
+    breath = LoopTurns()
     for _ in range(10):
         clock.now += 0.001
         assert not breath.is_due()
 
 
 async def test_taking_it_gives_the_loop_a_turn(clock: Clock) -> None:
-    breath = Breath()
+    breath = LoopTurns()
     for _ in range(2):
         clock.now += 0.03
         breath.is_due()

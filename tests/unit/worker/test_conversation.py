@@ -23,8 +23,8 @@ from headrace_worker.conversation import (
     turns_of_log,
 )
 from headrace_worker.emission import Utterance
+from headrace_worker.encoder import Encoder
 from headrace_worker.ids import LegIds
-from headrace_worker.rendering import Rendering
 
 USER = {"messageId": "u", "role": "ROLE_USER", "parts": [{"text": "What is it?"}]}
 CAPITAL = [{"text": "It is "}, {"text": "a cat."}]
@@ -35,7 +35,7 @@ class Log:
 
     def __init__(self, message: Json | None = None) -> None:
         self.entries: list[Entry] = []
-        self._rendering = Rendering("t", "c", LegIds("t", 1))
+        self._rendering = Encoder("t", "c", LegIds("t", 1))
         self.append(events.task_submitted("t", "c", message or USER))
 
     def append(self, *drafts: Draft, checkpoint: object = None) -> None:

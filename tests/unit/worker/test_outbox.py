@@ -11,11 +11,10 @@ from headrace.model.entry import Stamp
 from headrace.model.errors import BusUnavailable, Fenced
 from headrace.model.events import Draft
 from headrace.model.task import COMPLETED, WORKING
-from headrace_worker import outbox as module
+from headrace_worker import appender as module
+from headrace_worker.appender import BATCH, Appender
 from headrace_worker.authorship import Authorship
-from headrace_worker.batch import BATCH
 from headrace_worker.errors import LegOver, MalformedOutput
-from headrace_worker.outbox import Outbox
 
 
 class FakeWriter:
@@ -58,8 +57,8 @@ def make(
     lost: list[Exception] | None = None,
     max_events: int = 2000,
     max_bytes: int = 1_000_000,
-) -> Outbox:
-    return Outbox(
+) -> Appender:
+    return Appender(
         cast("LogWriter", writer),
         Authorship("log", "writer", 1, 1),
         (lost if lost is not None else []).append,
@@ -76,20 +75,20 @@ async def settle() -> None:
 
 async def test_an_idle_log_gets_an_event_at_once() -> None:
     writer = FakeWriter()
-    outbox = make(writer)
-    outbox.offer(event(1))
+    appender = make(writer)
+    appender.offer(event(1))
     await settle()
     assert writer.sizes == [1]
 
 
 async def test_what_is_said_during_an_append_goes_into_the_next_one() -> None:
     writer = FakeWriter()
-    outbox = make(writer)
+    appender = make(writer)
     writer.free.clear()
-    outbox.offer(event(1))
+    appender.offer(event(1))
     await settle()
     for number in range(2, 12):
-        outbox.offer(event(number))
+        appender.offer(event(number))
         await settle()
     assert writer.asked == 1
     writer.free.set()
@@ -100,28 +99,28 @@ async def test_what_is_said_during_an_append_goes_into_the_next_one() -> None:
 
 async def test_a_message_holds_a_bounded_number_of_events() -> None:
     writer = FakeWriter(capacity=10_000_000)
-    outbox = make(writer)
+    appender = make(writer)
     for number in range(2 * BATCH + 1):
-        outbox.offer(event(number))
-    await outbox.close([], COMPLETED)
+        appender.offer(event(number))
+    await appender.close([], COMPLETED)
     assert writer.sizes == [BATCH, BATCH, 1]
 
 
 async def test_a_message_holds_no_more_bytes_than_fit() -> None:
     writer = FakeWriter(capacity=1000)
-    outbox = make(writer)
+    appender = make(writer)
     for number in range(10):
-        outbox.offer(event(number, size=300))
-    await outbox.close([event("end")], COMPLETED)
+        appender.offer(event(number, size=300))
+    await appender.close([event("end")], COMPLETED)
     assert all(len(b"\n".join(lines)) <= 1000 for lines, _ in writer.appends)
     assert sum(writer.sizes) == 11
     assert b"".join(line for lines, _ in writer.appends for line in lines).count(b":") == 11
 
 
 async def test_an_event_that_fits_no_message_is_refused() -> None:
-    outbox = make(FakeWriter(capacity=1000))
+    appender = make(FakeWriter(capacity=1000))
     with pytest.raises(MalformedOutput, match="limit of 1000"):
-        outbox.offer(event(1, size=1000))
+        appender.offer(event(1, size=1000))
 
 
 @pytest.mark.parametrize(("max_events", "max_bytes"), [(10, 1_000_000), (2000, 400)])
@@ -129,14 +128,14 @@ async def test_who_is_far_ahead_waits_until_the_log_has_caught_up(
     max_events: int, max_bytes: int
 ) -> None:
     writer = FakeWriter()
-    outbox = make(writer, max_events=max_events, max_bytes=max_bytes)
+    appender = make(writer, max_events=max_events, max_bytes=max_bytes)
     writer.free.clear()
-    outbox.offer(event("first"))
+    appender.offer(event("first"))
     await settle()
-    answers = [outbox.offer(event(number, size=20)) for number in range(10)]
+    answers = [appender.offer(event(number, size=20)) for number in range(10)]
     assert answers[0] is True
     assert answers[-1] is False
-    waiting = asyncio.ensure_future(outbox.room())
+    waiting = asyncio.ensure_future(appender.room())
     await settle()
     assert not waiting.done()
     writer.free.set()
@@ -145,29 +144,29 @@ async def test_who_is_far_ahead_waits_until_the_log_has_caught_up(
 
 async def test_only_the_last_append_carries_the_final_state() -> None:
     writer = FakeWriter()
-    outbox = make(writer)
+    appender = make(writer)
     for number in range(BATCH):
-        outbox.offer(event(number))
-    await outbox.close([event("end")], COMPLETED)
+        appender.offer(event(number))
+    await appender.close([event("end")], COMPLETED)
     assert writer.states == [WORKING, COMPLETED]
 
 
 async def test_output_and_end_of_a_quick_agent_are_one_append() -> None:
     writer = FakeWriter()
-    outbox = make(writer)
-    outbox.offer(event(1))
-    await outbox.close([event("end")], COMPLETED)
+    appender = make(writer)
+    appender.offer(event(1))
+    await appender.close([event("end")], COMPLETED)
     assert writer.sizes == [2]
 
 
 async def test_the_end_waits_for_the_append_in_flight() -> None:
     writer = FakeWriter()
-    outbox = make(writer)
+    appender = make(writer)
     writer.free.clear()
-    outbox.offer(event(1))
+    appender.offer(event(1))
     await settle()
-    outbox.offer(event(2))
-    closing = asyncio.ensure_future(outbox.close([event("end")], COMPLETED))
+    appender.offer(event(2))
+    closing = asyncio.ensure_future(appender.close([event("end")], COMPLETED))
     await settle()
     assert not closing.done()
     writer.free.set()
@@ -177,35 +176,35 @@ async def test_the_end_waits_for_the_append_in_flight() -> None:
 
 
 async def test_nothing_is_taken_after_the_end() -> None:
-    outbox = make(FakeWriter())
-    await outbox.close([event("end")], COMPLETED)
+    appender = make(FakeWriter())
+    await appender.close([event("end")], COMPLETED)
     with pytest.raises(LegOver):
-        outbox.offer(event("more"))
+        appender.offer(event("more"))
 
 
 async def test_who_is_fenced_hears_of_it_once_and_appends_nothing_more() -> None:
     writer, lost = FakeWriter(), list[Exception]()
-    outbox = make(writer, lost)
+    appender = make(writer, lost)
     writer.failures = [Fenced("another was first")]
-    outbox.offer(event(1))
+    appender.offer(event(1))
     await settle()
     assert [type(loss) for loss in lost] == [Fenced]
     with pytest.raises(LegOver):
-        outbox.offer(event(2))
+        appender.offer(event(2))
     with pytest.raises(Fenced):
-        await outbox.close([event("end")], COMPLETED)
+        await appender.close([event("end")], COMPLETED)
     assert (writer.asked, writer.appends) == (1, [])
 
 
 async def test_who_waits_for_room_is_let_go_by_a_loss() -> None:
     writer = FakeWriter()
-    outbox = make(writer, max_events=1)
+    appender = make(writer, max_events=1)
     writer.free.clear()
     writer.failures = [Fenced("another was first")]
-    outbox.offer(event(1))
+    appender.offer(event(1))
     await settle()
-    outbox.offer(event(2))
-    waiting = asyncio.ensure_future(outbox.room())
+    appender.offer(event(2))
+    waiting = asyncio.ensure_future(appender.room())
     writer.free.set()
     await asyncio.wait_for(waiting, 60)
 
@@ -213,12 +212,12 @@ async def test_who_waits_for_room_is_let_go_by_a_loss() -> None:
 async def test_output_is_kept_while_nats_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_PAUSE", 0)
     writer, lost = FakeWriter(), list[Exception]()
-    outbox = make(writer, lost)
+    appender = make(writer, lost)
     writer.failures = [BusUnavailable("away")] * 3
-    outbox.offer(event(1))
+    appender.offer(event(1))
     await settle()
-    outbox.offer(event(2))
-    await outbox.close([event("end")], COMPLETED)
+    appender.offer(event(2))
+    await appender.close([event("end")], COMPLETED)
     lines = [line for lines, _ in writer.appends for line in lines]
     assert [line.split(b":")[0] for line in lines] == [b"1", b"2", b"end"]
     assert lost == []
@@ -226,12 +225,12 @@ async def test_output_is_kept_while_nats_is_away(monkeypatch: pytest.MonkeyPatch
 
 async def test_the_mute_append_nothing_of_what_is_pending() -> None:
     writer = FakeWriter()
-    outbox = make(writer)
+    appender = make(writer)
     writer.free.clear()
-    outbox.offer(event(1))
+    appender.offer(event(1))
     await settle()
-    outbox.offer(event(2))
-    outbox.mute()
+    appender.offer(event(2))
+    appender.mute()
     writer.free.set()
     await settle()
     assert writer.appends == []
@@ -239,12 +238,12 @@ async def test_the_mute_append_nothing_of_what_is_pending() -> None:
 
 async def test_a_farewell_comes_behind_the_append_in_flight_and_drops_what_is_pending() -> None:
     writer = FakeWriter()
-    outbox = make(writer)
+    appender = make(writer)
     writer.free.clear()
-    outbox.offer(event(1))
+    appender.offer(event(1))
     await settle()
-    outbox.offer(event(2))
-    leaving = asyncio.ensure_future(outbox.bid_farewell(event("bye"), 5))
+    appender.offer(event(2))
+    leaving = asyncio.ensure_future(appender.bid_farewell(event("bye"), 5))
     await settle()
     writer.free.set()
     await leaving
@@ -254,11 +253,11 @@ async def test_a_farewell_comes_behind_the_append_in_flight_and_drops_what_is_pe
 
 async def test_a_farewell_that_the_log_does_not_take_in_time_is_left_unsaid() -> None:
     writer = FakeWriter()
-    outbox = make(writer)
+    appender = make(writer)
     writer.free.clear()
-    outbox.offer(event(1))
+    appender.offer(event(1))
     await settle()
-    await outbox.bid_farewell(event("bye"), 0.05)
+    await appender.bid_farewell(event("bye"), 0.05)
     writer.free.set()
     await settle()
     assert writer.appends == []
@@ -266,14 +265,14 @@ async def test_a_farewell_that_the_log_does_not_take_in_time_is_left_unsaid() ->
 
 async def test_a_checkpoint_ends_its_message_and_is_confirmed_when_that_is_stored() -> None:
     writer = FakeWriter()
-    outbox = make(writer)
+    appender = make(writer)
     writer.free.clear()
-    outbox.offer(event(1))
+    appender.offer(event(1))
     await settle()
-    outbox.offer(event(2))
-    saving = asyncio.ensure_future(outbox.deliver(event(3), checkpoint="{}"))
+    appender.offer(event(2))
+    saving = asyncio.ensure_future(appender.deliver(event(3), checkpoint="{}"))
     await settle()
-    outbox.offer(event(4))
+    appender.offer(event(4))
     assert not saving.done()
     writer.free.set()
     assert await saving == 5
@@ -283,9 +282,9 @@ async def test_a_checkpoint_ends_its_message_and_is_confirmed_when_that_is_store
 
 
 async def test_who_waits_for_what_is_never_stored_is_told() -> None:
-    outbox = make(FakeWriter())
-    saving = asyncio.ensure_future(outbox.deliver(event(1)))
+    appender = make(FakeWriter())
+    saving = asyncio.ensure_future(appender.deliver(event(1)))
     await asyncio.sleep(0)
-    outbox.mute()
+    appender.mute()
     with pytest.raises(LegOver):
         await saving

@@ -18,10 +18,10 @@ from headrace.model.errors import BusUnavailable
 from headrace.model.events import Draft, Json
 from headrace.model.messages import Control
 from headrace.model.task import AUTH_REQUIRED, COMPLETED, SUBMITTED, WORKING
-from headrace_worker import outbox as module
+from headrace_worker import appender as module
+from headrace_worker.appender import Appender, GivesWay
 from headrace_worker.authorship import Authorship
 from headrace_worker.inputs import Inputs, Refused
-from headrace_worker.outbox import GivesWay, Outbox
 
 HOLDER = Authorship("logid", "holder", 1, 1)
 
@@ -113,7 +113,7 @@ async def play(  # noqa: C901  # one case a step
     steps: list[tuple[str, Any]], at_the_end: list[str]
 ) -> None:
     log, losses = FakeLog(), list[Exception]()
-    outbox = Outbox(
+    appender = Appender(
         cast("LogWriter", log),
         HOLDER,
         losses.append,
@@ -121,7 +121,7 @@ async def play(  # noqa: C901  # one case a step
         max_events=1000,
         max_bytes=1_000_000,
     )
-    inputs = Inputs(outbox, ("task", "ctx"), "enqueue", [], lambda: None)
+    inputs = Inputs(appender, ("task", "ctx"), "enqueue", [], lambda: None)
     taking: list[tuple[str, int | None, asyncio.Task[int | Refused]]] = []
     saving: list[asyncio.Task[int]] = []
     texts: list[str] = []
@@ -130,12 +130,12 @@ async def play(  # noqa: C901  # one case a step
             case "say":
                 for _ in range(what):
                     texts.append(str(len(texts)))
-                    outbox.offer(said(texts[-1]))
+                    appender.offer(said(texts[-1]))
             case "turn":
                 for _ in range(what):
                     await asyncio.sleep(0)
             case "take in" | "take in on a condition":
-                at = outbox.offered if "condition" in step else None
+                at = appender.offered if "condition" in step else None
                 control = Control(ask="input", input=what, message={"text": what}, if_generation=at)
                 taking.append((what, at, asyncio.create_task(inputs.take_in(control))))
                 await asyncio.sleep(0)
@@ -143,18 +143,18 @@ async def play(  # noqa: C901  # one case a step
                 log.queue(what)
             case "save":
                 texts.append(str(len(texts)))
-                last = outbox.deliver(said(texts[-1]), checkpoint=texts[-1])
+                last = appender.deliver(said(texts[-1]), checkpoint=texts[-1])
                 saving.append(asyncio.create_task(last))
                 await asyncio.sleep(0)
             case "ask":
                 texts.append(str(len(texts)))
-                outbox.post(said(texts[-1]), state=AUTH_REQUIRED)
+                appender.post(said(texts[-1]), state=AUTH_REQUIRED)
             case "look":
-                outbox.look()
+                appender.look()
             case _:
                 log.unknown.append(what)
     queueing = asyncio.create_task(queue_at(log, at_the_end))
-    await conclude(outbox, inputs)
+    await conclude(appender, inputs)
     await queueing
     assert losses == []
     told = log.told
@@ -174,21 +174,21 @@ async def queue_at(log: FakeLog, names: list[str]) -> None:
         await asyncio.sleep(0)
 
 
-async def conclude(outbox: Outbox, inputs: Inputs) -> None:
-    """End as `headrace_worker.conclusion` does."""
+async def conclude(appender: Appender, inputs: Inputs) -> None:
+    """End as `headrace_worker.completion` does."""
     if not inputs.waiting:
         with suppress(GivesWay):
             end = events.status_update("task", "ctx", COMPLETED)
-            await outbox.close([end], COMPLETED, gives_way=lambda: bool(inputs.waiting))
+            await appender.close([end], COMPLETED, gives_way=lambda: bool(inputs.waiting))
             return
-    await outbox.close([], WORKING)
+    await appender.close([], WORKING)
 
     def following() -> Draft:
         first, *others = inputs.waiting
         metadata = {"input": first.name, events.WAITING: [other.generation for other in others]}
         return events.status_update("task", "ctx", SUBMITTED, first.message, metadata)
 
-    await outbox.go_on(following)
+    await appender.go_on(following)
 
 
 def check_queue(log: FakeLog, taken: list[tuple[str, int | None, int | Refused]]) -> None:
@@ -239,7 +239,7 @@ def test_wherever_messages_are_queued_the_log_is_whole(
 
 async def test_another_attempts_entry_is_a_fence() -> None:
     log, losses = FakeLog(), list[Exception]()
-    outbox = Outbox(
+    appender = Appender(
         cast("LogWriter", log),
         HOLDER,
         losses.append,
@@ -252,7 +252,7 @@ async def test_another_attempts_entry_is_a_fence() -> None:
     stamp = replace(last.stamp, generation=last.last_generation + 1, writer="thief", attempt=2)
     draft = events.queued("task", "ctx", WORKING, {}, None, "b")
     log._store(stamp, [draft.line(stamp.generation)])
-    outbox.look()
+    appender.look()
     for _ in range(10):
         await asyncio.sleep(0)
     assert [type(loss) for loss in losses] == [FencedBy]

@@ -12,19 +12,18 @@ from headrace.model import parts
 from headrace.model.events import Draft, Json
 from headrace_worker import Data, File, Status, Text, Thinking, ToolArguments, ToolCall, ToolResult
 from headrace_worker.emission import Utterance
+from headrace_worker.encoder import PIECE, Encoder
 from headrace_worker.errors import MalformedOutput
 from headrace_worker.ids import LegIds
-from headrace_worker.pieces import PIECE
-from headrace_worker.rendering import Rendering
 
 type Said = str | Utterance
 
 
-def rendering(leg: int = 1) -> Rendering:
-    return Rendering("0-task", "ctx", LegIds("0-task", leg))
+def rendering(leg: int = 1) -> Encoder:
+    return Encoder("0-task", "ctx", LegIds("0-task", leg))
 
 
-def say(render: Rendering, *said: Said) -> list[Json]:
+def say(render: Encoder, *said: Said) -> list[Json]:
     """Return the events of `said`, as the voice gets them."""
     drafts: list[Draft] = []
     for one in said:

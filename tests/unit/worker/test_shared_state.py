@@ -8,16 +8,16 @@ import pytest
 from headrace.model import parts
 from headrace.model.events import Json
 from headrace_worker import MalformedOutput, RunContext, State, StateDelta
+from headrace_worker.encoder import Encoder
 from headrace_worker.ids import LegIds
-from headrace_worker.rendering import Rendering
 from headrace_worker.shared_state import SharedState
 
 
-def rendering(state: SharedState) -> Rendering:
-    return Rendering("t", "c", LegIds("t", 1), state=state)
+def rendering(state: SharedState) -> Encoder:
+    return Encoder("t", "c", LegIds("t", 1), state=state)
 
 
-def told(speaker: Rendering, said: State | StateDelta) -> Json:
+def told(speaker: Encoder, said: State | StateDelta) -> Json:
     [draft] = speaker.drafts(said)
     [part] = orjson.loads(draft.line(1))["statusUpdate"]["status"]["message"]["parts"]
     return {"kind": parts.event_type(part), "data": part["data"]}

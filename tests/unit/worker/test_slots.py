@@ -4,16 +4,16 @@ import asyncio
 from collections import Counter
 from contextlib import suppress
 
-from headrace_worker.slots import Slots, Turn
+from headrace_worker.concurrency import ConcurrencyLimit, Turn
 
 
 async def test_no_more_are_taken_than_there_are() -> None:
-    slots = Slots(3)
-    assert (slots.take_more(2), slots.take_more(5), slots.take_more(1)) == (2, 1, 0)
+    slots = ConcurrencyLimit(3)
+    assert (slots.acquire_free(2), slots.acquire_free(5), slots.acquire_free(1)) == (2, 1, 0)
 
 
 async def test_who_waits_is_served_in_turn() -> None:
-    slots, order = Slots(0), list[int]()
+    slots, order = ConcurrencyLimit(0), list[int]()
 
     async def one(number: int) -> None:
         await slots.take()
@@ -27,7 +27,7 @@ async def test_who_waits_is_served_in_turn() -> None:
     assert order == [0, 1, 2]
 
 
-async def served(slots: Slots, weights: dict[str, float], count: int) -> Counter[str]:
+async def served(slots: ConcurrencyLimit, weights: dict[str, float], count: int) -> Counter[str]:
     """Return who got how many of `count` places, each taken by whoever's turn it was."""
     got = Counter[str]()
 
@@ -49,11 +49,15 @@ async def served(slots: Slots, weights: dict[str, float], count: int) -> Counter
 
 
 async def test_all_who_wait_get_equally_many_turns() -> None:
-    assert await served(Slots(0), {"a": 1, "b": 1, "c": 1}, 30) == {"a": 10, "b": 10, "c": 10}
+    assert await served(ConcurrencyLimit(0), {"a": 1, "b": 1, "c": 1}, 30) == {
+        "a": 10,
+        "b": 10,
+        "c": 10,
+    }
 
 
 async def test_turns_come_by_weight_and_nobody_gets_none() -> None:
-    assert await served(Slots(0), {"high": 9, "normal": 3, "low": 1}, 130) == {
+    assert await served(ConcurrencyLimit(0), {"high": 9, "normal": 3, "low": 1}, 130) == {
         "high": 90,
         "normal": 30,
         "low": 10,
@@ -61,7 +65,7 @@ async def test_turns_come_by_weight_and_nobody_gets_none() -> None:
 
 
 async def test_who_comes_late_gets_its_share_and_no_more() -> None:
-    slots, early = Slots(0), Turn()
+    slots, early = ConcurrencyLimit(0), Turn()
 
     async def many() -> None:
         for _ in range(50):
@@ -77,24 +81,24 @@ async def test_who_comes_late_gets_its_share_and_no_more() -> None:
 
 
 async def test_a_place_is_scarce_if_somebody_else_would_have_to_wait_for_it() -> None:
-    slots = Slots(2)
+    slots = ConcurrencyLimit(2)
     slots.users = 2
-    assert [slots.scarce for _ in range(2) if slots.take_more(1)] == [False, True]
+    assert [slots.scarce for _ in range(2) if slots.acquire_free(1)] == [False, True]
     slots.users = 1
     assert not slots.scarce
 
 
 async def test_nobody_overtakes_those_who_wait() -> None:
-    slots = Slots(0)
+    slots = ConcurrencyLimit(0)
     waiting = asyncio.create_task(slots.take())
     await asyncio.sleep(0)
     slots.give_back(1)
-    assert slots.take_more(1) == 0
+    assert slots.acquire_free(1) == 0
     await waiting
 
 
 async def test_who_stops_waiting_leaves_the_place_to_the_next() -> None:
-    slots = Slots(0)
+    slots = ConcurrencyLimit(0)
     impatient = asyncio.create_task(slots.take())
     other = asyncio.create_task(slots.take())
     await asyncio.sleep(0)
@@ -106,11 +110,11 @@ async def test_who_stops_waiting_leaves_the_place_to_the_next() -> None:
 
 
 async def test_a_place_granted_to_who_has_just_gone_is_not_lost() -> None:
-    slots = Slots(0)
+    slots = ConcurrencyLimit(0)
     going = asyncio.create_task(slots.take())
     await asyncio.sleep(0)
     slots.give_back(1)
     going.cancel()
     with suppress(asyncio.CancelledError):
         await going
-    assert slots.take_more(1) == 1
+    assert slots.acquire_free(1) == 1

@@ -82,7 +82,7 @@ class Child:
     def begin(self, known: Known | None) -> None:
         """Start it; one that the parent's log knows already is met again, where it is there."""
         if known is None or self.question.into is not None:
-            self._parent.outbox.offer(self.relay.asked(self.key.agent, self._name))
+            self._parent.appender.offer(self.relay.asked(self.key.agent, self._name))
         self._relayed = known.relayed if known is not None else 0
         self._work = asyncio.create_task(self._run(), name=f"child {self.key.task}")
 
@@ -162,19 +162,19 @@ class Child:
             self._mind(entry)
 
     async def _pass_on(self, event: Json, generation: int) -> None:
-        outbox, draft = self._parent.outbox, None
+        appender, draft = self._parent.appender, None
         # Any language can be a worker: an event may be of another shape than it should.
         with suppress(KeyError, TypeError, ValueError, AttributeError):
             draft = self.relay.draft(event, generation)
         if draft is None or generation <= self._relayed:
             return
         try:
-            has_room = outbox.offer(draft)
+            has_room = appender.offer(draft)
         except MalformedOutput as error:
             _log.warning("task %s: not relayed: %s", self.key.task, error)
             return
         if not has_room:
-            await outbox.room()
+            await appender.room()
 
     def _mind(self, entry: Entry) -> None:
         self._is_over = entry.ends_leg

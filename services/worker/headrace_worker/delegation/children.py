@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from headrace.model.errors import StateUnavailable, TaskUnknown
 from headrace.model.messages import CancelChild
 from headrace.model.task import INPUT_REQUIRED, TaskKey
+from headrace_worker.appender import Receipt
 from headrace_worker.delegation.child import Child
 from headrace_worker.delegation.errors import DelegationFailed, DelegationRefused
 from headrace_worker.delegation.naming import Names
@@ -18,7 +19,6 @@ from headrace_worker.delegation.question import Question
 from headrace_worker.delegation.result import Result
 from headrace_worker.errors import LegOver
 from headrace_worker.interrupt import Interrupt
-from headrace_worker.receipts import Receipt
 
 _log = logging.getLogger(__name__)
 
@@ -98,7 +98,7 @@ class Children:
     def leave(self, child: Child) -> None:
         """Begin to wait for the child; the parent's place is others' meanwhile."""
         child.waits += 1
-        self._parent.seat.leave()
+        self._parent.permit.leave()
 
     async def come_back(self, child: Child) -> None:
         """Wait no more; a child that is not over then, and that nobody else waits for, is given up.
@@ -107,10 +107,10 @@ class Children:
         """
         child.waits -= 1
         if self._parent.interrupt() is not Interrupt.NONE:
-            self._parent.seat.stop_waiting()
+            self._parent.permit.stop_waiting()
             return
         self.give_up(child)
-        await self._parent.seat.come_back()
+        await self._parent.permit.come_back()
 
     def give_up(self, child: Child) -> None:
         """Cancel the child, unless it is over or somebody waits for it."""
@@ -119,7 +119,7 @@ class Children:
         self._offspring.spent.add(child.key.task)
         self._claimed.pop(child.key.task, None)
         try:
-            told = self._parent.outbox.post(child.relay.given_up(child.generation))
+            told = self._parent.appender.post(child.relay.given_up(child.generation))
         except LegOver:
             return
         task = asyncio.create_task(self._drop(child, told), name=f"cancel {child.key.task}")

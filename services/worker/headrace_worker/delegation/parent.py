@@ -9,12 +9,12 @@ from headrace.jetstream.connection import Bus
 from headrace.log import TailRule
 from headrace.model.task import TaskKey
 from headrace.state_client import StateClient
-from headrace_worker.expense import Expense
+from headrace_worker.appender import Appender
+from headrace_worker.concurrency import Permit
 from headrace_worker.inputs import Inputs
 from headrace_worker.interrupt import Interrupt
-from headrace_worker.outbox import Outbox
-from headrace_worker.seat import Seat
-from headrace_worker.stowing import Stowing
+from headrace_worker.offload import Offload
+from headrace_worker.usage import UsageTotals
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +27,11 @@ class Parent:
     attempt: int
     bus: Bus
     rule: TailRule
-    outbox: Outbox
+    appender: Appender
     inputs: Inputs
-    seat: Seat
-    expense: Expense
-    stowing: Stowing
+    permit: Permit
+    expense: UsageTotals
+    stowing: Offload
     interrupt: Callable[[], Interrupt]
     """Why its agent is being stopped."""
     deadline: datetime | None = None

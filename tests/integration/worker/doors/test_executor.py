@@ -27,7 +27,7 @@ from a2a.types import (
 from headrace.jetstream.objects import FileOwner, FileStore
 from headrace.model.events import ACCEPTED_MODES, EXTENSIONS, Json
 from headrace.model.messages import Control
-from headrace_worker import conclusion
+from headrace_worker import completion
 from headrace_worker.adapters import executor_agent
 from headrace_worker.adapters.executor import RUN
 from tests.integration.worker.conftest import Working
@@ -179,7 +179,7 @@ async def test_it_finds_what_the_request_accepts_activates_and_attaches(
 async def test_a_message_is_the_answer_or_the_tasks_last_word(
     desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch, *, bare: bool
 ) -> None:
-    monkeypatch.setattr(conclusion, "BARE_WITHIN", 60.0)
+    monkeypatch.setattr(completion, "BARE_WITHIN", 60.0)
 
     async def say(_: RequestContext, queue: EventQueue) -> None:
         await queue.enqueue_event(new_text_message("hi", role=Role.ROLE_AGENT))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace_worker import RunContext, agent
-from headrace_worker.configuration import Configuration, Unusable, build
+from headrace_worker.config import Configuration, Unusable, build
 
 
 @agent(description="Says nothing.", timeout=5)

@@ -6,8 +6,8 @@ import jsonschema
 import pytest
 import yaml
 
-from headrace_worker.configuration import Configuration, Unusable, read, schema
-from headrace_worker.configuration.model import ModelAgent, RemoteAgent
+from headrace_worker.config import Configuration, Unusable, read, schema
+from headrace_worker.config.model import ModelAgent, RemoteAgent
 
 WHOLE = """\
 llms:

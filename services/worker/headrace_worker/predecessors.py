@@ -10,14 +10,14 @@ from headrace.log import last_entry
 from headrace.model.errors import InvalidName
 from headrace.model.events import BEHIND
 from headrace.model.task import SUBMITTED, WORKING, TaskKey, check_task_id
-from headrace_worker.past import Past
+from headrace_worker.recovery import Recovered
 
 _LEAST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
 _PART = 0.05
 """Of the time that a run has waited: so long it waits on until it is looked at again."""
 
 
-async def whose_turn_it_is(bus: Bus, key: TaskKey, past: Past) -> str | None:
+async def whose_turn_it_is(bus: Bus, key: TaskKey, past: Recovered) -> str | None:
     """Return the id of a task that the one at `key` is to wait for; None: of none.
 
     What its client wrote there is no reason to fail: what names no task is passed over.

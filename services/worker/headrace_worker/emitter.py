@@ -1,8 +1,8 @@
-"""The one way from an agent to its log: what it says is checked, rendered and put in the outbox."""
+"""What an agent emits: checked, encoded as events, and handed to the appender."""
 
 from typing import Any
 
-from headrace_worker.breath import Breath
+from headrace_worker.appender import Appender
 from headrace_worker.checkpoint import Checkpoint
 from headrace_worker.emission import (
     ENDINGS,
@@ -13,35 +13,35 @@ from headrace_worker.emission import (
     ToolArguments,
     ToolResult,
 )
-from headrace_worker.endings import End, Endings
+from headrace_worker.encoder import Encoder
+from headrace_worker.end_events import End, Endings
 from headrace_worker.errors import MalformedOutput
-from headrace_worker.expense import Expense
 from headrace_worker.ids import LegIds
-from headrace_worker.outbox import Outbox
-from headrace_worker.rendering import Rendering
+from headrace_worker.loop_turns import LoopTurns
 from headrace_worker.signals import Usage
+from headrace_worker.usage import UsageTotals
 
 
-class Voice:
+class Emitter:
     """What one attempt of a leg says."""
 
     def __init__(
         self,
-        rendering: Rendering,
+        rendering: Encoder,
         endings: Endings,
-        outbox: Outbox,
+        appender: Appender,
         ids: LegIds,
         *,
         may_answer: bool,
     ) -> None:
-        """Speak into `outbox`; `may_answer`: a bare Message instead of a task is allowed."""
+        """Speak into `appender`; `may_answer`: a bare Message instead of a task is allowed."""
         self._ids = ids
-        self._rendering, self._endings, self._outbox = rendering, endings, outbox
+        self._rendering, self._endings, self._appender = rendering, endings, appender
         self._may_answer = may_answer
         self._has_spoken = False
-        self._breath = Breath()
+        self._breath = LoopTurns()
         self.mint = ids.mint
-        self.expense = Expense()
+        self.expense = UsageTotals()
         self.end: End | None = None
         """The end that the agent asked for; None: it has not."""
         self.answer: Message | None = None
@@ -56,7 +56,7 @@ class Voice:
         """
         try:
             if type(said) is str and (chunk := self._rendering.chunk(said)) is not None:
-                return self._outbox.offer(chunk) and not self._breath.is_due()
+                return self._appender.offer(chunk) and not self._breath.is_due()
             return self._say(said) and not self._breath.is_due()
         except TypeError as error:
             raise MalformedOutput(
@@ -79,14 +79,14 @@ class Voice:
         *before, last = self._rendering.checkpoint(said)
         held = Checkpoint(data, self._ids.minted, self._rendering.next_index).encode()
         for draft in before:
-            self._outbox.offer(draft)
+            self._appender.offer(draft)
         self._has_spoken = True
-        await self._outbox.deliver(last, checkpoint=held)
+        await self._appender.deliver(last, checkpoint=held)
 
     async def room(self) -> None:
         """Return when the log has caught up with what was said."""
         await self._breath.take()
-        await self._outbox.room()
+        await self._appender.room()
 
     def _say(self, said: Emission) -> bool:
         if self.end is not None:
@@ -99,7 +99,7 @@ class Voice:
             self.expense.add(said)
         has_room = True
         for draft in self._rendering.drafts(said):
-            has_room = self._outbox.offer(draft)
+            has_room = self._appender.offer(draft)
             self._has_spoken = True
         return has_room
 
@@ -109,7 +109,7 @@ class Voice:
         if isinstance(said, Message) and self._has_spoken:
             raise MalformedOutput("a bare Message beside other output")
         end = self._endings.of(said)
-        self._outbox.check(end.draft)
+        self._appender.check(end.draft)
         self._rendering.stop()
         self.end, self.answer = end, said if isinstance(said, Message) else None
         return True

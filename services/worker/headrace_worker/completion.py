@@ -10,13 +10,13 @@ from headrace.model import events
 from headrace.model.entry import ANSWERED
 from headrace.model.events import Draft
 from headrace.model.task import COMPLETED, INPUT_REQUIRED, SUBMITTED, WORKING
+from headrace_worker.appender import GivesWay
 from headrace_worker.delegation.errors import DelegationFailed
-from headrace_worker.endings import End
+from headrace_worker.end_events import End
 from headrace_worker.errors import MalformedOutput, Retryable
-from headrace_worker.giving_up import why_overdue
+from headrace_worker.execution import Execution
+from headrace_worker.give_up import why_overdue
 from headrace_worker.interrupt import Interrupt
-from headrace_worker.outbox import GivesWay
-from headrace_worker.performance import Performance
 from headrace_worker.queued import Queued
 
 _log = logging.getLogger(__name__)
@@ -33,45 +33,45 @@ _GOES_ON = frozenset({COMPLETED, INPUT_REQUIRED})
 """Ends that give way to the next leg where a message waits."""
 
 
-async def conclude(performance: Performance, why: Interrupt) -> int | None:
+async def complete(execution: Execution, why: Interrupt) -> int | None:
     """Append what the agent said last, and how its leg ends; return the next leg, if one follows.
 
     Raises:
         Fenced, LogLost: the log is somebody else's; it does not say so.
     """
-    end = _interrupted(performance, why) if why else _end(performance)
-    await _end_children(performance, end.state)
-    end = _with_expense(performance, end)
-    made = performance.rendering.artifacts
-    orphans = [artifact for artifact in performance.past.orphans if artifact not in made]
-    retractions = [_retraction(performance, artifact) for artifact in orphans]
-    inputs, outbox = performance.inputs, performance.outbox
+    end = _interrupted(execution, why) if why else _end(execution)
+    await _end_children(execution, end.state)
+    end = _with_expense(execution, end)
+    made = execution.rendering.artifacts
+    orphans = [artifact for artifact in execution.past.orphans if artifact not in made]
+    retractions = [_retraction(execution, artifact) for artifact in orphans]
+    inputs, appender = execution.inputs, execution.appender
 
     def gives_way() -> bool:
         return end.state in _GOES_ON and bool(inputs.waiting)
 
     if not gives_way():
         with suppress(GivesWay):
-            await outbox.close([*retractions, end.draft], end.state, gives_way=gives_way)
-            metrics.RUNS_ENDED.labels(performance.key.agent, end.state).inc()
+            await appender.close([*retractions, end.draft], end.state, gives_way=gives_way)
+            metrics.RUNS_ENDED.labels(execution.key.agent, end.state).inc()
             return None
     # Not the end after all: what was said last is said, and the next message has its turn.
-    last = [performance.says(end.message)] if end.message else []
-    await outbox.close([*retractions, *last], WORKING)
-    return await outbox.go_on(lambda: _next_input(performance, *inputs.waiting))
+    last = [execution.says(end.message)] if end.message else []
+    await appender.close([*retractions, *last], WORKING)
+    return await appender.go_on(lambda: _next_input(execution, *inputs.waiting))
 
 
-async def _end_children(performance: Performance, state: str) -> None:
-    children = performance.children
+async def _end_children(execution: Execution, state: str) -> None:
+    children = execution.children
     # The log decides whether they are still ours to cancel: an attempt that takes over wants them.
-    if children.are_at_work and not await performance.say_ending(state):
+    if children.are_at_work and not await execution.say_ending(state):
         await children.let_go()
     else:
         await children.end(state)
 
 
-def _with_expense(performance: Performance, end: End) -> End:
-    told, ctx = performance.voice.expense.metadata(), performance.context
+def _with_expense(execution: Execution, end: End) -> End:
+    told, ctx = execution.voice.expense.metadata(), execution.context
     if not told or end.state == ANSWERED:
         return end
     metadata = {**end.metadata, **told}
@@ -79,39 +79,39 @@ def _with_expense(performance: Performance, end: End) -> End:
     return End(draft, end.state, end.message, metadata)
 
 
-def _next_input(performance: Performance, following: Queued, *others: Queued) -> Draft:
+def _next_input(execution: Execution, following: Queued, *others: Queued) -> Draft:
     metadata = {**following.metadata, events.WAITING: [other.generation for other in others]}
-    ctx = performance.context
+    ctx = execution.context
     return events.status_update(ctx.task, ctx.context, SUBMITTED, following.message, metadata)
 
 
-def _interrupted(performance: Performance, why: Interrupt) -> End:
-    acting = performance.acting
+def _interrupted(execution: Execution, why: Interrupt) -> End:
+    acting = execution.acting
     if acting is not None and not acting.done():
-        _log.error("task %s: the agent ignores that it is cancelled", performance.key.task)
+        _log.error("task %s: the agent ignores that it is cancelled", execution.key.task)
     elif acting is not None and not acting.cancelled() and (error := acting.exception()):
-        _log.error("task %s: in the agent's clean-up", performance.key.task, exc_info=error)
+        _log.error("task %s: in the agent's clean-up", execution.key.task, exc_info=error)
     if why is Interrupt.OVERDUE:
-        return performance.endings.failed(why_overdue(performance.policy, performance.past))
+        return execution.endings.failed(why_overdue(execution.policy, execution.past))
     if why is Interrupt.SUPERSEDED:
-        return performance.endings.completed()
-    return performance.endings.canceled()
+        return execution.endings.completed()
+    return execution.endings.canceled()
 
 
-def _end(performance: Performance) -> End:
-    acting = performance.acting
+def _end(execution: Execution) -> End:
+    acting = execution.acting
     if acting is None or acting.cancelled():
-        return _failed(performance, "The agent was cancelled from within", None)
+        return _failed(execution, "The agent was cancelled from within", None)
     match acting.exception():
         case None:
-            return _asked_for(performance)
+            return _asked_for(execution)
         case MalformedOutput() as error:
-            return _failed(performance, f"The agent's output is malformed: {error}", error)
+            return _failed(execution, f"The agent's output is malformed: {error}", error)
         case Retryable() as error:
-            reason = f"Given up after {performance.failures} attempts: {error}"
-            return performance.endings.failed(reason[:LONGEST_REASON])
+            reason = f"Given up after {execution.failures} attempts: {error}"
+            return execution.endings.failed(reason[:LONGEST_REASON])
         case error:
-            return _failed(performance, _shown(error), error)
+            return _failed(execution, _shown(error), error)
 
 
 def _shown(error: BaseException) -> str:
@@ -126,34 +126,34 @@ def _shown(error: BaseException) -> str:
     return "The agent failed"
 
 
-def _failed(performance: Performance, reason: str, error: BaseException | None) -> End:
+def _failed(execution: Execution, reason: str, error: BaseException | None) -> End:
     """Return a failure that shows nothing of `error` but an id; the log has the rest under it."""
     error_id, reason = secrets.token_hex(4), reason[:LONGEST_REASON]
-    _log.error("task %s: error %s: %s", performance.key.task, error_id, reason, exc_info=error)
-    return performance.endings.failed(f"{reason} (error {error_id})")
+    _log.error("task %s: error %s: %s", execution.key.task, error_id, reason, exc_info=error)
+    return execution.endings.failed(f"{reason} (error {error_id})")
 
 
-def _asked_for(performance: Performance) -> End:
-    voice, endings = performance.voice, performance.endings
-    if voice.answer is not None and _is_shown(performance):
+def _asked_for(execution: Execution) -> End:
+    voice, endings = execution.voice, execution.endings
+    if voice.answer is not None and _is_shown(execution):
         return endings.completed_with(voice.answer)
     return voice.end or endings.completed()
 
 
-def _is_shown(performance: Performance) -> bool:
+def _is_shown(execution: Execution) -> bool:
     """Tell whether the Task has been shown to its client, so that it must end as a task."""
-    past, ctx = performance.past, performance.context
+    past, ctx = execution.past, execution.context
     if ctx.leg > 1 or ctx.attempt > 1 or past.metadata.get(events.SHOWN) is True:
         return True
     age = datetime.now(UTC) - datetime.fromisoformat(past.time)
     return age.total_seconds() > BARE_WITHIN
 
 
-def _retraction(performance: Performance, artifact: str) -> Draft:
+def _retraction(execution: Execution, artifact: str) -> Draft:
     """Return the event that empties an artifact which only a dead attempt made."""
     return events.artifact_update(
-        performance.key.task,
-        performance.context.context,
+        execution.key.task,
+        execution.context.context,
         {"artifactId": artifact, "parts": [{"text": ""}]},
         last_chunk=True,
         metadata={events.RETRACTED: True},

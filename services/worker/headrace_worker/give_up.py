@@ -15,8 +15,8 @@ from headrace.tasks.clean_up import have_cleaned_up
 from headrace_worker.assignment import Assignment
 from headrace_worker.authorship import Authorship
 from headrace_worker.ids import LegIds
-from headrace_worker.past import Past
 from headrace_worker.policy import Policy
+from headrace_worker.recovery import Recovered
 
 _log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ comes so far as to begin ends by its start deadline."""
 _PATIENCE = 10.0
 
 
-def deadline_of(policy: Policy, past: Past) -> datetime | None:
+def deadline_of(policy: Policy, past: Recovered) -> datetime | None:
     """Return when the leg is to be over; None: it has all the time."""
     lineage = Lineage.of(past.metadata)
     inherited = read_time(lineage.deadline) if lineage is not None else None
@@ -38,14 +38,14 @@ def deadline_of(policy: Policy, past: Past) -> datetime | None:
     return earliest(inherited, began + timedelta(seconds=policy.timeout))
 
 
-def why_overdue(policy: Policy, past: Past) -> str:
+def why_overdue(policy: Policy, past: Recovered) -> str:
     """Return what is said of a leg whose deadline has passed."""
     if policy.timeout is None or Lineage.of(past.metadata) is not None:
         return "It did not end before its deadline"
     return f"It did not end within {policy.timeout:g} s"
 
 
-def is_too_late(past: Past) -> bool:
+def is_too_late(past: Recovered) -> bool:
     """Tell whether the leg had to be begun before now."""
     try:
         return datetime.now(UTC) >= datetime.fromisoformat(past.metadata[START_BY])
@@ -53,7 +53,7 @@ def is_too_late(past: Past) -> bool:
         return False
 
 
-def why_hopeless(policy: Policy, past: Past, attempt: int) -> str | None:
+def why_hopeless(policy: Policy, past: Recovered, attempt: int) -> str | None:
     """Return why `attempt` is not to begin; None: it is."""
     failed = attempt - 1 - past.handed_back
     if failed >= policy.max_attempts:

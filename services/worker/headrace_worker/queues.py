@@ -16,7 +16,7 @@ from headrace.model.errors import BusUnavailable
 from headrace.model.events import Json
 from headrace.model.queues import Lane, agent_of
 from headrace.tasks.queues import no_right_to
-from headrace_worker.pulling import Puller
+from headrace_worker.poll import Puller
 
 _log = logging.getLogger(__name__)
 

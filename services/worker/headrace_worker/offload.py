@@ -48,7 +48,7 @@ class WorkerFiles(FileStore):
 
 
 @dataclass(frozen=True, slots=True)
-class Stowing:
+class Offload:
     """Stows what one leg's agent says."""
 
     files: FileStore

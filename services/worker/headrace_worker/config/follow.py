@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from headrace.model.errors import BusUnavailable
-from headrace_worker.configuration import Unusable, build, read
+from headrace_worker.config import Unusable, build, read
 from headrace_worker.worker import Worker
 
 _log = logging.getLogger(__name__)

@@ -1,18 +1,18 @@
-"""What all legs of one worker share."""
+"""What all attempts of one worker share."""
 
 import asyncio
 from dataclasses import dataclass, field
 
 from headrace.jetstream.connection import Bus
 from headrace.log import TailRule
-from headrace_worker.leases import Leases
+from headrace_worker.heartbeats import Leases
 from headrace_worker.settings import WorkerSettings
 from headrace_worker.watch import Watch
 
 
 @dataclass(frozen=True, slots=True)
-class Station:
-    """One worker's place to work at."""
+class WorkerResources:
+    """What the attempts of one worker share."""
 
     worker: str
     """The worker's instance id, a subject token."""

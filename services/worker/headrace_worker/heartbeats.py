@@ -1,6 +1,6 @@
 """Keeping held runs: heartbeats to the work queue, and answers to whoever asks for the holder.
 
-Both happen on the lifeline's thread. The worker's loop only adds and removes holds; what is held
+Both happen on the heartbeat thread. The worker's loop only adds and removes holds; what is held
 for less than a moment is never touched here, so that a short run costs nothing.
 """
 
@@ -19,8 +19,8 @@ from nats.errors import Error as NatsError
 
 from headrace.model.errors import UndecodableMessage
 from headrace.model.messages import Control, Holding
+from headrace_worker.heartbeat_thread import HeartbeatThread
 from headrace_worker.inputs import Refused
-from headrace_worker.lifeline import Lifeline
 
 _log = logging.getLogger(__name__)
 
@@ -72,9 +72,9 @@ class Hold:
 class Leases:
     """All holds of a worker."""
 
-    def __init__(self, lifeline: Lifeline) -> None:
-        """Keep holds on `lifeline`'s loop; made on the worker's."""
-        self._lifeline = lifeline
+    def __init__(self, heartbeat_thread: HeartbeatThread) -> None:
+        """Keep holds on `heartbeat_thread`'s loop; made on the worker's."""
+        self._heartbeat_thread = heartbeat_thread
         self._workers_loop = asyncio.get_running_loop()
         self._holds: set[Hold] = set()
         self._lock = threading.Lock()
@@ -83,7 +83,7 @@ class Leases:
 
     def start(self) -> None:
         """Begin to keep."""
-        self._lifeline.spawn(self._keep())
+        self._heartbeat_thread.spawn(self._keep())
 
     def take(self, reply: str) -> Hold:
         """Keep the run that is acknowledged on `reply`."""
@@ -100,7 +100,7 @@ class Leases:
     async def let_go(self, hold: Hold) -> None:
         """As `release`, and return when nobody who asks is answered any more."""
         self.release(hold)
-        await self._lifeline.call(self._fall_silent(hold))
+        await self._heartbeat_thread.call(self._fall_silent(hold))
 
     def pulse(self) -> None:
         """Say that the worker's loop runs."""
@@ -133,7 +133,7 @@ class Leases:
         self._kept.add(hold)
         if now - hold.beat >= HEARTBEAT:
             hold.beat = now
-            await self._lifeline.bus.connection.publish(hold.reply, _IN_PROGRESS)
+            await self._heartbeat_thread.bus.connection.publish(hold.reply, _IN_PROGRESS)
         if hold.claim is not None and hold.subscription is None:
             await self._answer(hold, hold.claim)
 
@@ -142,7 +142,9 @@ class Leases:
             if hold in self._holds:
                 await self._respond(msg, claim)
 
-        subscription = await self._lifeline.bus.connection.subscribe(claim.subject, cb=receive)
+        subscription = await self._heartbeat_thread.bus.connection.subscribe(
+            claim.subject, cb=receive
+        )
         if hold in self._kept:
             hold.subscription = subscription
         else:
@@ -158,9 +160,9 @@ class Leases:
             self._workers_loop.call_soon_threadsafe(claim.cancel)
         if asked.ask == "input":
             # Not waited for: the next question may be whether anybody is there.
-            self._lifeline.spawn(self._take_in(msg, asked, claim))
+            self._heartbeat_thread.spawn(self._take_in(msg, asked, claim))
             return
-        await self._lifeline.bus.connection.publish(msg.reply, claim.answer.encode())
+        await self._heartbeat_thread.bus.connection.publish(msg.reply, claim.answer.encode())
 
     async def _take_in(self, msg: Msg, asked: Control, claim: Claim) -> None:
         taken: int | Refused = Refused("blocked")
@@ -177,12 +179,12 @@ class Leases:
             refused = {"refused": taken.reason, "generation": taken.generation}
             more = {"accepted": False, **refused}
         answer = claim.answer.model_copy(update=more)
-        await self._lifeline.bus.connection.publish(msg.reply, answer.encode())
+        await self._heartbeat_thread.bus.connection.publish(msg.reply, answer.encode())
 
     async def _fall_silent(self, hold: Hold) -> None:
         await self._forget(hold)
         # What the worker publishes next goes by another connection, and must not come first.
-        await self._lifeline.bus.connection.flush(_FLUSH)
+        await self._heartbeat_thread.bus.connection.flush(_FLUSH)
 
     async def _forget(self, hold: Hold) -> None:
         self._kept.discard(hold)

@@ -1,4 +1,4 @@
-"""What one attempt works with: its context, its voice, its way into the log."""
+"""What one attempt works with: its context, its emitter, its appender."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,39 +10,39 @@ from headrace.model.delegation import Lineage
 from headrace.model.events import AGUI, Draft, Json
 from headrace.model.task import WORKING, TaskKey
 from headrace_worker.agent import Agent
+from headrace_worker.appender import Appender
 from headrace_worker.assignment import Assignment
+from headrace_worker.claim import Taken
+from headrace_worker.concurrency import Permit
 from headrace_worker.context import RunContext
 from headrace_worker.delegation.children import Children
 from headrace_worker.delegation.parent import Parent
 from headrace_worker.delegation.waiting import waiting_child
 from headrace_worker.earlier import earlier_logs, earlier_tasks
-from headrace_worker.endings import Endings
+from headrace_worker.emitter import Emitter
+from headrace_worker.encoder import Encoder
+from headrace_worker.end_events import Endings
 from headrace_worker.errors import LegOver, Retryable
 from headrace_worker.ids import LegIds
 from headrace_worker.inputs import Inputs
 from headrace_worker.interrupt import Interrupt
-from headrace_worker.outbox import Outbox
-from headrace_worker.past import Past, recall, reread, retell
-from headrace_worker.rendering import Rendering
-from headrace_worker.seat import Seat
+from headrace_worker.offload import Offload, WorkerFiles
+from headrace_worker.recovery import Recovered, recall, reread, retell
+from headrace_worker.resources import WorkerResources
 from headrace_worker.shared_state import SharedState
-from headrace_worker.station import Station
-from headrace_worker.stowing import Stowing, WorkerFiles
-from headrace_worker.taking import Taken
-from headrace_worker.voice import Voice
 
 
-class Performance:
+class Execution:
     """An agent at work on a leg that this worker holds."""
 
     def __init__(  # noqa: PLR0913  # what an attempt is made of
         self,
-        station: Station,
+        resources: WorkerResources,
         agent: Agent,
         assignment: Assignment,
         taken: Taken,
         *,
-        seat: Seat,
+        permit: Permit,
         lost: Callable[[], None],
         superseded: Callable[[], None],
         interrupt: Callable[[], Interrupt],
@@ -61,52 +61,52 @@ class Performance:
         self.key: TaskKey = key
         self.writer = taken.authorship.writer
         self.past = taken.past
-        self.outbox = Outbox(
+        self.appender = Appender(
             taken.writer,
             taken.authorship,
             lambda _: lost(),
             lambda *told: self.inputs.overtaken(*told),  # noqa: PLW0108  # made below
-            max_events=station.settings.emit_buffer_events,
-            max_bytes=station.settings.emit_buffer_bytes,
+            max_events=resources.settings.emit_buffer_events,
+            max_bytes=resources.settings.emit_buffer_bytes,
         )
-        self.look = self.outbox.look
+        self.look = self.appender.look
         self.inputs = Inputs(
-            self.outbox,
+            self.appender,
             (key.task, run.context),
             agent.card.follow_ups,
             taken.past.waiting,
             superseded,
         )
         state = _state_of(taken.past)
-        self.rendering = Rendering(key.task, run.context, ids, saved.index, state)
+        self.rendering = Encoder(key.task, run.context, ids, saved.index, state)
         self.endings = Endings(key.task, run.context, ids)
-        self.voice = Voice(
-            self.rendering, self.endings, self.outbox, ids, may_answer=agent.card.bare_message
+        self.voice = Emitter(
+            self.rendering, self.endings, self.appender, ids, may_answer=agent.card.bare_message
         )
         trace = taken.past.metadata.get(events.TRACEPARENT) or run.traceparent
-        stowing = Stowing(
-            files=WorkerFiles(station.bus),
+        stowing = Offload(
+            files=WorkerFiles(resources.bus),
             key=key,
             belongs_to=FileOwner(run.owner, run.context),
-            inline=station.settings.inline_bytes,
+            inline=resources.settings.inline_bytes,
         )
         parent = Parent(
             key=key,
             context=run.context,
             leg=leg,
             attempt=taken.authorship.attempt,
-            bus=station.bus,
-            rule=station.rule,
-            outbox=self.outbox,
+            bus=resources.bus,
+            rule=resources.rule,
+            appender=self.appender,
             inputs=self.inputs,
-            seat=seat,
+            permit=permit,
             expense=self.voice.expense,
             stowing=stowing,
             interrupt=interrupt,
-            most_children=station.settings.delegation_children,
+            most_children=resources.settings.delegation_children,
             deadline=taken.deadline,
             budget=_budget_of(taken.past),
-            priority=station.bus.subjects.priority_of_run(assignment.message.subject),
+            priority=resources.bus.subjects.priority_of_run(assignment.message.subject),
             traceparent=trace,
         )
         self.children = Children(parent, taken.past.offspring)
@@ -119,11 +119,11 @@ class Performance:
             message=taken.past.message,
             metadata=taken.past.metadata,
             voice=self.voice,
-            recall=partial(recall, station.bus, key, taken.writer.sequence),
-            retell=partial(retell, station.bus, key, taken.writer.sequence),
-            entries=partial(reread, station.bus, key, taken.writer.sequence),
-            earlier=partial(earlier_tasks, station.bus, key, run.owner, run.context),
-            earlier_logs=partial(earlier_logs, station.bus, key, run.owner, run.context),
+            recall=partial(recall, resources.bus, key, taken.writer.sequence),
+            retell=partial(retell, resources.bus, key, taken.writer.sequence),
+            entries=partial(reread, resources.bus, key, taken.writer.sequence),
+            earlier=partial(earlier_tasks, resources.bus, key, run.owner, run.context),
+            earlier_logs=partial(earlier_logs, resources.bus, key, run.owner, run.context),
             deadline=taken.deadline,
             checkpoint_data=saved.data,
             traceparent=trace,
@@ -132,7 +132,7 @@ class Performance:
             interrupt=interrupt,
             parent=parent,
             children=self.children,
-            waiting_child=partial(waiting_child, station.bus, key, leg),
+            waiting_child=partial(waiting_child, resources.bus, key, leg),
             stowing=stowing,
         )
         self.acting: asyncio.Task[None] | None = None
@@ -169,7 +169,7 @@ class Performance:
         draft = events.status_update(
             self.key.task, self.context.context, WORKING, metadata={events.HANDED_BACK: why}
         )
-        await self.outbox.bid_farewell(draft, patience)
+        await self.appender.bid_farewell(draft, patience)
 
     async def say_ending(self, state: str) -> bool:
         """Have the log tell in which state the leg is to end; False: it is somebody else's."""
@@ -177,7 +177,7 @@ class Performance:
             self.key.task, self.context.context, WORKING, metadata={events.ENDING: state}
         )
         try:
-            await self.outbox.deliver(draft)
+            await self.appender.deliver(draft)
         except LegOver:
             return False
         return True
@@ -185,25 +185,25 @@ class Performance:
     @property
     def spoke(self) -> float:
         """When its last append ended, loop time in seconds."""
-        return self.outbox.spoke
+        return self.appender.spoke
 
     @property
     def sequence(self) -> int:
         """Stream sequence of its last entry."""
-        return self.outbox.sequence
+        return self.appender.sequence
 
     @property
     def appending(self) -> bool:
         """Whether an append is in flight."""
-        return self.outbox.appending
+        return self.appender.appending
 
 
-def _budget_of(past: Past) -> int | None:
+def _budget_of(past: Recovered) -> int | None:
     lineage = Lineage.of(past.metadata)
     return lineage.budget if lineage is not None else None
 
 
-def _state_of(past: Past) -> SharedState:
+def _state_of(past: Recovered) -> SharedState:
     """Return the state that the attempt begins with: its client's, and what was saved since."""
     sent = past.metadata.get(AGUI)
     state = SharedState(sent.get("state") if isinstance(sent, dict) else None)

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from headrace.model.events import Json
-from headrace_worker.configuration.addresses import check_headers, check_url
+from headrace_worker.config.addresses import check_headers, check_url
 from headrace_worker.policy import FollowUps
 from headrace_worker.remembering import Memory
 

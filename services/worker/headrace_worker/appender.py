@@ -21,10 +21,101 @@ from headrace.model.errors import BusUnavailable, Fenced, LogLost
 from headrace.model.events import Draft
 from headrace.model.task import SUBMITTED, WORKING
 from headrace_worker.authorship import Authorship
-from headrace_worker.batch import BATCH, Batch
 from headrace_worker.errors import LegOver, MalformedOutput, Overtaken
 from headrace_worker.queued import Queued
-from headrace_worker.receipts import Receipt
+
+
+class Receipt:
+    """For one event: where in the log it stands, once it does."""
+
+    __slots__ = ("_failure", "_waiting", "generation", "index", "is_conditional", "queued")
+
+    def __init__(self, queued: Queued | None = None, *, is_conditional: bool = False) -> None:
+        """Begin before the event is stored.
+
+        `queued` is the message that it queues; `is_conditional` says that nothing may come between
+        the log's end of now and the event.
+        """
+        self.queued, self.is_conditional = queued, is_conditional
+        self.index = 0
+        """Of the event in its message."""
+        self.generation = 0
+        """0: it is not stored."""
+        self._failure: Exception | None = None
+        self._waiting: list[asyncio.Future[int]] = []
+
+    async def stored(self) -> int:
+        """Return the event's generation when it is stored.
+
+        Raises:
+            LegOver: it will never be, or nobody knows.
+            Overtaken: another message came first.
+        """
+        if self._failure is not None:
+            raise self._failure
+        if not self.generation:
+            waiting: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiting)
+            await waiting
+        return self.generation
+
+    def settle(self, generation: int) -> None:
+        """Say that the event is stored as `generation`."""
+        self.generation = generation
+        if self.queued is not None:
+            self.queued.generation = generation
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            if not each.done():
+                each.set_result(generation)
+
+    def fail(self, failure: Exception) -> None:
+        """Say why the event is not stored."""
+        self._failure = failure
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            if not each.done():
+                each.set_exception(failure)
+                each.exception()  # asked for, so that nobody waiting is no complaint
+
+
+BATCH = 512
+"""Events in one message at most: readers take a message as a whole."""
+
+
+class Batch:
+    """A message in the making."""
+
+    __slots__ = ("checkpoint", "drafts", "receipts", "size", "state")
+
+    def __init__(self) -> None:
+        """Begin empty."""
+        self.drafts: list[Draft] = []
+        self.receipts: list[Receipt] = []
+        """For those of the events that somebody waits for."""
+        self.size = 0
+        self.state = WORKING
+        """The task's state after it, unless it is the leg's last."""
+        self.checkpoint: str | None = None
+        """What goes with the events: JSON that the agent finds in its next attempt."""
+
+    def stored(self, first: int) -> None:
+        """Be told that the events are stored, from generation `first` on."""
+        for receipt in self.receipts:
+            receipt.settle(first + receipt.index)
+
+    def lost(self) -> None:
+        """Be told that the events are not stored, or not for certain."""
+        for receipt in self.receipts:
+            receipt.fail(LegOver("the leg is over"))
+
+    def drop(self, receipt: Receipt) -> Draft:
+        """Take the event of `receipt` out, and return it."""
+        self.receipts.remove(receipt)
+        for other in self.receipts:
+            other.index -= other.index > receipt.index
+        return self.drafts.pop(receipt.index)
+
 
 _log = logging.getLogger(__name__)
 
@@ -42,7 +133,7 @@ class GivesWay(Exception):
     """A message waits, so that the leg does not end as its holder was about to say."""
 
 
-class Outbox:
+class Appender:
     """Appends what one attempt says, in order, one message in flight at a time."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Letting others run when an agent speaks without ever awaiting anything.
+"""Letting the loop run when an agent emits without ever awaiting anything.
 
 An agent that reads a model's answer through a blocking client yields token after token and never
 gives the loop a turn: nothing of it would be sent before its buffer is full.
@@ -13,7 +13,7 @@ INTERVAL = 0.02
 _PAUSE = 0.001
 
 
-class Breath:
+class LoopTurns:
     """Notices that the loop has had no turn, and gives it one."""
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 _JOIN = 2.0
 
 
-class Lifeline:
+class HeartbeatThread:
     """The thread; `bus` is for code that runs on its loop, no other."""
 
     def __init__(self, settings: BusSettings, name: str) -> None:
@@ -30,7 +30,7 @@ class Lifeline:
         self.bus = Bus(settings)
         self._name = name
         self._loop = uvloop.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="lifeline", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
     async def start(self) -> None:
         """Start the thread and return when its connection stands.
@@ -77,4 +77,4 @@ class Lifeline:
 
 def _complain(done: "concurrent.futures.Future[None]") -> None:
     if not done.cancelled() and (error := done.exception()) is not None:
-        _log.error("something on the lifeline broke", exc_info=error)
+        _log.error("a task of the heartbeat thread failed", exc_info=error)

@@ -21,9 +21,7 @@ from headrace.background import keep_running
 from headrace.jetstream.connection import Bus
 from headrace.model.errors import BusUnavailable
 from headrace.model.queues import weight_of
-from headrace_worker.room import Room
-from headrace_worker.seat import Seat
-from headrace_worker.slots import Turn
+from headrace_worker.concurrency import AgentConcurrency, Permit, Turn
 
 _log = logging.getLogger(__name__)
 
@@ -83,7 +81,12 @@ class Puller:
     """One lane's requests."""
 
     def __init__(
-        self, bus: Bus, consumer: str, deliver: Callable[[Msg], None], room: Room, mend: Mending
+        self,
+        bus: Bus,
+        consumer: str,
+        deliver: Callable[[Msg], None],
+        room: AgentConcurrency,
+        mend: Mending,
     ) -> None:
         """Pull runs of the lane with that `consumer` and `deliver` each.
 
@@ -124,14 +127,14 @@ class Puller:
         if self._subscription is not None:
             await self._subscription.drain()  # type: ignore[no-untyped-call]
 
-    def seat(self) -> Seat:
+    def permit(self) -> Permit:
         """Return the place that a delivered run has taken."""
-        return Seat(self._room)
+        return Permit(self._room)
 
-    def done(self, seat: Seat) -> None:
-        """Be told that a delivered run, which had that seat, is over."""
+    def done(self, permit: Permit) -> None:
+        """Be told that a delivered run, which had that permit, is over."""
         self._running -= 1
-        seat.vacate()
+        permit.vacate()
 
     async def _pull(self) -> None:
         rest = 0.0
@@ -139,7 +142,7 @@ class Puller:
             await self._room.take(self._turn, self._own_turn)
             is_scarce = self._room.scarce
             # A burst is met by ever larger requests, and an idle lane keeps but one place.
-            more = self._room.take_more(min(self._running, BATCH) - 1)
+            more = self._room.acquire_free(min(self._running, BATCH) - 1)
             how = await self._ask(1 + more, 0.0 if is_scarce else EXPIRES)
             if how not in _IN_ORDER:
                 _log.info("pulling for %s: %s", self._consumer, how)
@@ -201,7 +204,7 @@ class Puller:
             return False
         if self._request is not None and self._request.take_run():
             return True
-        return self._room.take_more(1) == 1
+        return self._room.acquire_free(1) == 1
 
     def _end_request(self, how: str) -> None:
         if self._request is not None:

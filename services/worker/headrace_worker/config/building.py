@@ -8,7 +8,7 @@ from typing import Any
 from headrace.model.errors import HeadraceError
 from headrace.model.events import Json
 from headrace_worker.agent import Agent, Agents
-from headrace_worker.configuration.model import (
+from headrace_worker.config.model import (
     AgUiAgent,
     ApiKey,
     Bearer,
@@ -24,7 +24,7 @@ from headrace_worker.configuration.model import (
     RemoteAgent,
     Security,
 )
-from headrace_worker.configuration.reading import Unusable
+from headrace_worker.config.reading import Unusable
 from headrace_worker.loading import load, resolve
 
 _CARD = ("description", "version", "skills", "input_modes", "output_modes", "follow_ups")

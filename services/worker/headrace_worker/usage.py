@@ -6,7 +6,7 @@ from headrace.model.events import Json
 from headrace_worker.signals import Usage
 
 
-class Expense:
+class UsageTotals:
     """Adds up what the agent reports; nothing reported, nothing told."""
 
     def __init__(self) -> None:

@@ -19,17 +19,40 @@ from headrace_worker.emission import (
 )
 from headrace_worker.errors import MalformedOutput
 from headrace_worker.ids import LegIds
-from headrace_worker.pieces import PIECE, pieces
 from headrace_worker.quoting import Quoting
 from headrace_worker.relayed import Artifact, Said
-from headrace_worker.results import result_part
 from headrace_worker.saying import check_texts
 from headrace_worker.shared_state import SharedState
 from headrace_worker.signal_parts import part_of
 from headrace_worker.signals import SIGNALS
 
+PIECE = 64 * 1024
+"""Characters of text in one event; longer text becomes several."""
 
-class Rendering:
+
+def pieces(said: Text | Thinking) -> Iterator[tuple[str, bool]]:
+    """Yield the text in pieces of at most `PIECE` characters, and whether each is the last."""
+    last = max(len(said.text) - 1, 0) // PIECE
+    for number in range(last + 1):
+        yield said.text[number * PIECE : (number + 1) * PIECE], said.end and number == last
+
+
+def result_part(said: File | Data) -> Json:
+    """Return the part.
+
+    Raises:
+        MalformedOutput: a file has neither content nor address, or both.
+    """
+    if isinstance(said, Data):
+        return parts.data_part(said.data, said.media_type)
+    if (said.content is None) == (not said.url):
+        raise MalformedOutput("a file needs either its content or its address")
+    if said.content is None:
+        return parts.link_part(said.url, said.name, said.media_type)
+    return parts.file_part(said.content, said.name, said.media_type)
+
+
+class Encoder:
     """The events of one leg's output, before they have generations."""
 
     def __init__(

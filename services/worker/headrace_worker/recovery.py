@@ -21,7 +21,7 @@ _STATE = frozenset({parts.STATE_SNAPSHOT, parts.STATE_DELTA})
 
 
 @dataclass(slots=True)
-class Past:
+class Recovered:
     """A leg's log up to the attempt that reads it."""
 
     message: Json
@@ -66,7 +66,7 @@ class Past:
         return [q for q in self.queued if self.taken.get(q.generation, self.kept + 1) > self.kept]
 
 
-async def read_past(bus: Bus, key: TaskKey, leg: int, last: Entry) -> Past:
+async def read_past(bus: Bus, key: TaskKey, leg: int, last: Entry) -> Recovered:
     """Read what this leg's log holds up to `last`, its log's last entry.
 
     The first attempt finds its input in `last` and reads nothing.
@@ -84,9 +84,9 @@ async def read_past(bus: Bus, key: TaskKey, leg: int, last: Entry) -> Past:
     return past
 
 
-async def _read_all(bus: Bus, key: TaskKey, leg: int, last: Entry) -> Past:
+async def _read_all(bus: Bus, key: TaskKey, leg: int, last: Entry) -> Recovered:
     after = await find_generation(bus, key, leg, last)
-    past: Past | None = None
+    past: Recovered | None = None
     async for batch in replay(bus, key, after, last.sequence):
         for entry in batch:
             if past is None:
@@ -141,18 +141,18 @@ async def reread(bus: Bus, key: TaskKey, head: int) -> list[Entry]:
     return [entry async for batch in replay(bus, key, 0, head) for entry in batch]
 
 
-def _begin(entry: Entry, leg: int) -> Past:
+def _begin(entry: Entry, leg: int) -> Recovered:
     event = entry.events[leg - entry.generation]
     if "task" in event:
         task = event["task"]
         history = task.get("history") or [{}]
-        return Past(history[-1], task.get("metadata", {}), entry.time, leg)
+        return Recovered(history[-1], task.get("metadata", {}), entry.time, leg)
     update = event.get("statusUpdate", {})
     message = update.get("status", {}).get("message", {})
-    return Past(message, update.get("metadata", {}), entry.time, leg)
+    return Recovered(message, update.get("metadata", {}), entry.time, leg)
 
 
-def _go_through(past: Past, entry: Entry) -> None:
+def _go_through(past: Recovered, entry: Entry) -> None:
     if entry.stamp.attempt and past.began is None:
         past.began = entry.time
     for generation, event in enumerate(entry.parsed(), entry.generation):
@@ -172,7 +172,7 @@ def _go_through(past: Past, entry: Entry) -> None:
         past.unsaved.clear()
 
 
-def _note_inputs(past: Past, event: Json, generation: int) -> None:
+def _note_inputs(past: Recovered, event: Json, generation: int) -> None:
     if (queued := Queued.read(event, generation)) is not None and not past.knows(queued.name):
         past.queued.append(queued)
     taken = event.get("statusUpdate", {}).get("metadata", {}).get(events.TAKEN)
@@ -180,7 +180,7 @@ def _note_inputs(past: Past, event: Json, generation: int) -> None:
         past.taken[taken] = generation
 
 
-def _note_state(past: Past, event: Json) -> None:
+def _note_state(past: Recovered, event: Json) -> None:
     update = event.get("statusUpdate", {})
     if CHILD in (update.get("metadata") or {}):
         return

@@ -11,7 +11,7 @@ from headrace.model.fold import TaskFold
 from headrace_worker.agent import Agent
 from headrace_worker.assignment import Assignment
 from headrace_worker.ended import EndedTask
-from headrace_worker.past import retell
+from headrace_worker.recovery import retell
 
 _log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ import yaml
 from pydantic import ValidationError
 
 from headrace.model.errors import HeadraceError
-from headrace_worker.configuration.model import Configuration
+from headrace_worker.config.model import Configuration
 
 _MOST = 10_000
 """Fields of a file."""

@@ -1,0 +1,219 @@
+"""Deciding whether to work on a run, and claiming it: WORKING in the log before the agent runs.
+
+A redelivered run is no proof of death: a consumer's new leader hands out runs whose holders are
+well. So whoever gets a run looks at the log, and asks the holder that the log names.
+"""
+
+import asyncio
+import itertools
+from dataclasses import dataclass
+from datetime import datetime
+
+import orjson
+
+from headrace import metrics
+from headrace.jetstream.connection import Bus
+from headrace.log import LogWriter, last_entry
+from headrace.log.tombstone import is_forgotten
+from headrace.model import events
+from headrace.model.entry import Entry, Stamp
+from headrace.model.errors import BusUnavailable, Fenced, LogLost, TaskForgotten
+from headrace.model.events import Draft, Json
+from headrace.model.messages import Control, Holding
+from headrace.model.task import SUBMITTED, WORKING, TaskKey
+from headrace.tasks.holder import ask_holder
+from headrace.tasks.rejecting import TOO_LATE, reject_unbegun
+from headrace_worker.assignment import Assignment
+from headrace_worker.authorship import Authorship
+from headrace_worker.give_up import deadline_of, give_up, is_too_late, why_hopeless
+from headrace_worker.policy import Policy
+from headrace_worker.predecessors import whose_turn_it_is
+from headrace_worker.recovery import Recovered, read_past, why_handed_back
+
+ANSWER = 0.5
+"""Seconds that a holder has to answer; one that does not is taken over from."""
+
+_WHO = Control(ask="who")
+_LOOK_AGAIN = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """The leg is nobody's: begin `attempt` behind `last`."""
+
+    last: Entry
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Another worker is at it: leave the run alone, its heartbeats keep it."""
+
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Void:
+    """There is nothing to do: take the run off the queue."""
+
+    reason: str
+    lost: bool = False
+    """Whether there should have been something, so that the run is kept as a dead letter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """The leg is to begin after another task's: look again later."""
+
+    task: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The task has ended, and the run asks to clean up after it."""
+
+    end: Entry
+
+
+type Verdict = Free | Held | Void | Ended
+
+
+async def decide(bus: Bus, assignment: Assignment) -> Verdict:
+    """Say what is to become of a run, from its log's last entry.
+
+    Raises:
+        BusUnavailable: the log's leader does not answer.
+    """
+    last = await _last(bus, assignment.key)
+    if last is None:
+        return Void("its log is gone", lost=not await is_forgotten(bus, assignment.key))
+    if (over := _over(assignment, last)) is not None:
+        return over
+    if last.stamp.attempt == 0:
+        return Free(last, 1)
+    if why_handed_back(orjson.loads(last.lines[-1])) is not None:
+        return Free(last, last.stamp.attempt + 1)
+    holder = await who_holds(bus, assignment.key)
+    if holder is not None and holder.leg == assignment.leg:
+        return Held(holder.worker)
+    return Free(last, last.stamp.attempt + 1)
+
+
+def _over(assignment: Assignment, last: Entry) -> Void | Ended | None:
+    if last.stamp.log != assignment.run.log:
+        return Void(f"it is for log {assignment.run.log}, which is gone", lost=True)
+    if last.stamp.leg > assignment.leg:
+        return Void(f"leg {last.stamp.leg} superseded it")
+    if last.ends_task and last.last_generation == assignment.leg:
+        return Ended(last)
+    if last.ends_leg:
+        return Void("the leg has ended")
+    if last.stamp.leg < assignment.leg:
+        return Void(f"the log has no input {assignment.leg}", lost=True)
+    return None
+
+
+async def _last(bus: Bus, key: TaskKey) -> Entry | None:
+    last = await last_entry(bus, key)
+    if last is not None:
+        return last
+    # An answer that would drop an accepted task is worth asking for twice.
+    await asyncio.sleep(_LOOK_AGAIN)
+    return await last_entry(bus, key)
+
+
+async def who_holds(bus: Bus, key: TaskKey) -> Holding | None:
+    """Ask the task's holder; None: there is none, or it is too slow to be one.
+
+    Raises:
+        BusUnavailable: the question could not be asked.
+    """
+    return await ask_holder(bus, key, _WHO, ANSWER)
+
+
+def carried_input(assignment: Assignment) -> Entry | None:
+    """Return the input as its log's last entry; None: the log must be read.
+
+    A run that was delivered before has probably been worked on, and reading is cheaper than
+    being refused.
+    """
+    run, message = assignment.run, assignment.message
+    if run.input is None or run.sequence is None or message.metadata.num_delivered != 1:
+        return None
+    stamp = Stamp(run.log, assignment.leg, "", SUBMITTED, assignment.leg, owner=run.owner)
+    # The run was stored a moment after its input.
+    time = message.metadata.timestamp.isoformat()
+    return Entry(stamp, [run.input.encode()], run.sequence, time)
+
+
+_attempts = itertools.count(1)
+_ROUNDS = 5
+_PATIENCE = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A leg that this worker holds."""
+
+    past: Recovered
+    authorship: Authorship
+    writer: LogWriter
+    deadline: datetime | None = None
+    """When the leg is to be over."""
+
+
+async def claim(
+    bus: Bus, worker: str, assignment: Assignment, policy: Policy
+) -> Taken | Held | Void | Behind | Ended:
+    """Take the leg if it is to be taken; give it up if it was tried often enough.
+
+    Raises:
+        BusUnavailable: the log does not answer, or others keep appending to it.
+    """
+    for tried in range(_ROUNDS):
+        # What the run carries is believed once: if the log has gone on, the append is refused.
+        carried = None if tried else carried_input(assignment)
+        verdict = Free(carried, 1) if carried else await decide(bus, assignment)
+        if not isinstance(verdict, Free):
+            return verdict
+        try:
+            return await _begin(bus, worker, assignment, policy, verdict)
+        except Fenced:
+            # Somebody was quicker: what it appended decides anew.
+            continue
+        except LogLost as loss:
+            return Void(str(loss), lost=not isinstance(loss, TaskForgotten))
+    raise BusUnavailable(f"others keep appending to {assignment.key.task}")
+
+
+async def _begin(
+    bus: Bus, worker: str, assignment: Assignment, policy: Policy, free: Free
+) -> Taken | Void | Behind:
+    past = await read_past(bus, assignment.key, assignment.leg, free.last)
+    if free.attempt == 1 and is_too_late(past):
+        if not await reject_unbegun(bus, assignment.key, assignment.leg, TOO_LATE):
+            raise Fenced(f"{assignment.key.task} has been begun")
+        return Void(TOO_LATE)
+    if free.attempt == 1 and (task := await whose_turn_it_is(bus, assignment.key, past)):
+        return Behind(task)
+    writer_id = f"{worker}-{next(_attempts)}"
+    authorship = Authorship(assignment.run.log, writer_id, assignment.leg, free.attempt)
+    if (reason := why_hopeless(policy, past, free.attempt)) is not None:
+        await give_up(bus, assignment, authorship, free.last, reason)
+        return Void(reason)
+    writer = LogWriter.behind(bus, assignment.key, free.last)
+    stamp = authorship.stamp(writer.generation + 1)
+    await writer.append([_working(worker, assignment, free, past)], stamp, _PATIENCE)
+    metrics.RUNS_TAKEN.labels(assignment.key.agent).inc()
+    if free.attempt > 1:
+        metrics.RUNS_TAKEN_OVER.labels(assignment.key.agent).inc()
+    return Taken(past, authorship, writer, deadline_of(policy, past))
+
+
+def _working(worker: str, assignment: Assignment, free: Free, past: Recovered) -> Draft:
+    metadata: Json = {events.ATTEMPT: free.attempt, events.WORKER: worker}
+    if free.attempt > 1:
+        metadata[events.DISCARDED_AFTER] = past.kept
+    return events.status_update(
+        assignment.key.task, assignment.run.context, WORKING, metadata=metadata
+    )

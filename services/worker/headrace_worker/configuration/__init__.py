@@ -1,7 +1,0 @@
-"""Agents from a file, ``headrace.yaml``: what each is, without a line of code."""
-
-from headrace_worker.configuration.building import build
-from headrace_worker.configuration.model import Configuration, schema
-from headrace_worker.configuration.reading import Unusable, read
-
-__all__ = ["Configuration", "Unusable", "build", "read", "schema"]
