@@ -154,7 +154,7 @@ class Telling:
             case FunctionToolResultEvent(part=part):
                 await self._result(part)
             case CustomEvent():
-                await self._ctx.emit(Custom(event.name, to_jsonable_python(event)))
+                await self._custom(event)
             case AgentRunResultEvent(result=result):
                 await self._keep()
                 await self._finish(result)
@@ -226,9 +226,16 @@ class Telling:
     async def _result(self, part: Any) -> None:  # noqa: ANN401  # a ToolReturnPart
         if part.tool_call_id in self._known:
             return
-        for event in _events_of(part.metadata):
+        for event in _events_of(part.metadata or part.content):
             await self._agui.take(event)
         await keep_result(self._ctx, _result(self._id(part.tool_call_id), part))
+
+    async def _custom(self, event: CustomEvent) -> None:
+        payload = event.to_payload()
+        if events := _events_of(payload):
+            await self._agui.take(events[0])
+        else:
+            await self._ctx.emit(Custom(event.name, to_jsonable_python(payload)))
 
     def _id(self, theirs: str) -> str:
         return self._ids.get(theirs, theirs)
@@ -280,9 +287,9 @@ def _text_of(arguments: str | Mapping[str, Any] | None) -> str:
     return arguments if isinstance(arguments, str) else ""
 
 
-def _events_of(metadata: Any) -> list[Any]:  # noqa: ANN401  # whatever the tool attached
-    """Return the AG-UI events that a tool attached to its result, as JSON."""
-    attached = metadata if isinstance(metadata, list | tuple) else [metadata]
+def _events_of(told: Any) -> list[Any]:  # noqa: ANN401  # whatever a tool attached or returned
+    """Return the AG-UI events that a tool attached to its result, or returned as one, as JSON."""
+    attached = told if isinstance(told, list | tuple | set | frozenset) else [told]
     events = [each for each in attached if _is_event(each)]
     return [each.model_dump(mode="json", by_alias=True, exclude_none=True) for each in events]
 
