@@ -61,7 +61,7 @@ bench: $(DEVELOPMENT) ## Measure against the official SDK's in-process server: t
 	@$(if $(ARGS),,$(BIN)/python -m tests.benchmarks.delegation_hops)
 
 .PHONY: chaos
-chaos: $(DEVELOPMENT) ## 10,000 tasks while processes die, stop and leave (ARGS="--seed 7 --tasks 500")
+chaos: $(DEVELOPMENT) ## 10,000 tasks while processes die, freeze and leave (ARGS="--seed 7 --tasks 500 --nodes 3")
 	@exec $(BIN)/python -m tests.chaos $(ARGS)
 
 .PHONY: soak

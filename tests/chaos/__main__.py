@@ -6,9 +6,11 @@ import logging
 import random
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 
-from tests.chaos.run import Outcome, Size, run, stack_in
+from tests.chaos.fleet import fleet_in
+from tests.chaos.run import Outcome, Size, run
 
 _SHOWN = 50
 
@@ -18,13 +20,23 @@ def main() -> None:
     asked = _asked()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    again = f"--seed {asked.seed} --tasks {asked.tasks} --at-a-time {asked.at_a_time}"
+    size = Size(
+        asked.seed,
+        asked.tasks,
+        asked.at_a_time,
+        asked.faults,
+        asked.nodes,
+        asked.long,
+        asked.retention,
+    )
+    again = " ".join(
+        f"--{name.replace('_', '-')} {value}" for name, value in vars(asked).items() if value
+    )
     sys.stdout.write(f'make chaos ARGS="{again}"\n')
     sys.stdout.flush()
     folder = Path(tempfile.mkdtemp(prefix="headrace-chaos-"))
-    with stack_in(folder) as stack:
-        size = Size(asked.seed, asked.tasks, asked.at_a_time)
-        outcome = asyncio.run(run(stack, size))
+    with fleet_in(folder, nodes=size.nodes, retention=size.retention) as fleet:
+        outcome = asyncio.run(run(fleet, size))
     sys.stdout.write(told(outcome))
     if outcome.wrong:
         sys.stdout.write(f"the stack's log: {folder}/dev.log\n")
@@ -33,18 +45,23 @@ def main() -> None:
 
 def told(outcome: Outcome) -> str:
     """Return an outcome as lines of text."""
-    faults = ", ".join(f"{what} {count}" for what, count in sorted(outcome.faults.items()))
-    ends = ", ".join(f"{state} {count}" for state, count in sorted(outcome.ends.items()))
     lines = [
-        f"{sum(outcome.ends.values())} tasks in {outcome.seconds:.0f} s: {ends}",
-        f"{sum(outcome.faults.values())} faults: {faults}",
+        f"{outcome.clients.total()} clients in {outcome.seconds:.0f} s: {_listed(outcome.clients)}",
+        f"what came of their tasks: {_listed(outcome.ends)}",
+        f"{outcome.faults.total()} faults: {_listed(outcome.faults)}",
         f"{outcome.events} events over {outcome.connections} connections",
+        f"{outcome.follow_ups} messages that tasks at work accepted",
         f"{outcome.further_attempts} attempts after a first",
         f"{outcome.children} tasks that other tasks have asked for",
         f"{outcome.orphans} tasks whose client never learned of them",
+        f"{outcome.erased} tasks erased, {outcome.unrecorded} of them before they could be judged",
         f"{len(outcome.wrong)} things wrong",
     ]
     return "\n".join([*lines, *outcome.wrong[:_SHOWN], ""])
+
+
+def _listed(counts: Counter[str]) -> str:
+    return ", ".join(f"{what} {count}" for what, count in sorted(counts.items()))
 
 
 def _asked() -> argparse.Namespace:
@@ -52,6 +69,10 @@ def _asked() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     parser.add_argument("--tasks", type=int, default=10_000, metavar="N")
     parser.add_argument("--at-a-time", type=int, default=100, metavar="N")
+    parser.add_argument("--nodes", type=int, default=1, choices=(1, 3), help="NATS nodes")
+    parser.add_argument("--faults", type=int, help="how many; unset: as long as tasks begin")
+    parser.add_argument("--long", type=float, default=30.0, help="longest freezes, seconds")
+    parser.add_argument("--retention", type=float, default=60.0, help="of tasks, seconds")
     return parser.parse_args()
 
 

@@ -1,12 +1,15 @@
 """What the workers serve: agents whose whole answer follows from the message.
 
-The message's text is a count and a pause in milliseconds.
+The message's text is a count, a pause in milliseconds and, so that each answer can be told from
+others, a mark that the answer begins with.
 """
 
 import asyncio
 import random
+import time
 from collections.abc import AsyncIterator, Iterable
 
+from headrace.model.parts import text_of
 from headrace_worker import Agents, InputRequired, RunContext, agent
 
 STEADY = 1000
@@ -17,18 +20,22 @@ WHIMS = "whim"
 
 WHIM = "1000 1000"
 _STRIDE = 7
+_BLOCKS = 40
+"""How many pauses an agent that blocks its worker does so for at a time: longer than a gateway
+waits for a holder."""
 
 
 def answer_to(agent: str, text: str) -> str:
     """Return what an agent says to `text`, in all."""
     if (below := asked_by(agent, text)) is not None:
         return _together(answer_to(*question) for question in below)
-    return "".join(f"{n} " for n in range(1, int(text.split(maxsplit=1)[0]) + 1))
+    count, _, mark = _read(text)
+    return mark + "".join(f"{n} " for n in range(1, count + 1))
 
 
 def asked_by(agent: str, text: str) -> list[tuple[str, str]] | None:
     """Return whom an agent asks what when it is asked `text`; None: it asks nobody."""
-    count, pause = text.split()
+    count, pause, *_ = text.split()
     further = f"{int(count) + 1} {pause}"
     match agent:
         case "manager":
@@ -39,6 +46,17 @@ def asked_by(agent: str, text: str) -> list[tuple[str, str]] | None:
     return None
 
 
+def mark_of(text: str) -> str:
+    """Return what the answer to `text` begins with; empty: nothing of its own."""
+    return _read(text)[2]
+
+
+def _read(text: str) -> tuple[int, float, str]:
+    """Return the count, the pause in seconds, and the mark."""
+    count, pause, *mark = text.split()
+    return int(count), int(pause) / 1000, f"<{mark[0]}> " if mark else ""
+
+
 def _together(answers: Iterable[str]) -> str:
     return "(" + " ".join(sorted(answers)) + ")"
 
@@ -46,21 +64,48 @@ def _together(answers: Iterable[str]) -> str:
 @agent(max_attempts=STEADY)
 async def plain(ctx: RunContext) -> AsyncIterator[str]:
     """Counts, and begins again in each attempt."""
-    count, pause = map(int, ctx.prompt.split())
+    count, pause, mark = _read(ctx.prompt)
+    yield mark
     for number in range(1, count + 1):
         yield f"{number} "
-        await asyncio.sleep(pause / 1000)
+        await asyncio.sleep(pause)
 
 
 @agent(max_attempts=STEADY)
 async def careful(ctx: RunContext) -> None:
     """Counts, and goes on where its last attempt has left a checkpoint."""
-    count, pause = map(int, ctx.prompt.split())
+    count, pause, mark = _read(ctx.prompt)
+    if ctx.checkpoint_data is None:
+        await ctx.text(mark)
     for number in range((ctx.checkpoint_data or 0) + 1, count + 1):
         await ctx.text(f"{number} ")
         if number % _STRIDE == 0:
             await ctx.checkpoint(number)
-        await asyncio.sleep(pause / 1000)
+        await asyncio.sleep(pause)
+
+
+@agent(max_attempts=STEADY)
+async def blocking(ctx: RunContext) -> AsyncIterator[str]:
+    """Counts, and lets nothing else happen in its process for a while."""
+    count, pause, mark = _read(ctx.prompt)
+    yield mark
+    for number in range(1, count + 1):
+        yield f"{number} "
+        await asyncio.sleep(0)
+        if number == 1:
+            time.sleep(pause * _BLOCKS)  # noqa: ASYNC251  # what this agent is for
+
+
+@agent(max_attempts=STEADY, follow_ups="steer")
+async def steered(ctx: RunContext) -> AsyncIterator[str]:
+    """Counts, and says the mark of each message that comes meanwhile."""
+    count, pause, mark = _read(ctx.prompt)
+    yield mark
+    for number in range(1, count + 1):
+        yield f"{number} "
+        await asyncio.sleep(pause)
+        while ctx.inbox:
+            yield _read(text_of((await anext(ctx.inbox))["parts"]))[2]
 
 
 @agent(max_attempts=STEADY)
@@ -94,4 +139,4 @@ async def _ask(agent: str, ctx: RunContext) -> str:
     return _together(result.text for result in results)
 
 
-agents = Agents([plain, careful, asking, manager, head])
+agents = Agents([plain, careful, blocking, steered, asking, manager, head])

@@ -1,41 +1,30 @@
-"""A run: a stack, its clients, what is done to it, and the verdict."""
+"""A run: a fleet, its clients, what is done to it, and the verdict."""
 
 import asyncio
 import itertools
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 import httpx
 
 from headrace.jetstream.connection import Bus
-from headrace.log import last_entry
-from headrace.model.task import TaskKey
-from headrace.settings import BusSettings
 from headrace_cli.dev_ready import until_ready
-from headrace_task_state.ranges import all_ranges
-from headrace_task_state.store_redis.connection import Connection
-from headrace_task_state.store_redis.keys import Keys
-from headrace_task_state.store_redis.reading import Reader
-from headrace_task_state.store_redis.settings import RedisSettings
-from tests.chaos.client import ENDED, Client
+from tests.chaos.clients import Client, Place, client_of
 from tests.chaos.faults import Tormentor, plan
+from tests.chaos.fleet import Fleet
+from tests.chaos.record import Record
 from tests.chaos.verdict import Judge
-from tests.support.compose_file import ROOT
-from tests.support.stack import Stack
 from tests.support.waiting import eventually
 
 _log = logging.getLogger(__name__)
 
-_SETTLES = 180.0
-"""Seconds that clients have to see their tasks end once nothing is done to the stack any more."""
-
-_JUDGED_AT_A_TIME = 16
+_SETTLES = 240.0
+"""Seconds that clients have to see their tasks end once nothing is done to the fleet any more."""
+_PATIENCE = httpx.Timeout(20.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +39,13 @@ class Size:
 
     A count, for on a slow machine processes that die by the clock would never come to work.
     """
+    nodes: int = 1
+    """Of NATS: one, or three."""
+    long: float = 30.0
+    """Seconds that the longest freezes last."""
+    retention: float = 60.0
+    """Seconds after which what has ended is erased: more than the longest freezes last, or what a
+    frozen gateway sends yet would begin a log anew."""
 
 
 @dataclass(slots=True)
@@ -57,57 +53,62 @@ class Outcome:
     """What came of a run."""
 
     faults: Counter[str] = field(default_factory=Counter[str])
+    clients: Counter[str] = field(default_factory=Counter[str])
     ends: Counter[str] = field(default_factory=Counter[str])
+    """By what came of it, as its client knows."""
     events: int = 0
     connections: int = 0
+    follow_ups: int = 0
+    """Messages that tasks at work accepted."""
     further_attempts: int = 0
     orphans: int = 0
     children: int = 0
+    erased: int = 0
+    unrecorded: int = 0
     seconds: float = 0.0
     wrong: list[str] = field(default_factory=list)
 
 
-def stack_in(folder: Path) -> Stack:
-    """Return the stack that a run is made on."""
-    return Stack(
-        folder,
-        gateways=2,
-        workers=4,
-        task_states=2,
-        agents="tests.chaos.agents:agents",
-        environment={"PYTHONPATH": str(ROOT)},
-    )
-
-
-async def run(stack: Stack, size: Size) -> Outcome:
-    """Let clients work with `stack` while it is tormented, then judge."""
+async def run(fleet: Fleet, size: Size) -> Outcome:
+    """Let clients work with `fleet` while it is tormented, then judge."""
     outcome, begun = Outcome(), time.monotonic()
-    tormentor = Tormentor(stack)
+    tormentor = Tormentor(fleet)
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)
-    async with httpx.AsyncClient(limits=limits) as http:
-        crowd = Crowd(http, stack.gateways, size)
-        faults = itertools.islice(plan(size.seed), size.faults)
+    async with (
+        httpx.AsyncClient(limits=limits, timeout=_PATIENCE) as http,
+        fleet.bus() as bus,
+        _recorded(bus) as record,
+    ):
+        crowd = Crowd(Place(http, fleet.gateways, size.seed), size)
+        faults = itertools.islice(plan(size.seed, size.nodes, size.long), size.faults)
         tormenting = asyncio.create_task(tormentor.torment(faults))
         try:
             await crowd.work(lambda: size.faults is None or tormenting.done())
         finally:
             tormenting.cancel()
-            tormentor.leave_in_peace()
+            await asyncio.wait([tormenting])
+            await tormentor.leave_in_peace()
+        _log.warning("all tasks begun, and nothing is done to the fleet any more")
         outcome.wrong += await crowd.settle()
+        _log.warning("all clients are done")
+        await until_ready(fleet.gateways, with_agents=True, timeout=60)
+        outcome.wrong += await _rested(record)
+        outcome.wrong += await _left_over(fleet, bus, record)
+        if not tormenting.cancelled():
+            tormenting.result()
     outcome.seconds, outcome.faults = time.monotonic() - begun, tormentor.done
-    await until_ready(stack.gateways, with_agents=True, timeout=60)
-    await _judge(stack, crowd.clients, outcome)
+    _judge(record, crowd.clients, outcome)
     return outcome
 
 
 class Crowd:
     """Clients, some at a time."""
 
-    def __init__(self, http: httpx.AsyncClient, gateways: list[str], size: Size) -> None:
+    def __init__(self, place: Place, size: Size) -> None:
         """Nobody yet."""
         self.clients: list[Client] = []
-        self._http, self._gateways, self._size = http, gateways, size
-        self._following: set[asyncio.Task[None]] = set()
+        self._place, self._size = place, size
+        self._working: set[asyncio.Task[None]] = set()
         self._wrong: list[str] = []
 
     async def work(self, is_enough: Callable[[], bool]) -> None:
@@ -116,99 +117,119 @@ class Crowd:
         Others follow them as long as it is not enough.
         """
         while len(self.clients) < self._size.tasks or not is_enough():
-            if len(self._following) >= self._size.at_a_time:
-                await asyncio.wait(self._following, return_when=asyncio.FIRST_COMPLETED)
+            if len(self._working) >= self._size.at_a_time:
+                await asyncio.wait(self._working, return_when=asyncio.FIRST_COMPLETED)
             self._begin()
-            if len(self.clients) % 500 == 0:
+            if len(self.clients) % 100 == 0:
                 _log.warning("%d tasks begun", len(self.clients))
 
     async def settle(self) -> list[str]:
         """Return what went wrong, once all have seen their tasks end, or too much time is up."""
-        if self._following:
-            await asyncio.wait(self._following, timeout=_SETTLES)
-        for task in list(self._following):
+        if self._working:
+            await asyncio.wait(self._working, timeout=_SETTLES)
+        for task in list(self._working):
             task.cancel()
-        left = [client for client in self.clients if client.state not in ENDED]
-        return self._wrong + [
-            f"{client.agent} {client.task or '(no id)'}: its client waits at {client.state!r}"
-            for client in left
-        ]
+            self._wrong.append(f"it still works: {task.get_coro()!r}")
+        if self._working:
+            await asyncio.wait(self._working)
+        return self._wrong
 
     def _begin(self) -> None:
-        client = Client(self._http, self._gateways, self._size.seed, len(self.clients))
+        client = client_of(self._place, len(self.clients))
         self.clients.append(client)
-        task = asyncio.create_task(client.follow())
-        self._following.add(task)
+        task = asyncio.create_task(client.work())
+        self._working.add(task)
         task.add_done_callback(self._over)
 
     def _over(self, task: asyncio.Task[None]) -> None:
-        self._following.discard(task)
+        self._working.discard(task)
         if not task.cancelled() and (error := task.exception()):
-            causes = error.exceptions if isinstance(error, ExceptionGroup) else [error]
-            self._wrong += [f"{type(cause).__name__}: {cause}" for cause in causes]
+            self._wrong += [f"{type(cause).__name__}: {cause}" for cause in _causes(error)]
 
 
-async def _judge(stack: Stack, clients: list[Client], outcome: Outcome) -> None:
-    followed = [client for client in clients if client.state in ENDED]
-    outcome.ends = Counter(client.state or "?" for client in clients)
-    outcome.events = sum(len(client.seen) for client in clients)
-    outcome.connections = sum(client.connections for client in clients)
-    async with _looking_into(stack) as (bus, redis):
-        judge = Judge(bus, redis)
-        known = {client.task for client in clients}
-        orphans = [key for key in await _keys(bus) if key.task not in known]
-        await _have_ended(bus, orphans)
-        places = asyncio.Semaphore(_JUDGED_AT_A_TIME)
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for each in error.exceptions:
+            yield from _causes(each)
+    else:
+        yield error
 
-        async def one(verdict: Coroutine[Any, Any, list[str]]) -> None:
-            async with places:
-                outcome.wrong += await verdict
 
-        async with asyncio.TaskGroup() as group:
-            for client in followed:
-                group.create_task(one(judge.of_client(client)))
-            for key in orphans:
-                group.create_task(one(judge.of_orphan(key)))
-        outcome.wrong += judge.families.wrong()
+def _judge(record: Record, clients: list[Client], outcome: Outcome) -> None:
+    judge = Judge(record)
+    outcome.clients = Counter(type(client).__name__ for client in clients)
+    outcome.ends = Counter(client.came_to or "waits" for client in clients)
+    outcome.events = sum(len(client.follower.received) for client in clients)
+    outcome.connections = sum(1 + len(client.follower.interruptions) for client in clients)
+    outcome.follow_ups = sum(len(client.accepted) for client in clients)
+    for client in clients:
+        outcome.wrong += judge.of_client(client)
+    outcome.wrong += judge.of_all()
     outcome.further_attempts = judge.attempts
     outcome.children = judge.families.size
-    outcome.orphans = len(orphans) - outcome.children
-
-
-async def _have_ended(bus: Bus, keys: list[TaskKey]) -> None:
-    """Give tasks that nobody wants any more the time that task state takes to see to it."""
-    left = keys
-    async with asyncio.timeout(_SETTLES):
-        while left:
-            lasts = [(key, await last_entry(bus, key)) for key in left]
-            left = [key for key, last in lasts if last is not None and not last.ends_leg]
-            await asyncio.sleep(bool(left))
+    outcome.orphans = len(record.logs) - len(judge.followed) - outcome.children
+    outcome.erased = sum(log.is_erased for log in record.logs.values())
+    outcome.unrecorded = judge.unrecorded
 
 
 @asynccontextmanager
-async def _looking_into(stack: Stack) -> AsyncIterator[tuple[Bus, Reader]]:
-    content = stack.dev()
-    settings = BusSettings.model_validate({"nats_url": content["nats_url"]})
-    bus, redis = (
-        Bus(settings),
-        Connection(RedisSettings.model_validate({"redis_url": content["redis_url"]})),
-    )
-    reader = Reader(redis, Keys.of(settings.prefix, settings.stream_prefix))
+async def _recorded(bus: Bus) -> AsyncIterator[Record]:
+    record = Record(bus)
+    keeping = asyncio.create_task(record.keep())
     try:
-        await bus.dial("chaos")
-        ranges = all_ranges(settings.event_streams)
-        head = (await bus.js.stream_info(bus.streams.events(0))).state.last_seq
-
-        async def has_followed() -> bool:
-            return min(await reader.positions(ranges)) >= head
-
-        await eventually(has_followed, "task state has applied all there is", _SETTLES)
-        yield bus, reader
+        yield record
     finally:
-        await redis.close()
-        await bus.close()
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+    if not keeping.cancelled():
+        keeping.result()
 
 
-async def _keys(bus: Bus) -> list[TaskKey]:
-    found = await bus.js.stream_info(bus.streams.events(0), subjects_filter=">")
-    return [bus.subjects.key_of_event(subject) for subject in found.state.subjects or {}]
+async def _rested(record: Record) -> list[str]:
+    """Return which tasks do not end, though nobody touches the fleet any more."""
+
+    async def all_rest() -> bool:
+        return all(log.rests for log in record.logs.values())
+
+    try:
+        await eventually(all_rest, "every task has ended, or waits for its user", _SETTLES)
+    except AssertionError as late:
+        return [str(late)]
+    return []
+
+
+async def _left_over(fleet: Fleet, bus: Bus, record: Record) -> list[str]:
+    """Return what is left of tasks that are kept no more."""
+    left = list[str]()
+
+    async def nothing_is_left() -> bool:
+        left.clear()
+        erased = {log.key.task for log in record.logs.values() if log.has_ended}
+        # The tombstone of what a client has deleted stands for a day.
+        deleted = {bus.subjects.event(log.key) for log in record.logs.values() if log.is_deleted}
+        for stream in (bus.streams.events(0), bus.streams.runs, "KV_PUSH", "OBJ_FILES"):
+            answer = await fleet.ask_nats(f"$JS.API.STREAM.INFO.{stream}", {"subjects_filter": ">"})
+            if "state" not in answer:
+                return False
+            subjects = answer["state"].get("subjects") or {}
+            left.extend(
+                f"{stream} has {number} of {subject}"
+                for subject, number in subjects.items()
+                if _tasks_in(subject) & erased and (number > 1 or subject not in deleted)
+            )
+        async with fleet.redis() as redis:
+            [keys] = await redis.ask(["KEYS", "*"])
+            names = (key.decode() for key in keys)
+            left.extend(f"Redis has {name}" for name in names if _tasks_in(name) & erased)
+        return not left
+
+    try:
+        await eventually(nothing_is_left, "nothing is left of what is past retention", _SETTLES)
+    except AssertionError as late:
+        return [f"{late}: {len(left)} things, {left[:5]}"]
+    return []
+
+
+def _tasks_in(name: str) -> set[str]:
+    """Return what may be a task's id in a subject or a key."""
+    return set(name.replace(":", ".").replace("/", ".").split("."))

@@ -1,68 +1,180 @@
-"""What must hold of a task when all is over, and where it does not."""
+"""What must hold of every task when all is over, and where it does not."""
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator
 
-from headrace.jetstream.connection import Bus
-from headrace.log import last_entry, replay
 from headrace.model.entry import Entry
 from headrace.model.events import Json
-from headrace.model.fold import TaskFold
-from headrace.model.task import INPUT_REQUIRED, TERMINAL, TaskKey
-from headrace_task_state.queries.found import read_found
-from headrace_task_state.store_redis.reading import Reader
-from tests.chaos.client import Client
+from headrace.model.parts import text_of
+from headrace.model.task import INPUT_REQUIRED, TERMINAL
+from headrace_gateway.protocols.agui.fold import Fold
+from tests.chaos.agents import answer_to, mark_of
+from tests.chaos.clients import AguiClient, Client, TaskClient
 from tests.chaos.families import Families
+from tests.chaos.record import Log, Record
+from tests.support.resuming import Client as Follower
+from tests.support.resuming_bindings import Received
+
+_PREFIX = "TASK_STATE_"
 
 
 class Judge:
-    """Compares logs with what clients saw and with what Redis holds."""
+    """Compares what clients saw with the logs."""
 
-    def __init__(self, bus: Bus, redis: Reader) -> None:
-        """Look over `bus` and into `redis`."""
-        self._bus, self._redis = bus, redis
-        self.families = Families()
+    def __init__(self, record: Record) -> None:
+        """Look into `record`, which must be complete."""
+        self._logs = record.logs
+        self._by_context = {log.context: log for log in record.logs.values() if log.is_whole}
+        self.unrecorded = sum(not log.is_whole for log in record.logs.values())
+        """Logs that were erased before they could be copied: nothing is said of them."""
         self.attempts = 0
-        """Attempts beyond the first, over all tasks judged."""
+        """Attempts beyond the first."""
+        self.followed = set[str]()
+        """Tasks that clients know of."""
+        self.families = Families()
 
-    async def of_client(self, client: Client) -> list[str]:
-        """Return what is wrong with a client's task."""
-        key = TaskKey("default", client.agent, client.task)
-        entries = await self._entries(key)
-        self.families.note(key, entries)
-        found = [*overlaps(entries), *ends(entries)]
-        if client.data != [line for entry in entries for line in entry.lines]:
-            found.append(f"the client saw {len(client.data)} events, and not those of the log")
-        task = _folded(entries).task()
-        if client.state == "COMPLETED" and _text(task) != client.expected:
-            found.append(f"{client.text!r} was answered with {_text(task)!r}")
-        elif client.state not in {"COMPLETED", "CANCELED"} or (
-            client.state == "CANCELED" and not client.cancels
-        ):
-            found.append(f"it ended as {client.state}: {task['status']}")
-        return [f"{key.agent} {key.task}: {each}" for each in found + await self._view(key, task)]
+    def of_client(self, client: Client) -> Iterator[str]:
+        """Yield what is wrong with what a client saw and with what it was promised."""
+        log = self._log_of(client)
+        if log is not None:
+            self.followed.add(log.key.task)
+        if not client.came_to:
+            yield f"{_named(client, log)}: its client waits"
+        if client.gave_up:
+            if log is not None:
+                yield f"{_named(client, log)}: it was accepted, and then nobody knew of it"
+            return
+        if log is None:
+            if client.came_to and not self._is_unrecorded(client):
+                yield f"{_named(client, log)}: there is no log"
+        elif log.is_whole:
+            found = [*_seen(client, log), *_promised(client, log)]
+            yield from (f"{_named(client, log)}: {each}" for each in found)
 
-    async def of_orphan(self, key: TaskKey) -> list[str]:
-        """Return what is wrong with a task whose client never learned of it."""
-        entries = await self._entries(key)
-        self.families.note(key, entries)
-        found = [*overlaps(entries), *ends(entries)]
-        found += await self._view(key, _folded(entries).task())
-        return [f"{key.agent} {key.task}, which no client follows: {each}" for each in found]
+    def of_all(self) -> Iterator[str]:
+        """Yield what is wrong with the logs, whoever follows them."""
+        names = Counter[str]()
+        for log in self._logs.values():
+            if not log.is_whole:
+                continue
+            self.families.note(log.key, log.entries)
+            attempts = {(entry.stamp.leg, entry.stamp.attempt) for entry in log.entries}
+            self.attempts += sum(attempt > 1 for _, attempt in attempts)
+            said = Counter(one["messageId"] for one in _by_user(log.task()))
+            found = [*overlaps(log.entries), *ends(log), *_twice(said)]
+            yield from (f"{log.key.agent} {log.key.task}: {each}" for each in found)
+            if not _is_child(log):
+                names.update(said.keys())
+        yield from (f"tasks: {each}" for each in _twice(names))
+        yield from self.families.wrong()
 
-    async def _entries(self, key: TaskKey) -> list[Entry]:
-        last = await last_entry(self._bus, key)
-        head = last.sequence if last else 0
-        entries = [e async for batch in replay(self._bus, key, 0, head) for e in batch]
-        attempts = {(entry.stamp.leg, entry.stamp.attempt) for entry in entries}
-        self.attempts += sum(attempt > 1 for _, attempt in attempts)
-        return entries
+    def _log_of(self, client: Client) -> Log | None:
+        if isinstance(client, AguiClient):
+            return self._by_context.get(client.follower.task.partition("/")[0])
+        return self._logs.get(client.follower.task)
 
-    async def _view(self, key: TaskKey, task: Json) -> list[str]:
-        stored = await self._redis.task(key.tenant, key.task)
-        if stored is None:
-            return ["Redis does not have it"]
-        return [] if read_found(stored).fold.task() == task else ["Redis has it otherwise"]
+    def _is_unrecorded(self, client: Client) -> bool:
+        # Whose run it was stood in the log only.
+        return self.unrecorded > 0 and isinstance(client, AguiClient)
+
+
+def _named(client: Client, log: Log | None) -> str:
+    task = log.key.task if log is not None else client.follower.task or "(no id)"
+    return f"{type(client).__name__} {client.agent} {task}"
+
+
+def _seen(client: Client, log: Log) -> Iterator[str]:
+    """Yield where what the client saw is not its log, to the end or to where it was erased."""
+    try:
+        if isinstance(client, AguiClient):
+            _check_run(client, log)
+        else:
+            _check_task(client.follower, log)
+    except AssertionError as wrong:
+        yield f"the client saw: {wrong}"
+
+
+def _check_run(client: AguiClient, log: Log) -> None:
+    frames, follower = _frames(log), client.follower
+    if follower.over:
+        follower.assert_whole(frames)
+    else:
+        assert _is_in(follower.received, frames), "other frames than the run's"
+
+
+def _check_task(follower: Follower, log: Log) -> None:
+    whole, lines = log.whole(), log.lines()
+    received = follower.received[follower.joined :]
+    if follower.over:
+        follower.assert_exact(whole)
+    else:
+        assert _is_in(received, whole.after(0)), "other events than the log's"
+    for one in received:
+        line = lines[int(one.cursor.partition(":")[2]) - 1]
+        assert not one.raw or line in one.raw, f"{one.raw!r} instead of {line!r}"
+
+
+def _promised(client: Client, log: Log) -> Iterator[str]:
+    """Yield where the task is not what its client asked for."""
+    task = log.task()
+    state = str(task["status"]["state"]).removeprefix(_PREFIX)
+    if state not in client.may_end_as:
+        yield f"it ended as {state}: {task['status']}"
+    if isinstance(client, TaskClient) and client.view not in (None, task):
+        yield "a gateway showed it otherwise"
+    said = Counter(text_of(one["parts"]) for one in _by_user(task))
+    yield from (
+        f"{text!r} was accepted and is {said[text]} times in its history"
+        for text in client.accepted
+        if said[text] != 1
+    )
+    if state == "COMPLETED":
+        yield from _answered(client, task)
+
+
+def _answered(client: Client, task: Json) -> Iterator[str]:
+    parts = [part for artifact in task.get("artifacts", []) for part in artifact["parts"]]
+    answer = "".join(part.get("text", "") for part in parts)
+    inputs = [text_of(one["parts"]) for one in _by_user(task)]
+    if client.agent == "steered":
+        marks = {text: answer.count(mark_of(text)) for text in inputs if mark_of(text)}
+        yield from (f"{text!r} was answered {n} times" for text, n in marks.items() if n != 1)
+        return
+    answered = inputs[1:] if client.agent == "asking" else inputs
+    expected = "".join(answer_to(client.agent, text) for text in answered)
+    if answer != expected:
+        yield f"{inputs} were answered with {answer!r}"
+
+
+def _by_user(task: Json) -> list[Json]:
+    told = [*task.get("history", []), task["status"].get("message", {})]
+    return [one for one in told if one.get("role") == "ROLE_USER"]
+
+
+def _twice(names: Counter[str]) -> Iterator[str]:
+    yield from (f"message {name} was taken {n} times" for name, n in names.items() if n > 1)
+
+
+def _is_child(log: Log) -> bool:
+    return "referenceTaskIds" in log.entries[0].events[0]["task"]["history"][0]
+
+
+def _frames(log: Log) -> list[Received]:
+    """Return every frame of the log's first run."""
+    fold, frames = Fold(1), list[Received]()
+    for entry in log.entries:
+        for frame in fold.read(entry):
+            cursor = f"{entry.stamp.log}:{frame.generation}.{frame.number}"
+            frames.append(Received(cursor, frame.event))
+    return frames
+
+
+def _is_in(received: list[Received], frames: list[Received]) -> bool:
+    """Tell whether what came stands in a row in all there is."""
+    at = {frame.cursor: place for place, frame in enumerate(frames)}
+    begin = at.get(received[0].cursor, len(frames)) if received else 0
+    return frames[begin : begin + len(received)] == received
 
 
 def overlaps(entries: list[Entry]) -> Iterator[str]:
@@ -73,28 +185,18 @@ def overlaps(entries: list[Entry]) -> Iterator[str]:
         yield f"attempts overlap: {[hold for hold, _ in itertools.groupby(holds)]}"
     writers = dict[tuple[int, int], str]()
     for hold, stamp in zip(holds, worked, strict=True):
-        # A gateway that queues a message over the head of a holder leaves the attempt as it is.
+        # Who queues a message over the head of a holder leaves the attempt as it is.
+        if stamp.writer.startswith(("input-", "key-")):
+            continue
         if writers.setdefault(hold, stamp.writer) != stamp.writer:
             yield f"attempt {hold} has two writers: {writers[hold]} and {stamp.writer}"
 
 
-def ends(entries: list[Entry]) -> Iterator[str]:
+def ends(log: Log) -> Iterator[str]:
     """Yield where a log does not end once, at its end."""
-    states = [entry.stamp.state for entry in entries]
+    states = [entry.stamp.state for entry in log.entries]
     terminal = [state for state in states if state in TERMINAL]
     if len(terminal) > 1 or (terminal and states[-1] not in TERMINAL):
         yield f"it has terminal states within: {terminal}"
     if states[-1] not in TERMINAL | {INPUT_REQUIRED}:
         yield f"it has not ended: {states[-1]}"
-
-
-def _folded(entries: list[Entry]) -> TaskFold:
-    fold = TaskFold()
-    for entry in entries:
-        fold.apply_entry(entry)
-    return fold
-
-
-def _text(task: Json) -> str:
-    parts = [part for artifact in task.get("artifacts", []) for part in artifact["parts"]]
-    return "".join(part.get("text", "") for part in parts)

@@ -53,7 +53,7 @@ class NatsCluster:
         """Return when all nodes run, have caught up and agree on a leader."""
         for node in self.nodes:
             node.until_answers(timeout)
-        until(self._is_whole, "the cluster is whole", timeout)
+        until(self.is_whole, "the cluster is whole", timeout)
 
     def stop(self) -> None:
         """End every node."""
@@ -87,7 +87,8 @@ class NatsCluster:
     ) -> None:
         self.stop()
 
-    def _is_whole(self) -> bool:
+    def is_whole(self) -> bool:
+        """Tell whether all nodes run, are healthy and agree on a leader."""
         leaders = {_leader_seen_by(node) for node in self.nodes}
         return len(leaders) == 1 and "" not in leaders and all(map(_is_healthy, self.nodes))
 

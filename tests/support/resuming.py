@@ -103,8 +103,8 @@ class Client:
         joined = Received(f"{log.id}:{generation}", {"task": log.snapshot(generation)})
         assert_exact(self.received, [joined, *log.after(generation)])
 
-    async def _connect(self, step: Step) -> None:
-        ask = Ask(
+    def _ask(self, step: Step) -> Ask:
+        return Ask(
             step.gateway,
             self._agent,
             text="" if self.task else self._text,
@@ -113,8 +113,10 @@ class Client:
             cut=step.cut,
             pace=step.pace,
         )
+
+    async def _connect(self, step: Step) -> None:
         try:
-            async with step.binding.opened(ask) as incoming:
+            async with step.binding.opened(self._ask(step)) as incoming:
                 await self._read(incoming)
         except NothingLeft:
             self.over = True

@@ -24,6 +24,16 @@ from tests.support.resuming_wire import Request, Wire, answered
 from tests.support.stored_log import read_log, subject_of
 
 _OK = 200
+_PASSING = {
+    "disconnected",
+    "bus_unavailable",
+    "log_full",
+    "state_unavailable",
+    "stopping",
+    "unsettled",
+    "too_many_waiting",
+}
+"""Codes of a RUN_ERROR that are not the run's: it goes on, or may be started again."""
 _ENDS = {"RUN_FINISHED", "RUN_ERROR"}
 
 
@@ -76,7 +86,7 @@ def _base(ask: Ask) -> str:
 
 
 def _headers(ask: Ask) -> dict[str, str]:
-    return {"Last-Event-ID": ask.cursor} if ask.cursor else {}
+    return ask.headers()
 
 
 def _input(ask: Ask) -> Json:
@@ -135,7 +145,8 @@ class SocketStream:
         async for said in self.socket.messages():
             assert not isinstance(said, Close), said
             if "cursor" not in said:
-                raise Refused(400, json.dumps(said))
+                code = said.get("event", said).get("code")
+                raise Refused(503 if code in _PASSING else 400, json.dumps(said))
             self.recovered = self.recovered and said.get("recovered", True)
             yield Received(said["cursor"], said["event"])
 

@@ -5,6 +5,7 @@ whenever it reconnects.
 """
 
 import json
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
@@ -19,6 +20,10 @@ type Json = dict[str, Any]
 _OVER = 204
 _OK = 200
 _RETRYABLE = frozenset({429, 502, 503, 504})
+_TRY_AGAIN = ("UNAVAILABLE", "RESOURCE_EXHAUSTED")
+"""In an error of JSON-RPC's, which has numbers of its own."""
+
+_TASK_ID = re.compile(r"\b\d+-[0-9a-f]{32}\b")
 
 
 class Refused(Exception):
@@ -28,7 +33,12 @@ class Refused(Exception):
         """Keep what it said."""
         super().__init__(f"{status}: {said}")
         self.status = status
-        self.retryable = status in _RETRYABLE
+        self.retryable = status in _RETRYABLE or any(name in said for name in _TRY_AGAIN)
+        self.may_be_sent_again = "retryDelay" in said
+        """Whether the gateway says so: what it has refused, it has not taken."""
+        found = _TASK_ID.search(said)
+        self.task = found.group() if found else ""
+        """The task that the answer names; empty: none."""
 
 
 class NothingLeft(Exception):
@@ -41,6 +51,8 @@ class Received:
 
     cursor: str
     event: Json
+    raw: bytes = field(default=b"", compare=False)
+    """What it was read from, where the event is spliced into that as it stands in the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +62,10 @@ class Ask:
     gateway: str
     agent: str
     text: str = ""
+    name: str = ""
+    """What the new task's message is called; empty: nobody has called it anything."""
+    key: str = ""
+    """Idempotency-Key that the message is sent under; empty: none."""
     task: str = ""
     cursor: str = ""
     """Empty: from now on, beginning with the Task."""
@@ -58,6 +74,15 @@ class Ask:
     """Bytes that the kernel takes for the client, about; 0: its default."""
     pace: float = 0
     """Bytes per second at which the client reads; 0: as they come."""
+
+    def message(self) -> Json:
+        """Return the new task's message."""
+        return message(self.text, **({"messageId": self.name} if self.name else {}))
+
+    def headers(self) -> dict[str, str]:
+        """Return the headers that it is asked with."""
+        cursor = {"Last-Event-ID": self.cursor} if self.cursor else {}
+        return cursor | ({"Idempotency-Key": self.key} if self.key and not self.task else {})
 
 
 class Incoming(Protocol):
@@ -123,7 +148,8 @@ class SseStream:
             self.farewell = fields.get("", "")
         if "data" not in fields:
             return None
-        return Received(fields["id"], self.unwrap(json.loads(fields["data"])))
+        data = fields["data"]
+        return Received(fields["id"], self.unwrap(json.loads(data)), data.encode())
 
 
 class SseBinding:
@@ -158,12 +184,10 @@ def _base(ask: Ask) -> str:
 def _rest(method: str) -> Callable[[Ask], Request]:
     def request(ask: Ask) -> Request:
         if not ask.task:
-            return Request(
-                "POST", f"{_base(ask)}/message:stream", body={"message": message(ask.text)}
-            )
-        headers = {"Last-Event-ID": ask.cursor} if ask.cursor else {}
-        body = dict[str, Any]() if method == "POST" else None
-        return Request(method, f"{_base(ask)}/tasks/{ask.task}:subscribe", headers, body)
+            body: Json | None = {"message": ask.message()}
+            return Request("POST", f"{_base(ask)}/message:stream", ask.headers(), body)
+        body = {} if method == "POST" else None
+        return Request(method, f"{_base(ask)}/tasks/{ask.task}:subscribe", ask.headers(), body)
 
     return request
 
@@ -177,12 +201,11 @@ def _rest_query(ask: Ask) -> Request:
 
 def _json_rpc(ask: Ask) -> Request:
     method = "SendStreamingMessage"
-    params: Json = {"message": message(ask.text)}
+    params: Json = {"message": ask.message()}
     if ask.task:
         method, params = "SubscribeToTask", {"id": ask.task}
-    headers = {"Last-Event-ID": ask.cursor} if ask.cursor else {}
     body = {"jsonrpc": "2.0", "id": 7, "method": method, "params": params}
-    return Request("POST", _base(ask), headers, body)
+    return Request("POST", _base(ask), ask.headers(), body)
 
 
 def _bare(frame: Json) -> Json:

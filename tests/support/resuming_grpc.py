@@ -18,7 +18,6 @@ from google.rpc import error_details_pb2, status_pb2
 from headrace.model.whole_numbers import whole
 from headrace_gateway.protocols.a2a.grpc.forms import CURSOR
 from tests.support.event_stream import Json
-from tests.support.plain_a2a import message
 from tests.support.resuming_bindings import Ask, Received, Refused
 from tests.support.resuming_wire import Cut, Request, Torn, answered
 
@@ -102,14 +101,13 @@ class GrpcBinding:
                 target = await stack.enter_async_context(_tearing(target, ask.cut))
             channel = await stack.enter_async_context(grpc.aio.insecure_channel(target))
             metadata = [("agent-name", ask.agent)]
-            if ask.cursor:
-                metadata.append(("last-event-id", ask.cursor))
+            metadata += [(name.lower(), value) for name, value in ask.headers().items()]
             stub: Any = a2a_pb2_grpc.A2AServiceStub(channel)  # type: ignore[no-untyped-call]
             if ask.task:
                 asked = a2a_pb2.SubscribeToTaskRequest(id=ask.task)
                 call = stub.SubscribeToTask(asked, metadata=metadata)
             else:
-                said = ParseDict(message(ask.text), a2a_pb2.Message())
+                said = ParseDict(ask.message(), a2a_pb2.Message())
                 sent = a2a_pb2.SendMessageRequest(message=said)
                 call = stub.SendStreamingMessage(sent, metadata=metadata)
             stack.callback(call.cancel)

@@ -3,17 +3,17 @@
 import itertools
 import json
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from websockets.client import ClientProtocol
+from websockets.exceptions import InvalidState
 from websockets.frames import Close, Frame, Opcode
 from websockets.http11 import Response
 from websockets.uri import parse_uri
 
 from tests.support.event_stream import Json
-from tests.support.plain_a2a import message
 from tests.support.resuming_bindings import Ask, NothingLeft, Received, Refused
 from tests.support.resuming_wire import Torn, Wire
 
@@ -49,8 +49,9 @@ class Socket:
             raise Refused(response.status_code, (response.body or b"").decode())
 
     async def send(self, frame: Json) -> None:
-        """Send one frame."""
-        self._protocol.send_text(json.dumps(frame).encode())
+        """Send one frame; nothing where the gateway closes, which `messages` tells."""
+        with suppress(InvalidState):
+            self._protocol.send_text(json.dumps(frame).encode())
         await self._flush()
 
     async def messages(self) -> AsyncIterator[Json | Close]:
@@ -148,18 +149,22 @@ class SocketBinding:
             wire.close()
 
 
+def _key(ask: Ask) -> Json:
+    return {"idempotencyKey": ask.key} if ask.key and not ask.task else {}
+
+
 def _plain(ask: Ask) -> Json:
     if not ask.task:
-        return {"id": _ID, "send": {"message": message(ask.text)}}
+        return {"id": _ID, "send": {"message": ask.message()}} | _key(ask)
     after = {"after": ask.cursor} if ask.cursor else {}
     return {"id": _ID, "subscribe": {"task": ask.task} | after}
 
 
 def _json_rpc(ask: Ask) -> Json:
     method = "SubscribeToTask" if ask.task else "SendStreamingMessage"
-    params = {"id": ask.task} if ask.task else {"message": message(ask.text)}
+    params = {"id": ask.task} if ask.task else {"message": ask.message()}
     after = {"after": ask.cursor} if ask.cursor else {}
-    return {"jsonrpc": "2.0", "id": _ID, "method": method, "params": params} | after
+    return {"jsonrpc": "2.0", "id": _ID, "method": method, "params": params} | after | _key(ask)
 
 
 WEBSOCKET = SocketBinding("WebSocket", _plain, "event")

@@ -1,0 +1,101 @@
+"""What clients talk to and faults are done to: a stack, on one NATS node of its own or on three."""
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import nats
+from nats.errors import Error as NatsError
+
+from headrace.jetstream.connection import Bus
+from headrace.settings import BusSettings
+from headrace_task_state.store_redis.connection import Connection
+from headrace_task_state.store_redis.settings import RedisSettings
+from tests.support.cluster import NatsCluster
+from tests.support.compose_file import ROOT
+from tests.support.stack import Stack
+
+GATEWAYS, WORKERS, TASK_STATES = 2, 4, 2
+_ANSWERS = 5.0
+
+
+class Fleet:
+    """Two gateways, four workers, two task states, Redis and NATS."""
+
+    def __init__(self, stack: Stack, cluster: NatsCluster | None = None) -> None:
+        """Take a stack that runs, and the cluster that it runs on if NATS is none of its own."""
+        self.stack, self.cluster = stack, cluster
+
+    @property
+    def gateways(self) -> list[str]:
+        """The gateways' URLs."""
+        return self.stack.gateways
+
+    @property
+    def nats_url(self) -> str:
+        """Where NATS is: all nodes, comma-separated."""
+        return self.stack.dev()["nats_url"]
+
+    async def ask_nats(self, subject: str, body: object = None) -> dict[str, Any]:
+        """Return what JetStream's API answers; nothing where nobody does."""
+        try:
+            client = await nats.connect(
+                self.nats_url.split(","), allow_reconnect=False, connect_timeout=_ANSWERS
+            )
+        except (OSError, TimeoutError, NatsError):
+            return {}
+        try:
+            said = b"" if body is None else json.dumps(body).encode()
+            answer = await client.request(subject, said, timeout=_ANSWERS)
+        except (TimeoutError, NatsError):
+            return {}
+        finally:
+            await client.close()
+        content: dict[str, Any] = json.loads(answer.data)
+        return content
+
+    @asynccontextmanager
+    async def redis(self) -> AsyncIterator[Connection]:
+        """Yield a connection to Redis."""
+        url = self.stack.dev()["redis_url"]
+        connection = Connection(RedisSettings.model_validate({"redis_url": url}))
+        try:
+            yield connection
+        finally:
+            await connection.close()
+
+    @asynccontextmanager
+    async def bus(self) -> AsyncIterator[Bus]:
+        """Yield a connection to NATS, which outlasts whatever is done to it."""
+        bus = Bus(BusSettings.model_validate({"nats_url": self.nats_url}))
+        await bus.dial("chaos")
+        try:
+            yield bus
+        finally:
+            await bus.close()
+
+
+@contextmanager
+def fleet_in(folder: Path, *, nodes: int, retention: float) -> Iterator[Fleet]:
+    """Yield a fleet on `nodes` NATS nodes that keeps finished tasks for `retention` seconds."""
+    environment = {
+        "PYTHONPATH": str(ROOT),
+        "HEADRACE_RETENTION": str(retention),
+        "HEADRACE_TOMBSTONE_SECONDS": str(retention),
+    }
+    with ExitStack() as running:
+        cluster = None
+        if nodes > 1:
+            cluster = running.enter_context(NatsCluster(folder / "cluster"))
+            environment |= {"HEADRACE_NATS_URL": cluster.url, "HEADRACE_REPLICAS": str(nodes)}
+        stack = Stack(
+            folder,
+            gateways=GATEWAYS,
+            workers=WORKERS,
+            task_states=TASK_STATES,
+            agents="tests.chaos.agents:agents",
+            environment=environment,
+        )
+        yield Fleet(running.enter_context(stack), cluster)
