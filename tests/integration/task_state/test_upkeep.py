@@ -168,6 +168,27 @@ async def test_an_ended_task_past_retention_is_gone_and_says_so_to_its_owner_onl
     assert "retention" not in str(raised.value)
 
 
+async def test_what_a_task_at_work_has_asked_for_is_kept_until_it_is_over(
+    hasty: TaskStates,
+) -> None:
+    parent, other = submitted(), ended()
+    parent.begin_attempt()
+    lineage = {"parent": parent.key.task, "agent": parent.key.agent, "path": [parent.key.agent]}
+    child = child_of(**lineage)
+    child.append([child.status(COMPLETED)], state=COMPLETED)
+    await hasty.start()
+    # The other ended later, and goes first.
+    for log in (parent, child, other):
+        await hasty.store(log)
+    await until_gone(hasty, other)
+    assert await stored(hasty, child) == len(child.entries)
+    assert (await hasty.get(child.key)).state == COMPLETED
+    parent.append([parent.status(COMPLETED)], state=COMPLETED)
+    await hasty.store(parent)
+    await until_gone(hasty, parent)
+    assert "retention" in await until_gone(hasty, child)
+
+
 ANNS = FileOwner("ann", "context")
 
 

@@ -66,18 +66,9 @@ class Orphans:
 
     async def _look_after(self, key: TaskKey, child: dict[str, str]) -> int:
         """Cancel the child if it is an orphan; return when to look again, ms."""
-        if key not in self._canceling and await self._is_orphan(key, child):
+        if key not in self._canceling and await is_unused(self._bus, key.tenant, child):
             self._cancel(key, child)
         return round((self._clock.now() + AGAIN) * 1000)
-
-    async def _is_orphan(self, key: TaskKey, child: dict[str, str]) -> bool:
-        asking = TaskKey(key.tenant, child["parent_agent"], child["parent"])
-        parent = await last_entry(self._bus, asking)
-        if parent is None or parent.ends_task:
-            return True
-        # One that waits for an answer is asked again by a later leg.
-        waits = child.get("state") == INPUT_REQUIRED
-        return not waits and _is_over(parent, int(child["parent_leg"]))
 
     def _cancel(self, key: TaskKey, child: dict[str, str]) -> None:
         _log.warning("task %s is canceled: %s has no use for it", key.task, child["parent"])
@@ -90,6 +81,21 @@ class Orphans:
             await cancel_task(self._bus, key, self._writer_id)
         except (BusUnavailable, LogLost) as trouble:
             _log.info("canceling %s: %s", key.task, trouble)
+
+
+async def is_unused(bus: Bus, tenant: str, child: dict[str, str]) -> bool:
+    """Tell whether the leg is over that has asked for a task, given the task's hash.
+
+    Raises:
+        LogLost, BusUnavailable: the parent's log can't be read.
+    """
+    asking = TaskKey(tenant, child["parent_agent"], child["parent"])
+    parent = await last_entry(bus, asking)
+    if parent is None or parent.ends_task:
+        return True
+    # One that waits for an answer is asked again by a later leg.
+    waits = child.get("state") == INPUT_REQUIRED
+    return not waits and _is_over(parent, int(child["parent_leg"]))
 
 
 def _is_over(parent: Entry, leg: int) -> bool:

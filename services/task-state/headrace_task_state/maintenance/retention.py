@@ -21,6 +21,7 @@ from headrace.tasks.end import end_behind, writer_of
 from headrace.tasks.forget import clear_away
 from headrace_task_state.maintenance.clock import Clock
 from headrace_task_state.maintenance.due import DueTasks
+from headrace_task_state.maintenance.orphans import is_unused
 from headrace_task_state.store_redis.writing import LeaseLost, Writer
 
 _log = logging.getLogger(__name__)
@@ -112,6 +113,9 @@ class Retention:
         return _ms(self._clock.now() - self._times.waiting) + _AGAIN
 
     async def _bury(self, key: TaskKey, task: dict[str, str]) -> int:
+        if "parent" in task and not await is_unused(self._bus, key.tenant, task):
+            # A later attempt of the parent asks for it again.
+            return _ms(self._clock.now() - self._times.ended) + min(_AGAIN, _ms(self._times.ended))
         owner, behind = task.get("owner", ""), int(task.get("sequence", 0))
         try:
             await bury(self._bus, key, owner, "retention", self._times.tombstone, behind)
