@@ -24,11 +24,12 @@ from headrace.model.task import (
 )
 from headrace.settings import BusSettings
 from headrace_gateway.detached import Detached
-from headrace_gateway.event_stream import EventStreams
 from headrace_gateway.feeds import Feed, Feeds
 from headrace_gateway.settings import GatewaySettings
-from headrace_gateway.sse import REST
-from headrace_gateway.streams import Streams
+from headrace_gateway.streaming.open_streams import OpenStreams
+from headrace_gateway.streaming.renderer import SharedRenderer
+from headrace_gateway.streaming.sse import LOG_LINES, EventStream
+from headrace_gateway.streaming.subscription import Subscriptions
 from tests.support.servers import NatsProcess
 from tests.support.waiting import eventually
 
@@ -226,13 +227,14 @@ class Streaming:
     bus: Bus
 
     def __post_init__(self) -> None:
-        self.streams = Streams()
+        self.streams = OpenStreams()
         self.settings = GatewaySettings(keepalive=1.0, stall_timeout=2.0)
 
     async def stream(self, log: Log, client: Client, after: int = 0) -> None:
         feed = await self.feeds.acquire(log.key)
-        owner = EventStreams(self.feeds, self.streams, self.settings)
-        await owner.of(feed, after, REST)({"type": "http"}, client.receive, client.send)
+        shared = Subscriptions(self.feeds, self.streams, self.settings)
+        stream = EventStream(shared, feed, after, SharedRenderer(LOG_LINES))
+        await stream({"type": "http"}, client.receive, client.send)
 
 
 @pytest.fixture

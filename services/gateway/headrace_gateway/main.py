@@ -24,7 +24,6 @@ from headrace.state_client import StateClient
 from headrace.webhooks import Webhooks
 from headrace_gateway.app import build_app
 from headrace_gateway.detached import Detached
-from headrace_gateway.event_stream import EventStreams
 from headrace_gateway.feeds import Feeds
 from headrace_gateway.protocols.a2a.grpc.forms import CURRENT
 from headrace_gateway.protocols.a2a.grpc.server import GrpcServer
@@ -40,7 +39,8 @@ from headrace_gateway.server.stream_limits import Seats
 from headrace_gateway.services import Services
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.signed_cards import SignedCards
-from headrace_gateway.streams import Streams
+from headrace_gateway.streaming.open_streams import OpenStreams
+from headrace_gateway.streaming.subscription import Subscriptions
 from headrace_gateway.tasks.admission import Admission
 from headrace_gateway.tasks.cancel import Cancelling
 from headrace_gateway.tasks.delete import Deleting
@@ -140,7 +140,7 @@ async def composed(settings: GatewaySettings) -> AsyncIterator[Services]:
         signing = SigningKeys(bus, settings.signing_keys)
         await signing.start()
         stack.push_async_callback(signing.stop)
-        rule, directory, streams = TailRule(bus), Directory(bus), Streams()
+        rule, directory, streams = TailRule(bus), Directory(bus), OpenStreams()
         await rule.start()
         stack.push_async_callback(rule.stop)
         await directory.start()
@@ -172,7 +172,7 @@ async def composed(settings: GatewaySettings) -> AsyncIterator[Services]:
             feeds=feeds,
             streams=streams,
             seats=Seats(settings.max_streams, settings.max_streams_per_owner),
-            event_streams=EventStreams(feeds, streams, settings),
+            subscriptions=Subscriptions(feeds, streams, settings),
             webhooks=Webhooks(bus),
             signing=signing,
             cards=SignedCards(signing, settings.public_url),

@@ -9,7 +9,6 @@ from headrace.signing import SigningKeys
 from headrace.state_client import StateClient
 from headrace.webhooks import Webhooks
 from headrace_gateway.detached import Detached
-from headrace_gateway.event_stream import EventStreams
 from headrace_gateway.feeds import Feeds
 from headrace_gateway.server.auth.access import Access
 from headrace_gateway.server.auth.authenticate import Callers
@@ -17,7 +16,8 @@ from headrace_gateway.server.body import BodyLimits
 from headrace_gateway.server.stream_limits import Seats
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.signed_cards import SignedCards
-from headrace_gateway.streams import Streams
+from headrace_gateway.streaming.open_streams import OpenStreams
+from headrace_gateway.streaming.subscription import Subscriptions
 from headrace_gateway.tasks.cancel import Cancelling
 from headrace_gateway.tasks.delete import Deleting
 from headrace_gateway.tasks.full_streams import FullStreams
@@ -41,11 +41,11 @@ class Services:
     feeds: Feeds
     full_streams: FullStreams
     """Which logs take nothing more."""
-    streams: Streams
+    streams: OpenStreams
     """Every open answer, to be closed when the gateway stops."""
     seats: Seats
     """How many streams may be open."""
-    event_streams: EventStreams
+    subscriptions: Subscriptions
     webhooks: Webhooks
     signing: SigningKeys
     cards: SignedCards

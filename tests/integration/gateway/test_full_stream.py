@@ -9,8 +9,8 @@ import pytest_asyncio
 from headrace.jetstream.connection import Bus
 from headrace.model.entry import Stamp
 from headrace.model.task import COMPLETED, TaskKey, mint_log_id, mint_task_id
-from headrace_gateway import waiting
 from headrace_gateway.settings import GatewaySettings
+from headrace_gateway.streaming import wait
 from tests.integration.gateway.running import until
 from tests.integration.gateway.talking import Talk, message
 from tests.support.scripted_fleet import ScriptedFleet
@@ -55,7 +55,7 @@ async def test_a_new_task_is_refused_with_retry_after(json_talk: Talk, full: Fil
 async def test_who_waits_for_a_task_that_was_just_taken_in_is_told(
     json_talk: Talk, fleet: ScriptedFleet, full: Filling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "SILENCE", 0.2)
+    monkeypatch.setattr(wait, "SILENCE", 0.2)
     agent = json_talk.to("patient")
     sending = asyncio.create_task(agent.send("SendMessage", message("hello")))
 

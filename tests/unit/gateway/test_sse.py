@@ -5,7 +5,8 @@ import pytest
 from headrace.model.entry import Entry, Stamp
 from headrace.model.task import WORKING
 from headrace_gateway.feeds import Block
-from headrace_gateway.sse import JSON_RPC, REST, farewell, frame
+from headrace_gateway.protocols.a2a.event_frames import JSON_RPC
+from headrace_gateway.streaming.sse import LOG_LINES, farewell, frame
 
 
 def three_events(generation: int = 4) -> Entry:
@@ -25,7 +26,7 @@ def frames(data: bytes) -> list[tuple[str, dict[str, object]]]:
 
 
 def test_rest_frames_are_the_logs_own_lines() -> None:
-    data = Block(three_events()).render(REST, b"", 0)
+    data = Block(three_events()).render(LOG_LINES, b"", 0)
     assert frames(data) == [(f"log00000:{n}", {"n": n}) for n in (4, 5, 6)]
 
 
@@ -40,11 +41,11 @@ def test_json_rpc_frames_carry_each_clients_own_id(request_id: object) -> None:
         ]
 
 
-@pytest.mark.parametrize("dialect", [REST, JSON_RPC])
+@pytest.mark.parametrize("dialect", [LOG_LINES, JSON_RPC])
 @pytest.mark.parametrize("after", [0, 3, 4, 5])
 def test_a_cursor_within_a_batch_gets_the_rest_of_it(dialect: object, after: int) -> None:
     block = Block(three_events())
-    assert isinstance(dialect, type(REST) | type(JSON_RPC))
+    assert isinstance(dialect, type(LOG_LINES) | type(JSON_RPC))
     cursors = [cursor for cursor, _ in frames(block.render(dialect, b"1", after))]
     assert cursors == [f"log00000:{n}" for n in range(max(4, after + 1), 7)]
 

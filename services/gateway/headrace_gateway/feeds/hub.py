@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import TracebackType
 
 from headrace.jetstream.connection import Bus
 from headrace.links import Links
@@ -105,6 +106,14 @@ class Feeds:
             self._forget(feed)
             await self._detached.run(feed.close())
 
+    def held(self, feed: Feed) -> "Held":
+        """Return what releases `feed` at the end of a block."""
+        return Held(self, feed)
+
+    def handed_on(self, feed: Feed) -> "Held":
+        """Return what releases `feed` if a block raises; else whoever is handed it does."""
+        return Held(self, feed, only_if_raised=True)
+
     def _forget(self, feed: Feed) -> None:
         if self._feeds.get(feed.key) is feed:
             del self._feeds[feed.key]
@@ -112,8 +121,27 @@ class Feeds:
     @asynccontextmanager
     async def using(self, key: TaskKey) -> AsyncIterator[Feed]:
         """Acquire the feed for the length of a block."""
-        feed = await self.acquire(key)
-        try:
+        async with self.held(await self.acquire(key)) as feed:
             yield feed
-        finally:
-            await self.release(feed)
+
+
+class Held:
+    """One use of a feed, for the length of a block."""
+
+    __slots__ = ("_feed", "_feeds", "_only_if_raised")
+
+    def __init__(self, feeds: Feeds, feed: Feed, *, only_if_raised: bool = False) -> None:
+        """See `Feeds.held` and `Feeds.handed_on`."""
+        self._feeds, self._feed, self._only_if_raised = feeds, feed, only_if_raised
+
+    async def __aenter__(self) -> Feed:
+        return self._feed
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        raised: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        if raised is not None or not self._only_if_raised:
+            await self._feeds.release(self._feed)

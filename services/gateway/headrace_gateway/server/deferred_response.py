@@ -1,38 +1,38 @@
-"""What outlasts routing and middleware: the rest of a request, served when they have returned.
+"""Deferred responses: the part of a request that is served after routing and middleware returned.
 
-A stream may be open for hours. What led to it would stay on the stack as long: a dozen frames, the
-request that they hold, and a few wrappers around every write.
+A stream may be open for hours. Without this, everything that led to it would stay on the stack as
+long: a dozen frames, the request that they hold, and a few wrappers around every write.
 """
 
 from collections.abc import Awaitable, Callable
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-_EXTENSION = "headrace.lasting"
+_EXTENSION = "headrace.deferred"
 
 type Rest = Callable[[Receive, Send], Awaitable[None]]
 
 
-class Lasting:
-    """One request's rest."""
+class DeferredResponse:
+    """The deferred part of one request."""
 
     __slots__ = ("_rest", "_steps")
 
     def __init__(self) -> None:
-        """Have none yet."""
+        """Defer nothing yet."""
         self._rest: Rest | None = None
         self._steps: list[Callable[[], None]] = []
 
-    def leave(self, rest: Rest) -> None:
+    def defer(self, rest: Rest) -> None:
         """Serve `rest` as soon as the caller has returned."""
         self._rest = rest
 
     def at_end(self, step: Callable[[], None]) -> None:
-        """Call `step` when all of the request has been served, or can't be."""
+        """Call `step` when the whole request has been served, or has failed."""
         self._steps.append(step)
 
     async def serve(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-        """Have `app` serve the request, and then what it leaves."""
+        """Let `app` serve the request, then serve what it deferred."""
         try:
             # A copy: what routes and middleware add to it goes with them.
             extensions = scope.get("extensions", {}) | {_EXTENSION: self}
@@ -44,7 +44,7 @@ class Lasting:
                 step()
 
 
-def lasting_of(scope: Scope) -> Lasting | None:
-    """Return where a request's rest may be left; None: its stack is all there is."""
-    found: Lasting | None = scope.get("extensions", {}).get(_EXTENSION)
+def deferred_of(scope: Scope) -> DeferredResponse | None:
+    """Return where a part of the request can be deferred; None: nowhere."""
+    found: DeferredResponse | None = scope.get("extensions", {}).get(_EXTENSION)
     return found

@@ -8,7 +8,7 @@ import orjson
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from headrace_gateway.server.backlog import EXTENSION, Backlog
+from headrace_gateway.server.slow_client import EXTENSION, Backlog
 from headrace_gateway.server.whole_heads import WholeHeads
 
 HEAD_BYTES = 64 * 1024

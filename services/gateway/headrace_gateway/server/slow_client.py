@@ -1,10 +1,60 @@
-"""Telling a client that reads slowly from one that takes nothing at all."""
+"""Clients that read slowly, told from those that take nothing at all."""
 
-from headrace_gateway.server.backlog import Backlog
+import asyncio
+import fcntl
+import struct
+import termios
+
+from starlette.types import Scope
+
+EXTENSION = "headrace.backlog"
+"""Where a connection's backlog is found in the scopes of its requests."""
 
 
-class Stall:
-    """How long a client has taken nothing of what waits for it.
+_LOOK = 0.05
+"""Seconds between two looks at what a client has taken."""
+
+
+class Backlog:
+    """Bytes written to one connection that its client has not taken yet."""
+
+    __slots__ = ("_socket", "_transport")
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        """Look at `transport`."""
+        self._transport = transport
+        self._socket = transport.get_extra_info("socket")
+
+    def buffered(self) -> int:
+        """Return how many bytes wait in this process."""
+        return self._transport.get_write_buffer_size()
+
+    def size(self) -> int:
+        """Return how many bytes wait, in this process and in the kernel's send queue."""
+        return self.buffered() + self._queued()
+
+    def _queued(self) -> int:
+        try:
+            # On a socket Linux answers with what the other end has not acknowledged.
+            answer = fcntl.ioctl(self._socket.fileno(), termios.TIOCOUTQ, bytes(4))
+        except (OSError, ValueError, AttributeError):
+            return 0
+        waiting: int = struct.unpack("i", answer)[0]
+        return waiting
+
+    def drop(self) -> None:
+        """Disconnect without waiting for anything to be taken."""
+        self._transport.abort()
+
+
+def backlog_of(scope: Scope) -> Backlog | None:
+    """Return the backlog of the connection that a request came by; None: it can't be seen."""
+    found: Backlog | None = scope.get("extensions", {}).get(EXTENSION)
+    return found
+
+
+class SlowClient:
+    """Measures how long a client has taken nothing of what waits for it.
 
     A slow one may take minutes over one write, so writes say nothing: bytes taken do.
     """
@@ -16,6 +66,11 @@ class Stall:
         self._backlog = backlog
         self._written = self._taken = 0
         self._since: float | None = None
+
+    @property
+    def is_visible(self) -> bool:
+        """Whether it can be seen how much waits for the client."""
+        return self._backlog is not None
 
     @property
     def buffered(self) -> int:
@@ -36,7 +91,12 @@ class Stall:
         self._taken = taken
         return now - self._since if self._since is not None else 0.0
 
-    def end(self) -> bool:
+    async def taken(self) -> None:
+        """Return when this process holds nothing for the client any more."""
+        while self.buffered:  # noqa: ASYNC110 - nobody says when the rest has been taken
+            await asyncio.sleep(_LOOK)
+
+    def drop(self) -> bool:
         """Disconnect the client if that is possible; whatever is being written then returns."""
         if self._backlog is None:
             return False

@@ -7,7 +7,7 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from headrace_gateway.server.deferred_response import Lasting
+from headrace_gateway.server.deferred_response import DeferredResponse
 from headrace_gateway.server.health import healthy
 from headrace_gateway.server.json_response import json_response
 from headrace_gateway.server.websocket_closing import close_at_once, try_later
@@ -31,7 +31,7 @@ class FrontDoor:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Hand on."""
-        await Lasting().serve(self._app, scope, receive, send)
+        await DeferredResponse().serve(self._app, scope, receive, send)
 
 
 async def _starting_socket(socket: WebSocket) -> None:

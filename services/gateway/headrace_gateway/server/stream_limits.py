@@ -7,7 +7,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headrace_gateway.refusals import TooManyStreams, TooManyStreamsOfOwner
 from headrace_gateway.server.auth.caller import Caller
-from headrace_gateway.server.deferred_response import lasting_of
+from headrace_gateway.server.deferred_response import deferred_of
 
 
 class Seat:
@@ -76,9 +76,9 @@ class Seats:
             raise
 
         async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-            lasting = lasting_of(scope)
-            if lasting is not None:
-                lasting.at_end(seat.release)
+            deferred = deferred_of(scope)
+            if deferred is not None:
+                deferred.at_end(seat.release)
                 await response(scope, receive, send)
                 return
             try:

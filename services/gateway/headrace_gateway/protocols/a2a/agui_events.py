@@ -10,9 +10,11 @@ from headrace_gateway.protocols.a2a.streaming import Streaming
 from headrace_gateway.protocols.a2a.subscribing import NothingLeft
 from headrace_gateway.protocols.hector.asking import Place
 from headrace_gateway.protocols.hector.fold import HectorFold
-from headrace_gateway.protocols.hector.stream import HectorStream, behind
-from headrace_gateway.protocols.hector.told import DONE
+from headrace_gateway.protocols.hector.stream import HectorRenderer, behind
+from headrace_gateway.protocols.hector.told import DONE, Told, sse
 from headrace_gateway.services import Services
+from headrace_gateway.streaming.renderer import Messages
+from headrace_gateway.streaming.sse import EventStream
 
 _SEND = "SendStreamingMessage"
 
@@ -51,7 +53,7 @@ async def agui_opened(services: Services, call: Call, operation: str, params: ob
 
 async def agui_stream(
     services: Services, call: Call, operation: str, params: Json, manner: Manner = PLAIN
-) -> HectorStream:
+) -> EventStream:
     """Carry out the operation and return its stream of server-sent events.
 
     Raises:
@@ -63,14 +65,14 @@ async def agui_stream(
         await services.feeds.release(streaming.feed)
         raise NothingLeft
     log = f"{streaming.key.task}/{streaming.log}" if manner.of_task else streaming.log
-    return HectorStream(
-        services.event_streams,
-        streaming.feed,
-        log,
-        opened.start,
-        opened.place,
-        call.headers | ({} if streaming.recovered else {RECOVERED: "false"}),
-        manner.ending or DONE,
+
+    def encode(told: list[Told]) -> Messages:
+        return (sse(log, told),) if told else ()
+
+    renderer = HectorRenderer(opened.start, opened.place, encode, (manner.ending or DONE,))
+    headers = call.headers | ({} if streaming.recovered else {RECOVERED: "false"})
+    return EventStream(
+        services.subscriptions, streaming.feed, opened.start, renderer, headers=headers
     )
 
 

@@ -9,8 +9,8 @@ from headrace_gateway.call import Call
 from headrace_gateway.protocols.a2a.accepting import accept, answering
 from headrace_gateway.protocols.a2a.parameters import SendMessage
 from headrace_gateway.services import Services
+from headrace_gateway.streaming.wait import Waiting
 from headrace_gateway.tasks.accepted import Accepted
-from headrace_gateway.waiting import Waiting
 
 _RESTS = TERMINAL | INTERRUPTED | {ANSWERED}
 

@@ -8,13 +8,14 @@ from starlette.requests import HTTPConnection
 from headrace.model.entry import Entry
 from headrace.model.events import Json
 from headrace_gateway.problems import Problem
+from headrace_gateway.protocols.a2a.event_frames import JSON_RPC
 from headrace_gateway.protocols.a2a.wording import HTTP, RPC, Reworded, Wording
 from headrace_gateway.protocols.hector import shapes
 from headrace_gateway.protocols.hector.asking import asks_for_done, asks_for_shapes
 from headrace_gateway.protocols.hector.messages import completed
 from headrace_gateway.protocols.hector.refusals import refused
 from headrace_gateway.protocols.hector.told import DONE, DONE_MARK
-from headrace_gateway.sse import JSON_RPC, frame
+from headrace_gateway.streaming.sse import frame
 
 SENDS = ("SendMessage", "SendStreamingMessage")
 """Operations whose parameters are a message."""

@@ -121,7 +121,7 @@ class JsonRpcBinding:
             except NothingLeft:
                 return empty_stream(call)
             return rpc_stream(
-                services.event_streams, call, streaming, asked.wording, asked.id, ending
+                services.subscriptions, call, streaming, asked.wording, asked.id, ending
             )
 
         return await services.seats.seated(call.caller, opening)

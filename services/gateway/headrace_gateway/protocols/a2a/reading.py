@@ -13,9 +13,9 @@ from headrace_gateway.call import Call
 from headrace_gateway.protocols.a2a.parameters import GetTask, ListTasks, OneTask
 from headrace_gateway.refusals import TaskEnded
 from headrace_gateway.services import Services
+from headrace_gateway.streaming.wait import Waiting
 from headrace_gateway.tasks.ids import task_key
 from headrace_gateway.tasks.unanswered import Stopping
-from headrace_gateway.waiting import Waiting
 
 
 async def get_task(services: Services, call: Call, params: object) -> Json:

@@ -39,7 +39,7 @@ from headrace_gateway.server.body import read_body
 from headrace_gateway.server.endpoint import Endpoint
 from headrace_gateway.server.origin import Origins, PageRefused
 from headrace_gateway.services import Services
-from headrace_gateway.sse import HEADERS
+from headrace_gateway.streaming.sse import HEADERS
 
 _CONFIGS = "/tasks/{taskId}/pushNotificationConfigs"
 
@@ -179,7 +179,7 @@ class RestBinding:
             except NothingLeft:
                 # EventSource reconnects after anything else.
                 return Response(status_code=204) if request.method == "GET" else empty_stream(call)
-            return rest_stream(self._services.event_streams, call, streaming, asked.wording, manner)
+            return rest_stream(self._services.subscriptions, call, streaming, asked.wording, manner)
 
         return await self._services.seats.seated(call.caller, opening)
 

@@ -8,13 +8,15 @@ from starlette.responses import Response
 
 from headrace.model.events import Json
 from headrace_gateway.call import Call
-from headrace_gateway.event_stream import EventStream, EventStreams
 from headrace_gateway.feeds import Dialect
 from headrace_gateway.protocols.a2a.bare_messages import AfterTask
 from headrace_gateway.protocols.a2a.cursor import Cursor
+from headrace_gateway.protocols.a2a.event_frames import OfTask
 from headrace_gateway.protocols.a2a.streaming import Streaming
 from headrace_gateway.protocols.a2a.wording import Wording
-from headrace_gateway.sse import HEADERS, OfTask, frame
+from headrace_gateway.streaming.renderer import SharedRenderer
+from headrace_gateway.streaming.sse import HEADERS, EventStream, frame
+from headrace_gateway.streaming.subscription import Subscriptions
 
 RECOVERED = "Headrace-Recovered"
 """Response header; ``false``: what came after the client's cursor is lost, a snapshot leads."""
@@ -47,7 +49,7 @@ class _Envelope:
 
 
 def rest_stream(
-    streams: EventStreams,
+    shared: Subscriptions,
     call: Call,
     streaming: Streaming,
     wording: Wording,
@@ -55,15 +57,15 @@ def rest_stream(
 ) -> EventStream:
     """Return the stream of StreamResponses."""
     if not manner.of_task:
-        return _stream(streams, call, streaming, wording, _Envelope(orjson.dumps), manner)
+        return _stream(shared, call, streaming, wording, _Envelope(orjson.dumps), manner)
     task = f"{streaming.key.task}/"
     wording = replace(wording, dialect=OfTask(wording.dialect))
     envelope = _Envelope(orjson.dumps, task.encode(), task)
-    return _stream(streams, call, streaming, wording, envelope, manner)
+    return _stream(shared, call, streaming, wording, envelope, manner)
 
 
 def rpc_stream(  # noqa: PLR0917 - as _stream
-    streams: EventStreams,
+    shared: Subscriptions,
     call: Call,
     streaming: Streaming,
     wording: Wording,
@@ -77,7 +79,7 @@ def rpc_stream(  # noqa: PLR0917 - as _stream
 
     # A copy: orjson's own takes 4 KB of memory, for as long as the stream is open.
     envelope = _Envelope(around, b"%b" % orjson.dumps(request_id))
-    return _stream(streams, call, streaming, wording, envelope, Manner(ending))
+    return _stream(shared, call, streaming, wording, envelope, Manner(ending))
 
 
 def empty_stream(call: Call) -> Response:
@@ -99,7 +101,7 @@ def told_as(dialect: Dialect, call: Call, streaming: Streaming) -> Dialect:
 
 
 def _stream(  # noqa: PLR0917 - what differs between the two bindings above
-    streams: EventStreams,
+    shared: Subscriptions,
     call: Call,
     streaming: Streaming,
     wording: Wording,
@@ -113,12 +115,5 @@ def _stream(  # noqa: PLR0917 - what differs between the two bindings above
         data = envelope.around(wording.event(streaming.first.event))
         first = frame(f"{envelope.before_cursor}{cursor}", data, wording.event_name)
     headers = call.headers | ({} if streaming.recovered else {RECOVERED: "false"})
-    return streams.of(
-        streaming.feed,
-        streaming.after,
-        dialect,
-        splice=envelope.splice,
-        first=first,
-        headers=headers,
-        ending=manner.ending,
-    )
+    renderer = SharedRenderer(dialect, envelope.splice, opening=first, ending=manner.ending)
+    return EventStream(shared, streaming.feed, streaming.after, renderer, headers=headers)

@@ -10,8 +10,9 @@ from a2a.utils.constants import PROTOCOL_VERSION_1_0
 from headrace.model.entry import Entry
 from headrace.model.events import Json
 from headrace_gateway.feeds import Dialect
+from headrace_gateway.protocols.a2a.event_frames import JSON_RPC
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
-from headrace_gateway.sse import JSON_RPC, REST
+from headrace_gateway.streaming.sse import LOG_LINES
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,5 +87,5 @@ INTERNAL = -32603
 RPC = _current(JSON_RPC)
 """1.0 over JSON-RPC."""
 
-HTTP = _current(REST)
+HTTP = _current(LOG_LINES)
 """1.0 over REST."""

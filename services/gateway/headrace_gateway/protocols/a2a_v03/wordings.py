@@ -3,10 +3,11 @@
 from a2a.utils.constants import PROTOCOL_VERSION_0_3
 
 from headrace.model.events import Json
+from headrace_gateway.protocols.a2a.event_frames import JSON_RPC
 from headrace_gateway.protocols.a2a.wording import HTTP, RPC, Reworded, Versions, Wording
 from headrace_gateway.protocols.a2a_v03 import answering, reading
 from headrace_gateway.protocols.a2a_v03.card import readable_by_old
-from headrace_gateway.sse import JSON_RPC, REST
+from headrace_gateway.streaming.sse import LOG_LINES
 
 RPC_03 = Wording(
     PROTOCOL_VERSION_0_3,
@@ -28,7 +29,7 @@ HTTP_03 = Wording(
     reading.rest_params,
     answering.rest_answer,
     answering.rest_event,
-    Reworded(answering.rest_event, REST),
+    Reworded(answering.rest_event, LOG_LINES),
 )
 """Over REST."""
 
@@ -38,7 +39,7 @@ HTTP_03_KINDED = Wording(
     reading.rest_params,
     answering.rpc_answer,
     answering.rpc_event,
-    Reworded(answering.rpc_event, REST),
+    Reworded(answering.rpc_event, LOG_LINES),
 )
 """Over REST, for clients that send and expect what JSON-RPC has as params and result."""
 

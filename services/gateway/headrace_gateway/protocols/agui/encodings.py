@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from headrace_gateway.protocols.agui.binary import frames
 from headrace_gateway.protocols.agui.frame import Frame, sse
-from headrace_gateway.sse import HEADERS, KEEPALIVE
+from headrace_gateway.streaming.sse import EVENTS, HEADERS, Body
 
 
 class Encoding(NamedTuple):
@@ -13,14 +13,12 @@ class Encoding(NamedTuple):
 
     encode: Callable[[str, list[Frame]], bytes]
     """From the log id and frames to bytes."""
-    headers: dict[str, str]
-    keepalive: bytes
-    """What says that a silent stream lives; empty: there is no way to say it."""
+    body: Body
 
 
-SSE = Encoding(sse, HEADERS, KEEPALIVE)
+SSE = Encoding(sse, EVENTS)
 
 BINARY = "application/vnd.ag-ui.event+proto"
 """Media type of the binary form; clients compare it letter by letter."""
 
-PROTO = Encoding(frames, {**HEADERS, "content-type": BINARY}, b"")
+PROTO = Encoding(frames, Body({**HEADERS, "content-type": BINARY}, has_comments=False))

@@ -19,7 +19,7 @@ from headrace_gateway.protocols.agui.opening import open_again, open_run
 from headrace_gateway.protocols.agui.refusal import RunUnknown, answering_refusals, told
 from headrace_gateway.protocols.agui.run_input import RunInput
 from headrace_gateway.protocols.agui.run_socket import RunSocket
-from headrace_gateway.protocols.agui.run_stream import RunStream
+from headrace_gateway.protocols.agui.run_stream import run_stream
 from headrace_gateway.protocols.agui.stopping import stop
 from headrace_gateway.protocols.agui.threads import Thread
 from headrace_gateway.refusals import AgentUnknown
@@ -79,7 +79,7 @@ class RunEndpoint:
 
         async def opening() -> ASGIApp:
             opened = await open_run(self._services, call, asked)
-            return RunStream(self._services.event_streams, opened, encoding)
+            return run_stream(self._services.subscriptions, opened, encoding)
 
         return await self._services.seats.seated(call.caller, opening)
 
@@ -109,7 +109,7 @@ class RunEndpoint:
             try:
                 # An EventSource comes back after every stream that ends, until it is told this.
                 if not await is_told(opened, cursor):
-                    return RunStream(self._services.event_streams, opened, encoding)
+                    return run_stream(self._services.subscriptions, opened, encoding)
             except BaseException:
                 await self._services.feeds.release(opened.feed)
                 raise

@@ -26,8 +26,7 @@ from headrace_gateway.protocols.agui.opening import open_again, open_run
 from headrace_gateway.protocols.agui.refusal import told
 from headrace_gateway.protocols.agui.run_input import RunInput
 from headrace_gateway.protocols.agui.run_stream import DISCONNECTED, LOG_LOST
-from headrace_gateway.server.backlog import backlog_of
-from headrace_gateway.server.slow_client import Stall
+from headrace_gateway.server.slow_client import SlowClient, backlog_of
 from headrace_gateway.server.websocket_closing import TEXT_ONLY, Closing, refused, restarting
 from headrace_gateway.services import Services
 from headrace_gateway.websocket_opening import as_of_now
@@ -52,7 +51,7 @@ class RunSocket:
         self._gone, self._closing = False, ""
         self._last: Closing | None = None
         self._writing = False
-        self._stall = Stall(backlog_of(socket.scope))
+        self._stall = SlowClient(backlog_of(socket.scope))
         self._task: asyncio.Task[object] | None = None
 
     async def serve(self) -> None:
@@ -76,7 +75,7 @@ class RunSocket:
         """Give up on a client that takes nothing."""
         if self._stall.seconds(now, writing=self._writing) > self._services.settings.stall_timeout:
             self._gone = True
-            self._stall.end()
+            self._stall.drop()
             if self._task is not None:
                 self._task.cancel()
 

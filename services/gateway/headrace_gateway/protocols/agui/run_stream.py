@@ -1,62 +1,67 @@
-"""The response that streams one run: a fold of the task's log, always with a terminal event."""
+"""How one run is shown: a fold of the task's log, always with a terminal event.
 
-import asyncio
+A client takes a stream that just ends for a success, so one that ends early says so.
+"""
 
-from starlette.types import Send
+from collections.abc import Callable, Sequence
 
-from headrace_gateway.event_stream import EventStream, EventStreams
+from headrace_gateway.feeds import Block
 from headrace_gateway.protocols.a2a.stream_responses import RECOVERED
 from headrace_gateway.protocols.agui.encodings import SSE, Encoding
+from headrace_gateway.protocols.agui.frame import Frame
 from headrace_gateway.protocols.agui.opened import Opened
-from headrace_gateway.sse import REST
+from headrace_gateway.protocols.agui.run_frames import RunFrames
+from headrace_gateway.streaming.renderer import Cause, Interruption, Messages, Renderer
+from headrace_gateway.streaming.sse import EventStream
+from headrace_gateway.streaming.subscription import Subscriptions
 
 LOG_LOST = "log_lost"
-"""Code of RUN_ERROR when the log is gone, or can't be read now."""
+"""Code of RUN_ERROR when the log is gone."""
 DISCONNECTED = "disconnected"
-"""Code of RUN_ERROR when the gateway stops; the run itself goes on."""
+"""Code of RUN_ERROR when the stream ends early for another reason; the run itself goes on."""
+
+_ENDED_EARLY = "the log ended before the run did"
 
 
-class RunStream(EventStream):
-    """An ASGI application: one run, one client.
+class RunRenderer(Renderer):
+    """Shows one run to one client."""
 
-    A client takes a stream that just ends for a success, so one that ends early says so.
-    """
+    __slots__ = ("_encode", "_frames")
 
-    def __init__(self, owner: EventStreams, opened: Opened, encoding: Encoding = SSE) -> None:
-        """Stream what was opened; this takes over the caller's use of its feed."""
-        lost = {} if opened.recovered else {RECOVERED: "false"}
-        before = opened.frames.leg - 1
-        super().__init__(owner, opened.feed, before, REST, b"", b"", encoding.headers | lost)
-        self._log, self._frames, self._encoding = opened.log, opened.frames, encoding
+    def __init__(self, frames: RunFrames, encode: Callable[[list[Frame]], Messages]) -> None:
+        """Show `frames` as `encode` writes them."""
+        self._frames, self._encode = frames, encode
 
-    async def _pump(self, send: Send) -> bytes:
-        last = await super()._pump(send)
-        if self._gone or self._frames.over:
-            return last
-        code = DISCONNECTED if self._feed.loss is None else LOG_LOST
-        reason = self._closing or "the log ended before the run did"
-        end = self._encoding.encode(self._log, self._frames.broken(code, reason))
-        return end + last if self._encoding.keepalive else end
+    def render(self, blocks: Sequence[Block], after: int) -> Messages:  # noqa: ARG002 - it folds all
+        """Return the next frames."""
+        return self._encode([one for block in blocks for one in self._frames.read(block.entry)])
 
-    async def _forward(self, send: Send) -> bytes | None:
-        await self._make_room(send)
-        blocks = await self._reader.read_now()
-        if not blocks:
-            return await self._wait(send)
-        told = [frame for block in blocks for frame in self._frames.read(block.entry)]
-        data = self._encoding.encode(self._log, told)
+    def is_over(self, *, rests: bool) -> bool:  # noqa: ARG002 - a task may rest before and after
+        """Tell whether the run has ended."""
+        return self._frames.over
+
+    def ending(self) -> Messages:
+        """Return nothing, or that the log has ended before the run."""
+        return () if self._frames.over else self._broken(DISCONNECTED, _ENDED_EARLY)
+
+    def interrupted(self, why: Interruption) -> Messages:
+        """Return RUN_ERROR."""
         if self._frames.over:
-            return data
-        if data:
-            await self._write(send, data)
-        return None
+            return ()
+        return self._broken(LOG_LOST if why.cause is Cause.LOST else DISCONNECTED, why.reason)
 
-    async def _wait(self, send: Send) -> bytes | None:
-        if self._encoding.keepalive:
-            return await super()._wait(send)
-        if self._reader.at_end:
-            return b""
-        await self._reader.wait()
-        # There is nothing to send; the next look is due after another silence.
-        self._quiet_since = asyncio.get_running_loop().time()
-        return None
+    def _broken(self, code: str, reason: str) -> Messages:
+        return self._encode(self._frames.broken(code, reason))
+
+
+def run_stream(shared: Subscriptions, opened: Opened, encoding: Encoding = SSE) -> EventStream:
+    """Return the stream of what was opened; takes over the caller's use of its feed."""
+    log = opened.log
+
+    def encode(frames: list[Frame]) -> Messages:
+        return (encoding.encode(log, frames),) if frames else ()
+
+    renderer = RunRenderer(opened.frames, encode)
+    headers = {} if opened.recovered else {RECOVERED: "false"}
+    before = opened.frames.leg - 1
+    return EventStream(shared, opened.feed, before, renderer, headers=headers, body=encoding.body)

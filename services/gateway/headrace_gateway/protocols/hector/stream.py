@@ -1,66 +1,47 @@
-"""The response that streams a task in the dialect."""
+"""How a task is shown in the dialect."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 
-from starlette.types import Send
-
-from headrace_gateway.event_stream import EventStream, EventStreams
-from headrace_gateway.feeds import Feed
+from headrace_gateway.feeds import Block
 from headrace_gateway.protocols.hector.asking import Place
 from headrace_gateway.protocols.hector.fold import HectorFold
-from headrace_gateway.protocols.hector.told import DONE, Told, sse
-from headrace_gateway.sse import HEADERS, REST
+from headrace_gateway.protocols.hector.told import Told
+from headrace_gateway.streaming.renderer import Cause, Interruption, Messages, Renderer
 
 
-class HectorStream(EventStream):
-    """An ASGI application: one task, one client; ends with ``event: done``, or ``event: error``."""
+class HectorRenderer(Renderer):
+    """Shows one task to one client; ends with `ending`, or with an error event."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - made in one place
+    __slots__ = ("_encode", "_ending", "_fold", "_place", "_start")
+
+    def __init__(
         self,
-        owner: EventStreams,
-        feed: Feed,
-        log: str,
         start: int,
         place: tuple[int, int] | None,
-        headers: Mapping[str, str],
-        ending: bytes = DONE,
+        encode: Callable[[list[Told]], Messages],
+        ending: Messages = (),
     ) -> None:
-        """Fold from behind generation `start` on; tell what stands behind `place`; then `ending`.
+        """Fold from behind generation `start` on; show what stands behind `place`."""
+        self._start, self._place = start, place or (0, 0)
+        self._encode, self._ending, self._fold = encode, ending, HectorFold()
 
-        This takes over the caller's use of the feed.
-        """
-        super().__init__(owner, feed, start, REST, b"", b"", HEADERS | dict(headers))
-        self._log, self._start, self._place = log, start, place or (0, 0)
-        self._fold, self._ending = HectorFold(), ending
-
-    async def _pump(self, send: Send) -> bytes:
-        last = await super()._pump(send)
-        if self._gone:
-            return last
-        if not self._closing:
-            return last + self._ending
-        code = "disconnected" if self._feed.loss is None else "log_lost"
-        return sse(self._log, self._fold.broken(code, self._closing)) + last
-
-    async def _forward(self, send: Send) -> bytes | None:
-        blocks = await self._reader.read_now()
-        if not blocks:
-            return await self._wait(send)
+    def render(self, blocks: Sequence[Block], after: int) -> Messages:  # noqa: ARG002 - it folds all
+        """Return the next events."""
         told = [one for block in blocks for one in self._fold.read(block.entry, self._start)]
-        data = sse(self._log, [one for one in told if self._is_new(one)])
-        newest = blocks[-1].entry
-        if newest.ends_leg and newest.last_generation == self._feed.head:
-            return data
-        if data:
-            await self._write(send, data)
-        return None
+        return self._encode([one for one in told if one.place > self._place])
 
-    def _is_new(self, told: Told) -> bool:
-        return told.place > self._place
+    def ending(self) -> Messages:
+        """Return what says that the stream is over."""
+        return self._ending
+
+    def interrupted(self, why: Interruption) -> Messages:
+        """Return an error event."""
+        code = "log_lost" if why.cause is Cause.LOST else "disconnected"
+        return self._encode(self._fold.broken(code, why.reason))
 
 
 def behind(place: Place | None, cursor: str) -> tuple[int, int] | None:
-    """Return behind which place to tell, by a cursor of the dialect or one of A2A's."""
+    """Return behind which place to show, by a cursor of the dialect or one of A2A's."""
     if place is not None:
         return place.generation, place.number
     generation = cursor.rpartition(":")[2]

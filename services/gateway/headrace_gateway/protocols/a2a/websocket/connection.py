@@ -31,8 +31,7 @@ from headrace_gateway.protocols.hector import shapes
 from headrace_gateway.protocols.hector.asking import asks_for_it, asks_for_shapes
 from headrace_gateway.protocols.hector.messages import completed
 from headrace_gateway.refusals import TooManyAtOnce
-from headrace_gateway.server.backlog import backlog_of
-from headrace_gateway.server.slow_client import Stall
+from headrace_gateway.server.slow_client import SlowClient, backlog_of
 from headrace_gateway.server.websocket_closing import TEXT_ONLY, Closing, restarting, try_later
 from headrace_gateway.services import Services
 from headrace_gateway.websocket_opening import as_of_now
@@ -65,7 +64,7 @@ class Connection:
         self._closing = False
         self._writing = False
         self._patience = _LAST_WORDS
-        self._stall = Stall(backlog_of(socket.scope))
+        self._stall = SlowClient(backlog_of(socket.scope))
 
     async def serve(self) -> None:
         """Serve until it is over."""
@@ -122,7 +121,7 @@ class Connection:
                 async with asyncio.timeout(self._patience):
                     await self._socket.close(closing.code, closing.text)
             except TimeoutError:
-                self._stall.end()
+                self._stall.drop()
 
     async def _read(self) -> None:
         while (message := await self._socket.receive())["type"] != "websocket.disconnect":

@@ -1,7 +1,6 @@
 """Telling a client that reads slowly from one that takes nothing."""
 
-from headrace_gateway.server.backlog import Backlog
-from headrace_gateway.server.slow_client import Stall
+from headrace_gateway.server.slow_client import Backlog, SlowClient
 
 
 class FakeBacklog(Backlog):
@@ -26,7 +25,7 @@ class Client:
 
     def __init__(self) -> None:
         self.backlog = FakeBacklog()
-        self.stall = Stall(self.backlog)
+        self.stall = SlowClient(self.backlog)
         self.now = 0.0
 
     def after(self, seconds: float, *, written: int = 0, taken: int = 0) -> float:
@@ -77,15 +76,15 @@ def test_one_that_takes_something_again_begins_anew() -> None:
 
 
 def test_without_a_connection_to_look_at_a_long_write_counts() -> None:
-    stall = Stall(None)
+    stall = SlowClient(None)
     assert [stall.seconds(now, writing=True) for now in (0.0, 10.0, 20.0)] == [0, 10, 20]
     stall.wrote(100)
     assert stall.seconds(30.0, writing=True) == 0
     assert stall.seconds(40.0, writing=False) == 0
-    assert not stall.end()
+    assert not stall.drop()
 
 
 def test_a_connection_is_dropped() -> None:
     client = Client()
-    assert client.stall.end()
+    assert client.stall.drop()
     assert client.backlog.dropped

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headrace_gateway.server.deferred_response import Lasting, lasting_of
+from headrace_gateway.server.deferred_response import DeferredResponse, deferred_of
 
 
 async def nothing() -> Message:
@@ -25,10 +25,10 @@ def leaving(said: list[str], rest: Callable[[], None]) -> ASGIApp:
         rest()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001 - ASGI
-        lasting = lasting_of(scope)
-        assert lasting is not None
-        lasting.at_end(lambda: said.append("end"))
-        lasting.leave(left)
+        deferred = deferred_of(scope)
+        assert deferred is not None
+        deferred.at_end(lambda: said.append("end"))
+        deferred.defer(left)
 
     async def middleware(scope: Scope, receive: Receive, send: Send) -> None:
         scope["grown"] = True
@@ -40,7 +40,7 @@ def leaving(said: list[str], rest: Callable[[], None]) -> ASGIApp:
 
 async def serve(app: ASGIApp) -> Scope:
     scope: Scope = {"type": "http"}
-    await Lasting().serve(app, scope, nothing, nowhere)
+    await DeferredResponse().serve(app, scope, nothing, nowhere)
     return scope
 
 
@@ -69,9 +69,9 @@ async def test_the_end_comes_also_when_the_stack_is_cancelled() -> None:
     said, begun = list[str](), asyncio.Event()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001 - ASGI
-        lasting = lasting_of(scope)
-        assert lasting is not None
-        lasting.at_end(lambda: said.append("end"))
+        deferred = deferred_of(scope)
+        assert deferred is not None
+        deferred.at_end(lambda: said.append("end"))
         begun.set()
         await asyncio.Event().wait()
 
@@ -84,4 +84,4 @@ async def test_the_end_comes_also_when_the_stack_is_cancelled() -> None:
 
 
 def test_without_it_there_is_nowhere_to_leave_anything() -> None:
-    assert lasting_of({"type": "http"}) is None
+    assert deferred_of({"type": "http"}) is None

@@ -9,7 +9,7 @@ from starlette.types import Receive
 
 from headrace.model.entry import Entry
 from headrace_gateway.feeds import Feed
-from headrace_gateway.streams import Streams
+from headrace_gateway.streaming.open_streams import OpenStreams
 from headrace_gateway.tasks.full_streams import FullStreams
 from headrace_gateway.tasks.unanswered import Stopping
 
@@ -25,7 +25,7 @@ class Waiting:
 
     def __init__(  # noqa: PLR0917 - what is waited for, and what ends the waiting
         self,
-        streams: Streams,
+        streams: OpenStreams,
         feed: Feed,
         after: int,
         context: str,

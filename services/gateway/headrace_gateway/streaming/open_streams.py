@@ -21,7 +21,7 @@ class Stream(Protocol):
         """End soon, telling the client why and that it may reconnect."""
 
 
-class Streams:
+class OpenStreams:
     """The open streams."""
 
     def __init__(self) -> None:

@@ -1,0 +1,163 @@
+"""Streams over HTTP: server-sent events, or another body that grows.
+
+Server-sent events are framed with LF, and each has an ``id``: the cursor ``<log>:<generation>``,
+which a client that reconnects sends back.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from starlette.types import Message, Receive, Scope, Send
+
+from headrace.model.entry import Entry
+from headrace_gateway.feeds import Feed
+from headrace_gateway.server.deferred_response import deferred_of
+from headrace_gateway.server.slow_client import SlowClient, backlog_of
+from headrace_gateway.streaming.renderer import Interruption, Messages, Renderer
+from headrace_gateway.streaming.subscription import Subscription, Subscriptions
+
+HEADERS = {
+    "content-type": "text/event-stream; charset=utf-8",
+    "cache-control": "no-store",
+    # Proxies buffer otherwise.
+    "x-accel-buffering": "no",
+}
+"""What every event stream is sent with."""
+
+KEEPALIVE = b": keep-alive\n\n"
+
+_RETRY_MS = 500
+
+
+def frame(cursor: str, data: bytes, name: str = "") -> bytes:
+    """Return one event with its cursor, and its name if it has one."""
+    named = b"event: %b\n" % name.encode() if name else b""
+    return b"id: %b\n%bdata: %b\n\n" % (cursor.encode(), named, data)
+
+
+def farewell(reason: str) -> bytes:
+    """Return what a stream that ends early says: why, and when to reconnect (milliseconds)."""
+    return b": %b\nretry: %d\n\n" % (reason.replace("\n", " ").encode(), _RETRY_MS)
+
+
+class LogLines:
+    """A dialect whose ``data:`` is the log's own line."""
+
+    def render(self, entry: Entry, skip: int) -> tuple[bytes, ...]:
+        """Frame the entry's lines as they are."""
+        log, first = entry.stamp.log.encode(), entry.generation
+        return (
+            b"".join(
+                [
+                    b"id: %b:%d\ndata: %b\n\n" % (log, first + offset, line)
+                    for offset, line in enumerate(entry.lines)
+                    if offset >= skip
+                ]
+            ),
+        )
+
+
+LOG_LINES = LogLines()
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A form of body that grows."""
+
+    headers: Mapping[str, str]
+    has_comments: bool
+    """Whether something can be said between events: that the stream lives, or why it ends."""
+
+
+EVENTS = Body(HEADERS, has_comments=True)
+"""Server-sent events."""
+
+
+class EventStream:
+    """An ASGI application: a subscription over HTTP.
+
+    What it needs to begin is dropped then: there may be thousands, idle.
+    """
+
+    __slots__ = ("_body", "_headers", "_of", "_send", "_start", "keepalive", "slow")
+
+    def __init__(
+        self,
+        shared: Subscriptions,
+        feed: Feed,
+        after: int,
+        renderer: Renderer,
+        *,
+        headers: Mapping[str, str] | None = None,
+        body: Body = EVENTS,
+    ) -> None:
+        """Follow `feed` from behind generation `after` on; takes over the caller's use of it.
+
+        `headers` come on top of the body's.
+        """
+        self._of = Subscription(shared, feed, after, renderer, self)
+        self._headers: Mapping[str, str] = {**body.headers, **(headers or {})}
+        self._body = body
+        self.keepalive: Messages = (KEEPALIVE,) if body.has_comments else ()
+        self.slow = SlowClient(None)
+        self._start: Send | None = None
+        self._send: Send = _nowhere
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve the stream, where possible when all that led to it is no longer on the stack."""
+        self.slow = SlowClient(backlog_of(scope))
+        # Middleware has its say in the head.
+        self._start = send
+        if scope.get("method") == "HEAD":
+            self._of.leave()  # for a body
+        if (deferred := deferred_of(scope)) is not None:
+            deferred.defer(self._serve)
+        else:
+            await self._serve(receive, send)
+
+    async def _serve(self, receive: Receive, send: Send) -> None:
+        self._send = send
+        watch = asyncio.create_task(self._watch(receive))
+        try:
+            await self._of.run()
+        finally:
+            watch.cancel()
+
+    async def _watch(self, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._of.leave()
+
+    async def begin(self) -> None:
+        """Send the head."""
+        send, headers = self._start or self._send, self._headers
+        self._start, self._headers = None, {}
+        raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+        with suppress(OSError):  # a client that went away is noticed by `_watch`
+            await send({"type": "http.response.start", "status": 200, "headers": raw})
+
+    async def write(self, messages: Messages) -> None:
+        """Send a piece of the body."""
+        await self._body_of(b"".join(messages), more=True)
+
+    async def room(self) -> None:
+        """Wait until the server takes more."""
+        await self._body_of(b"", more=True)
+
+    async def end(self, messages: Messages, why: Interruption | None) -> None:
+        """Send the end of the body."""
+        last = b"".join(messages)
+        if why is not None and self._body.has_comments:
+            last += farewell(why.reason)
+        await self._body_of(last, more=False)
+
+    async def _body_of(self, data: bytes, *, more: bool) -> None:
+        with suppress(OSError):  # as in `begin`
+            await self._send({"type": "http.response.body", "body": data, "more_body": more})
+        self.slow.wrote(len(data))
+
+
+async def _nowhere(message: Message) -> None:
+    """Send nothing: the response has not been called yet."""
