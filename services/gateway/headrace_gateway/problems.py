@@ -46,6 +46,7 @@ from headrace_gateway.refusals import (
 from headrace_gateway.server.auth.schemes import CHALLENGE, REFUSED
 from headrace_gateway.server.body import BodyTooLarge, RequestNotWhole
 from headrace_gateway.server.origin import PageRefused
+from headrace_gateway.streaming.renderer import Cause, Interruption
 from headrace_gateway.tasks.unanswered import Unanswered
 
 _log = logging.getLogger(__name__)
@@ -163,6 +164,18 @@ def headers(problem: Problem) -> dict[str, str]:
     """Return the headers that go with the problem."""
     found = {} if problem.retry_after is None else {"Retry-After": str(problem.retry_after)}
     return found | ({} if problem.challenge is None else {"WWW-Authenticate": problem.challenge})
+
+
+def problem_of_interruption(why: Interruption, task: str) -> Problem:
+    """Return what is told of a stream's early end; the client may resume it with its cursor."""
+    if why.cause is Cause.FAILED:
+        if why.error is not None and type(why.error) in _PROBLEMS:
+            return problem_of(why.error)
+        found = _PROBLEMS[a2a.InternalError]
+    else:
+        found = replace(_UNAVAILABLE, metadata={"taskId": task, "contextId": ""})
+    REFUSALS.labels(found.reason).inc()
+    return replace(found, message=why.reason)
 
 
 def _public(error: Exception) -> str:

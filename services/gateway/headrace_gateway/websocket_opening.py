@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
@@ -11,28 +10,24 @@ from headrace_gateway.refusals import CredentialsRefused, TooManyStreams, TooMan
 from headrace_gateway.server.websocket_closing import close_at_once, refused, try_later
 from headrace_gateway.server.websocket_subprotocol import chosen
 from headrace_gateway.services import Services
-
-
-class Served(Protocol):
-    """Serves one WebSocket."""
-
-    async def serve(self) -> None:
-        """Serve it from when it has been accepted until it is over."""
+from headrace_gateway.streaming.websocket import Connection, Session
 
 
 async def open_socket(
     services: Services,
     socket: WebSocket,
-    serving: Callable[[Call], Served],
+    begin: Callable[[Call, Connection], Session],
     reason: Callable[[Exception], str],
 ) -> None:
-    """Accept `socket` and have it served, in a place of its own; or close it, saying why.
+    """Accept `socket` and serve it, in a place of its own; or close it, saying why.
 
-    `serving` returns what serves it, or raises what else speaks against it; `reason` says an error.
+    `begin` returns what takes its frames, or raises what else speaks against it; `reason` says an
+    error.
     """
     try:
         call = call_of(services, socket)
-        served = serving(call)
+        connection = Connection(services.subscriptions, socket)
+        session = begin(call, connection)
         seat = services.seats.take(call.caller)
     except (TooManyStreams, TooManyStreamsOfOwner) as full:
         await close_at_once(socket, try_later(str(full)))
@@ -43,7 +38,7 @@ async def open_socket(
     try:
         headers = [(name.encode(), value.encode()) for name, value in call.headers.items()]
         await socket.accept(chosen(socket), headers)
-        await served.serve()
+        await connection.serve(session)
     except WebSocketDisconnect:
         pass  # it went before it was accepted
     finally:

@@ -30,7 +30,7 @@ def test_clients_that_take_server_sent_events_get_them(accept: str) -> None:
 def test_clients_that_take_the_binary_form_get_it(accept: str) -> None:
     encoding = encoding_for(request(accept=accept))
     assert encoding is PROTO
-    assert encoding.headers["content-type"] == BINARY
+    assert encoding.body.headers["content-type"] == BINARY
 
 
 def test_a_client_that_says_nothing_gets_server_sent_events() -> None:

@@ -90,7 +90,7 @@ class HttpWire(HttpToolsProtocol):
         """Begin a request."""
         super().on_message_begin()
         scope = cast("dict[str, Any]", self.scope)
-        scope["extensions"] = {EXTENSION: Backlog(self._plain)}
+        scope["extensions"] = {EXTENSION: Backlog(self._plain, self.flow.drain)}
         if self._awaited is not _Awaited.HEAD:
             self._awaited, self._deadline = _Awaited.HEAD, self.loop.time() + SECONDS
         self._head_bytes = 0
@@ -180,7 +180,7 @@ class SocketWire(WebSocketsSansIOProtocol):
     async def run_asgi(self) -> None:
         """Run the application."""
         extensions = cast("dict[str, Any]", self.scope["extensions"])
-        extensions[EXTENSION] = Backlog(self.transport)
+        extensions[EXTENSION] = Backlog(self.transport, self.writable.wait)
         await super().run_asgi()
 
 

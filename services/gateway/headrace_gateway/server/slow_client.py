@@ -4,6 +4,7 @@ import asyncio
 import fcntl
 import struct
 import termios
+from collections.abc import Awaitable, Callable
 
 from starlette.types import Scope
 
@@ -18,11 +19,13 @@ _LOOK = 0.05
 class Backlog:
     """Bytes written to one connection that its client has not taken yet."""
 
-    __slots__ = ("_socket", "_transport")
+    __slots__ = ("_drained", "_socket", "_transport")
 
-    def __init__(self, transport: asyncio.Transport) -> None:
-        """Look at `transport`."""
-        self._transport = transport
+    def __init__(
+        self, transport: asyncio.Transport, drained: Callable[[], Awaitable[object]]
+    ) -> None:
+        """Look at `transport`; `drained` returns when more may be written to it."""
+        self._transport, self._drained = transport, drained
         self._socket = transport.get_extra_info("socket")
 
     def buffered(self) -> int:
@@ -41,6 +44,10 @@ class Backlog:
             return 0
         waiting: int = struct.unpack("i", answer)[0]
         return waiting
+
+    async def room(self) -> None:
+        """Return when more may be written."""
+        await self._drained()
 
     def drop(self) -> None:
         """Disconnect without waiting for anything to be taken."""
@@ -90,6 +97,11 @@ class SlowClient:
             self._since = now if waiting else None
         self._taken = taken
         return now - self._since if self._since is not None else 0.0
+
+    async def room(self) -> None:
+        """Return when most of what was written has been taken, as far as that can be seen."""
+        if self._backlog is not None:
+            await self._backlog.room()
 
     async def taken(self) -> None:
         """Return when this process holds nothing for the client any more."""

@@ -81,7 +81,19 @@ class EventStream:
     What it needs to begin is dropped then: there may be thousands, idle.
     """
 
-    __slots__ = ("_body", "_headers", "_of", "_send", "_start", "keepalive", "slow")
+    __slots__ = (
+        "_after",
+        "_body",
+        "_feed",
+        "_headers",
+        "_is_head",
+        "_renderer",
+        "_send",
+        "_shared",
+        "_start",
+        "keepalive",
+        "slow",
+    )
 
     def __init__(
         self,
@@ -97,12 +109,13 @@ class EventStream:
 
         `headers` come on top of the body's.
         """
-        self._of = Subscription(shared, feed, after, renderer, self)
+        self._shared, self._feed, self._after, self._renderer = shared, feed, after, renderer
         self._headers: Mapping[str, str] = {**body.headers, **(headers or {})}
         self._body = body
         self.keepalive: Messages = (KEEPALIVE,) if body.has_comments else ()
         self.slow = SlowClient(None)
         self._start: Send | None = None
+        self._is_head = False
         self._send: Send = _nowhere
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -110,8 +123,7 @@ class EventStream:
         self.slow = SlowClient(backlog_of(scope))
         # Middleware has its say in the head.
         self._start = send
-        if scope.get("method") == "HEAD":
-            self._of.leave()  # for a body
+        self._is_head = scope.get("method") == "HEAD"
         if (deferred := deferred_of(scope)) is not None:
             deferred.defer(self._serve)
         else:
@@ -119,16 +131,15 @@ class EventStream:
 
     async def _serve(self, receive: Receive, send: Send) -> None:
         self._send = send
-        watch = asyncio.create_task(self._watch(receive))
+        # Nothing here refers to it: the two would be a cycle, and stay until they are collected.
+        subscription = Subscription(self._shared, self._feed, self._after, self._renderer, self)
+        if self._is_head:
+            subscription.leave()  # for a body
+        watch = asyncio.create_task(_watch(receive, subscription))
         try:
-            await self._of.run()
+            await subscription.run()
         finally:
             watch.cancel()
-
-    async def _watch(self, receive: Receive) -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        self._of.leave()
 
     async def begin(self) -> None:
         """Send the head."""
@@ -142,10 +153,6 @@ class EventStream:
         """Send a piece of the body."""
         await self._body_of(b"".join(messages), more=True)
 
-    async def room(self) -> None:
-        """Wait until the server takes more."""
-        await self._body_of(b"", more=True)
-
     async def end(self, messages: Messages, why: Interruption | None) -> None:
         """Send the end of the body."""
         last = b"".join(messages)
@@ -157,6 +164,12 @@ class EventStream:
         with suppress(OSError):  # as in `begin`
             await self._send({"type": "http.response.body", "body": data, "more_body": more})
         self.slow.wrote(len(data))
+
+
+async def _watch(receive: Receive, subscription: Subscription) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    subscription.leave()
 
 
 async def _nowhere(message: Message) -> None:

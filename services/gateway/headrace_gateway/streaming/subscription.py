@@ -24,10 +24,7 @@ _LITTLE = 32 * 1024
 _UNSEEN = 64 * 1024
 """The same for clients of which it can't be seen what they have taken."""
 
-LAST_CHANCE = 5.0
-"""Seconds in which a client that took nothing may begin to, and learn why its stream ends."""
-
-_LAST_WORDS = {Cause.STALLED: LAST_CHANCE, Cause.STOPPING: 1.0}
+LAST_WORDS = {Cause.STALLED: 5.0, Cause.STOPPING: 1.0}
 """Seconds that a client has to take why its stream ends; else as long as it takes anything."""
 
 TAKES_NOTHING = "the client takes nothing"
@@ -45,9 +42,6 @@ class Transport(Protocol):
 
     async def write(self, messages: Messages) -> None:
         """Write; return when more may be written. Cancelled, it has written whole messages."""
-
-    async def room(self) -> None:
-        """Return when most of what was written has been taken, as far as that can be seen."""
 
     async def end(self, messages: Messages, why: Interruption | None) -> None:
         """Write the last messages, and what ends a stream or interrupts it."""
@@ -152,6 +146,16 @@ class Subscription:
         else:
             self._reader.wake()
 
+    @property
+    def after(self) -> int:
+        """The generation of the last event that has been read."""
+        return self._reader.after
+
+    @property
+    def is_left(self) -> bool:
+        """Whether the client has gone."""
+        return self._gone
+
     def leave(self) -> None:
         """End soon: the client has gone."""
         self._gone = True
@@ -193,7 +197,7 @@ class Subscription:
         if slow.buffered:
             # What is fetched before there is room for it would only be held meanwhile.
             self._writing = True
-            await self._transport.room()
+            await slow.room()
             self._writing = False
             self._most = _LITTLE
         self._reader.most = self._most
@@ -224,7 +228,7 @@ class Subscription:
     async def _say(self, why: Interruption) -> None:
         """Tell the client why its stream ends early, as far as it takes that."""
         _log.info("stream of %s ends: %s", self._feed.key.task, why.reason)
-        limit = _LAST_WORDS.get(why.cause, self._shared.settings.stall_timeout)
+        limit = LAST_WORDS.get(why.cause, self._shared.settings.stall_timeout)
         self._writing = True
         try:
             async with asyncio.timeout(limit):

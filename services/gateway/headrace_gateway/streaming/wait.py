@@ -1,101 +1,90 @@
-"""Waiting on a feed for one answer: until it comes, the client goes, or the gateway stops."""
+"""Waiting on a feed for one answer: nothing is written before the renderer has collected it."""
 
 import asyncio
-from types import TracebackType
-from typing import Self
+from collections.abc import Callable
 
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive
 
-from headrace.model.entry import Entry
 from headrace_gateway.feeds import Feed
-from headrace_gateway.streaming.open_streams import OpenStreams
-from headrace_gateway.tasks.full_streams import FullStreams
-from headrace_gateway.tasks.unanswered import Stopping
+from headrace_gateway.server.slow_client import SlowClient
+from headrace_gateway.streaming.renderer import Cause, Interruption, Messages, Renderer
+from headrace_gateway.streaming.subscription import Subscription, Subscriptions
 
 SILENCE = 5.0
 """Seconds without an event after which a full stream counts as the cause."""
 
+TAKES_NO_MORE = "the log takes nothing more now"
 
-class Waiting:
-    """One request that is answered by what a feed will bring.
 
-    It counts among the open streams, so that it is told when the gateway stops.
-    """
+class Wait:
+    """One request that waits. It counts among the open streams: it ends with the gateway."""
 
-    def __init__(  # noqa: PLR0917 - what is waited for, and what ends the waiting
+    def __init__(
         self,
-        streams: OpenStreams,
+        shared: Subscriptions,
         feed: Feed,
         after: int,
-        context: str,
-        receive: Receive,
-        full: FullStreams | None = None,
+        collector: Renderer,
+        is_full: Callable[[float], bool] | None = None,
     ) -> None:
-        """Wait for what `feed` brings behind generation `after`; `receive` tells of the client.
+        """Wait until `collector` is over; takes over the caller's use of `feed`.
 
-        `context` is the task's, to be named to a client that waited in vain. With `full`, nobody
-        waits in silence for a stream that takes nothing more.
+        `is_full` says whether the log takes nothing more, given loop time: nobody waits in silence
+        for such a one.
         """
-        self._streams, self._receive = streams, receive
-        self._full, self._key = full, feed.key
-        self._heard = asyncio.get_running_loop().time()
-        self._reader = feed.reader(after)
-        self._task, self._context = feed.key.task, context
-        self._reason = ""
-        self._gone = False
-        self._watch: asyncio.Task[None] | None = None
+        self._shared, self._is_full = shared, is_full
+        self._subscription = Subscription(shared, feed, after, collector, _Silence())
+        self._after, self._since = -1, 0.0
 
-    async def __aenter__(self) -> Self:
-        self._watch = asyncio.create_task(self._watch_client())
-        self._streams.add(self)
-        return self
+    async def over(self, receive: Receive) -> Interruption | None:
+        """Return when the collector is over, or why it will not be; `receive` tells of the client.
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        raised: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        self._streams.remove(self)
-        if self._watch is not None:
-            self._watch.cancel()
+        Raises:
+            ClientDisconnect: it went away.
+        """
+        watch = asyncio.create_task(self._watch(receive))
+        self._shared.open.add(self)
+        try:
+            why = await self._subscription.serve()
+        finally:
+            self._shared.open.remove(self)
+            watch.cancel()
+        if self._subscription.is_left:
+            raise ClientDisconnect
+        return why
 
     def tick(self, now: float) -> None:
-        """See whether there is still something to wait for; nothing is sent before the answer."""
-        is_silent = now - self._heard > SILENCE
-        if self._full is not None and is_silent and self._full.has(self._key, now):
-            self.close("the log takes nothing more now")
+        """See whether there is still something to wait for."""
+        if self._subscription.after != self._after:
+            self._after, self._since = self._subscription.after, now
+        elif now - self._since > SILENCE and self._is_full is not None and self._is_full(now):
+            self.close(TAKES_NO_MORE)
 
     def close(self, reason: str) -> None:
         """Wait no longer."""
-        self._reason = reason
-        self._reader.wake()
+        self._subscription.interrupt(Interruption(Cause.STOPPING, reason))
 
-    async def read(self) -> list[Entry]:
-        """Return the next entries, waiting for them; an empty list: the log has ended.
-
-        Raises:
-            ClientDisconnect: the client went away.
-            Stopping: the gateway stops, or the log is full.
-            LogLost, BusUnavailable: as `Reader.read`.
-        """
-        while True:
-            self._check()
-            blocks = await self._reader.read_now()
-            if blocks or self._reader.at_end:
-                self._heard = asyncio.get_running_loop().time()
-                return [block.entry for block in blocks]
-            await self._reader.wait()
-
-    def _check(self) -> None:
-        if self._gone:
-            raise ClientDisconnect
-        if self._reason:
-            raise Stopping(self._reason, self._task, self._context)
-
-    async def _watch_client(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
+    async def _watch(self, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
             pass
-        self._gone = True
-        self._reader.wake()
+        self._subscription.leave()
+
+
+class _Silence:
+    """Writes nothing."""
+
+    __slots__ = ("keepalive", "slow")
+
+    def __init__(self) -> None:
+        self.keepalive: Messages = ()
+        self.slow = SlowClient(None)
+
+    async def begin(self) -> None:
+        """Write nothing."""
+
+    async def write(self, messages: Messages) -> None:
+        """Write nothing."""
+
+    async def end(self, messages: Messages, why: Interruption | None) -> None:
+        """Write nothing."""

@@ -1,6 +1,7 @@
 """GetTask, ListTasks, CancelTask and DeleteTask: what there is to say about tasks that exist."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 
 from a2a.utils.errors import TaskNotCancelableError
@@ -10,12 +11,13 @@ from headrace.model.errors import TaskUnknown
 from headrace.model.events import Json
 from headrace.model.task import TERMINAL, TaskKey
 from headrace_gateway.call import Call
+from headrace_gateway.feeds import Block
 from headrace_gateway.protocols.a2a.parameters import GetTask, ListTasks, OneTask
 from headrace_gateway.refusals import TaskEnded
 from headrace_gateway.services import Services
-from headrace_gateway.streaming.wait import Waiting
+from headrace_gateway.streaming.renderer import Messages, Renderer
+from headrace_gateway.streaming.wait import Wait
 from headrace_gateway.tasks.ids import task_key
-from headrace_gateway.tasks.unanswered import Stopping
 
 
 async def get_task(services: Services, call: Call, params: object) -> Json:
@@ -55,14 +57,30 @@ async def _newer(services: Services, call: Call, found: messages.TaskFound, know
     Also when the gateway stops: the client gets the Task as it is, and asks another gateway.
     """
     key = TaskKey(call.caller.tenant, found.agent, found.task["id"])
-    context = found.task["contextId"]
-    async with services.feeds.using(key) as feed:
-        watched = Waiting(services.streams, feed, found.generation, context, call.receive)
-        with suppress(TimeoutError, Stopping):
-            async with watched as waiting, asyncio.timeout(services.settings.long_poll):
-                while entries := await waiting.read():
-                    if entries[-1].last_generation > known:
-                        return
+    feed = await services.feeds.acquire(key)
+    wait = Wait(services.subscriptions, feed, found.generation, _Newer(known))
+    with suppress(TimeoutError):
+        async with asyncio.timeout(services.settings.long_poll):
+            why = await wait.over(call.receive)
+            if why is not None and why.error is not None:
+                raise why.error
+
+
+class _Newer(Renderer):
+    """Shows nothing, and is over as soon as there is an event behind a generation."""
+
+    def __init__(self, known: int) -> None:
+        """Wait for what comes behind generation `known`."""
+        self._known = self._newest = known
+
+    def render(self, blocks: Sequence[Block], after: int) -> Messages:  # noqa: ARG002 - any event counts
+        """Note how far the log goes."""
+        self._newest = blocks[-1].entry.last_generation
+        return ()
+
+    def is_over(self, *, rests: bool) -> bool:  # noqa: ARG002 - any event counts
+        """Tell whether there is a newer event."""
+        return self._newest > self._known
 
 
 async def list_tasks(services: Services, call: Call, params: object) -> Json:

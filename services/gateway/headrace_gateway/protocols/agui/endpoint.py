@@ -18,7 +18,7 @@ from headrace_gateway.protocols.agui.named_run import NamedRun, named_run
 from headrace_gateway.protocols.agui.opening import open_again, open_run
 from headrace_gateway.protocols.agui.refusal import RunUnknown, answering_refusals, told
 from headrace_gateway.protocols.agui.run_input import RunInput
-from headrace_gateway.protocols.agui.run_socket import RunSocket
+from headrace_gateway.protocols.agui.run_socket import RunSession
 from headrace_gateway.protocols.agui.run_stream import run_stream
 from headrace_gateway.protocols.agui.stopping import stop
 from headrace_gateway.protocols.agui.threads import Thread
@@ -27,6 +27,7 @@ from headrace_gateway.server.body import read_body
 from headrace_gateway.server.endpoint import Endpoint
 from headrace_gateway.server.json_response import json_response
 from headrace_gateway.services import Services
+from headrace_gateway.streaming.websocket import Connection
 from headrace_gateway.websocket_opening import open_socket
 
 BASES = ("/v1/agents/{agent}/ag-ui", "/api/agent")
@@ -163,8 +164,8 @@ class RunEndpoint:
     async def socket(self, socket: WebSocket) -> None:
         """Serve a WebSocket for any number of runs."""
 
-        def serving(call: Call) -> RunSocket:
+        def session(call: Call, connection: Connection) -> RunSession:
             cursors = says_yes(socket.query_params, "cursors")
-            return RunSocket(self._services, call, socket, cursors=cursors)
+            return RunSession(self._services, call, socket, connection, cursors=cursors)
 
-        await open_socket(self._services, socket, serving, lambda error: told(error).message)
+        await open_socket(self._services, socket, session, lambda error: told(error).message)

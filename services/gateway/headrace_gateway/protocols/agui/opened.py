@@ -1,8 +1,8 @@
 """A run that a client is about to read, however it gets there."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from headrace_gateway.feeds import Feed, Reader
+from headrace_gateway.feeds import Feed
 from headrace_gateway.protocols.agui.run_frames import RunFrames
 
 
@@ -16,8 +16,3 @@ class Opened:
     frames: RunFrames
     recovered: bool = True
     """False: the client's past is lost, and it is told what stands for it."""
-    reader: Reader = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Read from the leg's input on."""
-        self.reader = self.feed.reader(self.frames.leg - 1)

@@ -12,7 +12,7 @@ from headrace_gateway.streaming.renderer import Cause, Interruption, Messages, R
 class HectorRenderer(Renderer):
     """Shows one task to one client; ends with `ending`, or with an error event."""
 
-    __slots__ = ("_encode", "_ending", "_fold", "_place", "_start")
+    __slots__ = ("_encode", "_ending", "_fold", "_interrupted", "_place", "_start")
 
     def __init__(
         self,
@@ -20,8 +20,14 @@ class HectorRenderer(Renderer):
         place: tuple[int, int] | None,
         encode: Callable[[list[Told]], Messages],
         ending: Messages = (),
+        *,
+        interrupted: Callable[[Interruption], Messages] | None = None,
     ) -> None:
-        """Fold from behind generation `start` on; show what stands behind `place`."""
+        """Fold from behind generation `start` on; show what stands behind `place`.
+
+        `interrupted` says an early end where the dialect's own error event does not.
+        """
+        self._interrupted = interrupted
         self._start, self._place = start, place or (0, 0)
         self._encode, self._ending, self._fold = encode, ending, HectorFold()
 
@@ -35,7 +41,9 @@ class HectorRenderer(Renderer):
         return self._ending
 
     def interrupted(self, why: Interruption) -> Messages:
-        """Return an error event."""
+        """Return what says that the stream ends early."""
+        if self._interrupted is not None:
+            return self._interrupted(why)
         code = "log_lost" if why.cause is Cause.LOST else "disconnected"
         return self._encode(self._fold.broken(code, why.reason))
 

@@ -2,18 +2,15 @@
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
 
-import grpc.aio
 from starlette.requests import Request
 from starlette.types import Message
 
 from headrace_gateway.settings import GatewaySettings
+from headrace_gateway.streaming.grpc import Context
 
 AGENT_NAME = "agent-name"
 """Metadata key: the agent that is asked."""
-
-type Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class Asking:

@@ -15,13 +15,13 @@ from headrace.background import keep_running
 from headrace.jetstream.health_probe import Pulse
 from headrace.model.errors import BusUnavailable
 from headrace_gateway.problems import problem_of
-from headrace_gateway.protocols.a2a.grpc.asking import Context
 from headrace_gateway.protocols.a2a.grpc.errors import refuse
 from headrace_gateway.protocols.a2a.grpc.forms import Form
 from headrace_gateway.protocols.a2a.grpc.service import Service
 from headrace_gateway.server.listeners import CannotListen, listen
 from headrace_gateway.services import Services
 from headrace_gateway.settings import GatewaySettings
+from headrace_gateway.streaming.grpc import Context
 
 type _Handler = grpc.RpcMethodHandler[Any, Any]
 """Only an alias: at runtime the class takes no parameters."""

@@ -12,16 +12,17 @@ from a2a.utils.constants import PROTOCOL_VERSION_0_3
 from headrace.model.events import Json
 from headrace_gateway.call import Call, call_of
 from headrace_gateway.problems import problem_of
-from headrace_gateway.protocols.a2a.grpc.asking import Asking, Context, outgoing
+from headrace_gateway.protocols.a2a.grpc.asking import Asking, outgoing
 from headrace_gateway.protocols.a2a.grpc.errors import gone, refuse
 from headrace_gateway.protocols.a2a.grpc.forms import Form
-from headrace_gateway.protocols.a2a.grpc.stream import CutOff, GrpcStream
+from headrace_gateway.protocols.a2a.grpc.stream import CutOff, serve_stream
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
 from headrace_gateway.protocols.a2a.streaming import Streaming
 from headrace_gateway.protocols.a2a.subscribing import NothingLeft
 from headrace_gateway.protocols.a2a.versions import check_version
 from headrace_gateway.server.body import RequestNotWhole
 from headrace_gateway.services import Services
+from headrace_gateway.streaming.grpc import Context
 
 type _Handler = grpc.RpcMethodHandler[bytes, bytes]
 
@@ -89,7 +90,7 @@ class Service:
                 call, params = await self._read(asking, method, requests)
                 await self._serve(asking, context, method, call, params)
             except CutOff as cut:
-                await refuse(context, cut.problem)
+                await refuse(context, cut.problem, named=self._is_old)
             except grpc.aio.BaseError:
                 raise gone() from None
             except Exception as error:  # noqa: BLE001 - as _unary
@@ -104,7 +105,7 @@ class Service:
         try:
             opening = STREAMING[self._form.operations[method]](self._services, call, params)
             streaming = await self._carried_out(asking, opening, self._unwanted)
-            await GrpcStream(self._services, self._form, call, streaming, context).serve()
+            await serve_stream(self._services, self._form, call, streaming, context)
         except NothingLeft:
             await context.send_initial_metadata(outgoing(call.headers))
         finally:

@@ -6,8 +6,9 @@ from starlette.websockets import WebSocket
 from headrace_gateway.call import Call
 from headrace_gateway.problems import problem_of
 from headrace_gateway.protocols.a2a.versions import SERVED, check_version
-from headrace_gateway.protocols.a2a.websocket.connection import Connection
+from headrace_gateway.protocols.a2a.websocket.session import A2ASession
 from headrace_gateway.services import Services
+from headrace_gateway.streaming.websocket import Connection
 from headrace_gateway.websocket_opening import open_socket
 
 
@@ -23,8 +24,8 @@ class SocketEndpoint:
         return [WebSocketRoute(f"{prefix}/stream", self._open)]
 
     async def _open(self, socket: WebSocket) -> None:
-        def serving(call: Call) -> Connection:
+        def session(call: Call, connection: Connection) -> A2ASession:
             check_version(socket, looks_like=SERVED[0])
-            return Connection(self._services, call, socket)
+            return A2ASession(self._services, call, socket, connection)
 
-        await open_socket(self._services, socket, serving, lambda error: problem_of(error).message)
+        await open_socket(self._services, socket, session, lambda error: problem_of(error).message)

@@ -1,0 +1,71 @@
+"""How one task is shown among those of a WebSocket."""
+
+from collections.abc import Callable, Sequence
+
+import orjson
+
+from headrace_gateway.feeds import Block, Dialect
+from headrace_gateway.problems import Problem, problem_of_interruption
+from headrace_gateway.protocols.a2a.websocket.envelope import Envelope
+from headrace_gateway.protocols.hector.told import Told
+from headrace_gateway.streaming.renderer import Cause, Interruption, Messages, Renderer
+
+_BY_CLOSING = {Cause.STOPPING, Cause.STALLED}
+"""What the connection's close frame says for all of its streams."""
+
+
+class SocketRenderer(Renderer):
+    """Shows each event as one message."""
+
+    __slots__ = ("_dialect", "_envelope", "_opening", "_task")
+
+    def __init__(
+        self, envelope: Envelope, dialect: Dialect, task: str, opening: Messages = ()
+    ) -> None:
+        """Show events as `dialect` has them, in `envelope`, behind `opening`."""
+        self._envelope, self._dialect, self._task = envelope, dialect, task
+        self._opening = opening
+
+    def opening(self) -> Messages:
+        """Return the opening."""
+        opening, self._opening = self._opening, ()
+        return opening
+
+    def render(self, blocks: Sequence[Block], after: int) -> Messages:
+        """Return one message for each event."""
+        head = self._envelope.head
+        return [head + piece for block in blocks for piece in block.pieces(self._dialect, after)]
+
+    def ending(self) -> Messages:
+        """Return what says that nothing more comes."""
+        return (self._envelope.end(),)
+
+    def interrupted(self, why: Interruption) -> Messages:
+        """Return an error, unless the connection closes."""
+        return interrupted(self._envelope, why, self._task)
+
+
+def interrupted(envelope: Envelope, why: Interruption, task: str) -> Messages:
+    """Return an error, unless the connection closes and says why."""
+    if why.cause in _BY_CLOSING:
+        return ()
+    problem: Problem = problem_of_interruption(why, task)
+    return (envelope.error(problem),)
+
+
+def hector_messages(
+    envelope: Envelope, log: str, *, recovered: bool
+) -> Callable[[list[Told]], Messages]:
+    """Return what turns events of Hector's dialect into one message each."""
+    is_lost = not recovered
+
+    def encode(told: list[Told]) -> Messages:
+        nonlocal is_lost
+        messages = list[bytes]()
+        for one in told:
+            cursor = f"{log}:{one.generation}.{one.number}"
+            messages.append(envelope.told(cursor, orjson.dumps(one.json()), lost=is_lost))
+            is_lost = False
+        return messages
+
+    return encode

@@ -1,0 +1,158 @@
+"""What a client may do over one WebSocket: any number of streams and answers, side by side."""
+
+import asyncio
+from dataclasses import replace
+
+from a2a.utils.errors import InvalidRequestError, MethodNotFoundError
+from starlette.types import Message
+from starlette.websockets import WebSocket
+
+from headrace_gateway.call import Call
+from headrace_gateway.problems import problem_of
+from headrace_gateway.protocols.a2a.agui_events import agui_opened
+from headrace_gateway.protocols.a2a.cursor import Cursor
+from headrace_gateway.protocols.a2a.json_body import parse_object
+from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
+from headrace_gateway.protocols.a2a.stream_responses import told_as
+from headrace_gateway.protocols.a2a.streaming import Streaming
+from headrace_gateway.protocols.a2a.subscribing import NothingLeft
+from headrace_gateway.protocols.a2a.versions import check_version, shape_of_call
+from headrace_gateway.protocols.a2a.websocket.envelope import Envelope
+from headrace_gateway.protocols.a2a.websocket.frames import (
+    Asked,
+    Unsubscribe,
+    envelope_of,
+    read_frame,
+)
+from headrace_gateway.protocols.a2a.websocket.renderer import (
+    SocketRenderer,
+    hector_messages,
+    interrupted,
+)
+from headrace_gateway.protocols.hector import shapes
+from headrace_gateway.protocols.hector.asking import asks_for_it, asks_for_shapes
+from headrace_gateway.protocols.hector.messages import completed
+from headrace_gateway.protocols.hector.stream import HectorRenderer
+from headrace_gateway.refusals import TooManyAtOnce
+from headrace_gateway.services import Services
+from headrace_gateway.streaming.renderer import Interruption, Messages
+from headrace_gateway.streaming.websocket import Connection
+from headrace_gateway.websocket_opening import as_of_now
+
+_SEND = "SendStreamingMessage"
+
+
+class A2ASession:
+    """Carries out the frames of one client. Each frame's work is a job of its own."""
+
+    def __init__(
+        self, services: Services, call: Call, socket: WebSocket, connection: Connection
+    ) -> None:
+        """Answer over `connection`; `call` says who asks and which agent, `socket` in which way."""
+        self._services, self._socket, self._connection = services, socket, connection
+        self._call = replace(call, receive=_never)
+        self._jobs: dict[bytes, asyncio.Task[None]] = {}
+
+    async def take(self, text: str) -> None:
+        """Begin what a frame asks for, or say why not."""
+        envelope = Envelope(b"null")
+        try:
+            frame = parse_object(self._services.body_limits.check(text.encode()))
+            hector = asks_for_shapes(self._socket)
+            envelope = replace(envelope_of(frame), hector=hector)
+            asked = read_frame(frame)
+            if isinstance(asked, Unsubscribe):
+                await self._unsubscribe(asked)
+            else:
+                self._begin(envelope, asked)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client gets protocol shape
+            await self._connection.write([envelope.error(problem_of(error))])
+
+    def _begin(self, envelope: Envelope, asked: Asked) -> None:
+        if envelope.id in self._jobs:
+            raise InvalidRequestError("the id is in use on this connection")
+        most = self._services.settings.socket_streams
+        if self._connection.jobs >= most:
+            raise TooManyAtOnce(f"{most} subscriptions and calls are open on this connection")
+        job = self._connection.start(self._serve(envelope, asked))
+        self._jobs[envelope.id] = job
+        job.add_done_callback(lambda _: self._jobs.pop(envelope.id))
+
+    async def _unsubscribe(self, asked: Unsubscribe) -> None:
+        job = self._jobs.get(asked.id)
+        if job is None:
+            raise InvalidRequestError("nothing is open under that id")
+        job.cancel()
+        await asyncio.gather(job, return_exceptions=True)
+        await self._connection.write([Envelope(asked.id).end()])
+
+    async def _serve(self, envelope: Envelope, asked: Asked) -> None:
+        call = replace(
+            self._call, cursor=asked.after.strip(), idempotency_key=asked.idempotency_key
+        )
+        try:
+            await self._answer(call, envelope, asked)
+        except NothingLeft:
+            await self._connection.write([envelope.end()])
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client gets protocol shape
+            await self._connection.write([envelope.error(problem_of(error))])
+
+    async def _answer(self, call: Call, envelope: Envelope, asked: Asked) -> None:
+        call = as_of_now(self._services, call, self._socket)
+        check_version(self._socket, looks_like=shape_of_call(asked.operation))
+        if asked.operation in STREAMING:
+            await self._stream(call, envelope, asked)
+            return
+        if (unary := UNARY.get(asked.operation)) is None:
+            raise MethodNotFoundError(f"there is no method {asked.operation!r}")
+        result = await unary(self._services, call, asked.params)
+        if envelope.hector:
+            result = shapes.NOTHING | shapes.answered(asked.operation, result)
+        await self._connection.write([envelope.result(result)])
+
+    async def _stream(self, call: Call, envelope: Envelope, asked: Asked) -> None:
+        seat = self._services.seats.take(call.caller)
+        try:
+            is_short = asks_for_it(self._socket) or envelope.hector
+            params = asked.params
+            if is_short and asked.operation == _SEND:
+                params = completed(params)
+            if asks_for_it(self._socket):
+                await self._stream_dialect(call, envelope, asked.operation, params)
+            else:
+                streaming = await STREAMING[asked.operation](self._services, call, params)
+                await self._stream_events(call, envelope, streaming)
+        finally:
+            seat.release()
+
+    async def _stream_events(self, call: Call, envelope: Envelope, streaming: Streaming) -> None:
+        feed, first = streaming.feed, streaming.first
+        opening: Messages = ()
+        if first is not None:
+            cursor = Cursor(streaming.log, first.generation)
+            opening = (envelope.event(cursor, first.event, recovered=streaming.recovered),)
+        dialect = told_as(envelope.dialect, call, streaming)
+        renderer = SocketRenderer(envelope, dialect, feed.key.task, opening)
+        await self._connection.stream(feed, streaming.after, renderer)
+
+    async def _stream_dialect(
+        self, call: Call, envelope: Envelope, operation: str, params: dict[str, object]
+    ) -> None:
+        opened = await agui_opened(self._services, call, operation, params)
+        streaming = opened.streaming
+        feed, task = streaming.feed, streaming.feed.key.task
+
+        def told(why: Interruption) -> Messages:
+            return interrupted(envelope, why, task)
+
+        encode = hector_messages(envelope, streaming.log, recovered=streaming.recovered)
+        renderer = HectorRenderer(
+            opened.start, opened.place, encode, (envelope.end(),), interrupted=told
+        )
+        await self._connection.stream(feed, opened.start, renderer)
+
+
+async def _never() -> Message:
+    """Tell nothing of the client: its calls are cancelled when it goes."""
+    never: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+    return await never

@@ -1,0 +1,45 @@
+"""Streams over gRPC: each message is one of the RPC's; a stream that ends early has a status."""
+
+from typing import Any
+
+import grpc.aio
+
+from headrace_gateway.feeds import Feed
+from headrace_gateway.server.slow_client import SlowClient
+from headrace_gateway.streaming.renderer import Interruption, Messages, Renderer
+from headrace_gateway.streaming.subscription import Subscription, Subscriptions
+
+type Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class RpcStream:
+    """One RPC. gRPC itself keeps it alive, and finds out about clients that are dead."""
+
+    __slots__ = ("_context", "_metadata", "keepalive", "slow")
+
+    def __init__(self, context: Context, metadata: tuple[tuple[str, str], ...]) -> None:
+        """Write to `context`; `metadata` comes first."""
+        self._context, self._metadata = context, metadata
+        self.keepalive: Messages = ()
+        # How much gRPC holds for a client can't be seen; how long a write takes can.
+        self.slow = SlowClient(None)
+
+    async def serve(
+        self, shared: Subscriptions, feed: Feed, after: int, renderer: Renderer
+    ) -> Interruption | None:
+        """Serve a subscription; takes over the caller's use of `feed`. See `Subscription.run`."""
+        return await Subscription(shared, feed, after, renderer, self).run()
+
+    async def begin(self) -> None:
+        """Send the metadata."""
+        await self._context.send_initial_metadata(self._metadata)
+
+    async def write(self, messages: Messages) -> None:
+        """Send messages."""
+        for message in messages:
+            await self._context.write(message)
+            self.slow.wrote(len(message))
+
+    async def end(self, messages: Messages, why: Interruption | None) -> None:  # noqa: ARG002
+        """Send the last messages; whoever serves the RPC gives it its status."""
+        await self.write(messages)

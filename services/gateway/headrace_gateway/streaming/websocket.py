@@ -1,0 +1,187 @@
+"""WebSockets: any number of streams and answers side by side over one connection.
+
+Each piece of work is a job. Jobs write in turns: a lock that is handed on in the order of asking,
+for a bounded slice each time. Closing a connection never touches a task.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Any, Protocol
+
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from headrace_gateway.feeds import Feed
+from headrace_gateway.server.slow_client import SlowClient, backlog_of
+from headrace_gateway.server.websocket_closing import TEXT_ONLY, Closing, restarting, try_later
+from headrace_gateway.streaming.renderer import Cause, Interruption, Messages, Renderer
+from headrace_gateway.streaming.subscription import (
+    LAST_WORDS,
+    TAKES_NOTHING,
+    Subscription,
+    Subscriptions,
+)
+
+_SLICE = 64 * 1024
+"""About how many bytes a job writes before others have their turn."""
+
+_log = logging.getLogger(__name__)
+
+
+class Session(Protocol):
+    """What a protocol does with the frames of one client."""
+
+    async def take(self, text: str) -> None:
+        """Begin what a frame asks for, or say why not; what lasts is a job of the connection's."""
+
+
+class Connection:
+    """Serves one client until it goes, breaks the rules, or the gateway stops."""
+
+    def __init__(self, shared: Subscriptions, socket: WebSocket) -> None:
+        """Serve `socket`, which is to be accepted before `serve`."""
+        self._shared, self._socket = shared, socket
+        self._jobs = set[asyncio.Task[None]]()
+        self._subscriptions = set[Subscription]()
+        self._turn = asyncio.Lock()
+        self._over: asyncio.Future[Closing | None] = asyncio.get_running_loop().create_future()
+        self._why: Interruption | None = None
+        self._writing = False
+        self.slow = SlowClient(backlog_of(socket.scope))
+
+    @property
+    def jobs(self) -> int:
+        """How many jobs are under way."""
+        return len(self._jobs)
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether nothing new is to be begun."""
+        return self._over.done()
+
+    async def serve(self, session: Session) -> None:
+        """Serve until it is over."""
+        reading = asyncio.create_task(self._read(session))
+        reading.add_done_callback(lambda _: self.end(None))
+        self._shared.open.add(self)
+        try:
+            closing = await self._over
+            await self._finish(closing)
+        finally:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+            await self._cancel_jobs()
+            self._shared.open.remove(self)
+
+    def start(self, job: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Begin a job, which is cancelled when the client goes."""
+        task = asyncio.create_task(job)
+        self._jobs.add(task)
+        task.add_done_callback(self._jobs.discard)
+        return task
+
+    async def stream(self, feed: Feed, after: int, renderer: Renderer) -> Interruption | None:
+        """Serve a subscription; takes over the caller's use of `feed`. See `Subscription.run`."""
+        subscription = Subscription(self._shared, feed, after, renderer, _Channel(self))
+        self._subscriptions.add(subscription)
+        try:
+            if self._why is not None:
+                subscription.interrupt(self._why)
+            return await subscription.serve()
+        finally:
+            self._subscriptions.discard(subscription)
+
+    async def write(self, messages: Messages) -> None:
+        """Send messages in a row, when it is their turn."""
+        start, size = 0, 0
+        for number, message in enumerate(messages, 1):
+            size += len(message)
+            if size > _SLICE:
+                await self._send(messages[start:number])
+                start, size = number, 0
+        if start < len(messages):
+            await self._send(messages[start:])
+
+    def end(self, closing: Closing | None) -> None:
+        """End, saying why; None: the client has gone."""
+        if not self._over.done():
+            self._over.set_result(closing)
+
+    def tick(self, now: float) -> None:
+        """Give up on a client that takes nothing."""
+        stall = self._shared.settings.stall_timeout
+        if not self.is_closing and self.slow.seconds(now, writing=self._writing) > stall:
+            _log.info("socket ends: %s", TAKES_NOTHING)
+            self._interrupt(Interruption(Cause.STALLED, TAKES_NOTHING), try_later(TAKES_NOTHING))
+
+    def close(self, reason: str) -> None:
+        """End soon, telling the client why; it may reconnect with its cursors."""
+        self._interrupt(Interruption(Cause.STOPPING, reason), restarting(reason))
+
+    def _interrupt(self, why: Interruption, closing: Closing) -> None:
+        self._why = self._why or why
+        for subscription in list(self._subscriptions):
+            subscription.interrupt(why)
+        self.end(closing)
+
+    async def _finish(self, closing: Closing | None) -> None:
+        """Let what is interrupted say so, then say why the connection closes."""
+        cause = self._why.cause if self._why is not None else Cause.STOPPING
+        try:
+            async with asyncio.timeout(LAST_WORDS[cause]):
+                if self._why is not None and self._jobs:
+                    await asyncio.wait(self._jobs)
+                await self._cancel_jobs()
+                if closing is not None:
+                    with suppress(WebSocketDisconnect, RuntimeError):
+                        await self._socket.close(closing.code, closing.text)
+        except TimeoutError:
+            self.slow.drop()
+
+    async def _cancel_jobs(self) -> None:
+        jobs = list(self._jobs)
+        for job in jobs:
+            job.cancel()
+        await asyncio.gather(*jobs, return_exceptions=True)
+
+    async def _read(self, session: Session) -> None:
+        while (message := await self._socket.receive())["type"] != "websocket.disconnect":
+            text = message.get("text")
+            if text is None:
+                self.end(TEXT_ONLY)
+                return
+            await session.take(text)
+
+    async def _send(self, messages: Messages) -> None:
+        async with self._turn:
+            for message in messages:
+                self._writing = True
+                try:
+                    await self._socket.send({"type": "websocket.send", "text": message.decode()})
+                except (WebSocketDisconnect, RuntimeError):  # The latter from the second write on.
+                    self.end(None)
+                finally:
+                    self._writing = False
+                    self.slow.wrote(len(message))
+
+
+class _Channel:
+    """One subscription's part of a connection, which is kept alive and watched as a whole."""
+
+    __slots__ = ("_connection", "keepalive", "slow")
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection, self.slow = connection, connection.slow
+        self.keepalive: Messages = ()
+
+    async def begin(self) -> None:
+        """Do nothing: each message says what it belongs to."""
+
+    async def write(self, messages: Messages) -> None:
+        """Send messages."""
+        await self._connection.write(messages)
+
+    async def end(self, messages: Messages, why: Interruption | None) -> None:  # noqa: ARG002
+        """Send the last messages; the connection stays open."""
+        await self._connection.write(messages)
