@@ -9,6 +9,7 @@ A framework that needs more of a model's response than the log tells (signatures
 its provider knows) keeps the response `Verbatim`.
 """
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self
@@ -30,6 +31,9 @@ type Role = Literal["system", "user", "assistant", "tool"]
 
 RESPONSE = "headrace.response"
 """Key in a checkpoint's data: the verbatim response of a model that ends there (`Verbatim`)."""
+_SNAPSHOT = f'"{parts.MESSAGES_SNAPSHOT}"'.encode()
+"""Where it is missing from an event's JSON, the event sets no conversation."""
+
 NAMES = "headrace.names"
 """Key in a checkpoint's data: what an agent elsewhere calls the messages up to there (`Names`)."""
 
@@ -178,10 +182,12 @@ class Turn:
         return [item for item in self.items if isinstance(item, Call)]
 
 
-def turns_of_log(log: Iterable[Entry], task: str = "") -> list[Turn]:
-    """Return the turns of one task, from its log."""
+def turns_of_log(log: Iterable[Entry], task: str = "", last: int = sys.maxsize) -> list[Turn]:
+    """Return the turns of one task, from its log up to the generation `last`."""
     told = _Log(task)
     for generation, event, checkpoint in _kept(log):
+        if generation > last:
+            break
         told.take(generation, event)
         if checkpoint is not None and isinstance(data := decode(checkpoint).data, dict):
             told.take_response(data.get(RESPONSE))
@@ -203,6 +209,19 @@ def state_of_logs(logs: Iterable[Iterable[Entry]]) -> Any:  # noqa: ANN401  # an
             for part in ((update.get("status") or {}).get("message") or {}).get("parts", ()):
                 shared.replay(part)
     return shared.now
+
+
+def snapshot_of_logs(logs: Sequence[Sequence[Entry]]) -> tuple[list[Json], list[Turn]]:
+    """Return the conversation that an agent elsewhere has set last, and the turns that it covers.
+
+    It is AG-UI Messages, as the agent said them (MESSAGES_SNAPSHOT); empty: it has set none.
+    """
+    for number in range(len(logs) - 1, -1, -1):
+        messages, last = _snapshot(logs[number])
+        if last:
+            covered = [turn for log in logs[:number] for turn in turns_of_log(log)]
+            return messages, [*covered, *turns_of_log(logs[number], last=last)]
+    return [], []
 
 
 def turns_of_agui(
@@ -541,6 +560,20 @@ def _kept(log: Iterable[Entry]) -> list[tuple[int, Json, str | None]]:
             is_last = generation == entry.last_generation
             kept.append((generation, event, entry.stamp.checkpoint if is_last else None))
     return kept
+
+
+def _snapshot(log: Sequence[Entry]) -> tuple[list[Json], int]:
+    """Return the last conversation that a log sets, and the generation that sets it; 0: none."""
+    messages, last = list[Json](), 0
+    if any(_SNAPSHOT in line for entry in log for line in entry.lines):
+        for generation, event, _ in _kept(log):
+            update = event.get("statusUpdate") or {}
+            if CHILD in (update.get("metadata") or {}):
+                continue
+            for part in ((update.get("status") or {}).get("message") or {}).get("parts", ()):
+                if parts.event_type(part) == parts.MESSAGES_SNAPSHOT:
+                    messages, last = part["data"], generation
+    return messages, last
 
 
 def _asks_for_approval(metadata: Json) -> bool:

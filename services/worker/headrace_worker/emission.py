@@ -60,6 +60,8 @@ class ToolArguments:
     """Name of the tool; the first piece needs it."""
     end: bool = False
     """Whether the arguments are complete with this piece."""
+    encrypted: str = ""
+    """As `Thinking.encrypted`; said with the last piece."""
 
 
 @dataclass(frozen=True, slots=True)

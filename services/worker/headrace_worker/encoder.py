@@ -215,12 +215,12 @@ class Encoder:
         call_id = said.id or self._ids.mint("call")
         if self._blocks.going_on(ARGUMENTS, call_id) is not None:
             # Its arguments have been said piece by piece.
-            last = ToolArguments(call_id, "", said.name, end=True)
-            return self._tool_arguments(last, said.encrypted)
+            last = ToolArguments(call_id, "", said.name, end=True, encrypted=said.encrypted)
+            return self._tool_arguments(last)
         part = parts.tool_call_part(said.name, said.arguments, call_id, encrypted=said.encrypted)
         return self._utterance(self._ids.mint("message"), part)
 
-    def _tool_arguments(self, said: ToolArguments, encrypted: str = "") -> Draft:
+    def _tool_arguments(self, said: ToolArguments) -> Draft:
         if not said.id:
             raise MalformedOutput("a piece of a tool call needs the call's id")
         self._blocks.interrupt(TOOL)
@@ -229,7 +229,7 @@ class Encoder:
             self._blocks.end(ARGUMENTS, said.id)
         block.type = said.name or block.type
         part = parts.tool_arguments_part(
-            said.delta, said.id, block.type, encrypted=encrypted, end=said.end
+            said.delta, said.id, block.type, encrypted=said.encrypted, end=said.end
         )
         return self._utterance(block.id, part)
 

@@ -31,9 +31,8 @@ from headrace_worker.signals import (
 )
 
 _SOURCE = "ag-ui"
-_SILENT = frozenset(
-    {"RUN_STARTED", "REASONING_START", "REASONING_END", "THINKING_START", "THINKING_END"}
-)
+_SILENT = frozenset({"RUN_STARTED", "REASONING_END", "THINKING_START", "THINKING_END"})
+_SEALED = "REASONING_ENCRYPTED_VALUE"
 _SAYS: dict[str, Callable[[Json], Emission]] = {
     "STATE_SNAPSHOT": lambda e: State(e.get("snapshot")),
     "STATE_DELTA": lambda e: StateDelta(e.get("delta") or []),
@@ -59,18 +58,26 @@ class Telling:
         """Ids of the messages and calls that go on."""
         self._answered: set[str] = set()
         self._text = self._thought = self._call = ""
+        self._thinks = False
+        """Whether the reasoning goes on."""
+        self._thought_over = ""
+        """Reasoning whose end is said with the next event: it may be what seals it."""
+        self._seals: dict[str, str] = {}
+        """What a call's provider wants back with it, by the call's id."""
         self._is_over = False
         self._takes: dict[str, Callable[[Json], Awaitable[None]]] = {
             "TEXT_MESSAGE_START": self._text_started,
             "TEXT_MESSAGE_CONTENT": self._text_said,
             "TEXT_MESSAGE_CHUNK": self._text_said,
             "TEXT_MESSAGE_END": self._text_ended,
-            "REASONING_MESSAGE_START": self._thought_started,
+            "REASONING_START": self._thought_begun,
+            "REASONING_MESSAGE_START": self._thought_begun,
             "REASONING_MESSAGE_CONTENT": self._thought_said,
             "REASONING_MESSAGE_CHUNK": self._thought_said,
             "REASONING_MESSAGE_END": self._thought_ended,
             "THINKING_TEXT_MESSAGE_CONTENT": self._thought_said,
             "THINKING_TEXT_MESSAGE_END": self._thought_ended,
+            _SEALED: self._sealed,
             "TOOL_CALL_START": self._call_said,
             "TOOL_CALL_ARGS": self._call_said,
             "TOOL_CALL_CHUNK": self._call_said,
@@ -87,7 +94,12 @@ class Telling:
             Retryable: it lacks a field.
         """
         kind = event.get("type", "")
-        if self._is_over or kind in _SILENT:
+        if self._is_over:
+            return
+        if self._thought_over and kind != _SEALED:
+            ended, self._thought_over, self._thought = self._thought_over, "", ""
+            await self._ctx.emit(Thinking("", ended, end=True))
+        if kind in _SILENT:
             return
         try:
             if (take := self._takes.get(kind)) is not None:
@@ -122,16 +134,34 @@ class Telling:
             self.open.discard(event["messageId"])
             await self._ctx.emit(Text("", event["messageId"], end=True))
 
-    async def _thought_started(self, event: Json) -> None:
+    async def _thought_begun(self, event: Json) -> None:
         self._thought = event["messageId"]
 
     async def _thought_said(self, event: Json) -> None:
         self._thought = event.get("messageId") or self._thought
         if delta := event.get("delta"):
+            self._thinks = True
             await self._ctx.emit(Thinking(delta, self._thought))
 
     async def _thought_ended(self, event: Json) -> None:
-        await self._ctx.emit(Thinking("", event.get("messageId") or self._thought, end=True))
+        self._thinks = False
+        self._thought_over = event.get("messageId") or self._thought
+
+    async def _sealed(self, event: Json) -> None:
+        """Say what a provider wants back, with what it belongs to; else as it is."""
+        entity, value = event["entityId"], event["encryptedValue"]
+        if event.get("subtype") == "tool-call" and entity in self.open:
+            self._seals[entity] = value
+        elif event.get("subtype") == "message" and self.is_thought(entity):
+            if not self._thinks:
+                self._thought_over = entity
+            await self._ctx.emit(Thinking("", entity, encrypted=value))
+        else:
+            await self._ctx.emit(Raw(event, _SOURCE))
+
+    def is_thought(self, message: str) -> bool:
+        """Tell whether a message is the reasoning that was last, and can still be added to."""
+        return bool(message) and message in {self._thought, self._thought_over}
 
     async def _call_said(self, event: Json) -> None:
         call = event.get("toolCallId") or self._call
@@ -147,7 +177,8 @@ class Telling:
         call = event["toolCallId"]
         if call in self.open:
             self.open.discard(call)
-            await self._ctx.emit(ToolArguments(call, "", self._calls.get(call, ""), end=True))
+            name, sealed = self._calls.get(call, ""), self._seals.pop(call, "")
+            await self._ctx.emit(ToolArguments(call, "", name, end=True, encrypted=sealed))
 
     async def _result(self, event: Json) -> None:
         call = event["toolCallId"]

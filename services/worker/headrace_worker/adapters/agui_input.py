@@ -1,7 +1,10 @@
 """A run as the RunAgentInput that asks an AG-UI agent for it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from headrace.model import parts
 from headrace.model.events import Json
@@ -11,15 +14,17 @@ from headrace_worker.adapters.approvals import decision_of
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.outside_context import outside_context
 from headrace_worker.context import RunContext
-from headrace_worker.remembering import Memory, remembered
+from headrace_worker.conversation import snapshot_of_logs
+from headrace_worker.remembering import Memory, Remembered, remembered
 
 with needs("ag-ui"):
-    from ag_ui.core import PROTOCOL_VERSION, RunAgentInput
+    from ag_ui.core import PROTOCOL_VERSION, Message, RunAgentInput
 
     from headrace_worker.adapters.response_schemas import conforming
 
 _HANDED_ON = ("tools", "context", "forwardedProps", "parentRunId")
 _CANCELLED = "cancelled"
+_MESSAGES: TypeAdapter[list[Message]] = TypeAdapter(list[Message])
 
 
 async def run_input(ctx: RunContext, memory: Memory) -> Json:
@@ -45,7 +50,7 @@ async def run_input(ctx: RunContext, memory: Memory) -> Json:
         "threadId": outside_context(ctx, before.asked_by),
         "runId": f"{ctx.task}-{ctx.leg}",
         "protocolVersion": PROTOCOL_VERSION,
-        "messages": messages_of(before.turns),
+        "messages": _messages(ctx, before),
     }
     if interrupts and ctx.checkpoint_data is None:
         # A former attempt that has kept something has handed the answers over.
@@ -53,6 +58,26 @@ async def run_input(ctx: RunContext, memory: Memory) -> Json:
     valid = RunAgentInput.model_validate(asked)
     whole: Json = valid.model_dump(mode="json", by_alias=True, exclude_none=True)
     return whole
+
+
+def _messages(ctx: RunContext, before: Remembered) -> list[Json]:
+    """Return the conversation: what the agent has set it to, if anything, and what came since.
+
+    An AG-UI client has taken that over itself.
+    """
+    is_sent = ctx.agui.get("messages") and not ctx.agui.get("resume")
+    base, covered = ([], []) if is_sent else snapshot_of_logs(before.logs)
+    try:
+        _MESSAGES.validate_python(base)
+    except ValidationError as error:
+        ctx.log.warning("the agent has set a conversation that is none: %s", error)
+        base, covered = [], []
+    since = before.turns[len(covered) :]
+    if covered and (last := before.turns[len(covered) - 1]).role == "assistant":
+        # It may have gone on with the same response.
+        more = last.items[len(covered[-1].items) :]
+        since = [*([replace(last, items=more)] if more else []), *since]
+    return messages_of(since, base)
 
 
 def _resume(ctx: RunContext, interrupts: Sequence[Json]) -> list[Json]:

@@ -11,13 +11,13 @@ from headrace_worker.conversation import Call, Reasoning, Turn, Words
 from headrace_worker.tools import as_text
 
 
-def messages_of(turns: Iterable[Turn]) -> list[Json]:
+def messages_of(turns: Iterable[Turn], base: Sequence[Json] = ()) -> list[Json]:
     """Return the turns as the messages that an AG-UI client of the agent's would have.
 
     Each has the id under which the agent knows it. Calls without a result stay open; what answers
-    interrupts is no message.
+    interrupts is no message. They come behind the messages `base`, which the agent has set.
     """
-    messages = _Messages()
+    messages = _Messages(base)
     for turn in turns:
         match turn.role:
             case "assistant":
@@ -38,10 +38,11 @@ def messages_of(turns: Iterable[Turn]) -> list[Json]:
 class _Messages:
     """The messages, with an id of its own for each."""
 
-    def __init__(self) -> None:
-        self.all: list[Json] = []
-        self._ids: set[str] = set()
-        self._calls: set[str] = set()
+    def __init__(self, base: Sequence[Json]) -> None:
+        self.all: list[Json] = [*base]
+        self._ids: set[str] = {message["id"] for message in base}
+        calls = (call for message in base for call in message.get("toolCalls") or ())
+        self._calls: set[str] = {call["id"] for call in calls}
 
     def add(self, turn: Turn, message: Json, name: str = "") -> Json:
         """Add a message, and return it; clients use ids again, and no two can have one."""

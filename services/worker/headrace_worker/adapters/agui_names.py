@@ -63,6 +63,9 @@ class Keeping(Telling):
                 self._names.calls.setdefault(call, parent)
             case {"type": "TOOL_CALL_RESULT", "toolCallId": str(call), "messageId": str(name)}:
                 self._names.results[call] = name
+            case {"type": "REASONING_ENCRYPTED_VALUE", "entityId": str(name)}:
+                if self.is_thought(name):
+                    self._note_block("REASONING_MESSAGE_CONTENT", name, event)
             case {"type": str(kind), "messageId": str(name)}:
                 self._note_block(kind, name, event.get("delta"))
 

@@ -57,14 +57,14 @@ def executor_agent(
 
     @agent(name=name or name_of(own), clean_up=clean_up, **told)
     async def run(ctx: RunContext) -> None:
-        task = await ctx.recall() if ctx.leg > 1 else None
-        made = {artifact["artifactId"] for artifact in (task or {}).get("artifacts", [])}
+        task = await _task(ctx) if ctx.leg > 1 else None
+        made = [] if task is None else json_of(task).get("artifacts", [])
         queue = LogQueue(ctx, made, may_answer=may_answer)
         request = await _request(ctx, ctx.message, task)
         try:
             await executor.execute(request, queue)
             while (answer := await queue.answer(auth_patience)) is not None:
-                request = await _request(ctx, answer, task or await ctx.recall())
+                request = await _request(ctx, answer, task or await _task(ctx))
                 await executor.execute(request, queue)
         finally:
             await queue.close()
@@ -79,11 +79,22 @@ async def _cancel(
 ) -> None:
     if request.current_task is None:
         with suppress(HeadraceError):
-            request.current_task = parsed(await ctx.recall(), Task())
+            request.current_task = await _task(ctx)
     await executor.cancel(request, queue)
 
 
-async def _request(ctx: RunContext, message: Json, task: Json | None) -> RequestContext:
+async def _task(ctx: RunContext) -> Task:
+    """Return the task so far, with the content of its files instead of links to them."""
+    task = await ctx.recall()
+    said = [*task.get("history", ()), *task.get("artifacts", ())]
+    if (message := task.get("status", {}).get("message")) is not None:
+        said.append(message)
+    for each in said:
+        each["parts"] = [*await with_content(ctx, each.get("parts", ()))]
+    return parsed(task, Task())
+
+
+async def _request(ctx: RunContext, message: Json, task: Task | None) -> RequestContext:
     sent = {k: v for k, v in ctx.metadata.items() if not k.startswith("headrace.") or k == AGUI}
     message = {**message, "parts": [*await with_content(ctx, message.get("parts", ()))]}
     asked: Json = {"message": message, "metadata": sent}
@@ -99,7 +110,7 @@ async def _request(ctx: RunContext, message: Json, task: Json | None) -> Request
         request=parsed(asked, SendMessageRequest()),
         task_id=ctx.task,
         context_id=ctx.context,
-        task=None if task is None else parsed(task, Task()),
+        task=task,
         related_tasks=await _related(ctx, message),
     )
 

@@ -33,12 +33,13 @@ class Unheard(EventQueue):
 class LogQueue(EventQueue):
     """Takes events as the SDK's queues do, and waits where the agent is too far ahead."""
 
-    def __init__(self, ctx: RunContext, artifacts: set[str], *, may_answer: bool) -> None:
+    def __init__(self, ctx: RunContext, artifacts: list[Json], *, may_answer: bool) -> None:
         """Write to the log of `ctx`, whose task has `artifacts` so far.
 
         `may_answer`: a Message that comes first is the answer, instead of a task.
         """
-        self._ctx, self._artifacts, self._may_answer = ctx, artifacts, may_answer
+        self._ctx, self._before, self._may_answer = ctx, artifacts, may_answer
+        self._artifacts = {artifact["artifactId"] for artifact in artifacts}
         self._over = self._spoke = False
         self._asking: asyncio.Task[Json] | None = None
 
@@ -99,6 +100,9 @@ class LogQueue(EventQueue):
     async def _task(self, task: Json) -> None:
         self._check(task.get("id", ""))
         for artifact in task.get("artifacts", []):
+            if artifact in self._before:
+                # Executors put the task that they were given into the queue again.
+                continue
             await self._artifact({"artifact": artifact, "lastChunk": True})
         await self._status(task.get("status", {}), task.get("metadata", {}))
 

@@ -281,6 +281,95 @@ async def test_its_messages_keep_their_ids(desk: Desk, working: Working) -> None
     assert (by_client[0]["id"], by_client[-1]["id"]) == ("u1", "u2")
 
 
+async def test_what_seals_reasoning_and_calls_comes_back_with_them(
+    desk: Desk, working: Working
+) -> None:
+    def sealed(kind: str, entity: str, value: str) -> Json:
+        named = {"subtype": kind, "entityId": entity, "encryptedValue": value}
+        return {"type": "REASONING_ENCRYPTED_VALUE", **named}
+
+    first = run(
+        {"type": "REASONING_START", "messageId": "t1"},
+        {"type": "REASONING_MESSAGE_START", "messageId": "t1", "role": "reasoning"},
+        {"type": "REASONING_MESSAGE_CONTENT", "messageId": "t1", "delta": "Hm."},
+        {"type": "REASONING_MESSAGE_END", "messageId": "t1"},
+        sealed("message", "t1", "one"),
+        {"type": "REASONING_END", "messageId": "t1"},
+        {"type": "REASONING_START", "messageId": "t2"},
+        sealed("message", "t2", "redacted"),
+        {"type": "REASONING_END", "messageId": "t2"},
+        {"type": "TOOL_CALL_START", "toolCallId": "c1", "toolCallName": "add"},
+        sealed("tool-call", "c1", "three"),
+        {"type": "TOOL_CALL_END", "toolCallId": "c1"},
+        {"type": "TOOL_CALL_RESULT", "messageId": "r1", "toolCallId": "c1", "content": "2"},
+        *text("m1", "Two."),
+        sealed("message", "m1", "of another kind"),
+    )
+    async with ag_ui_stub(first, run(*text("m2", "Bye."))) as stub, working(backend(stub)):
+        task = await desk.start("b", "x")
+        done = await folded(task)
+        leg = await task.follow_up("y")
+        await task.reaches(leg + 3)
+        await task.ended()
+    assert [part["data"]["encryptedValue"] for part in kinds(done, parts.RAW)] == [
+        "of another kind"
+    ]
+    thoughts_ = [part for part in said(done) if parts.encrypted_value(part)]
+    assert [parts.encrypted_value(part) for part in thoughts_] == ["one", "redacted", "three"]
+    told = stub.requests[1]["messages"][1:5]
+    assert [(m["role"], m["id"], m.get("content", "")) for m in told] == [
+        ("reasoning", "t1", "Hm."),
+        ("reasoning", "t2", ""),
+        ("assistant", "c1", ""),
+        ("tool", "r1", "2"),
+    ]
+    assert [m["encryptedValue"] for m in told[:2]] == ["one", "redacted"]
+    assert told[2]["toolCalls"][0]["encryptedValue"] == "three"
+
+
+async def test_the_conversation_that_it_sets_is_the_next_runs(desk: Desk, working: Working) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{}"}}
+    short = [
+        {"id": "s1", "role": "user", "content": "In short: x."},
+        {"id": "s2", "role": "assistant", "content": "One.", "toolCalls": [call]},
+    ]
+    snapshot = {"type": "MESSAGES_SNAPSHOT", "messages": short}
+    result = {"type": "TOOL_CALL_RESULT", "messageId": "r1", "toolCallId": "c1", "content": "2"}
+    replies = [
+        run(*text("m1", "Long."), *tool("c1", "add", "{}"), snapshot, result, *text("m2", "Two.")),
+        run(*text("m3", "Three.")),
+        run(),
+    ]
+    async with ag_ui_stub(*replies) as stub, working(backend(stub)):
+        task = await desk.start("b", "x")
+        await task.ended()
+        for words_ in "yz":
+            leg = await task.follow_up(words_)
+            await task.reaches(leg + 2)
+            await task.ended()
+    told = stub.requests[2]["messages"]
+    assert told[:2] == short
+    assert [(m["role"], m["content"]) for m in told[2:]] == [
+        ("tool", "2"),
+        ("assistant", "Two."),
+        ("user", "y"),
+        ("assistant", "Three."),
+        ("user", "z"),
+    ]
+    assert [m["id"] for m in told[2:4]] == ["r1", "m2"]
+
+
+async def test_a_conversation_that_is_none_is_not_sent_back(desk: Desk, working: Working) -> None:
+    snapshot = {"type": "MESSAGES_SNAPSHOT", "messages": [{"id": "1", "role": "nobody"}]}
+    async with ag_ui_stub(run(*text("m", "a"), snapshot), run()) as stub, working(backend(stub)):
+        task = await desk.start("b", "x")
+        await task.ended()
+        leg = await task.follow_up("y")
+        await task.reaches(leg + 2)
+        await task.ended()
+    assert [m["content"] for m in stub.requests[1]["messages"]] == ["x", "a", "y"]
+
+
 async def test_no_two_messages_have_one_id(desk: Desk, working: Working) -> None:
     replies = [run(*text("m", "a")), run(*text("m", "b")), run(*text("n", "c"))]
     async with ag_ui_stub(*replies) as stub, working(backend(stub)):

@@ -175,6 +175,40 @@ async def test_it_finds_what_the_request_accepts_activates_and_attaches(
     assert (made.card.description, made.card.version) == ("Looks.", "7")
 
 
+async def test_the_task_so_far_has_its_files_and_may_be_told_again(
+    desk: Desk, working: Working
+) -> None:
+    file, found = b"\x89PNG" + bytes(200_000), list[A2ATask]()
+
+    async def ask(context: RequestContext, queue: EventQueue) -> None:
+        to = updater(context, queue)
+        if context.current_task is None:
+            await to.add_artifact([Part(raw=file, media_type="image/png")], "made")
+            await to.requires_input()
+        else:
+            found.append(context.current_task)
+            await queue.enqueue_event(context.current_task)
+            await to.complete()
+
+    async with working(executor_agent(Scripted(ask), name="asker")):
+        draft = await desk.start("asker", "x", context="c", publish=False)
+        owner = FileOwner("anonymous", "c")
+        link = await FileStore(desk.bus).put(draft.key, owner, file, "a.png", "image/png")
+        part = {"url": link, "mediaType": "image/png"}
+        message: Json = {"messageId": "m", "role": "ROLE_USER", "parts": [part]}
+        task = await desk.start("asker", message=message, context="c")
+        await task.ended()
+        leg = await task.follow_up("go on")
+        await task.reaches(leg + 2)
+        done = await folded(task)
+        events = await task.events()
+    assert state(done) == "COMPLETED"
+    [before] = found
+    assert before.history[0].parts[0].raw == file
+    assert before.artifacts[0].parts[0].raw == file
+    assert sum("artifactUpdate" in event for event in events) == 1
+
+
 @pytest.mark.parametrize("bare", [True, False])
 async def test_a_message_is_the_answer_or_the_tasks_last_word(
     desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch, *, bare: bool
