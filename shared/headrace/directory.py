@@ -7,20 +7,16 @@ once when an unknown key is written. An agent whose instances are gone stays kno
 import asyncio
 import logging
 import time
-from base64 import b64decode
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-import orjson
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from headrace.background import keep_running
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.direct_get import direct_get
-from headrace.log.read import BATCH
+from headrace.jetstream.kv import Bucket
 from headrace.model.agent_card import AgentCard
-from headrace.model.entry import SEQUENCE
 from headrace.model.errors import BusUnavailable, UndecodableMessage
 from headrace.model.names import check_agent_name
 from headrace.renewals import Renewals
@@ -51,17 +47,13 @@ RENEW_EVERY = 3.0
 RELIST_EVERY = 3.0
 """Seconds between full reads of the bucket."""
 
-_OPERATION = "KV-Operation"
-_SUBJECT = "Nats-Subject"
-_TTL = "Nats-TTL"
-
 
 class Announcer:
     """A worker's side: puts cards and keeps this instance's keys alive."""
 
     def __init__(self, bus: Bus, instance: str) -> None:
         """Announce for `instance`, a subject token."""
-        self._bus, self._instance = bus, instance
+        self._bucket, self._instance = Bucket(bus, bus.streams.agents), instance
 
     async def announce(self, card: AgentCard) -> None:
         """Put the agent's card and this instance's first key.
@@ -74,7 +66,7 @@ class Announcer:
         """
         check_agent_name(card.name)
         await self._mention_another(card)
-        await self._put(f"card.{card.name}", card.encode(), {_TTL: str(CARD_TTL)})
+        await self._bucket.overwrite(f"card.{card.name}", card.encode(), seconds=CARD_TTL)
         await self.renew(card.name)
 
     async def renew(self, agent: str) -> None:
@@ -83,7 +75,7 @@ class Announcer:
         Raises:
             BusUnavailable: JetStream did not acknowledge.
         """
-        await self._put(self._key(agent), b"{}", {_TTL: str(INSTANCE_TTL)})
+        await self._bucket.overwrite(self._key(agent), b"{}", seconds=INSTANCE_TTL)
 
     async def withdraw(self, agent: str) -> None:
         """Say that this instance serves `agent` no more; the card stays.
@@ -92,26 +84,18 @@ class Announcer:
             BusUnavailable: JetStream did not acknowledge.
         """
         # The mark of the deletion goes too, or the bucket would remember every instance ever.
-        await self._put(self._key(agent), b"", {_OPERATION: "DEL", _TTL: str(INSTANCE_TTL)})
+        await self._bucket.delete(self._key(agent), seconds=INSTANCE_TTL)
 
     async def _mention_another(self, card: AgentCard) -> None:
-        subject = f"$KV.{self._bus.streams.agents}.card.{card.name}"
-        query = orjson.dumps({"last_by_subj": subject})
-        stream = f"$JS.API.STREAM.MSG.GET.KV_{self._bus.streams.agents}"
-        found = orjson.loads((await self._bus.request(stream, query, 2.0)).data).get("message")
+        key = f"card.{card.name}"
+        found = (await self._bucket.get(key)).data
         with suppress(UndecodableMessage):
-            former = AgentCard.decode(subject, b64decode(found["data"])) if found else card
+            former = card if found is None else AgentCard.decode(key, found)
             if differing := [n for n in AgentCard.model_fields if _differ(n, card, former)]:
                 _log.warning("agent %s has another card now: %s", card.name, ", ".join(differing))
 
     def _key(self, agent: str) -> str:
         return f"live.{agent}.{self._instance}"
-
-    async def _put(self, key: str, value: bytes, headers: dict[str, str] | None = None) -> None:
-        subject = f"$KV.{self._bus.streams.agents}.{key}"
-        answer = orjson.loads((await self._bus.request(subject, value, 2.0, headers)).data)
-        if "error" in answer:
-            raise BusUnavailable(f"{subject}: {answer['error'].get('description')}")
 
 
 def _differ(name: str, one: AgentCard, other: AgentCard) -> bool:
@@ -133,7 +117,7 @@ class Directory:
     def __init__(self, bus: Bus) -> None:
         """Know nothing until `start`."""
         self._bus = bus
-        self._prefix = f"$KV.{bus.streams.agents}."
+        self._bucket = Bucket(bus, bus.streams.agents)
         self._listing = Listing()
         self._renewals = Renewals()
         self._complained: dict[str, bytes] = {}
@@ -147,7 +131,7 @@ class Directory:
         Raises:
             BusUnavailable: it could not be read within `startup_timeout`.
         """
-        self._hints = await self._bus.subscribe(f"{self._prefix}>", self._on_hint)
+        self._hints = await self._bus.subscribe(f"{self._bucket.prefix}>", self._on_hint)
         # A copy of the bucket that is frozen answers not at all; another one will.
         await patiently("the agents' bucket", self.read, self._bus.settings.startup_timeout)
         self._task = keep_running(self._keep_reading, "directory")
@@ -173,7 +157,7 @@ class Directory:
         return agent in self._listing.instances
 
     async def _on_hint(self, msg: Msg) -> None:
-        key = msg.subject.removeprefix(self._prefix)
+        key = msg.subject.removeprefix(self._bucket.prefix)
         if key.startswith("card.") or not msg.data or not self._knows(key):
             self._wake.set()
 
@@ -197,52 +181,30 @@ class Directory:
     async def read(self) -> None:
         """Read the bucket now; BusUnavailable: it can't be read."""
         listing, lives = Listing(), dict[str, int]()
-        for key, msg in (await self._read_all()).items():
+        for key, copied in (await self._bucket.copy()).items():
             kind, _, agent = key.partition(".")
             if kind == "card":
-                self._take_card(listing, agent, msg)
+                self._take_card(listing, agent, copied.data)
             elif kind == "live":
-                lives[key] = int((msg.headers or {})[SEQUENCE])
+                lives[key] = copied.sequence
         patience = INSTANCE_TTL + RELIST_EVERY
         for key in self._renewals.fresh(lives, time.monotonic(), patience):
             _, agent, instance = (*key.split("."), "", "")[:3]
             listing.instances.setdefault(agent, set()).add(instance)
         self._listing = listing
 
-    def _take_card(self, listing: Listing, agent: str, msg: Msg) -> None:
+    def _take_card(self, listing: Listing, agent: str, data: bytes) -> None:
         try:
-            listing.cards[agent] = _decode_card(agent, msg)
+            listing.cards[agent] = _decode_card(agent, data)
             self._complained.pop(agent, None)
         except UndecodableMessage as error:
-            if self._complained.get(agent) != msg.data:
+            if self._complained.get(agent) != data:
                 _log.warning("agent %s has no readable card: %s", agent, error)
-            self._complained[agent] = msg.data
-
-    async def _read_all(self) -> dict[str, Msg]:
-        stream, found, start = f"KV_{self._bus.streams.agents}", {}, 1
-        while True:
-            query = {"batch": BATCH, "seq": start, "next_by_subj": f"{self._prefix}>"}
-            page = await direct_get(self._bus, stream, query, _as_it_is)
-            if not page.complete:
-                raise BusUnavailable("the agents' bucket does not answer")
-            for msg in page.messages:
-                headers = msg.headers or {}
-                found[headers[_SUBJECT].removeprefix(self._prefix)] = msg
-                start = int(headers[SEQUENCE]) + 1
-            if not page.messages or not page.pending:
-                return {key: msg for key, msg in found.items() if not _is_deleted(msg)}
+            self._complained[agent] = data
 
 
-def _decode_card(agent: str, msg: Msg) -> AgentCard:
-    card = AgentCard.decode(msg.subject, msg.data)
+def _decode_card(agent: str, data: bytes) -> AgentCard:
+    card = AgentCard.decode(f"card.{agent}", data)
     if card.name != agent:
-        raise UndecodableMessage(msg.subject, f"it is the card of {card.name!r}")
+        raise UndecodableMessage(f"card.{agent}", f"it is the card of {card.name!r}")
     return card
-
-
-def _as_it_is(msg: Msg) -> Msg:
-    return msg
-
-
-def _is_deleted(msg: Msg) -> bool:
-    return _OPERATION in (msg.headers or {})

@@ -16,10 +16,10 @@ SOURCE_ROOTS = (
 """Folders that hold one import package each; the first, single files too."""
 
 
-def modules() -> list[Path]:
-    """Return every module of the packages, and every example."""
+def modules(root: Path = ROOT) -> list[Path]:
+    """Return every module of the packages, and every example, of the project or a copy of it."""
     return sorted(
-        path for source_root in SOURCE_ROOTS for path in (ROOT / source_root).rglob("*.py")
+        path for source_root in SOURCE_ROOTS for path in (root / source_root).rglob("*.py")
     )
 
 

@@ -8,6 +8,8 @@ code: what carries tokens is plain NATS, which no framework describes.
 from dataclasses import dataclass
 
 from headrace.directory import INSTANCE_TTL, AgentCard
+from headrace.jetstream.headers import TTL as TTL_HEADER
+from headrace.jetstream.kv import subject_of
 from headrace.jetstream.streams import Streams
 from headrace.model import entry
 from headrace.model.events import GENERATION, Json
@@ -94,7 +96,7 @@ ENTRY_HEADERS: Json = {
 
 NOTHING: Json = {"title": "Nothing", "description": "No body.", "const": ""}
 EMPTY: Json = {"title": "Alive", "description": "An empty object.", "type": "object"}
-TTL: Json = {"type": "object", "properties": {"Nats-TTL": _NUMBER}}
+TTL: Json = {"type": "object", "properties": {TTL_HEADER: _NUMBER}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,21 +230,21 @@ CHANNELS: tuple[Channel, ...] = (
     ),
     Channel(
         "webhook",
-        f"$KV.{STREAMS.push}.{{tenant}}.{{agent}}.{_TASK}.{{webhook}}",
+        subject_of(STREAMS.push, f"{{tenant}}.{{agent}}.{_TASK}.{{webhook}}"),
         f"bucket {STREAMS.push}",
         "A webhook of a task, and how far it has been told.",
         (_message(Webhook),),
     ),
     Channel(
         "card",
-        f"$KV.{STREAMS.agents}.card.{{agent}}",
+        subject_of(STREAMS.agents, "card.{agent}"),
         f"bucket {STREAMS.agents}",
         "What an agent says of itself; kept when its workers are gone.",
         (_message(AgentCard),),
     ),
     Channel(
         "instance",
-        f"$KV.{STREAMS.agents}.live.{{agent}}.{{instance}}",
+        subject_of(STREAMS.agents, "live.{agent}.{instance}"),
         f"bucket {STREAMS.agents}; expires after {INSTANCE_TTL} s unless renewed",
         "A worker that serves the agent; deleted when it leaves.",
         (Carried("Alive", EMPTY, TTL), Carried("Nothing", NOTHING, TTL)),

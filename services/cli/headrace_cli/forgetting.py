@@ -4,14 +4,11 @@ Those of a killed stack would count as alive for some seconds, and the next one 
 before it is. On a server that is embedded, and so just started, nobody serves yet.
 """
 
-import json
-
 from headrace.jetstream.connection import Bus
+from headrace.jetstream.kv import Bucket
 from headrace.model.errors import BusUnavailable, StreamsDiffer
 from headrace.settings import BusSettings
 from headrace_cli.failures import CannotStart, Misconfigured
-
-_PATIENCE = 5.0
 
 
 async def forget_workers(settings: BusSettings) -> None:
@@ -24,9 +21,7 @@ async def forget_workers(settings: BusSettings) -> None:
     bus = Bus(settings)
     try:
         await bus.connect("headrace-dev")
-        bucket = bus.streams.agents
-        request = json.dumps({"filter": f"$KV.{bucket}.live.>"}).encode()
-        await bus.request(f"$JS.API.STREAM.PURGE.KV_{bucket}", request, _PATIENCE)
+        await Bucket(bus, bus.streams.agents).forget("live.>")
     except StreamsDiffer as trouble:
         raise Misconfigured(str(trouble)) from trouble
     except BusUnavailable as trouble:

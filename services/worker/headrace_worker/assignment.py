@@ -3,21 +3,18 @@
 from base64 import b64encode
 from dataclasses import dataclass
 
-import orjson
 from nats.aio.msg import Msg
 
 from headrace import metrics
+from headrace.jetstream.api import store
 from headrace.jetstream.connection import Bus
-from headrace.model.errors import BusUnavailable, InvalidName, UndecodableMessage
+from headrace.jetstream.consumers import ACK, TERM, nak
+from headrace.jetstream.headers import MESSAGE_ID
+from headrace.model.errors import InvalidName, UndecodableMessage
 from headrace.model.events import now
 from headrace.model.messages import DeadLetter, Run
 from headrace.model.task import TaskKey, check_task_id
 
-_ACK = b"+ACK"
-_NAK = b"-NAK"
-_TERM = b"+TERM"
-_MESSAGE_ID = "Nats-Msg-Id"
-"""Header by which JetStream refuses a second copy within two minutes."""
 _PATIENCE = 2.0
 
 
@@ -37,7 +34,7 @@ class Assignment:
         Raises:
             nats.errors.Error: there is no connection, and no room to wait for one.
         """
-        await bus.connection.publish(self.message.reply, _ACK)
+        await bus.connection.publish(self.message.reply, ACK)
 
     async def ask_for(self, bus: Bus, leg: int) -> None:
         """Ask workers to do the task's next leg. Should that fail, task state's sweep will.
@@ -56,8 +53,7 @@ class Assignment:
         Raises:
             nats.errors.Error: as `ack`.
         """
-        later = b' {"delay": %d}' % round(pause * 1e9) if pause else b""
-        await bus.connection.publish(self.message.reply, _NAK + later)
+        await bus.connection.publish(self.message.reply, nak(pause))
 
     async def keep_as_dead_letter(self, bus: Bus, reason: str) -> None:
         """Keep the run as a dead letter, once however often this is tried; it stays in the queue.
@@ -97,7 +93,7 @@ async def give_up(bus: Bus, msg: Msg, reason: str) -> None:
         BusUnavailable: the letter was not stored, so the run stays.
     """
     await _send(bus, msg, reason)
-    await bus.connection.publish(msg.reply, _TERM)
+    await bus.connection.publish(msg.reply, TERM)
 
 
 async def _send(
@@ -114,8 +110,5 @@ async def _send(
     )
     tenant, agent = msg.subject.removeprefix(f"{bus.subjects.prefix}.run.").split(".")[:2]
     dead = bus.subjects.dead(tenant, agent)
-    headers = {_MESSAGE_ID: name} if name else None
-    answer = orjson.loads((await bus.request(dead, letter.encode(), _PATIENCE, headers)).data)
-    if "error" in answer:
-        raise BusUnavailable(f"{dead}: {answer['error'].get('description')}")
+    await store(bus, dead, letter.encode(), _PATIENCE, {MESSAGE_ID: name} if name else None)
     metrics.DEAD_LETTERS.labels("run" if task is None else "leg").inc()

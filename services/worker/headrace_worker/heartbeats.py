@@ -17,6 +17,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 
+from headrace.jetstream.consumers import IN_PROGRESS
 from headrace.model.errors import UndecodableMessage
 from headrace.model.messages import Control, Holding
 from headrace_worker.heartbeat_thread import HeartbeatThread
@@ -36,7 +37,6 @@ before it would stop waiting."""
 
 _TICK = 0.05
 _FLUSH = 1
-_IN_PROGRESS = b"+WPI"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class Leases:
         self._kept.add(hold)
         if now - hold.beat >= HEARTBEAT:
             hold.beat = now
-            await self._heartbeat_thread.bus.connection.publish(hold.reply, _IN_PROGRESS)
+            await self._heartbeat_thread.bus.connection.publish(hold.reply, IN_PROGRESS)
         if hold.claim is not None and hold.subscription is None:
             await self._answer(hold, hold.claim)
 

@@ -12,13 +12,14 @@ import itertools
 import logging
 from collections.abc import Awaitable, Callable
 
-import orjson
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 
 from headrace.background import keep_running
 from headrace.jetstream.connection import Bus
+from headrace.jetstream.consumers import nak, pull_request, pull_subject
+from headrace.jetstream.headers import STATUS
 from headrace.model.errors import BusUnavailable
 from headrace.model.queues import weight_of
 from headrace_worker.concurrency import AgentConcurrency, Permit, Turn
@@ -171,9 +172,8 @@ class Puller:
         return _FILLED if how in _EMPTY and request.remaining < batch else how
 
     async def _publish(self, request: _Request, batch: int, expires: float) -> None:
-        subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._bus.streams.runs}.{self._consumer}"
-        wait = {"expires": int(expires * 1e9)} if expires else {"no_wait": True}
-        body = orjson.dumps({"batch": batch, **wait})
+        subject = pull_subject(self._bus.streams.runs, self._consumer)
+        body = pull_request(batch, expires)
         await self._bus.connection.publish(subject, body, reply=request.inbox)
 
     async def _mend(self) -> None:
@@ -186,15 +186,15 @@ class Puller:
 
     async def _on_message(self, msg: Msg) -> None:
         headers = msg.headers or {}
-        if "Status" not in headers:
+        if STATUS not in headers:
             await self._on_run(msg)
         elif self._request is not None and msg.subject == self._request.inbox:
-            self._request.end(headers["Status"])
+            self._request.end(headers[STATUS])
 
     async def _on_run(self, msg: Msg) -> None:
         if not self._has_room():
             # Too late: its place went to another run. Somebody else may have one.
-            await self._bus.connection.publish(msg.reply, b"-NAK")
+            await self._bus.connection.publish(msg.reply, nak())
             return
         self._running += 1
         self._deliver(msg)

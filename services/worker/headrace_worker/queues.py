@@ -5,15 +5,14 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-import orjson
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from headrace.background import keep_running
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.streams import NO_STREAMS_HERE
+from headrace.jetstream.consumers import consumer_info, consumer_names
+from headrace.jetstream.errors import ErrorCode, Refused
 from headrace.model.errors import BusUnavailable
-from headrace.model.events import Json
 from headrace.model.queues import Lane, agent_of
 from headrace.tasks.queues import no_right_to
 from headrace_worker.poll import Puller
@@ -24,7 +23,6 @@ LOOK_EVERY = 3.0
 """Seconds between looks for lanes, also if nobody hints at one."""
 
 _SETTLE = 0.005
-_PATIENCE = 2.0
 
 type Serving = Callable[[str, str], Awaitable[Puller]]
 """Begins to pull for an agent from a consumer."""
@@ -107,12 +105,14 @@ class LaneWatch:
 
     async def _may_pull(self, name: str) -> bool:
         """Tell whether NATS hands out the lane's runs here; requests for others get no answer."""
-        info = await self._ask(f"INFO.{self._stream}.{name}")
-        if info.get("error", {}).get("err_code") != NO_STREAMS_HERE:
-            return True
-        _log.error("%s", no_right_to(name))
-        self._barred.add(name)
-        return False
+        try:
+            await consumer_info(self._bus, self._stream, name)
+        except Refused as refused:
+            if refused.number == ErrorCode.NOT_ENABLED_FOR_ACCOUNT:
+                _log.error("%s", no_right_to(name))
+                self._barred.add(name)
+                return False
+        return True
 
     async def _begin(self, name: str) -> None:
         self._pullers[name] = await self._serve(agent_of(name), name)
@@ -134,22 +134,8 @@ class LaneWatch:
                 _log.debug("lanes: %s", trouble)
 
     async def _names(self) -> set[str]:
-        names: set[str] = set()
-        read, total = 0, 1
-        while read < total:
-            page = await self._ask(f"NAMES.{self._stream}", {"offset": read})
-            if "error" in page:
-                raise BusUnavailable(f"the lanes can't be read: {page['error']}")
-            total, some = page["total"], page["consumers"] or []
-            names.update(name for name in some if agent_of(name) in self._agents)
-            read += max(len(some), 1)
-        return names
+        names = await consumer_names(self._bus, self._stream)
+        return {name for name in names if agent_of(name) in self._agents}
 
     def _others(self) -> set[str]:
         return self._pullers.keys() - self._first
-
-    async def _ask(self, what: str, query: Json | None = None) -> Json:
-        subject = f"$JS.API.CONSUMER.{what}"
-        body = orjson.dumps(query) if query else b""
-        answer: Json = orjson.loads((await self._bus.request(subject, body, _PATIENCE)).data)
-        return answer

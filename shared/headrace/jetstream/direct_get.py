@@ -13,16 +13,13 @@ import orjson
 from nats.aio.msg import Msg
 
 from headrace.jetstream.connection import Bus
-from headrace.model.entry import PREVIOUS, SEQUENCE
+from headrace.jetstream.headers import PENDING_MATCHES, PREVIOUS, SEQUENCE, STATUS, UP_TO
 
 SILENCE = 0.5
 """Seconds of silence after which a copy is given up: a frozen one costs that much."""
 
 _ENDED = frozenset({"204", "404"})
 """Status of an answer's end, and of an empty answer; others refuse (413, 503, …)."""
-
-_PENDING = "Nats-Num-Pending"
-_UP_TO = "Nats-UpTo-Sequence"
 
 
 @dataclass(slots=True)
@@ -84,10 +81,10 @@ class _Train[Read]:
             self._over.set()
 
     def _end(self, headers: dict[str, str]) -> None:
-        if headers.get("Status") in _ENDED:
+        if headers.get(STATUS) in _ENDED:
             self.answer.complete = headers.get(PREVIOUS, self._last) == self._last
-            self.answer.pending = int(headers.get(_PENDING, "0"))
-            self.answer.up_to = int(headers.get(_UP_TO, "0"))
+            self.answer.pending = int(headers.get(PENDING_MATCHES, "0"))
+            self.answer.up_to = int(headers.get(UP_TO, "0"))
         self._over.set()
 
     async def arrival(self) -> None:

@@ -1,28 +1,26 @@
 """A key-value bucket as its leader knows it: read, listed, and changed by compare-and-set."""
 
-import asyncio
 from base64 import b64decode
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import NamedTuple
 
-import orjson
+from nats.aio.msg import Msg
 
+from headrace.jetstream.api import Json, get_message, store, stream_info, until_answered
 from headrace.jetstream.connection import Bus
+from headrace.jetstream.direct_get import direct_get
+from headrace.jetstream.errors import Refused
+from headrace.jetstream.headers import EXPECTED, KV_OPERATION, SEQUENCE, SUBJECT, TTL
+from headrace.jetstream.purge import purge
 from headrace.model.errors import BusUnavailable, HeadraceError
 
 FORGET_AFTER = 60
 """Seconds after which the mark of a deletion goes too."""
 
-_EXPECTED = "Nats-Expected-Last-Subject-Sequence"
-_OPERATION = "KV-Operation"
-_TTL = "Nats-TTL"
-
-_NOT_FOUND = 10037
-_OTHER_SEQUENCE = frozenset({10071, 10164})
 _ATTEMPT = 2.0
 _PATIENCE = 5.0
-_PAUSE = 0.05
+_READ_AT_ONCE = 512
 
 
 class Moved(HeadraceError):
@@ -43,16 +41,24 @@ class Value:
     """Seconds since it was written, by NATS's clock and this machine's."""
 
 
+class Copied(NamedTuple):
+    """What a copy of a bucket has of a key."""
+
+    data: bytes
+    sequence: int
+
+
 class Bucket:
     """One bucket. Every call raises BusUnavailable if it can't be known what came of it."""
 
     def __init__(self, bus: Bus, name: str) -> None:
         """Use the bucket called `name`, which `headrace.jetstream.streams` declares."""
-        self._bus, self._stream, self._prefix = bus, f"KV_{name}", f"$KV.{name}."
+        self._bus, self._stream = bus, stream_of(name)
+        self.prefix = subject_of(name, "")
 
     async def get(self, key: str) -> Value:
         """Return what `key` has, as the leader knows it."""
-        found = await self._ask({"last_by_subj": self._prefix + key})
+        found = await self._ask({"last_by_subj": self.prefix + key})
         return Value() if found is None else found[1]
 
     async def put(self, key: str, data: bytes, behind: int, *, seconds: int | None = None) -> int:
@@ -63,12 +69,23 @@ class Bucket:
         Raises:
             Moved: it is not there any more.
         """
-        ttl = {} if seconds is None else {_TTL: str(seconds)}
-        return await self._write(key, data, {_EXPECTED: str(behind), **ttl})
+        ttl = {} if seconds is None else {TTL: str(seconds)}
+        return await self._write(key, data, {EXPECTED: str(behind), **ttl})
 
-    async def delete(self, key: str) -> None:
-        """Delete the key; one that is not there is no trouble."""
-        await self._write(key, b"", {_OPERATION: "DEL", _TTL: str(FORGET_AFTER)})
+    async def overwrite(self, key: str, data: bytes, *, seconds: int) -> None:
+        """Write the key, whatever it has; it is forgotten after `seconds`."""
+        await self._write(key, data, {TTL: str(seconds)})
+
+    async def delete(self, key: str, *, seconds: int = FORGET_AFTER) -> None:
+        """Delete the key; one that is not there is no trouble.
+
+        The mark of the deletion is forgotten after `seconds`.
+        """
+        await self._write(key, b"", {KV_OPERATION: "DEL", TTL: str(seconds)})
+
+    async def forget(self, pattern: str) -> None:
+        """Take every key that fits `pattern` out of the bucket, without a mark."""
+        await purge(self._bus, self._stream, self.prefix + pattern)
 
     async def under(self, pattern: str) -> list[tuple[str, Value]]:
         """Return every key that fits `pattern` (with NATS's wildcards), from the leader.
@@ -76,7 +93,7 @@ class Bucket:
         For few keys: each costs a request.
         """
         found: dict[str, Value] = {}
-        query = {"seq": 1, "next_by_subj": self._prefix + pattern}
+        query = {"seq": 1, "next_by_subj": self.prefix + pattern}
         while (one := await self._ask(query)) is not None:
             key, value = one
             query["seq"] = value.sequence + 1
@@ -89,58 +106,62 @@ class Bucket:
     async def keys(self) -> list[str]:
         """Return every key, as the leader knows them; some may just have been deleted."""
         found: list[str] = []
-        query = {"subjects_filter": f"{self._prefix}>", "offset": 0}
+        query = {"subjects_filter": f"{self.prefix}>", "offset": 0}
         while True:
-            state = (await self._info(query))["state"]
+            state = (await stream_info(self._bus, self._stream, query, _ATTEMPT))["state"]
             page: dict[str, int] = state.get("subjects") or {}
-            found += [subject.removeprefix(self._prefix) for subject in page]
+            found += [subject.removeprefix(self.prefix) for subject in page]
             query["offset"] = len(found)
             if not page or len(found) >= state["num_subjects"]:
                 return found
 
-    async def _info(self, query: dict[str, Any]) -> dict[str, Any]:
-        subject = f"$JS.API.STREAM.INFO.{self._stream}"
-        body = orjson.dumps(query)
-        answer: dict[str, Any] = orjson.loads(
-            (await self._bus.request(subject, body, _ATTEMPT)).data
-        )
-        if error := answer.get("error"):
-            raise BusUnavailable(f"{subject}: {error.get('description')}")
-        return answer
+    async def copy(self) -> dict[str, Copied]:
+        """Return every key and what it has, from any copy of the bucket: many in one answer."""
+        found, start = dict[str, Copied | None](), 1
+        while True:
+            query = {"batch": _READ_AT_ONCE, "seq": start, "next_by_subj": f"{self.prefix}>"}
+            page = await direct_get(self._bus, self._stream, query, self._copied)
+            if not page.complete:
+                raise BusUnavailable(f"the bucket {self.prefix} does not answer")
+            for key, sequence, copied in page.messages:
+                found[key] = copied
+                start = sequence + 1
+            if not page.messages or not page.pending:
+                return {key: copied for key, copied in found.items() if copied is not None}
+
+    def _copied(self, msg: Msg) -> tuple[str, int, Copied | None]:
+        headers = msg.headers or {}
+        key, sequence = headers[SUBJECT].removeprefix(self.prefix), int(headers[SEQUENCE])
+        return key, sequence, None if KV_OPERATION in headers else Copied(msg.data, sequence)
 
     async def _write(self, key: str, data: bytes, headers: dict[str, str]) -> int:
-        subject = self._prefix + key
-        ack = orjson.loads((await self._bus.request(subject, data, _ATTEMPT, headers)).data)
-        if (error := ack.get("error")) is None:
-            return int(ack["seq"])
-        if error.get("err_code") in _OTHER_SEQUENCE:
-            raise Moved(f"{subject} has been changed")
-        raise BusUnavailable(f"{subject}: {error.get('description')}")
+        try:
+            return await store(self._bus, self.prefix + key, data, _ATTEMPT, headers)
+        except Refused as refused:
+            if refused.has_other_sequence:
+                raise Moved(f"{key} has been changed") from refused
+            raise
 
-    async def _ask(self, query: dict[str, Any]) -> tuple[str, Value] | None:
-        """Ask until there is a leader that answers, for as long as an election takes at most."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + _PATIENCE
-        while True:
-            try:
-                return await self._ask_once(orjson.dumps(query))
-            except BusUnavailable:
-                if loop.time() > deadline:
-                    raise
-            await asyncio.sleep(_PAUSE)
-
-    async def _ask_once(self, query: bytes) -> tuple[str, Value] | None:
-        subject = f"$JS.API.STREAM.MSG.GET.{self._stream}"
-        answer = orjson.loads((await self._bus.request(subject, query, _ATTEMPT)).data)
-        if answer.get("error", {}).get("err_code") == _NOT_FOUND:
+    async def _ask(self, query: Json) -> tuple[str, Value] | None:
+        message = await until_answered(
+            self._bus, lambda: get_message(self._bus, self._stream, query, _ATTEMPT), _PATIENCE
+        )
+        if message is None:
             return None
-        if "message" not in answer:
-            raise BusUnavailable(f"{subject}: {answer.get('error')}")
-        message = answer["message"]
         # A deletion is the only message without a body.
         data = b64decode(message["data"]) if message.get("data") else None
-        key = message["subject"].removeprefix(self._prefix)
+        key = message["subject"].removeprefix(self.prefix)
         return key, Value(data, int(message["seq"]), _age(message["time"]))
+
+
+def stream_of(name: str) -> str:
+    """Return the stream of the bucket called `name`."""
+    return f"KV_{name}"
+
+
+def subject_of(name: str, key: str) -> str:
+    """Return where `key` of the bucket called `name` is stored."""
+    return f"$KV.{name}.{key}"
 
 
 def _age(time: str) -> float:

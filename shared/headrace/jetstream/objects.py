@@ -21,10 +21,12 @@ from dataclasses import dataclass
 import orjson
 from nats.aio.msg import Msg
 
+from headrace.jetstream.api import get_message, store, stream_info
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.direct_get import direct_get
+from headrace.jetstream.errors import Refused
+from headrace.jetstream.headers import SEQUENCE
 from headrace.jetstream.purge import erase, purge
-from headrace.model.entry import SEQUENCE
 from headrace.model.errors import BusUnavailable, FileUnknown, LogFull
 from headrace.model.events import Json, now
 from headrace.model.task import TaskKey
@@ -41,8 +43,6 @@ CHUNK = 128 * 1024
 _TIMEOUT = 5.0
 _BATCH = 8
 _TRIES = 10
-_FULL = frozenset({10077, 10047, 10023})
-_NOT_FOUND = 10037
 _NAME = re.compile(r"[0-9a-f]{16}")
 LINK = re.compile(r"headrace-file:([\w-]+)/tasks/([\w-]+)/files/([0-9a-f]+)")
 
@@ -84,6 +84,7 @@ class FileStore:
     def __init__(self, bus: Bus) -> None:
         """Keep files on `bus`."""
         self._bus, self._bucket = bus, bus.streams.files
+        self._stream = f"OBJ_{self._bucket}"
 
     async def put(
         self,
@@ -141,10 +142,11 @@ class FileStore:
         """
         if not _NAME.fullmatch(name):
             raise unknown_file(key, name)
-        answer = await self._ask("STREAM.MSG.GET", {"last_by_subj": self._meta(key, name)})
-        if "message" not in answer:
+        query = {"last_by_subj": self._meta(key, name)}
+        message = await get_message(self._bus, self._stream, query, _TIMEOUT)
+        if message is None:
             raise unknown_file(key, name)
-        meta: Json = orjson.loads(base64.b64decode(answer["message"]["data"]))
+        meta: Json = orjson.loads(base64.b64decode(message["data"]))
         headers = meta.get("headers", {})
         return FileInfo(
             name=name,
@@ -209,34 +211,22 @@ class FileStore:
         await self._remove(key, "*", erase)
 
     async def _remove(self, key: TaskKey, name: str, remove: Remove) -> None:
-        found = await self._ask("STREAM.INFO", {"subjects_filter": self._chunks(key, name)})
+        query = {"subjects_filter": self._chunks(key, name)}
+        found = await stream_info(self._bus, self._stream, query)
         for chunks in found["state"].get("subjects") or {}:
             # The chunks last: they are what is found again should this be interrupted.
             for subject in (self._meta(key, chunks.rpartition(".")[2]), chunks):
-                await remove(self._bus, f"OBJ_{self._bucket}", subject)
+                await remove(self._bus, self._stream, subject)
 
     async def _next_chunks(self, key: TaskKey, name: str, start: int, most: int) -> list[Msg]:
         query = {"batch": most, "seq": start, "next_by_subj": self._chunks(key, name)}
-        return (await direct_get(self._bus, f"OBJ_{self._bucket}", query, _as_it_is)).messages
+        return (await direct_get(self._bus, self._stream, query, _as_it_is)).messages
 
-    async def _publish(
-        self, subject: str, body: bytes, headers: dict[str, str] | None = None
-    ) -> None:
-        answer = orjson.loads((await self._bus.request(subject, body, _TIMEOUT, headers)).data)
-        if (error := answer.get("error")) is not None:
-            refused = f"{subject}: {error.get('description')}"
-            raise (LogFull if error.get("err_code") in _FULL else BusUnavailable)(refused)
-
-    async def _ask(self, operation: str, query: Json) -> Json:
-        """Return the answer of JetStream's API, also where it is that there is no such message."""
-        api = f"$JS.API.{operation}.OBJ_{self._bucket}"
-        answer: Json = orjson.loads(
-            (await self._bus.request(api, orjson.dumps(query), _TIMEOUT)).data
-        )
-        error = answer.get("error")
-        if error is not None and error.get("err_code") != _NOT_FOUND:
-            raise BusUnavailable(f"{api}: {error.get('description')}")
-        return answer
+    async def _publish(self, subject: str, body: bytes) -> None:
+        try:
+            await store(self._bus, subject, body, _TIMEOUT)
+        except Refused as refused:
+            raise (LogFull(str(refused)) if refused.is_full else refused) from None
 
     def _chunks(self, key: TaskKey, name: str) -> str:
         return f"$O.{self._bucket}.C.{key.tenant}.{key.agent}.{key.task}.{name}"

@@ -15,6 +15,7 @@ import orjson
 from nats.js import JetStreamContext, api
 from nats.js.errors import APIError, NotFoundError, ServiceUnavailableError
 
+from headrace.jetstream.errors import ErrorCode
 from headrace.jetstream.stream_names import Streams
 from headrace.model.errors import BusUnavailable, StreamsDiffer
 from headrace.model.subjects import Subjects
@@ -30,7 +31,6 @@ __all__ = [
     "apply",
     "declarations",
     "differences",
-    "ensure_consumer",
     "ensure_streams",
 ]
 
@@ -39,15 +39,8 @@ _log = logging.getLogger(__name__)
 DEAD_MAX_AGE = 30 * 24 * 3600.0
 """How long a dead letter is kept, seconds."""
 
-NO_STREAMS_HERE = 10039
-"""JetStream's error in an account without streams of its own: where workers have accounts, theirs
-(`headrace.jetstream.permissions`)."""
-
 RUNS_MAX = 1_000_000
 """Runs that the work queue holds where nobody says otherwise."""
-
-_STREAM_NAME_IN_USE = 10058
-_CONSUMER_EXISTS = (10105, 10148)
 
 _CONTRACT = (
     "subjects",
@@ -73,8 +66,6 @@ _WISHES = {
 
 _FIXED = {"storage", "retention"}
 """What JetStream does not change of a stream that exists."""
-
-_CONSUMER_CONTRACT = ("filter_subject", "ack_policy", "ack_wait", "max_deliver")
 
 
 class Effect(StrEnum):
@@ -170,7 +161,7 @@ def _runs(settings: BusSettings, streams: Streams, subjects: Subjects) -> api.St
         retention=api.RetentionPolicy.WORK_QUEUE,
         storage=api.StorageType.FILE,
         num_replicas=settings.replicas,
-        # One waiting copy per leg: a second one is refused with 10077.
+        # One waiting copy per leg: a second one is refused.
         max_msgs_per_subject=1,
         max_msgs=settings.runs_max,
         max_age=0,
@@ -327,35 +318,6 @@ async def apply(js: JetStreamContext, settings: BusSettings, *, shrink: bool) ->
     return wanted
 
 
-async def ensure_consumer(
-    js: JetStreamContext, stream: str, config: api.ConsumerConfig, timeout: float = 5.0
-) -> None:
-    """Make a durable consumer if it is missing; change nothing of one that exists.
-
-    Raises:
-        StreamsDiffer: it exists and breaks the contract.
-        nats.errors.Error: JetStream does not answer, or refuses.
-    """
-    name, wanted = str(config.durable_name), config.as_dict()
-    request = orjson.dumps({"stream_name": stream, "config": wanted, "action": "create"})
-    try:
-        await _ask(js, f"CONSUMER.DURABLE.CREATE.{stream}", name, request, timeout)
-    except APIError as error:
-        if error.err_code not in _CONSUMER_EXISTS:
-            raise
-    else:
-        return
-    found = (await _ask(js, f"CONSUMER.INFO.{stream}", name, timeout=timeout))["config"]
-    broken = [
-        f"{stream}/{name}: {one} is {_shown(found.get(one))}, the bus contract needs "
-        f"{_shown(wanted[one])}: nats consumer rm {stream} {name} (it is made again)"
-        for one in _CONSUMER_CONTRACT
-        if found.get(one) != wanted[one]
-    ]
-    if broken:
-        raise StreamsDiffer("\n  ".join(["a consumer is not as the bus contract has it:", *broken]))
-
-
 def _differing(
     declared: api.StreamConfig, found: dict[str, Any], settings: BusSettings
 ) -> Iterator[Difference]:
@@ -403,13 +365,13 @@ async def _create(js: JetStreamContext, declared: api.StreamConfig) -> None:
     try:
         await js.add_stream(declared)
     except ServiceUnavailableError as error:
-        if error.err_code != NO_STREAMS_HERE:
+        if error.err_code != ErrorCode.NOT_ENABLED_FOR_ACCOUNT:
             raise
         missing = f"there is no stream {declared.name}, and NATS lets this service make none"
         raise BusUnavailable(f"{missing}; a gateway or task state does") from error
     except APIError as error:
         # Another service of the fleet, starting beside this one, was first.
-        if error.err_code != _STREAM_NAME_IN_USE:
+        if error.err_code != ErrorCode.STREAM_NAME_IN_USE:
             raise
 
 

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-import orjson
-
+from headrace.jetstream.api import store
 from headrace.jetstream.connection import Bus
+from headrace.jetstream.errors import Refused
+from headrace.jetstream.headers import EXPECTED
 from headrace.log.counting import counted
 from headrace.log.read import check_reaches, next_stored
 from headrace.model.entry import Entry, Stamp
@@ -31,15 +32,11 @@ from headrace.model.task import TaskKey
 
 _log = logging.getLogger(__name__)
 
-EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 ACK_TIMEOUT = 2.0
 """Seconds to wait for an ack before the outcome counts as unknown."""
 
 HEADER_ROOM = 16 * 1024
 """Bytes of a message kept free for headers (a checkpoint takes up to 8 KB)."""
-
-FULL = frozenset({10077, 10047, 10023})
-"""Error codes of a stream that takes no more."""
 
 _PAUSES = (0.0, 0.05, 0.2, 0.5, 1.0)
 
@@ -174,18 +171,12 @@ class LogWriter:
             # nats-py would keep it, and send it whenever it is connected again.
             return _NotSent(f"{self._subject}: not connected")
         try:
-            msg = await self._bus.request(self._subject, payload, ACK_TIMEOUT, headers)
-            ack = orjson.loads(msg.data)
+            return await store(self._bus, self._subject, payload, ACK_TIMEOUT, headers)
+        except Refused as refused:
+            return LogFull(str(refused)) if refused.is_full else refused
         except BusUnavailable as trouble:
             _log.info("append to %s: %s", self._subject, trouble)
             return trouble
-        except orjson.JSONDecodeError:
-            return BusUnavailable(f"{self._subject}: answered by something else than JetStream")
-        error = ack.get("error")
-        if error is None:
-            return int(ack["seq"])
-        refusal = f"{self._subject}: {error.get('description')}"
-        return LogFull(refusal) if error.get("err_code") in FULL else BusUnavailable(refusal)
 
     async def _resolve(self, payload: bytes, stamp: Stamp, deadline: float) -> int | None:
         """Return the sequence if the append is stored after all; None: it is not, try again."""

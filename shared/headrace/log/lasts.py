@@ -4,14 +4,13 @@ import asyncio
 from collections.abc import Iterable
 from itertools import batched, groupby
 
-import orjson
 from nats.aio.msg import Msg
 
+from headrace.jetstream.api import LEADER_TIMEOUT, stream_state
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.direct_get import direct_get
-from headrace.log.read import LEADER_TIMEOUT, last_stored
-from headrace.model.entry import SEQUENCE, SUBJECT
-from headrace.model.errors import BusUnavailable
+from headrace.jetstream.headers import SEQUENCE, SUBJECT
+from headrace.log.read import last_stored
 from headrace.model.subjects import stream_of_shard
 from headrace.model.task import TaskKey
 
@@ -51,7 +50,7 @@ async def _multi_last(
     bus: Bus, stream: str, keys: tuple[TaskKey, ...]
 ) -> dict[TaskKey, int] | None:
     """Ask one copy for all; None: its answer is partial or behind the leader and proves nothing."""
-    head = await _leader_head(bus, stream)
+    head = (await stream_state(bus, stream)).last
     subjects = {bus.subjects.event(key): key for key in keys}
     answer = await direct_get(bus, stream, {"multi_last": list(subjects)}, _subject_and_sequence)
     if not answer.complete or answer.pending or answer.up_to < head:
@@ -63,12 +62,3 @@ async def _multi_last(
 def _subject_and_sequence(msg: Msg) -> tuple[str, int]:
     headers = msg.headers or {}
     return headers[SUBJECT], int(headers[SEQUENCE])
-
-
-async def _leader_head(bus: Bus, stream: str) -> int:
-    answer = orjson.loads(
-        (await bus.request(f"$JS.API.STREAM.INFO.{stream}", b"", LEADER_TIMEOUT)).data
-    )
-    if "state" not in answer:
-        raise BusUnavailable(f"{stream}: {answer.get('error')}")
-    return int(answer["state"]["last_seq"])

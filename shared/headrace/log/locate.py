@@ -2,14 +2,11 @@
 
 from sys import maxsize
 
-import orjson
-
+from headrace.jetstream.api import stream_info
 from headrace.jetstream.connection import Bus
 from headrace.log.read import next_stored
-from headrace.model.errors import BusUnavailable, TaskUnknown
+from headrace.model.errors import TaskUnknown
 from headrace.model.task import TaskKey, check_task_id
-
-_PATIENCE = 5.0
 
 
 async def locate(bus: Bus, task: str) -> TaskKey:
@@ -22,11 +19,7 @@ async def locate(bus: Bus, task: str) -> TaskKey:
     """
     key = TaskKey("*", "*", check_task_id(task))
     stream = bus.streams.of_shard(key.shard)
-    query = orjson.dumps({"subjects_filter": bus.subjects.event(key)})
-    msg = await bus.request(f"$JS.API.STREAM.INFO.{stream}", query, _PATIENCE)
-    answer = orjson.loads(msg.data)
-    if error := answer.get("error"):
-        raise BusUnavailable(f"stream {stream}: {error.get('description')}")
+    answer = await stream_info(bus, stream, {"subjects_filter": bus.subjects.event(key)})
     keys = [bus.subjects.key_of_event(one) for one in answer["state"].get("subjects") or {}]
     if not keys:
         raise TaskUnknown(f"there is no task {task}")

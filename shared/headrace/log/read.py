@@ -8,8 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-import orjson
-
+from headrace.jetstream.api import get_message, until_answered
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.direct_get import direct_get
 from headrace.log.continuity import Continuity
@@ -17,11 +16,7 @@ from headrace.log.stored import Stored, from_leader, from_message
 from headrace.model.entry import Entry
 from headrace.model.errors import BusUnavailable, LogLost, TaskForgotten
 from headrace.model.task import TaskKey
-from headrace.wait_for import ELECTION, RECONNECT
-
-LEADER_TIMEOUT = 1.0
-"""Seconds to wait for the leader's answer, once. An idle one takes 0.2 ms; what is asked while
-there is no leader is never answered, so this much is lost after an election."""
+from headrace.wait_for import ELECTION
 
 BATCH = 512
 """Messages asked for in one direct get."""
@@ -32,7 +27,6 @@ BATCH_BYTES = 4 * 1024 * 1024
 PATIENCE = 30.0
 """Seconds without progress after which a replay gives up."""
 
-_NOT_FOUND = 10037
 _PAUSE = 0.1
 _CONFIRM = 0.5
 
@@ -72,26 +66,8 @@ async def next_stored(
 async def _ask_leader(
     bus: Bus, key: TaskKey, query: dict[str, Any], patience: float
 ) -> dict[str, Any] | None:
-    subject = f"$JS.API.STREAM.MSG.GET.{bus.streams.of_shard(key.shard)}"
-    loop = asyncio.get_running_loop()
-    begun = loop.time()
-    while True:
-        try:
-            return await _ask_leader_once(bus, subject, orjson.dumps(query))
-        except BusUnavailable:
-            if loop.time() > begun + (patience if bus.connected else min(patience, RECONNECT)):
-                raise
-        await asyncio.sleep(_PAUSE)
-
-
-async def _ask_leader_once(bus: Bus, subject: str, query: bytes) -> dict[str, Any] | None:
-    answer = orjson.loads((await bus.request(subject, query, LEADER_TIMEOUT)).data)
-    if "message" in answer:
-        message: dict[str, Any] = answer["message"]
-        return message
-    if answer.get("error", {}).get("err_code") == _NOT_FOUND:
-        return None
-    raise BusUnavailable(f"{subject}: {answer.get('error')}")
+    stream = bus.streams.of_shard(key.shard)
+    return await until_answered(bus, lambda: get_message(bus, stream, query), patience)
 
 
 async def check_reaches(bus: Bus, key: TaskKey, sequence: int, patience: float = ELECTION) -> None:

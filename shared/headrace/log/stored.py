@@ -8,7 +8,8 @@ from typing import Any
 from nats.aio.msg import Msg
 
 from headrace.jetstream.client import header_lines
-from headrace.model.entry import OWNER, PREVIOUS, SEQUENCE, SUBJECT, TIME, Entry, parse_entry
+from headrace.jetstream.headers import PREVIOUS, SEQUENCE, SUBJECT, TIME
+from headrace.model.entry import OWNER, Entry, parse_entry
 from headrace.model.errors import UndecodableMessage
 
 TOMBSTONE = "Headrace-Tombstone"

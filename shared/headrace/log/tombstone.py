@@ -8,18 +8,18 @@ its own time to live, which is longer than a late writer can live.
 import asyncio
 from typing import Literal
 
-import orjson
-
+from headrace.jetstream.api import store
 from headrace.jetstream.connection import Bus
+from headrace.jetstream.errors import Refused
+from headrace.jetstream.headers import EXPECTED, TTL
 from headrace.jetstream.purge import purge
-from headrace.log.append import ACK_TIMEOUT, EXPECTED, FULL
+from headrace.log.append import ACK_TIMEOUT
 from headrace.log.read import last_stored
 from headrace.log.stored import TOMBSTONE
 from headrace.model.entry import CONTRACT_VERSION, OWNER, VERSION
 from headrace.model.errors import BusUnavailable, Fenced, LogFull
 from headrace.model.task import TaskKey
 
-_TTL = "Nats-TTL"
 _ROUNDS = 20
 _PAUSE = 0.05
 
@@ -52,22 +52,22 @@ async def bury(bus: Bus, key: TaskKey, owner: str, why: Why, seconds: float, beh
         VERSION: CONTRACT_VERSION,
         TOMBSTONE: why,
         OWNER: owner,
-        _TTL: f"{max(round(seconds), 1)}s",
+        TTL: f"{max(round(seconds), 1)}s",
     }
     trouble: BusUnavailable = BusUnavailable(f"{subject}: others keep appending")
     for _ in range(_ROUNDS):
         try:
-            msg = await bus.request(subject, b"", ACK_TIMEOUT, headers | {EXPECTED: str(behind)})
-            error = orjson.loads(msg.data).get("error")
+            await store(bus, subject, b"", ACK_TIMEOUT, headers | {EXPECTED: str(behind)})
+        except Refused as refused:
+            if refused.is_full:
+                # What is purged has room for it. Whoever is quicker takes that from a log that the
+                # same stream refuses to begin anew: a first entry is larger than a tombstone.
+                trouble = LogFull(str(refused))
+                await purge(bus, bus.streams.of_shard(key.shard), subject)
         except BusUnavailable as unknown:
-            error, trouble = {}, unknown
-        if error is None:
+            trouble = unknown
+        else:
             return
-        if error.get("err_code") in FULL:
-            # What is purged has room for it. Whoever is quicker takes that from a log that the
-            # same stream refuses to begin anew: a first entry is larger than a tombstone.
-            trouble = LogFull(f"{subject}: {error.get('description')}")
-            await purge(bus, bus.streams.of_shard(key.shard), subject)
         last = await last_stored(bus, key)
         if last is not None and last.is_tombstone:
             return

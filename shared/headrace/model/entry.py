@@ -40,11 +40,6 @@ _WRITABLE = 254
 _DIGITS = 15
 """Of a number in a header: JSON's readers elsewhere take no more."""
 
-SUBJECT = "Nats-Subject"
-SEQUENCE = "Nats-Sequence"
-PREVIOUS = "Nats-Last-Sequence"
-TIME = "Nats-Time-Stamp"
-
 _BLOCK = re.compile(
     rb"NATS/1\.0\r\n"
     rb"Headrace-Version: 1\r\n"
@@ -55,9 +50,9 @@ _BLOCK = re.compile(
     rb"Headrace-Leg: ([0-9]{1,15})\r\n"
     rb"(?:Headrace-Attempt: ([0-9]{1,15})\r\n)?"
     rb"(?:Headrace-Owner: ([A-Za-z0-9_-]+)\r\n)?"
-    rb"(?:Nats-[A-Za-z-]+: [^\r\n]*\r\n)*\r\n"
+    rb"(?:N[A-Za-z-]+: [^\r\n]*\r\n)*\r\n"
 )
-"""The headers of nearly every entry, as `Stamp.headers` and NATS write them."""
+"""The headers of nearly every entry, as `Stamp.headers` writes them; behind them those of NATS."""
 
 _LOG_ID = re.compile(r"[0-9a-z]{4,16}")
 _NOT_EMPTY = re.compile(r".+")

@@ -8,8 +8,7 @@ asks for a last run, named after the generation of the end. Its worker calls the
 import asyncio
 import logging
 
-import orjson
-
+from headrace.jetstream.api import store
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.kv import Bucket
 from headrace.log.read import next_stored
@@ -55,9 +54,7 @@ async def _ask(bus: Bus, key: TaskKey, last: Entry, context: str) -> None:
     owner = first.entry.stamp.owner if first is not None and first.entry is not None else None
     run = Run(log=last.stamp.log, context=context, owner=owner or "")
     subject = bus.subjects.run(key, last.last_generation + 1)
-    answer = orjson.loads((await bus.request(subject, run.encode(), _PATIENCE)).data)
-    if "error" in answer:
-        raise BusUnavailable(f"{subject}: {answer['error'].get('description')}")
+    await store(bus, subject, run.encode(), _PATIENCE)
     await Lanes(bus).open(Lane.of(key, NORMAL))
 
 

@@ -8,10 +8,11 @@ by which task state finishes the work.
 
 import asyncio
 import logging
+from contextlib import suppress
 
-import orjson
-
+from headrace.jetstream.api import stream_info
 from headrace.jetstream.connection import Bus
+from headrace.jetstream.errors import Refused
 from headrace.jetstream.objects import FileStore
 from headrace.jetstream.purge import erase, purge
 from headrace.log.read import last_stored, next_stored
@@ -98,13 +99,11 @@ async def _cleaned_up(bus: Bus, run: str) -> None:
     """Return when the run that has the agent clean up is done, or after a while."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _CLEAN_UP
-    query = orjson.dumps({"subjects_filter": run})
     while loop.time() < deadline:
-        msg = await bus.request(f"$JS.API.STREAM.INFO.{bus.streams.runs}", query, _CLEAN_UP)
-        # Without a state it is an error: the queue's leader is being elected.
-        state = orjson.loads(msg.data).get("state")
-        if state is not None and not state.get("subjects"):
-            return
+        with suppress(Refused):  # The queue's leader is being elected.
+            answer = await stream_info(bus, bus.streams.runs, {"subjects_filter": run}, _CLEAN_UP)
+            if not answer["state"].get("subjects"):
+                return
         await asyncio.sleep(_PAUSE)
 
 

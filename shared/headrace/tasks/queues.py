@@ -8,17 +8,15 @@ account without streams have task state make lanes.
 
 import asyncio
 
-from nats.errors import Error as NatsError
 from nats.js import api
-from nats.js.errors import NotFoundError, ServiceUnavailableError
 
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.streams import NO_STREAMS_HERE, ensure_consumer
+from headrace.jetstream.consumers import consumer_info, ensure_consumer
+from headrace.jetstream.errors import ErrorCode, Refused
 from headrace.model.errors import BusUnavailable, StateUnavailable, StreamsDiffer
 from headrace.model.messages import OpenLane
 from headrace.model.queues import Lane
 from headrace.state_client import StateClient
-from headrace.wait_for import reason
 
 ACK_WAIT = 4.0
 """Seconds without a heartbeat after which a run goes to another worker."""
@@ -37,24 +35,25 @@ async def ensure_lane(bus: Bus, lane: Lane, timeout: float = 5.0) -> None:
     """Make the lane, if it is not there, or have task state make it where this process may not.
 
     Raises:
-        BusUnavailable: task state does not answer.
-        nats.errors.Error: JetStream does not answer, or refuses.
+        BusUnavailable: JetStream or task state does not answer, or refuses.
+        StreamsDiffer: it is there and breaks the bus contract.
     """
     try:
         await make_lane(bus, lane, timeout)
-    except ServiceUnavailableError as refused:
-        if refused.err_code != NO_STREAMS_HERE:
+    except Refused as refused:
+        if refused.number != ErrorCode.NOT_ENABLED_FOR_ACCOUNT:
             raise
         await _have_made(bus, lane, timeout)
 
 
 async def _have_made(bus: Bus, lane: Lane, timeout: float) -> None:
     try:
-        await bus.js.consumer_info(bus.streams.runs, lane.consumer, timeout)
-    except NotFoundError:
-        await _ask_for(bus, lane)
-    except ServiceUnavailableError as refused:
-        if refused.err_code != NO_STREAMS_HERE:
+        await consumer_info(bus, bus.streams.runs, lane.consumer, timeout)
+    except Refused as refused:
+        if refused.number == ErrorCode.CONSUMER_NOT_FOUND:
+            await _ask_for(bus, lane)
+            return
+        if refused.number != ErrorCode.NOT_ENABLED_FOR_ACCOUNT:
             raise
         raise BusUnavailable(no_right_to(lane.consumer)) from refused
 
@@ -80,7 +79,7 @@ async def make_lane(bus: Bus, lane: Lane, timeout: float = 5.0) -> None:
 
     Raises:
         StreamsDiffer: it is there and breaks the bus contract.
-        nats.errors.Error: JetStream does not answer, or refuses.
+        BusUnavailable: JetStream does not answer, or refuses.
     """
     config = api.ConsumerConfig(
         durable_name=lane.consumer,
@@ -91,7 +90,7 @@ async def make_lane(bus: Bus, lane: Lane, timeout: float = 5.0) -> None:
         max_deliver=-1,
         max_ack_pending=_MAX_ACK_PENDING,
     )
-    await ensure_consumer(bus.js, bus.streams.runs, config, timeout)
+    await ensure_consumer(bus, bus.streams.runs, config, timeout)
 
 
 class Lanes:
@@ -113,8 +112,8 @@ class Lanes:
             return
         try:
             await ensure_lane(self._bus, lane)
-        except (NatsError, OSError, StreamsDiffer) as trouble:
-            raise BusUnavailable(f"the lane {lane.consumer}: {reason(trouble)}") from trouble
+        except StreamsDiffer as trouble:
+            raise BusUnavailable(f"the lane {lane.consumer}: {trouble}") from trouble
         self._known = {one: at for one, at in self._known.items() if now - at < REMEMBERED}
         self._known[lane] = now
         await self._bus.publish(self._bus.subjects.lane(lane.agent), b"")

@@ -3,9 +3,9 @@
 import asyncio
 import logging
 
-import orjson
-
+from headrace.jetstream.api import store
 from headrace.jetstream.connection import Bus
+from headrace.jetstream.errors import Refused
 from headrace.model.errors import BusUnavailable, LogLost
 from headrace.model.messages import Run
 from headrace.model.queues import Lane
@@ -20,8 +20,6 @@ CARRIED = 16 * 1024
 """Bytes up to which a run carries its input; larger ones are not stored twice."""
 
 _ACK_PATIENCE = 2.0
-_FULL = frozenset({"maximum messages exceeded", "maximum bytes exceeded"})
-"""What NATS says of a queue that takes no more; the code is that of a run which waits already."""
 
 
 class RunRequests:
@@ -47,18 +45,17 @@ class RunRequests:
     async def _publish(self, key: TaskKey, leg: int, run: Run, priority: str) -> None:
         subject = self._bus.subjects.run(key, leg, priority)
         try:
-            ack = orjson.loads((await self._bus.request(subject, run.encode(), _ACK_PATIENCE)).data)
-            if "error" in ack:
-                await self._refused(key, leg, subject, ack["error"].get("description"))
+            try:
+                await store(self._bus, subject, run.encode(), _ACK_PATIENCE)
+            except Refused as refused:
+                _log.warning("%s; the sweep will look", refused)
+                if leg == 1 and refused.is_full:
+                    # Who has just asked is told so; a task that went on before may wait for the
+                    # sweep.
+                    await reject_unbegun(self._bus, key, leg, QUEUE_FULL)
             await self._lanes.open(Lane.of(key, priority))
         except (BusUnavailable, LogLost) as trouble:
             _log.warning("%s; the sweep will look", trouble)
-
-    async def _refused(self, key: TaskKey, leg: int, subject: str, why: str) -> None:
-        _log.warning("%s: %s; the sweep will look", subject, why)
-        if leg == 1 and why in _FULL:
-            # Who has just asked is told so; a task that went on before may wait for the sweep.
-            await reject_unbegun(self._bus, key, leg, QUEUE_FULL)
 
 
 def with_input(run: Run, line: bytes, sequence: int) -> Run:

@@ -2,9 +2,8 @@
 
 from contextlib import suppress
 
-import orjson
-
 from headrace.jetstream.connection import Bus
+from headrace.jetstream.purge import purge
 from headrace.model.errors import BusUnavailable
 
 
@@ -14,5 +13,4 @@ async def withdraw(bus: Bus, runs: str, patience: float) -> None:
     It is no loss if not: the log says that they are over, and whoever is handed one drops it.
     """
     with suppress(BusUnavailable):
-        body = orjson.dumps({"filter": runs})
-        await bus.request(f"$JS.API.STREAM.PURGE.{bus.streams.runs}", body, patience)
+        await purge(bus, bus.streams.runs, runs, timeout=patience)

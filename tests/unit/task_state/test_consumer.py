@@ -12,7 +12,7 @@ from headrace.model.errors import BusUnavailable
 from headrace_task_state.projector import consumer as module
 from headrace_task_state.projector.arrival import read_arrival
 from headrace_task_state.projector.consumer import Consumer, ConsumerLost
-from headrace_task_state.projector.pulls import WINDOW
+from headrace.jetstream.consumers import WINDOW
 
 type Receive = Callable[[Msg], None]
 

@@ -3,8 +3,7 @@
 import asyncio
 from dataclasses import dataclass
 
-import orjson
-
+from headrace.jetstream.api import Json, stream_info
 from headrace.jetstream.connection import Bus
 from headrace.model.errors import BusUnavailable
 from headrace.model.task import TaskKey
@@ -51,16 +50,14 @@ class FullStreams:
     async def _look(self, stream: str, now: float) -> None:
         look = _Look(now)
         try:
-            msg = await self._bus.request(f"$JS.API.STREAM.INFO.{stream}", b"", _TIMEOUT)
+            info = await stream_info(self._bus, stream, timeout=_TIMEOUT)
         except BusUnavailable:
             pass  # That nobody answers is another trouble, told elsewhere.
         else:
-            look.is_full = _is_full(orjson.loads(msg.data))
+            look.is_full = _is_full(info)
         self._looks[stream] = look
 
 
-def _is_full(info: dict[str, dict[str, int]]) -> bool:
-    if "state" not in info:
-        return False
+def _is_full(info: Json) -> bool:
     limit = info["config"].get("max_bytes", -1)
-    return limit >= 0 and info["state"]["bytes"] > limit - max(_LEAST, limit // 100)
+    return bool(limit >= 0 and info["state"]["bytes"] > limit - max(_LEAST, limit // 100))

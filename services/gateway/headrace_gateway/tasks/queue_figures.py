@@ -1,14 +1,11 @@
 """How many runs wait for whom, as the work queue's consumers say."""
 
-import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import orjson
-
 from headrace.jetstream.connection import Bus
-from headrace.model.errors import BusUnavailable
+from headrace.jetstream.consumers import consumers
 from headrace.model.events import Json
 
 
@@ -37,21 +34,10 @@ async def read_figures(bus: Bus, timeout: float) -> Figures:
     Raises:
         BusUnavailable: JetStream does not answer.
     """
-    figures, total = Figures(), 1
-    start = f"{bus.subjects.prefix}.run."
-    subject = f"$JS.API.CONSUMER.LIST.{bus.streams.runs}"
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + timeout
-    while figures.lanes < total:
-        query = orjson.dumps({"offset": figures.lanes})
-        answer = await bus.request(subject, query, max(deadline - loop.time(), 0.01))
-        page = orjson.loads(answer.data)
-        if "error" in page:
-            raise BusUnavailable(f"{subject}: {page['error'].get('description')}")
-        total, consumers = page["total"], page["consumers"] or []
-        for consumer in consumers:
-            _count(figures, consumer, start)
-        figures.lanes += max(len(consumers), 1)
+    figures, start = Figures(), f"{bus.subjects.prefix}.run."
+    for consumer in await consumers(bus, bus.streams.runs, timeout):
+        _count(figures, consumer, start)
+        figures.lanes += 1
     return figures
 
 

@@ -11,9 +11,9 @@ import time
 from collections.abc import Awaitable, Callable
 
 from headrace import metrics
+from headrace.jetstream.api import server_time
 from headrace.jetstream.connection import Bus
 from headrace.model.errors import BusUnavailable, StateUnavailable
-from headrace_task_state.leader import server_time
 from headrace_task_state.store_redis.connection import Connection
 
 _log = logging.getLogger(__name__)

@@ -5,9 +5,8 @@ import logging
 import random
 from collections.abc import Container
 
-import orjson
-
 from headrace.jetstream.connection import Bus
+from headrace.jetstream.consumers import consumers, delete_consumer
 from headrace.model.errors import BusUnavailable
 from headrace.model.events import Json
 from headrace.model.queues import agent_of
@@ -17,8 +16,6 @@ _log = logging.getLogger(__name__)
 
 EVERY = 60.0
 """Seconds between looks."""
-
-_TIMEOUT = 2.0
 
 
 class LaneUpkeep:
@@ -52,26 +49,12 @@ class LaneUpkeep:
         for name, consumer in lanes.items():
             if self._disuse.seconds(name, consumer, now) >= UNUSED:
                 _log.info("the lane %s is used no more", name)
-                await self._ask(f"DELETE.{self._stream}.{name}", {})
+                await delete_consumer(self._bus, self._stream, name)
 
     async def _lanes(self) -> dict[str, Json]:
         """Return JetStream's ConsumerInfo of every lane that is not an agent's first."""
-        found = dict[str, Json]()
-        read, total = 0, 1
-        while read < total:
-            page = await self._ask(f"LIST.{self._stream}", {"offset": read})
-            if "error" in page:
-                raise BusUnavailable(f"the lanes can't be read: {page['error']}")
-            total, some = page["total"], page["consumers"] or []
-            found |= {one["name"]: one for one in some if agent_of(one["name"]) != one["name"]}
-            read += max(len(some), 1)
-        return found
-
-    async def _ask(self, what: str, query: Json) -> Json:
-        subject = f"$JS.API.CONSUMER.{what}"
-        body = orjson.dumps(query) if query else b""
-        answer: Json = orjson.loads((await self._bus.request(subject, body, _TIMEOUT)).data)
-        return answer
+        found = await consumers(self._bus, self._stream)
+        return {one["name"]: one for one in found if agent_of(one["name"]) != one["name"]}
 
 
 class Disuse:

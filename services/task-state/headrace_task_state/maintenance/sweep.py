@@ -13,10 +13,10 @@ import asyncio
 import logging
 from datetime import datetime
 
-import orjson
-
 from headrace import metrics
+from headrace.jetstream.api import store
 from headrace.jetstream.connection import Bus
+from headrace.jetstream.errors import Refused
 from headrace.log import last_entry
 from headrace.model.entry import Entry
 from headrace.model.errors import BusUnavailable, StateUnavailable
@@ -48,7 +48,6 @@ _HOLDER = 2.0
 _WAITING = "w"
 _WHO = Control(ask="who")
 _ACK_TIMEOUT = 2.0
-_ALREADY_WAITING = 10077
 
 
 class Sweep:
@@ -126,12 +125,13 @@ class Sweep:
             owner=task["owner"],
             traceparent=task.get("traceparent"),
         )
-        msg = await self._bus.request(subject, run.encode(), _ACK_TIMEOUT)
-        error = orjson.loads(msg.data).get("error")
-        if error is None:
+        try:
+            await store(self._bus, subject, run.encode(), _ACK_TIMEOUT)
+        except Refused as refused:
+            if not (refused.is_duplicate or refused.is_full):
+                raise
+        else:
             metrics.RUNS_ASKED_AGAIN.inc()
             _log.warning("nobody works on %s of leg %s: asked again", key.task, task["leg"])
-        elif error.get("err_code") != _ALREADY_WAITING:
-            raise BusUnavailable(f"{subject}: {error.get('description')}")
         # Who asked first may have died before there was a lane for it.
         await self._lanes.open(Lane.of(key, priority))

@@ -5,10 +5,8 @@ from typing import NamedTuple
 from nats.aio.msg import Msg
 
 from headrace.jetstream.client import Received
+from headrace.jetstream.consumers import delivery
 from headrace.model.entry import Stamp, parse_stamp, read_stamp
-
-_OLD_FORM = 9
-_DOMAIN_AND_ACCOUNT = 2
 
 
 class Arrival(NamedTuple):
@@ -40,14 +38,9 @@ class Arrival(NamedTuple):
 
 
 def read_arrival(msg: Msg) -> Arrival:
-    """Read ``$JS.ACK[.domain.account].stream.consumer.delivered.sequence.number.time.pending``.
+    """Return the message with what its reply subject says.
 
     Raises:
-        ValueError: the reply subject is not of that form.
+        ValueError: the reply subject is not a consumer's.
     """
-    tokens = msg.reply.split(".")
-    at = 5 if len(tokens) == _OLD_FORM else 5 + _DOMAIN_AND_ACCOUNT
-    try:
-        return Arrival(int(tokens[at]), int(tokens[at + 1]), int(tokens[at + 2]), msg)
-    except IndexError:
-        raise ValueError(f"{msg.reply} is no reply subject of a consumer") from None
+    return Arrival(*delivery(msg.reply), msg)

@@ -8,20 +8,18 @@ is of no more use: make another behind the last message taken.
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Any
 
-import orjson
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from headrace.jetstream.connection import Bus
+from headrace.jetstream.consumers import HEARTBEAT, Pulls, create_consumer, delete_consumer
+from headrace.jetstream.headers import DESCRIPTION, LAST_CONSUMER, LAST_STREAM, STATUS
 from headrace.model.errors import BusUnavailable, HeadraceError
 from headrace_task_state.projector.arrival import Arrival, read_arrival
-from headrace_task_state.projector.pulls import HEARTBEAT, Pulls
 
 _log = logging.getLogger(__name__)
 
-_ASK_TIMEOUT = 2.0
 _SILENCE = 3 * HEARTBEAT
 _FORGET_AFTER = 10 * 1_000_000_000
 """Nanoseconds after which NATS drops the consumer of a replica that is gone."""
@@ -41,7 +39,7 @@ class Consumer:
         self._bus, self._stream, self._name = bus, stream, name
         self._inbox = bus.connection.new_inbox()
         self._subscription: Subscription | None = None
-        self._pulls = Pulls(bus, f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}", self._inbox)
+        self._pulls = Pulls(bus, stream, name, self._inbox)
         self._arrived: list[Arrival] = []
         self._wake = asyncio.Event()
         self._loop = asyncio.get_running_loop()
@@ -63,7 +61,6 @@ class Consumer:
         """
         self._subscription = await self._bus.listen(self._inbox, self._receive)
         config = {
-            "name": self._name,
             "deliver_policy": "by_start_sequence",
             "opt_start_seq": after + 1,
             "ack_policy": "none",
@@ -71,7 +68,7 @@ class Consumer:
             "mem_storage": True,
             "num_replicas": 1,
         }
-        await self._ask("CREATE", {"stream_name": self._stream, "config": config})
+        await create_consumer(self._bus, self._stream, self._name, config)
         self._heard = self._loop.time()
         await self._pulls.top_up(0)
 
@@ -80,9 +77,8 @@ class Consumer:
         self._unregister()
         if self._subscription is not None:
             await self._bus.unsubscribe(self._subscription)
-        subject = f"$JS.API.CONSUMER.DELETE.{self._stream}.{self._name}"
         try:
-            await self._bus.publish(subject, b"")
+            await delete_consumer(self._bus, self._stream, self._name)
         except BusUnavailable as trouble:
             _log.debug("consumer %s is left to lapse: %s", self._name, trouble)
 
@@ -116,12 +112,6 @@ class Consumer:
             if self._loop.time() - self._heard > _SILENCE:
                 self._lost = "it has fallen silent"
 
-    async def _ask(self, operation: str, body: dict[str, Any]) -> None:
-        subject = f"$JS.API.CONSUMER.{operation}.{self._stream}.{self._name}"
-        msg = await self._bus.request(subject, orjson.dumps(body), _ASK_TIMEOUT)
-        if error := orjson.loads(msg.data).get("error"):
-            raise BusUnavailable(f"{subject}: {error.get('description')}")
-
     def _receive(self, msg: Msg) -> None:
         self._heard = self._loop.time()
         if self._lost:
@@ -142,17 +132,17 @@ class Consumer:
         self._wake.set()
 
     def _receive_status(self, headers: dict[str, str]) -> None:
-        match headers.get("Status"):
+        match headers.get(STATUS):
             case "100":
                 self._receive_heartbeat(headers)
             case "408" | "409" if Pulls.only_ended(headers):
                 self._pulls.ended(headers)
                 self._wake.set()
             case status:
-                self._give_up(f"{status} {headers.get('Description', '')}")
+                self._give_up(f"{status} {headers.get(DESCRIPTION, '')}")
 
     def _receive_heartbeat(self, headers: dict[str, str]) -> None:
-        number, sequence = int(headers["Nats-Last-Consumer"]), int(headers["Nats-Last-Stream"])
+        number, sequence = int(headers[LAST_CONSUMER]), int(headers[LAST_STREAM])
         if number != self._number:
             self._give_up(f"{number} messages were sent, {self._number} came")
             return

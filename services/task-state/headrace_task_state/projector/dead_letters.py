@@ -6,21 +6,18 @@ from base64 import b64encode
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-import orjson
 from nats.aio.msg import Msg
 
 from headrace import metrics
+from headrace.jetstream.api import store
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.direct_get import direct_get
-from headrace.model.entry import SEQUENCE
+from headrace.jetstream.headers import MESSAGE_ID, SEQUENCE
 from headrace.model.errors import BusUnavailable
 from headrace.model.messages import DeadLetter
 from headrace_task_state.projector.arrival import Arrival
 
 _log = logging.getLogger(__name__)
-
-MESSAGE_ID = "Nats-Msg-Id"
-"""Header by which JetStream refuses a second copy, for as long as the stream's window is."""
 
 WINDOW = 60.0
 """Seconds for which JetStream is relied on to know a message id; it does for 120."""
@@ -64,9 +61,7 @@ class DeadLetters:
             return
         headers = {MESSAGE_ID: name}
         metrics.DEAD_LETTERS.labels("entry").inc()
-        msg = await self._bus.request(subject, letter.encode(), _ACK_TIMEOUT, headers)
-        if error := orjson.loads(msg.data).get("error"):
-            raise BusUnavailable(f"{subject}: {error.get('description')}")
+        await store(self._bus, subject, letter.encode(), _ACK_TIMEOUT, headers)
         if self._before is not None:
             self._before.add(name)
 

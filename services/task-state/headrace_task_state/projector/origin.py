@@ -8,13 +8,14 @@ over messages that nobody has applied.
 import asyncio
 from datetime import datetime
 
+from headrace.jetstream.api import get_message, stream_state, until_answered
 from headrace.jetstream.connection import Bus
-from headrace_task_state.leader import find_message, stream_state
 from headrace_task_state.store_redis.progress import Progress
 
 _NANOSECOND_DIGITS = 9
 _CONFIRM = 0.5
 _LOOKS = 2
+_PATIENCE = 2.0
 
 
 async def origin_of(bus: Bus, stream: str, progress: Progress) -> str | None:
@@ -34,7 +35,7 @@ async def origin_of(bus: Bus, stream: str, progress: Progress) -> str | None:
 
 
 async def _look(bus: Bus, stream: str, progress: Progress) -> str | None:
-    state = await stream_state(bus, stream)
+    state = await stream_state(bus, stream, _PATIENCE)
     same = progress.origin in ("", state.origin) and progress.position <= state.last
     if not same or not await _holds(bus, stream, progress):
         return None
@@ -45,7 +46,8 @@ async def _holds(bus: Bus, stream: str, progress: Progress) -> bool:
     """Tell whether the last message applied is the one of that sequence, or purged by now."""
     if not progress.last:
         return True
-    message = await find_message(bus, stream, {"seq": progress.last})
+    query = {"seq": progress.last}
+    message = await until_answered(bus, lambda: get_message(bus, stream, query), _PATIENCE)
     return message is None or nanoseconds(message["time"]) == progress.time
 
 

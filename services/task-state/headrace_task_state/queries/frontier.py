@@ -4,12 +4,13 @@ import asyncio
 import operator
 from collections.abc import Iterable
 
+from headrace.jetstream.api import stream_state
 from headrace.jetstream.connection import Bus
 from headrace.model.errors import StateUnavailable
-from headrace_task_state.leader import stream_state
 from headrace_task_state.ranges import Range
 from headrace_task_state.store_redis.reading import Heads, Reader
 
+_ELECTION = 2.0
 PATIENCE = 3.0
 """Seconds that a question waits for the view."""
 
@@ -56,7 +57,7 @@ class Frontier:
 
     async def _catch_up(self) -> Heads:
         names = [self._bus.streams.events(place.stream) for place in self._ranges]
-        states = await asyncio.gather(*(stream_state(self._bus, name) for name in names))
+        states = await asyncio.gather(*(stream_state(self._bus, name, _ELECTION) for name in names))
         heads = {place: state.last for place, state in zip(self._ranges, states, strict=True)}
         while True:
             positions = await self._reader.positions(self._ranges)

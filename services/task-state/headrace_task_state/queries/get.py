@@ -8,11 +8,13 @@ from headrace.log.logged_task import LoggedTask, fold_log, log_of
 from headrace.model.errors import StateUnavailable, TaskUnknown
 from headrace.model.events import Json
 from headrace.model.messages import GetTask
-from headrace_task_state.leader import PATIENCE
 from headrace_task_state.queries.found import read_found
 from headrace_task_state.store_redis.reading import Reader
 
 _log = logging.getLogger(__name__)
+
+_LOG_PATIENCE = 2.0
+"""Seconds after which the leader is not asked again: whoever waits gives up soon."""
 
 REDIS_PATIENCE = 0.5
 """Seconds after which a task is read from its log alone: a view saves work, and no more."""
@@ -35,7 +37,7 @@ class Tasks:
             TaskUnknown: there is no such task, or it is not the caller's.
             BusUnavailable: NATS does not answer.
         """
-        tail = asyncio.ensure_future(log_of(self._bus, query, PATIENCE))
+        tail = asyncio.ensure_future(log_of(self._bus, query, _LOG_PATIENCE))
         try:
             seen = await self._seen(query)
             where = await tail

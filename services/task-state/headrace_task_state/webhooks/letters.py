@@ -4,11 +4,10 @@ from base64 import b64encode
 from datetime import UTC, datetime
 from typing import Any
 
-import orjson
-
 from headrace import metrics
+from headrace.jetstream.api import store
 from headrace.jetstream.connection import Bus
-from headrace.model.errors import BusUnavailable
+from headrace.jetstream.headers import MESSAGE_ID
 from headrace.model.messages import BusMessage, DeadLetter
 from headrace.model.task import TaskKey
 from headrace.webhooks import Webhook
@@ -18,7 +17,6 @@ BODY_MOST = 500_000
 """Bytes of a notification that a letter carries; base64 must fit a bus message with it."""
 
 _ACK_TIMEOUT = 2.0
-_MESSAGE_ID = "Nats-Msg-Id"
 
 
 class Undelivered(BusMessage):
@@ -60,8 +58,5 @@ class UndeliveredLetters:
         )
         name = f"push.{notice_id(undelivered.log, undelivered.generation, webhook.id)}"
         subject = self._bus.subjects.dead(key.tenant, key.agent)
-        headers = {_MESSAGE_ID: name}
-        answer = await self._bus.request(subject, letter.encode(), _ACK_TIMEOUT, headers)
-        if error := orjson.loads(answer.data).get("error"):
-            raise BusUnavailable(f"{subject}: {error.get('description')}")
+        await store(self._bus, subject, letter.encode(), _ACK_TIMEOUT, {MESSAGE_ID: name})
         metrics.DEAD_LETTERS.labels("push").inc()

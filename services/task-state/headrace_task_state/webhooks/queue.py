@@ -4,18 +4,15 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-import orjson
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
-from nats.errors import Error as NatsError
 from nats.js import api
 
 from headrace.background import keep_running
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.streams import ensure_consumer
+from headrace.jetstream.consumers import ACK, HEARTBEAT, IN_PROGRESS, Pulls, ensure_consumer, nak
+from headrace.jetstream.headers import DESCRIPTION, STATUS
 from headrace.model.errors import BusUnavailable, HeadraceError, StreamsDiffer
-from headrace.wait_for import reason
-from headrace_task_state.projector.pulls import HEARTBEAT, Pulls
 
 _log = logging.getLogger(__name__)
 
@@ -24,7 +21,6 @@ ACK_WAIT = 9.0
 
 _SIGN_EVERY = ACK_WAIT / 3
 _SILENCE = 3 * HEARTBEAT
-_SECOND = 1_000_000_000
 
 type Receive = Callable[[Msg], None]
 
@@ -76,12 +72,11 @@ class Queue:
 
     async def done(self, msg: Msg) -> None:
         """Take the message out of the queue."""
-        await self._answer(msg, b"+ACK")
+        await self._answer(msg, ACK)
 
     async def later(self, msg: Msg, seconds: float) -> None:
         """Have the message handed out again after so long."""
-        body = orjson.dumps({"delay": round(max(seconds, 0.001) * _SECOND)})
-        await self._answer(msg, b"-NAK " + body)
+        await self._answer(msg, nak(max(seconds, 0.001)))
 
     def let_go(self, msg: Msg) -> None:
         """Hold the message no more: a newer one of its subject has come, and outdoes it."""
@@ -110,13 +105,12 @@ class Queue:
             max_ack_pending=-1,
         )
         try:
-            await ensure_consumer(self._bus.js, self._bus.streams.pushes, config)
-        except (NatsError, OSError, StreamsDiffer) as trouble:
-            raise BusUnavailable(f"{self._name}: {reason(trouble)}") from trouble
+            await ensure_consumer(self._bus, self._bus.streams.pushes, config)
+        except StreamsDiffer as trouble:
+            raise BusUnavailable(f"{self._name}: {trouble}") from trouble
 
     def _new_pulls(self) -> Pulls:
-        subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._bus.streams.pushes}.{self._name}"
-        return Pulls(self._bus, subject, self._inbox)
+        return Pulls(self._bus, self._bus.streams.pushes, self._name, self._inbox)
 
     async def _keep_pulling(self) -> None:
         self._heard = self._loop.time()
@@ -140,14 +134,14 @@ class Queue:
             self._receive(msg)
             return
         headers = msg.headers or {}
-        match headers.get("Status"):
+        match headers.get(STATUS):
             case "100":
                 return
             case "408" | "409" if Pulls.only_ended(headers):
                 self._pulls.ended(headers)
                 self._wake.set()
             case status:
-                self._give_up(f"{status} {headers.get('Description', '')}")
+                self._give_up(f"{status} {headers.get(DESCRIPTION, '')}")
 
     def _give_up(self, why: str) -> None:
         self._lost = why
@@ -158,7 +152,7 @@ class Queue:
             await asyncio.sleep(_SIGN_EVERY)
             for reply in list(self._held):
                 try:
-                    await self._bus.publish(reply, b"+WPI")
+                    await self._bus.publish(reply, IN_PROGRESS)
                 except BusUnavailable as trouble:
                     _log.info("%s: %s", self._name, trouble)
 

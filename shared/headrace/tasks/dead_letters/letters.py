@@ -4,16 +4,18 @@ A letter's number is its sequence in the stream: given once, and never to anothe
 """
 
 from base64 import b64decode
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
-import orjson
 from nats.aio.msg import Msg
 
+from headrace.jetstream.api import delete_message, get_message, stream_info
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.direct_get import direct_get
-from headrace.model.entry import SEQUENCE
+from headrace.jetstream.errors import ErrorCode, Refused
+from headrace.jetstream.headers import SEQUENCE, SUBJECT
 from headrace.model.errors import BusUnavailable, HeadraceError, UndecodableMessage
 from headrace.model.messages import DeadLetter
 from headrace.model.names import decode_token, encode_token
@@ -25,13 +27,9 @@ type Kind = Literal["leg", "run", "entry", "push", "other"]
 
 KINDS: tuple[Kind, ...] = get_args(Kind.__value__)
 
-_PATIENCE = 5.0
+_TIMEOUT = 5.0
 _BATCH = 100
 _BATCH_BYTES = 4 * 1024 * 1024
-_NO_MESSAGE = frozenset({10037, 10057})
-_NO_STREAM = 10059
-_SUBJECT = "Nats-Subject"
-"""Header of a directly got message: where it was stored."""
 
 
 class LetterUnknown(HeadraceError):
@@ -86,7 +84,8 @@ class Letters:
             InvalidName: a tenant or an agent can't have that name.
             BusUnavailable: the stream does not answer, or there is none.
         """
-        await self._check_stream()
+        with self._saying_that_there_is_no_stream():
+            await stream_info(self._bus, self._stream)
         subject = self._bus.subjects.dead(
             "*" if wanted.tenant is None else encode_token(wanted.tenant),
             "*" if wanted.agent is None else encode_token(wanted.agent),
@@ -116,10 +115,10 @@ class Letters:
             LetterUnknown: there is none.
             BusUnavailable: the stream does not answer, or there is none.
         """
-        answer = await self._ask("STREAM.MSG.GET", {"seq": number})
-        if _is_missing(answer):
+        with self._saying_that_there_is_no_stream():
+            message = await get_message(self._bus, self._stream, {"seq": number}, _TIMEOUT)
+        if message is None:
             raise LetterUnknown(f"there is no dead letter {number}")
-        message = _checked(answer)["message"]
         return self._read(message["seq"], message["subject"], b64decode(message.get("data") or ""))
 
     async def drop(self, number: int) -> None:
@@ -129,26 +128,24 @@ class Letters:
             LetterUnknown: there is none.
             BusUnavailable: the stream does not answer, or refuses.
         """
-        answer = await self._ask("STREAM.MSG.DELETE", {"seq": number})
-        if _is_missing(answer):
+        with self._saying_that_there_is_no_stream():
+            was_there = await delete_message(self._bus, self._stream, number)
+        if not was_there:
             raise LetterUnknown(f"there is no dead letter {number}")
-        _checked(answer)
 
-    async def _check_stream(self) -> None:
-        _checked(await self._ask("STREAM.INFO", {}))
-
-    async def _ask(self, operation: str, query: dict[str, Any]) -> dict[str, Any]:
-        subject = f"$JS.API.{operation}.{self._stream}"
-        answer: dict[str, Any] = orjson.loads(
-            (await self._bus.request(subject, orjson.dumps(query), _PATIENCE)).data
-        )
-        if answer.get("error", {}).get("err_code") == _NO_STREAM:
-            raise BusUnavailable(f"no Headrace uses this NATS: there is no stream {self._stream}")
-        return answer
+    @contextmanager
+    def _saying_that_there_is_no_stream(self) -> Iterator[None]:
+        try:
+            yield
+        except Refused as refused:
+            if refused.number != ErrorCode.STREAM_NOT_FOUND:
+                raise
+            missing = f"no Headrace uses this NATS: there is no stream {self._stream}"
+            raise BusUnavailable(missing) from refused
 
     def _from_message(self, msg: Msg) -> Letter:
         headers = msg.headers or {}
-        return self._read(int(headers[SEQUENCE]), headers[_SUBJECT], msg.data)
+        return self._read(int(headers[SEQUENCE]), headers[SUBJECT], msg.data)
 
     def _read(self, number: int, subject: str, data: bytes) -> Letter:
         tenant, agent = map(decode_token, subject.split(".")[-2:])
@@ -170,13 +167,3 @@ class Letters:
                 return "push"
             case _:
                 return "other"
-
-
-def _is_missing(answer: dict[str, Any]) -> bool:
-    return answer.get("error", {}).get("err_code") in _NO_MESSAGE
-
-
-def _checked(answer: dict[str, Any]) -> dict[str, Any]:
-    if error := answer.get("error"):
-        raise BusUnavailable(str(error.get("description")))
-    return answer

@@ -11,14 +11,15 @@ A run that could not be read and a notification that was not taken are sent once
 import secrets
 from dataclasses import dataclass
 
-import orjson
-
+from headrace.jetstream.api import store
 from headrace.jetstream.connection import Bus
+from headrace.jetstream.errors import Refused
+from headrace.jetstream.headers import without_nats
 from headrace.log import LogWriter, last_entry, replay
 from headrace.model import events
 from headrace.model.delegation import DELEGATION
 from headrace.model.entry import Entry, Stamp
-from headrace.model.errors import BusUnavailable, Fenced, HeadraceError, LogLost, UndecodableMessage
+from headrace.model.errors import Fenced, HeadraceError, LogLost, UndecodableMessage
 from headrace.model.events import Json
 from headrace.model.fold import TaskFold
 from headrace.model.messages import Run
@@ -28,7 +29,6 @@ from headrace.tasks.dead_letters.letters import Letter
 from headrace.tasks.queues import Lanes
 
 _PATIENCE = 5.0
-_WAITS_ALREADY = 10077
 _PASSING = (events.GENERATION, events.WAITING, events.SHOWN, events.START_BY, DELEGATION)
 """Metadata of an input that says something of its log, or of a parent that waits no more, and
 nothing of the work."""
@@ -73,8 +73,7 @@ async def retry(bus: Bus, letter: Letter) -> Retried:
         case "leg":
             return await _retry_leg(bus, letter)
         case "run" | "push":
-            headers = letter.content.headers.items()
-            own = {name: value for name, value in headers if not name.startswith("Nats-")}
+            own = without_nats(letter.content.headers)
             await _send_again(bus, letter.content.subject, letter.body, own)
             return Retried(None, f"sent again on {letter.content.subject}")
         case "entry":
@@ -165,7 +164,8 @@ async def _ask_for(bus: Bus, lane: Lane, key: TaskKey, leg: int, run: Run) -> No
 async def _send_again(
     bus: Bus, subject: str, body: bytes, headers: dict[str, str] | None = None
 ) -> None:
-    answer = orjson.loads((await bus.request(subject, body, _PATIENCE, headers or None)).data)
-    error = answer.get("error")
-    if error and error.get("err_code") != _WAITS_ALREADY:
-        raise BusUnavailable(f"{subject}: {error.get('description')}")
+    try:
+        await store(bus, subject, body, _PATIENCE, headers or None)
+    except Refused as refused:
+        if not refused.is_duplicate:
+            raise

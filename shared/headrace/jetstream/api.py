@@ -1,0 +1,154 @@
+"""JetStream's API: what it is asked, what it refuses, and messages that it stores."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.errors import Refused
+from headrace.model.errors import BusUnavailable
+from headrace.wait_for import ELECTION, RECONNECT
+
+type Json = dict[str, Any]
+
+LEADER_TIMEOUT = 1.0
+"""Seconds to wait for the leader's answer, once. An idle one takes 0.2 ms; what is asked while
+there is no leader is never answered, so this much is lost after an election."""
+
+_TIMEOUT = 5.0
+_PAUSE = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class StreamState:
+    """A stream as its leader knows it."""
+
+    origin: str
+    """When it was made; another stream of the same name has another origin."""
+    last: int
+    """Sequence of its last message, which may be gone; 0: it never had one."""
+
+
+async def request(
+    bus: Bus, operation: str, query: Json | None = None, timeout: float = _TIMEOUT
+) -> Json:
+    """Return JetStream's answer to `operation`, such as ``STREAM.INFO.RUNS``.
+
+    Raises:
+        Refused: the answer is an error.
+        BusUnavailable: there is no answer within `timeout` seconds.
+    """
+    subject = f"$JS.API.{operation}"
+    msg = await bus.request(subject, orjson.dumps(query) if query else b"", timeout)
+    answer: Json = orjson.loads(msg.data)
+    if (error := answer.get("error")) is not None:
+        raise Refused(subject, error)
+    return answer
+
+
+async def store(
+    bus: Bus, subject: str, data: bytes, timeout: float, headers: dict[str, str] | None = None
+) -> int:
+    """Have the stream on `subject` store a message; return its sequence.
+
+    Raises:
+        Refused: the stream does not take it.
+        BusUnavailable: there is no clean answer; it may be stored or not.
+    """
+    msg = await bus.request(subject, data, timeout, headers)
+    try:
+        ack = orjson.loads(msg.data)
+    except orjson.JSONDecodeError:
+        raise BusUnavailable(f"{subject}: answered by something else than JetStream") from None
+    if (error := ack.get("error")) is not None:
+        raise Refused(subject, error)
+    return int(ack["seq"])
+
+
+async def until_answered[Answer](
+    bus: Bus, ask: Callable[[], Awaitable[Answer]], patience: float = ELECTION
+) -> Answer:
+    """Call `ask` until a leader answers, for at most `patience` seconds.
+
+    Raises:
+        BusUnavailable: none did, or there was no connection for as long as a reconnect takes.
+    """
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    while True:
+        try:
+            return await ask()
+        except BusUnavailable:
+            if loop.time() > begun + (patience if bus.connected else min(patience, RECONNECT)):
+                raise
+        await asyncio.sleep(_PAUSE)
+
+
+async def stream_info(
+    bus: Bus, stream: str, query: Json | None = None, timeout: float = _TIMEOUT
+) -> Json:
+    """Return what the leader says of a stream.
+
+    Raises:
+        Refused, BusUnavailable: as `request`.
+    """
+    return await request(bus, f"STREAM.INFO.{stream}", query, timeout)
+
+
+async def stream_state(bus: Bus, stream: str, patience: float = 0.0) -> StreamState:
+    """Return the state of a stream, asking for a leader that answers for `patience` seconds.
+
+    Raises:
+        BusUnavailable: none does.
+    """
+    answer = await until_answered(
+        bus, lambda: stream_info(bus, stream, timeout=LEADER_TIMEOUT), patience
+    )
+    return StreamState(answer["created"], int(answer["state"]["last_seq"]))
+
+
+async def server_time(bus: Bus, stream: str) -> float:
+    """Return the time by the clock of the stream's leader, seconds since 1970.
+
+    Raises:
+        Refused, BusUnavailable: as `request`.
+    """
+    answer = await stream_info(bus, stream, timeout=LEADER_TIMEOUT)
+    return datetime.fromisoformat(answer["ts"]).timestamp()
+
+
+async def get_message(
+    bus: Bus, stream: str, query: Json, timeout: float = LEADER_TIMEOUT
+) -> Json | None:
+    """Return the stored message that `query` asks the leader for; None: there is none.
+
+    Raises:
+        Refused, BusUnavailable: as `request`.
+    """
+    try:
+        answer = await request(bus, f"STREAM.MSG.GET.{stream}", query, timeout)
+    except Refused as refused:
+        if refused.finds_no_message:
+            return None
+        raise
+    message: Json = answer["message"]
+    return message
+
+
+async def delete_message(bus: Bus, stream: str, sequence: int) -> bool:
+    """Delete a message and have its bytes overwritten; return whether there was one.
+
+    Raises:
+        Refused, BusUnavailable: as `request`.
+    """
+    try:
+        await request(bus, f"STREAM.MSG.DELETE.{stream}", {"seq": sequence})
+    except Refused as refused:
+        if refused.finds_no_message:
+            return False
+        raise
+    return True

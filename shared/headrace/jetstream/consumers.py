@@ -1,0 +1,214 @@
+"""Consumers: made, listed, pulled from, and how a message that they deliver is answered."""
+
+import asyncio
+from typing import NamedTuple
+
+import orjson
+from nats.js import api as nats_api
+
+from headrace.jetstream.api import Json, request
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.errors import ErrorCode, Refused
+from headrace.jetstream.headers import PENDING_REQUEST
+from headrace.model.errors import StreamsDiffer
+
+ACK = b"+ACK"
+"""The message is done with."""
+TERM = b"+TERM"
+"""The message is never to be delivered again."""
+IN_PROGRESS = b"+WPI"
+"""The message is being worked on: the time to acknowledge it begins anew."""
+
+HEARTBEAT = 1.0
+"""Seconds of silence after which a consumer with nothing to hand out says that it is there."""
+
+WINDOW = 2000
+"""Messages that may be asked for or lie untaken."""
+
+_BATCH = 500
+_BYTES = 16 * 1024 * 1024
+"""Of one pull; at least one message of the largest kind must fit."""
+
+_EXPIRES = 20.0
+_SECOND = 1_000_000_000
+_TIMEOUT = 2.0
+_CONTRACT = ("filter_subject", "ack_policy", "ack_wait", "max_deliver")
+_SHORT_REPLY = 9
+_DOMAIN_AND_ACCOUNT = 2
+
+
+class Delivery(NamedTuple):
+    """What the reply subject of a delivered message says."""
+
+    sequence: int
+    """In the stream."""
+    number: int
+    """How many messages the consumer has handed out, this one included."""
+    time: int
+    """When NATS stored it, nanoseconds since 1970."""
+
+
+def nak(seconds: float = 0.0) -> bytes:
+    """Return the answer that has a message delivered again, at once or in `seconds`."""
+    return b'-NAK {"delay": %d}' % round(seconds * _SECOND) if seconds else b"-NAK"
+
+
+def delivery(reply: str) -> Delivery:
+    """Read ``$JS.ACK[.domain.account].stream.consumer.delivered.sequence.number.time.pending``.
+
+    Raises:
+        ValueError: the reply subject is not of that form.
+    """
+    tokens = reply.split(".")
+    at = 5 if len(tokens) == _SHORT_REPLY else 5 + _DOMAIN_AND_ACCOUNT
+    try:
+        return Delivery(int(tokens[at]), int(tokens[at + 1]), int(tokens[at + 2]))
+    except IndexError:
+        raise ValueError(f"{reply} is no reply subject of a consumer") from None
+
+
+def pull_subject(stream: str, consumer: str) -> str:
+    """Return where messages are asked for."""
+    return f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"
+
+
+def pull_request(batch: int, expires: float = 0.0, **limits: int) -> bytes:
+    """Return a request for `batch` messages that waits `expires` seconds; 0: it does not wait."""
+    wait = {"expires": round(expires * _SECOND)} if expires else {"no_wait": True}
+    return orjson.dumps({"batch": batch, **limits, **wait})
+
+
+async def consumer_info(bus: Bus, stream: str, name: str, timeout: float = _TIMEOUT) -> Json:
+    """Return JetStream's ConsumerInfo.
+
+    Raises:
+        Refused: there is no such consumer, or it may not be looked at.
+        BusUnavailable: JetStream does not answer.
+    """
+    return await request(bus, f"CONSUMER.INFO.{stream}.{name}", timeout=timeout)
+
+
+async def consumers(bus: Bus, stream: str, timeout: float = _TIMEOUT) -> list[Json]:
+    """Return JetStream's ConsumerInfo of every consumer of a stream, within `timeout` seconds.
+
+    Raises:
+        BusUnavailable: JetStream does not answer.
+    """
+    return await _all(bus, f"CONSUMER.LIST.{stream}", timeout)
+
+
+async def consumer_names(bus: Bus, stream: str, timeout: float = _TIMEOUT) -> list[str]:
+    """Return the name of every consumer of a stream.
+
+    Raises:
+        BusUnavailable: JetStream does not answer.
+    """
+    return await _all(bus, f"CONSUMER.NAMES.{stream}", timeout)
+
+
+async def _all[Item](bus: Bus, operation: str, timeout: float) -> list[Item]:
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout
+    found, read, total = list[Item](), 0, 1
+    while read < total:
+        left = max(deadline - loop.time(), 0.01)
+        page = await request(bus, operation, {"offset": read}, left)
+        total, some = page["total"], page["consumers"] or []
+        found += some
+        read += max(len(some), 1)
+    return found
+
+
+async def create_consumer(bus: Bus, stream: str, name: str, config: Json) -> None:
+    """Make an ephemeral consumer.
+
+    Raises:
+        BusUnavailable: JetStream does not answer, or refuses.
+    """
+    query = {"stream_name": stream, "config": {"name": name, **config}}
+    await request(bus, f"CONSUMER.CREATE.{stream}.{name}", query, _TIMEOUT)
+
+
+async def delete_consumer(bus: Bus, stream: str, name: str) -> None:
+    """Delete a consumer, without waiting for JetStream to do so.
+
+    Raises:
+        BusUnavailable: there is no connection.
+    """
+    await bus.publish(f"$JS.API.CONSUMER.DELETE.{stream}.{name}", b"")
+
+
+async def ensure_consumer(
+    bus: Bus, stream: str, config: nats_api.ConsumerConfig, timeout: float = 5.0
+) -> None:
+    """Make a durable consumer if it is missing; change nothing of one that exists.
+
+    Raises:
+        StreamsDiffer: it exists and breaks the contract.
+        BusUnavailable: JetStream does not answer, or refuses.
+    """
+    name, wanted = str(config.durable_name), config.as_dict()
+    query = {"stream_name": stream, "config": wanted, "action": "create"}
+    try:
+        await request(bus, f"CONSUMER.DURABLE.CREATE.{stream}.{name}", query, timeout)
+    except Refused as refused:
+        if refused.number not in {ErrorCode.CONSUMER_ACTIVE, ErrorCode.CONSUMER_EXISTS}:
+            raise
+    else:
+        return
+    found = (await consumer_info(bus, stream, name, timeout))["config"]
+    broken = [
+        f"{stream}/{name}: {one} is {_shown(found.get(one))}, the bus contract needs "
+        f"{_shown(wanted[one])}: nats consumer rm {stream} {name} (it is made again)"
+        for one in _CONTRACT
+        if found.get(one) != wanted[one]
+    ]
+    if broken:
+        raise StreamsDiffer("\n  ".join(["a consumer is not as the bus contract has it:", *broken]))
+
+
+def _shown(value: object) -> str:
+    return "unset" if value is None else orjson.dumps(value).decode()
+
+
+class Pulls:
+    """Keeps pull requests going, each answered by up to a batch of messages, or by its end."""
+
+    def __init__(self, bus: Bus, stream: str, consumer: str, inbox: str) -> None:
+        """Pull from `consumer` of `stream` into `inbox`."""
+        self._bus, self._subject, self._inbox = bus, pull_subject(stream, consumer), inbox
+        self._asked_for = 0
+        self._request = pull_request(
+            _BATCH,
+            _EXPIRES,
+            max_bytes=max(_BYTES, 2 * bus.max_payload),
+            idle_heartbeat=round(HEARTBEAT * _SECOND),
+        )
+
+    async def top_up(self, untaken: int) -> None:
+        """Ask for more if there is room beside `untaken` messages.
+
+        Raises:
+            BusUnavailable: there is no connection.
+        """
+        while self._asked_for + untaken + _BATCH <= WINDOW:
+            self._asked_for += _BATCH
+            await self._bus.publish(self._subject, self._request, self._inbox)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a request is out that may still be answered."""
+        return self._asked_for > 0
+
+    def delivered(self) -> None:
+        """Take note of a message that came."""
+        self._asked_for -= 1
+
+    @staticmethod
+    def only_ended(headers: dict[str, str]) -> bool:
+        """Tell whether a status ends one pull, and not the consumer."""
+        return PENDING_REQUEST in headers
+
+    def ended(self, headers: dict[str, str]) -> None:
+        """Take note of a pull's end: it had expired, or the next message did not fit."""
+        self._asked_for -= int(headers[PENDING_REQUEST])

@@ -1,0 +1,41 @@
+"""The headers and reply subjects by which NATS and JetStream describe messages."""
+
+from collections.abc import Mapping
+
+SUBJECT = "Nats-Subject"
+"""Of a message that was republished or got directly: the subject it is stored on."""
+SEQUENCE = "Nats-Sequence"
+"""Of the same: its sequence in its stream."""
+PREVIOUS = "Nats-Last-Sequence"
+"""Of the same: the sequence before it on its subject, or in the answer of a direct get."""
+TIME = "Nats-Time-Stamp"
+"""Of the same: when it was stored, RFC 3339."""
+
+EXPECTED = "Nats-Expected-Last-Subject-Sequence"
+"""Compare-and-set: store this message only if its subject's last one has this sequence."""
+TTL = "Nats-TTL"
+"""Time to live: seconds, or a Go duration."""
+MESSAGE_ID = "Nats-Msg-Id"
+"""JetStream drops a second message with the same id within the stream's duplicate window."""
+KV_OPERATION = "KV-Operation"
+"""``DEL``: this message deletes its key."""
+
+STATUS = "Status"
+DESCRIPTION = "Description"
+PENDING_MATCHES = "Nats-Num-Pending"
+"""Of the end of a direct get: how many more messages match."""
+UP_TO = "Nats-UpTo-Sequence"
+"""Of the end of a direct get for last messages: the sequence that the copy had reached."""
+PENDING_REQUEST = "Nats-Pending-Messages"
+"""Of the end of a pull request: how many messages of it were not delivered."""
+LAST_CONSUMER = "Nats-Last-Consumer"
+"""Of a consumer's heartbeat: how many messages it has delivered."""
+LAST_STREAM = "Nats-Last-Stream"
+"""Of a consumer's heartbeat: the stream sequence that it has reached."""
+
+_NATS = "Nats-"
+
+
+def without_nats(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return those of `headers` that no part of NATS has set or acts on."""
+    return {name: value for name, value in headers.items() if not name.startswith(_NATS)}

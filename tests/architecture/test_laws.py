@@ -1,0 +1,96 @@
+"""What only one place may do, as the text of the source shows it; each rule notices its breach.
+
+Import contracts stand in `pyproject.toml`; these are the rules that imports do not show.
+"""
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.tree import ROOT, modules
+
+
+@dataclass(frozen=True, slots=True)
+class Law:
+    """What may stand in certain files only."""
+
+    says: str
+    pattern: re.Pattern[str]
+    allowed: tuple[str, ...]
+    """Files, and folders with a slash at the end, that may have it."""
+    breach: str
+    """A line that breaks it."""
+
+
+LAWS = [
+    Law(
+        "only jetstream/ names JetStream's API, buckets and object stores",
+        re.compile(r"\$(?:JS|KV|O)\."),
+        ("shared/headrace/jetstream/",),
+        'SUBJECT = f"$JS.API.STREAM.INFO.{stream}"',
+    ),
+    Law(
+        "only jetstream/ names NATS' own headers",
+        re.compile(r"Nats-[A-Z]|KV-Operation"),
+        ("shared/headrace/jetstream/",),
+        'HEADER = "Nats-Msg-Id"',
+    ),
+    Law(
+        "only jetstream/ names JetStream's error numbers",
+        re.compile(r"err_code|(?<![\w.])10(?!000)[01]\d\d(?![\w.])"),
+        ("shared/headrace/jetstream/",),
+        "FULL = 10077",
+    ),
+]
+
+
+def breaches(law: Law, root: Path) -> list[str]:
+    """Return where the source under `root` breaks the law."""
+    return [
+        f"{name}:{line}"
+        for path in modules(root)
+        if not (name := str(path.relative_to(root))).startswith(law.allowed)
+        if law.pattern.search(source := path.read_text(encoding="utf-8"))
+        for line, text in code_of(source)
+        if law.pattern.search(text)
+    ]
+
+
+def code_of(source: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines of `source` without comments and docstrings, by number."""
+    lines = source.splitlines()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            row, column = token.start
+            lines[row - 1] = lines[row - 1][:column]
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            for row in range(node.lineno, (node.end_lineno or node.lineno) + 1):
+                lines[row - 1] = ""
+    return iter(list(enumerate(lines, 1)))
+
+
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.says)
+def test_the_source_keeps_the_law(law: Law) -> None:
+    assert breaches(law, ROOT) == []
+
+
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.says)
+def test_a_breach_of_the_law_is_seen(law: Law, tmp_path: Path) -> None:
+    name = "services/gateway/headrace_gateway/intruder.py"
+    file = tmp_path / name
+    file.parent.mkdir(parents=True)
+    file.write_text(f'"""Breaks a law."""\n\n{law.breach}\n')
+    assert breaches(law, tmp_path) == [f"{name}:3"]
+    for allowed in law.allowed:
+        home = tmp_path / (f"{allowed}home.py" if allowed.endswith("/") else allowed)
+        home.parent.mkdir(parents=True, exist_ok=True)
+        file.rename(home)
+        assert breaches(law, tmp_path) == []
+        home.rename(file)
