@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from headrace.jetstream.connection import Bus
+from headrace.jetstream.headers import EXPECTED
 from headrace.jetstream.streams import apply
 from headrace.log import LogWriter, TailRule, last_entry
-from headrace.log.append import (HEADER_ROOM)
-from headrace.jetstream.headers import (EXPECTED)
+from headrace.log.append import HEADER_ROOM
 from headrace.model.entry import Stamp
 from headrace.model.errors import EventTooLarge, Fenced, LogFull, LogLost
 from headrace.model.task import WORKING
