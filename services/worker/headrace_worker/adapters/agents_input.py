@@ -1,21 +1,23 @@
 """A conversation in the words of the OpenAI Agents SDK: items of the Responses API."""
 
-from base64 import b64decode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-import orjson
-
-from headrace.model import parts
 from headrace.model.events import Json
 from headrace.model.parts import ToolResultPart
-from headrace_worker.adapters.audio import AUDIO
+from headrace_worker.adapters.openai_content import Pieces, content_of, mention
 from headrace_worker.conversation import Call, Item, Result, Turn, Words
 from headrace_worker.tools import as_text
 
 FORMAT = "openai.agents"
 """Of the responses that are kept verbatim: ``items``, the response's items as the SDK tells them
 to the model again, and ``agent``, the name of the agent that gave it."""
+
+_PIECES = Pieces(
+    text=lambda said: {"type": "input_text", "text": said},
+    image=lambda url: {"type": "input_image", "image_url": url, "detail": "auto"},
+    pdf=lambda name, url: {"type": "input_file", "filename": name, "file_data": url},
+)
 
 
 def items_of(turns: Iterable[Turn]) -> list[Any]:
@@ -60,7 +62,7 @@ def _items(turn: Turn) -> list[Json]:
         case "tool" if turn.result is not None:
             return [_output(turn.result)]
         case "user":
-            return [{"role": "user", "content": _content(turn.parts)}]
+            return [{"role": "user", "content": content_of(turn.parts, _PIECES)}]
         case _:
             return []
 
@@ -73,9 +75,9 @@ def _item(said: Item) -> Json | None:
             called = {"call_id": said.id, "name": said.name, "arguments": said.said}
             return {"type": "function_call", **called}
         case Result():
-            name = said.name or said.part.get("filename") or "unnamed"
             is_data = "data" in said.part
-            return _message(as_text(said.part["data"]) if is_data else f"[file {name}]")
+            told = as_text(said.part["data"]) if is_data else mention(said.part, said.name)
+            return _message(told)
         case _:
             # Reasoning is its model's own: without what is kept verbatim, no provider takes it.
             return None
@@ -90,36 +92,3 @@ def _message(text: str) -> Json:
 def _output(result: ToolResultPart) -> Json:
     said = result.error or as_text(result.content)
     return {"type": "function_call_output", "call_id": result.id, "output": said}
-
-
-def _content(said: Sequence[Json]) -> str | list[Json]:
-    if all("text" in part for part in said):
-        return parts.text_of(said)
-    return [_piece(part) for part in said]
-
-
-def _piece(part: Json) -> Json:
-    if "text" in part:
-        return _text(part["text"])
-    if "data" in part:
-        return _text(orjson.dumps(part["data"]).decode())
-    return _file(part, part.get("mediaType", ""), part.get("raw", ""))
-
-
-def _file(part: Json, media: str, raw: str) -> Json:
-    address = f"data:{media};base64,{raw}" if raw else part.get("url", "")
-    if media.startswith("image/"):
-        return {"type": "input_image", "image_url": address, "detail": "auto"}
-    if raw and media in AUDIO:
-        return {"type": "input_audio", "input_audio": {"data": raw, "format": AUDIO[media]}}
-    if raw and media == "application/pdf":
-        name = part.get("filename") or "file.pdf"
-        return {"type": "input_file", "filename": name, "file_data": address}
-    if raw and media.startswith("text/"):
-        return _text(b64decode(raw).decode(errors="replace"))
-    name = part.get("filename") or part.get("url") or media or "unnamed"
-    return _text(f"[file {name}]")
-
-
-def _text(said: str) -> Json:
-    return {"type": "input_text", "text": said}

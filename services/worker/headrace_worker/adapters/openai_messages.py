@@ -1,18 +1,20 @@
 """A conversation in the words of the chat completions API."""
 
-from base64 import b64decode
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
-import orjson
-
-from headrace.model import parts
 from headrace.model.events import Json
 from headrace.model.parts import ToolResultPart
-from headrace_worker.adapters.audio import AUDIO
+from headrace_worker.adapters.openai_content import Pieces, content_of, mention
 from headrace_worker.adapters.openai_stream import FORMAT
 from headrace_worker.conversation import Call, Result, Turn
 from headrace_worker.tools import Tool, as_text
+
+_PIECES = Pieces(
+    text=lambda said: {"type": "text", "text": said},
+    image=lambda url: {"type": "image_url", "image_url": {"url": url}},
+    pdf=lambda name, url: {"type": "file", "file": {"filename": name, "file_data": url}},
+)
 
 
 def messages_of(instruction: str, turns: Iterable[Turn]) -> list[Json]:
@@ -45,7 +47,7 @@ def _message(turn: Turn) -> Json:
         case "tool" if turn.result is not None:
             return _tool(turn.result)
         case "user":
-            return {"role": "user", "content": _content(turn.parts)}
+            return {"role": "user", "content": content_of(turn.parts, _PIECES)}
         case _:
             return {"role": turn.role, "content": turn.text}
 
@@ -75,48 +77,9 @@ def _mentioned(item: Any) -> str:  # noqa: ANN401  # an Item
         return ""
     if "data" in item.part:
         return as_text(item.part["data"])
-    return _file(item.part, item.name)
+    return mention(item.part, item.name)
 
 
 def _tool(result: ToolResultPart) -> Json:
     said = f"Error: {result.error}" if result.error else as_text(result.content)
     return {"role": "tool", "tool_call_id": result.id, "content": said}
-
-
-def _content(said: Sequence[Json]) -> str | list[Json]:
-    if all("text" in part for part in said):
-        return parts.text_of(said)
-    return [_piece(part) for part in said]
-
-
-def _piece(part: Json) -> Json:
-    if "text" in part:
-        return _text(part["text"])
-    if "data" in part:
-        return _text(orjson.dumps(part["data"]).decode())
-    return _file_piece(part, part.get("mediaType", ""), part.get("raw", ""))
-
-
-def _file_piece(part: Json, media: str, raw: str) -> Json:
-    if media.startswith("image/"):
-        url = f"data:{media};base64,{raw}" if raw else part.get("url", "")
-        return {"type": "image_url", "image_url": {"url": url}}
-    if raw and media in AUDIO:
-        return {"type": "input_audio", "input_audio": {"data": raw, "format": AUDIO[media]}}
-    if raw and media == "application/pdf":
-        name = part.get("filename") or "file.pdf"
-        file = {"filename": name, "file_data": f"data:{media};base64,{raw}"}
-        return {"type": "file", "file": file}
-    if raw and media.startswith("text/"):
-        return _text(b64decode(raw).decode(errors="replace"))
-    return _text(_file(part))
-
-
-def _text(said: str) -> Json:
-    return {"type": "text", "text": said}
-
-
-def _file(part: Json, name: str = "") -> str:
-    """Return the mention of a file that chat models don't take."""
-    said = name or part.get("filename") or part.get("url") or part.get("mediaType") or "unnamed"
-    return f"[file {said}]"
