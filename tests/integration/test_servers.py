@@ -11,6 +11,7 @@ from nats.errors import TimeoutError as NatsTimeoutError
 from nats.js.api import RePublish, StreamConfig
 
 from tests.support.cluster import NatsCluster
+from tests.support.jetstream_api import until_settled
 from tests.support.pids import freeze, is_still
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.starting import start_process
@@ -112,6 +113,7 @@ async def test_a_cluster_survives_the_loss_of_its_leader(nats_cluster: NatsClust
     )
     await asyncio.to_thread(nats_cluster.heal)
     client = await nats.connect(nats_cluster.urls)
+    await until_settled(client, "THREE")
     assert (await client.jetstream().stream_info("THREE")).state.messages == 1
     await client.jetstream().delete_stream("THREE")
     await client.close()

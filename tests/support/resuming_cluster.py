@@ -1,16 +1,19 @@
 """A development stack on a NATS cluster of three nodes, and who leads its event stream."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import nats
+from nats.aio.client import Client
 
 from tests.support.cluster import NatsCluster
+from tests.support.jetstream_api import ask, leader_of
 from tests.support.resuming_audience import Audience
 from tests.support.servers import NatsProcess
 from tests.support.stack import Stack
-from tests.support.stored_log import ask
 from tests.support.waiting import eventually
 
 _EVENTS = "EVENTS"
@@ -43,15 +46,8 @@ class ClusteredStack:
 
     async def leader(self) -> NatsProcess:
         """Return the node that leads the event stream, once there is one."""
-        leaders = list[str]()
-
-        async def is_known() -> bool:
-            answer = await self._ask(f"$JS.API.STREAM.INFO.{_EVENTS}")
-            leaders.append(answer.get("cluster", {}).get("leader", ""))
-            return bool(leaders[-1])
-
-        await eventually(is_known, "the event stream has a leader")
-        return self.cluster.node(leaders[-1])
+        async with self._connected() as client:
+            return self.cluster.node(await leader_of(client, f"STREAM.INFO.{_EVENTS}"))
 
     async def followers(self) -> list[NatsProcess]:
         """Return the nodes that do not."""
@@ -60,17 +56,18 @@ class ClusteredStack:
 
     async def step_down(self) -> None:
         """Have the event stream's leader hand over to another node, once there is one."""
+        async with self._connected() as client:
 
-        async def has_stepped_down() -> bool:
-            return bool(
-                (await self._ask(f"$JS.API.STREAM.LEADER.STEPDOWN.{_EVENTS}")).get("success")
-            )
+            async def has_stepped_down() -> bool:
+                answer = await ask(client, f"$JS.API.STREAM.LEADER.STEPDOWN.{_EVENTS}")
+                return bool(answer.get("success"))
 
-        await eventually(has_stepped_down, "the leader hands over")
+            await eventually(has_stepped_down, "the leader hands over")
 
-    async def _ask(self, subject: str) -> dict[str, Any]:
+    @asynccontextmanager
+    async def _connected(self) -> AsyncIterator[Client]:
         client = await nats.connect(self.cluster.urls)
         try:
-            return await ask(client, subject)
+            yield client
         finally:
             await client.close()

@@ -7,16 +7,14 @@ from typing import Any
 
 import nats
 from nats.aio.client import Client
-from nats.errors import Error as NatsError
 
+from tests.support.jetstream_api import ask, until_settled
 from tests.support.waiting import eventually
 
 type Json = dict[str, Any]
 
 _NO_MESSAGE = 10037
 """JetStream's error code for "nothing is stored there"; every other error says nothing of it."""
-
-_PATIENCE = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,38 +61,6 @@ async def events_of(nats_url: str, agent: str, task: str) -> list[Json]:
 async def lines_of(nats_url: str, agent: str, task: str) -> list[bytes]:
     """Return every event of the log as its bytes."""
     return [line for message in await read_log(nats_url, agent, task) for line in message.lines]
-
-
-async def until_settled(client: Client, stream: str) -> None:
-    """Return once `stream` has a leader and every copy on a node that runs has caught up.
-
-    Raises:
-        AssertionError: that does not happen.
-    """
-    seen: Json = {}
-
-    async def is_settled() -> bool:
-        answer = await ask(client, f"$JS.API.STREAM.INFO.{stream}")
-        seen.clear()
-        seen.update(answer.get("cluster", answer) or {})
-        copies = [each for each in seen.get("replicas") or [] if not each.get("offline")]
-        return "state" in answer and all(each["current"] for each in copies)
-
-    try:
-        await eventually(is_settled, f"stream {stream} has settled")
-    except AssertionError as trouble:
-        raise AssertionError(f"{trouble}; last seen: {seen}") from None
-
-
-async def ask(client: Client, subject: str, query: Json | None = None) -> Json:
-    """Return the answer of JetStream's API; empty: there is none, as while nobody leads."""
-    body = b"" if query is None else json.dumps(query).encode()
-    try:
-        answer = await client.request(subject, body, timeout=_PATIENCE)
-    except (TimeoutError, NatsError):
-        return {}
-    content: Json = json.loads(answer.data)
-    return content
 
 
 async def _read(client: Client, agent: str, task: str) -> list[StoredMessage]:

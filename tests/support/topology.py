@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 
-import orjson
-
 from headrace.jetstream.connection import Bus
 from tests.support.cluster import NatsCluster
+from tests.support.jetstream_api import leader_of
 from tests.support.servers import NatsProcess
 
 
@@ -40,8 +39,7 @@ class Topology:
         """Return the node that leads `stream`; alone, the one node."""
         if self.cluster is None:
             return self.nodes[0]
-        answer = await bus.request(f"$JS.API.STREAM.INFO.{stream}", b"", 30.0)
-        return self.cluster.node(orjson.loads(answer.data)["cluster"]["leader"])
+        return self.cluster.node(await leader_of(bus.connection, f"STREAM.INFO.{stream}"))
 
     async def followers(self, bus: Bus, stream: str) -> list[NatsProcess]:
         """Return the nodes that do not lead `stream`."""

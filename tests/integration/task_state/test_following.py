@@ -20,6 +20,7 @@ from headrace.model.task import COMPLETED, WORKING
 from headrace_task_state.projector import dead_letters
 from headrace_task_state.ranges import Range
 from tests.support.cluster import NatsCluster
+from tests.support.jetstream_api import leader_of
 from tests.support.legal_logs import LegalLog
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.task_states import TaskStates, folded, new_key, open_task_states
@@ -350,9 +351,9 @@ async def test_in_a_cluster_the_leaders_death_costs_time_and_no_event(
 
         storing = asyncio.create_task(store())
         await eventually(lambda: _position_is(fleet, 100), "some of it is applied")
-        info = await fleet.bus.js.stream_info(fleet.bus.streams.events(0))
-        assert info.cluster is not None
-        leader = nats_cluster.node(info.cluster.leader or "")
+        stream = fleet.bus.streams.events(0)
+        named = await leader_of(fleet.bus.connection, f"STREAM.INFO.{stream}")
+        leader = nats_cluster.node(named)
         try:
             await asyncio.to_thread(leader.kill)
             await storing

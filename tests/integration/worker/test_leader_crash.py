@@ -10,6 +10,7 @@ from headrace_worker.settings import WorkerSettings
 from headrace_worker.worker import Worker
 from tests.support.cluster import NatsCluster
 from tests.support.desk import eventually, fresh_names, open_desk
+from tests.support.jetstream_api import leader_of
 
 RUNS = 20
 
@@ -35,9 +36,9 @@ async def test_runs_that_are_healthy_when_the_consumers_leader_dies_end_in_attem
             await asyncio.gather(*(task.reaches(3) for task in tasks))
             info = await desk.bus.js.consumer_info(desk.bus.streams.runs, "long")
             before = info.delivered.consumer_seq if info.delivered else 0
-            assert info.cluster is not None
-            leader = nats_cluster.node(info.cluster.leader or "")
-            await asyncio.to_thread(leader.kill)
+            consumer = f"CONSUMER.INFO.{desk.bus.streams.runs}.long"
+            named = await leader_of(desk.bus.connection, consumer)
+            await asyncio.to_thread(nats_cluster.node(named).kill)
 
             async def were_handed_out_again() -> bool:
                 try:
