@@ -87,7 +87,7 @@ class ChatStub:
         head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
         headers = {k.lower(): v for k, _, v in (line.partition(": ") for line in head[1:])}
         body = await reader.readexactly(int(headers["content-length"]))
-        assert head[0].startswith(f"POST {self.path} ")
+        self._check(head[0])
         self.requests.append(orjson.loads(body))
         self._came.set()
         self.keys.append(headers.get("authorization", ""))
@@ -97,6 +97,10 @@ class ChatStub:
             await reader.read()
             self.left.set()
         writer.close()
+
+    def _check(self, line: str) -> None:
+        """Check the request line."""
+        assert line.startswith(f"POST {self.path} ")
 
     def _next(self) -> Reply:
         if self._choose is not None:

@@ -41,6 +41,7 @@ from headrace_worker.signals import (
     State,
     StateDelta,
     Step,
+    Subagent,
     Usage,
 )
 from headrace_worker.tools import Tool, ToolSource, tool
@@ -76,6 +77,7 @@ __all__ = [
     "StateDelta",
     "Status",
     "Step",
+    "Subagent",
     "Text",
     "Thinking",
     "Tool",

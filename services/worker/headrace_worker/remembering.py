@@ -43,6 +43,8 @@ class Remembered:
     """The agent whose conversation it is; None: a user's."""
     logs: list[list[Entry]]
     """What the turns were read from: earlier tasks' logs, then the task's own."""
+    log: list[Entry]
+    """The task's own, whatever the memory; empty in the first attempt at a task's first run."""
 
     def state(self) -> Any:  # noqa: ANN401  # any JSON
         """Return the state that the logs leave to the agent and its user interface."""
@@ -93,7 +95,7 @@ async def remembered(ctx: RunContext, memory: Memory = "context", verbatim: str 
     for turn in turns:
         turn.parts = await with_content(ctx, turn.parts)
         turn.verbatim = await _loaded(ctx, turn.verbatim, verbatim)
-    return Remembered(turns, asked_by, [] if memory == "none" else [*earlier, log])
+    return Remembered(turns, asked_by, [] if memory == "none" else [*earlier, log], log)
 
 
 async def logs_before(ctx: RunContext, log: Sequence[Entry] = ()) -> list[list[Entry]]:

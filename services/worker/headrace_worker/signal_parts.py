@@ -14,6 +14,7 @@ from headrace_worker.signals import (
     State,
     StateDelta,
     Step,
+    Subagent,
     Usage,
 )
 
@@ -34,6 +35,8 @@ def part_of(said: Signal, ids: LegIds, state: SharedState) -> Json:  # noqa: PLR
             return parts.activity_delta_part(list(said.patch), said.id)
         case Step():
             return parts.step_part(said.name, finished=said.finished)
+        case Subagent():
+            return _subagent(said)
         case Usage():
             return parts.usage_part(_usage(said))
         case Custom():
@@ -46,6 +49,13 @@ def _state(told: State | StateDelta) -> Json:
     if isinstance(told, State):
         return parts.state_part(told.state)
     return parts.state_delta_part(list(told.patch))
+
+
+def _subagent(said: Subagent) -> Json:
+    if said.finished:
+        outcome = "suspended" if said.suspended else "success"
+        return parts.subagent_end_part(said.id, said.name, outcome)
+    return parts.subagent_part(said.id, said.name)
 
 
 def _usage(said: Usage) -> Json:

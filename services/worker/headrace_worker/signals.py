@@ -60,6 +60,22 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class Subagent:
+    """Another agent of the same process goes on with the task.
+
+    What is said until it ends stays the task's own: only the user interface is told who says it.
+    """
+
+    name: str
+    id: str
+    """Unlike that of any other in the task's log."""
+    finished: bool = False
+    """Whether it has done its part, instead of beginning it."""
+    suspended: bool = False
+    """Whether it has ended because it waits for the user."""
+
+
+@dataclass(frozen=True, slots=True)
 class Usage:
     """What a model has used; reports of one provider and model add up."""
 
@@ -92,7 +108,29 @@ class Raw:
     source: str = ""
 
 
-type Signal = State | StateDelta | Messages | Activity | ActivityDelta | Step | Usage | Custom | Raw
+type Signal = (
+    State
+    | StateDelta
+    | Messages
+    | Activity
+    | ActivityDelta
+    | Step
+    | Subagent
+    | Usage
+    | Custom
+    | Raw
+)
 """Heard beside what is said: it ends no block, and interrupts none."""
 
-SIGNALS = (State, StateDelta, Messages, Activity, ActivityDelta, Step, Usage, Custom, Raw)
+SIGNALS = (
+    State,
+    StateDelta,
+    Messages,
+    Activity,
+    ActivityDelta,
+    Step,
+    Subagent,
+    Usage,
+    Custom,
+    Raw,
+)

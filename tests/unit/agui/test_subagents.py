@@ -7,6 +7,8 @@ from headrace.model.events import Json
 from headrace.model.parts import (
     ACTIVITY_SNAPSHOT,
     STEP_STARTED,
+    subagent_end_part,
+    subagent_part,
     text_part,
     thinking_part,
     tool_arguments_part,
@@ -251,3 +253,55 @@ def test_what_a_childs_dead_attempt_said_is_taken_back() -> None:
     [attempt] = [e for e in events if e.get("name") == "headrace.attempt"]
     assert (attempt["value"], attempt["subagentRunId"]) == ({"attempt": 2}, "c-1")
     assert next(m for m in client.messages if m["id"] == "own")["content"] == "Wait. "
+
+
+def test_an_agent_that_is_handed_over_to_is_a_subagent_run_and_its_answer_the_tasks() -> None:
+    log = AguiLog.started().say(subagent_part("s1", "refunds")).show(text_part("Done.", "b"))
+    log.say(subagent_end_part("s1", "refunds", "suspended"))
+    events = log.end().told()
+    Client([{"id": "s"}, {"id": "u"}], {}).take_all(events)
+    assert [event for event in events if "subagentRunId" in event] == [
+        {"type": "SUBAGENT_STARTED", "subagentRunId": "s1", "name": "refunds"},
+        {
+            "type": "SUBAGENT_FINISHED",
+            "subagentRunId": "s1",
+            "outcome": {"type": "suspended"},
+        },
+    ]
+
+
+def test_a_child_that_hands_over_has_a_subagent_run_in_its_own() -> None:
+    log = AguiLog.started()
+    asked(log)
+    child(log, subagent_part("s1", "refunds"))
+    child(log, state=COMPLETED)
+    runs = [event for event in of_subagents(log.end()) if event["type"].startswith("SUBAGENT")]
+    assert [(run["type"], run["subagentRunId"]) for run in runs] == [
+        ("SUBAGENT_STARTED", "c-1"),
+        ("SUBAGENT_STARTED", "s1"),
+        ("SUBAGENT_FINISHED", "s1"),
+        ("SUBAGENT_FINISHED", "c-1"),
+    ]
+    assert runs[1]["parentSubagentRunId"] == "c-1"
+
+
+def test_clients_of_0x_are_told_of_a_handover_as_a_step() -> None:
+    log = AguiLog.started(protocolVersion=None).say(subagent_part("s1", "refunds"))
+    log.say(subagent_end_part("s1", "refunds", "success"))
+    events = log.end().told()
+    steps = [(event["type"], event["stepName"]) for event in events if "stepName" in event]
+    assert steps == [("STEP_STARTED", "refunds"), ("STEP_FINISHED", "refunds")]
+    assert not any("subagentRunId" in event for event in events)
+
+
+def test_a_new_attempt_ends_the_subagent_run_of_the_one_before() -> None:
+    log = AguiLog.started().say(subagent_part("s1", "refunds"))
+    log.begin_attempt()
+    log.say(subagent_part("s2", "refunds"))
+    runs = [(e["type"], e["subagentRunId"]) for e in of_subagents(log.end())]
+    assert runs == [
+        ("SUBAGENT_STARTED", "s1"),
+        ("SUBAGENT_FINISHED", "s1"),
+        ("SUBAGENT_STARTED", "s2"),
+        ("SUBAGENT_FINISHED", "s2"),
+    ]

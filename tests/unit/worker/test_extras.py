@@ -12,6 +12,7 @@ LIBRARIES = {
     "Bearer": ("a2a", "a2a"),
     "ClientCredentials": ("a2a", "a2a"),
     "McpServer": ("mcp", "mcp"),
+    "adk_agent": ("google.adk", "google-adk"),
     "ag_ui_agent": ("ag_ui", "ag-ui"),
     "executor_agent": ("a2a", "a2a"),
     "langgraph_agent": ("langgraph", "langgraph"),

@@ -15,6 +15,7 @@ from headrace_worker import (
     State,
     StateDelta,
     Step,
+    Subagent,
     Text,
     Thinking,
     ToolArguments,
@@ -48,6 +49,12 @@ def said(*utterances: Utterance) -> list[Json]:
         (ActivityDelta("a", []), parts.ACTIVITY_DELTA, []),
         (Step("think"), parts.STEP_STARTED, {}),
         (Step("think", finished=True), parts.STEP_FINISHED, {}),
+        (Subagent("refunds", "s1"), parts.SUBAGENT_STARTED, {"id": "s1", "name": "refunds"}),
+        (
+            Subagent("refunds", "s1", finished=True, suspended=True),
+            parts.SUBAGENT_FINISHED,
+            {"id": "s1", "name": "refunds", "outcome": "suspended"},
+        ),
         (Custom("PredictState", [1]), parts.CUSTOM, [1]),
         (Raw({"x": 1}, "there"), parts.RAW, {"x": 1}),
         (

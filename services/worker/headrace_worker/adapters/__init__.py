@@ -4,6 +4,7 @@ Each makes an `Agent` and needs an extra of its own, imported when it is first a
 
 =======================  ===========================  ==========================================
 ``McpServer``            ``headrace[mcp]``            the tools of an MCP server
+``adk_agent``            ``headrace[google-adk]``     an agent of Google's ADK
 ``ag_ui_agent``          ``headrace[ag-ui]``          an AG-UI agent behind HTTP
 ``executor_agent``       ``headrace[a2a]``            an `AgentExecutor` of the official SDK
 ``langgraph_agent``      ``headrace[langgraph]``      a LangGraph graph
@@ -18,6 +19,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from headrace_worker.adapters.adk_runner import adk_agent
     from headrace_worker.adapters.agents_sdk import openai_agents_agent
     from headrace_worker.adapters.agui_agent import ag_ui_agent
     from headrace_worker.adapters.credentials import ApiKey, Bearer, ClientCredentials
@@ -33,6 +35,7 @@ _MODULES = {
     "Bearer": "credentials",
     "ClientCredentials": "credentials",
     "McpServer": "mcp_tools",
+    "adk_agent": "adk_runner",
     "ag_ui_agent": "agui_agent",
     "executor_agent": "executor",
     "langgraph_agent": "graph_agent",
@@ -47,6 +50,7 @@ __all__ = [
     "Bearer",
     "ClientCredentials",
     "McpServer",
+    "adk_agent",
     "ag_ui_agent",
     "executor_agent",
     "langgraph_agent",

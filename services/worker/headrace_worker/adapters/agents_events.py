@@ -9,11 +9,12 @@ from pydantic_core import to_jsonable_python
 from headrace_worker.adapters.agents_input import FORMAT, verbatim_of
 from headrace_worker.adapters.agents_replay import REPLAYED
 from headrace_worker.adapters.extras import needs
+from headrace_worker.adapters.speaker import Speaker
 from headrace_worker.context import RunContext
 from headrace_worker.conversation import Call, Verbatim
 from headrace_worker.emission import Text, Thinking, ToolArguments, ToolCall, ToolResult
 from headrace_worker.remembering import keep_response, keep_result
-from headrace_worker.signals import Step, Usage
+from headrace_worker.signals import Usage
 
 with needs("openai-agents"):
     from agents import (
@@ -37,12 +38,12 @@ class Telling(RunHooks[Any]):
     """
 
     def __init__(
-        self, ctx: RunContext, used: set[str], known: Collection[str], *, thinking: bool
+        self, ctx: RunContext, first: str, used: set[str], known: Collection[str], *, thinking: bool
     ) -> None:
         """Say them in the run of `ctx`; `thinking`: reasoning too.
 
-        `used` are the ids of the conversation's calls so far, `known` those whose results the log
-        has.
+        `first` is the name of the task's own agent, `used` are the ids of the conversation's calls
+        so far, `known` those whose results the log has.
         """
         self._ctx, self._thinking = ctx, thinking
         self._used, self._answered = used, set(known)
@@ -52,7 +53,7 @@ class Telling(RunHooks[Any]):
         self._stored = asyncio.Event()
         self._stored.set()
         self._spoke = False
-        self._step = self._agent = ""
+        self._speaker = Speaker(ctx, first)
         self._is_structured = False
         self.refusal = ""
         """Why the model does not want to, if it does not."""
@@ -88,21 +89,14 @@ class Telling(RunHooks[Any]):
             case AgentUpdatedStreamEvent(new_agent=agent):
                 await self._hand_over(agent)
 
-    async def end(self) -> None:
-        """Take note that nothing more comes."""
-        if self._step:
-            await self._ctx.emit(Step(self._step, finished=True))
+    async def end(self, *, suspended: bool = False) -> None:
+        """Take note that nothing more comes; `suspended`: before the user has answered."""
+        await self._speaker.end(suspended=suspended)
 
     async def _hand_over(self, agent: Agent[Any]) -> None:
-        """Say who goes on: another agent than the first is a step."""
-        is_first = not self._agent
-        if agent.name == self._agent:
-            return
-        await self.end()
-        self._agent, self._step = agent.name, "" if is_first else agent.name
+        """Say who goes on."""
+        await self._speaker.become(agent.name)
         self._is_structured = agent.output_type not in {None, str}
-        if self._step:
-            await self._ctx.emit(Step(self._step))
 
     async def _raw(self, data: Any) -> None:  # noqa: ANN401  # an event of the Responses API
         match data.type:
@@ -134,7 +128,7 @@ class Telling(RunHooks[Any]):
         if response.id != REPLAYED:
             await self._say_rest(response, called)
             items = [item.model_dump(mode="json", exclude_unset=True) for item in response.output]
-            said = verbatim_of(self._agent, items, self._ids)
+            said = verbatim_of(self._speaker.name, items, self._ids)
             await self._usage(response)
             await keep_response(self._ctx, Verbatim(FORMAT, said))
         self.calls = {

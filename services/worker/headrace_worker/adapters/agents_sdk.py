@@ -118,7 +118,7 @@ async def _run(ctx: RunContext, wrapped: SdkAgent[Any], options: _Options, given
         return
     used = {call.id for turn in turns for call in turn.calls}
     known = begun.replay.results if begun.replay else {}
-    telling = Telling(ctx, used, known, thinking=options.show_thinking)
+    telling = Telling(ctx, wrapped.name, used, known, thinking=options.show_thinking)
     starting, brought = await _prepared(ctx, begun, given, options.config)
     result = Runner.run_streamed(
         starting,
@@ -137,7 +137,7 @@ async def _run(ctx: RunContext, wrapped: SdkAgent[Any], options: _Options, given
         return
     finally:
         result.cancel()
-    await telling.end()
+    await telling.end(suspended=bool(result.interruptions))
     if telling.refusal:
         await ctx.emit(Reject(telling.refusal))
     elif result.interruptions:

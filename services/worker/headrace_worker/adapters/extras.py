@@ -22,7 +22,9 @@ def needs(extra: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        library = (error.name or "").partition(".")[0]
+        names = (error.name or "").split(".")
+        # Several libraries share Google's package: the second word tells them apart.
+        library = ".".join(names[: 2 if names[0] == "google" else 1])
         raise MissingExtra(
             f"{library} is not installed; pip install 'headrace[{extra}]' brings it"
         ) from error

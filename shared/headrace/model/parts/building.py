@@ -28,6 +28,8 @@ from headrace.model.parts.keys import (
     STEP_FINISHED,
     STEP_NAME,
     STEP_STARTED,
+    SUBAGENT_FINISHED,
+    SUBAGENT_STARTED,
     TASK,
     THINKING,
     TOOL_CALL,
@@ -157,6 +159,16 @@ def activity_delta_part(patch: list[Json], activity_id: str) -> Json:
 def step_part(name: str, *, finished: bool = False) -> Json:
     """Return that a step of the work begins, or ends."""
     return _hinted({}, STEP_FINISHED if finished else STEP_STARTED, {STEP_NAME: name})
+
+
+def subagent_part(subagent: str, name: str) -> Json:
+    """Return that the agent `name` goes on with the task, as the subagent run of that id."""
+    return _hinted({"id": subagent, "name": name}, SUBAGENT_STARTED)
+
+
+def subagent_end_part(subagent: str, name: str, outcome: str) -> Json:
+    """Return that a subagent run has ended; `outcome` is ``success`` or ``suspended``."""
+    return _hinted({"id": subagent, "name": name, "outcome": outcome}, SUBAGENT_FINISHED)
 
 
 def usage_part(usage: Json) -> Json:

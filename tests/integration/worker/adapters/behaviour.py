@@ -1,11 +1,11 @@
 """What every adapter does alike: one suite, run against each with its real library.
 
 An adapter's test module subclasses the classes of what its framework can do (`AsksItsModel`,
-`Images`, `ClientTools`, `Approvals`, `SharedState`), names a model server that speaks the wire
-format of its framework, and has a function ``build(url, office, **options)`` at its top level,
-which makes the agent ``agent`` of the model at `url` with the tools of an `Office`. What works
-differently in a framework the module overrides, with the reason; `docs/frameworks.md` says why a
-class is left out.
+`StreamsArguments`, `Images`, `ClientTools`, `Approvals`, `SharedState`), names a model server that
+speaks the wire format of its framework, and has a function ``build(url, office, **options)`` at its
+top level, which makes the agent ``agent`` of the model at `url` with the tools of an `Office`. What
+works differently in a framework the module overrides, with the reason; `docs/frameworks.md` says
+why a class is left out.
 """
 
 import asyncio
@@ -219,6 +219,10 @@ class Behaviour:
             done = await folded(task)
             await model.until_left()
         assert state(done) == "CANCELED"
+
+
+class StreamsArguments(Behaviour):
+    """What a tool is called with is told while the model writes it."""
 
     async def test_arguments_stream(self, desk: Desk, serve: Serve) -> None:
         async with serve([BOB, says("Done.")]):

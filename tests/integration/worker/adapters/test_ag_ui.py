@@ -19,6 +19,7 @@ from tests.integration.worker.adapters.behaviour import (
     Images,
     Kill,
     Serve,
+    StreamsArguments,
     until_said,
 )
 from tests.integration.worker.adapters.office import Office
@@ -39,7 +40,7 @@ def build(url: str, office: Office, **options: Any) -> Agent:  # noqa: ANN401
     return ag_ui_agent(url, name="agent", backoff=0.0, **options)
 
 
-class TestAgUi(Images, ClientTools, Approvals):
+class TestAgUi(StreamsArguments, Images, ClientTools, Approvals):
     """Its behaviour."""
 
     refuses_names = True

@@ -13,7 +13,12 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from headrace_worker import Agent
 from headrace_worker.adapters import langgraph_agent
-from tests.integration.worker.adapters.behaviour import ApprovalsInTime, AsksItsModel, Images
+from tests.integration.worker.adapters.behaviour import (
+    ApprovalsInTime,
+    AsksItsModel,
+    Images,
+    StreamsArguments,
+)
 from tests.integration.worker.adapters.office import Office
 
 
@@ -64,7 +69,7 @@ def build(url: str, office: Office, **options: Any) -> Agent:  # noqa: ANN401  #
     return langgraph_agent(graph, name="agent", backoff=0.0, **options)
 
 
-class TestLangGraph(AsksItsModel, Images, ApprovalsInTime):
+class TestLangGraph(StreamsArguments, AsksItsModel, Images, ApprovalsInTime):
     """Its behaviour."""
 
     within = "answer_within"

@@ -9,6 +9,7 @@ from tests.integration.worker.adapters.behaviour import (
     ClientTools,
     Images,
     SharedState,
+    StreamsArguments,
     lines,
 )
 from tests.integration.worker.adapters.office import Office
@@ -32,7 +33,7 @@ def build(url: str, office: Office, **options: Any) -> Agent:  # noqa: ANN401  #
     )
 
 
-class TestOpenAI(AsksItsModel, Images, ClientTools, SharedState):
+class TestOpenAI(StreamsArguments, AsksItsModel, Images, ClientTools, SharedState):
     """Its behaviour."""
 
     async def test_what_children_say_is_told_to_no_later_turn_of_their_parents(

@@ -14,6 +14,7 @@ from tests.integration.worker.adapters.behaviour import (
     ClientTools,
     Images,
     SharedState,
+    StreamsArguments,
 )
 from tests.integration.worker.adapters.office import Office
 
@@ -41,5 +42,7 @@ def build(url: str, office: Office, **options: Any) -> Agent:  # noqa: ANN401  #
     return openai_agents_agent(wrapped, name="agent", backoff=0.0, **options)
 
 
-class TestOpenAIAgents(AsksItsModel, Images, ClientTools, ApprovalsInTime, SharedState):
+class TestOpenAIAgents(
+    StreamsArguments, AsksItsModel, Images, ClientTools, ApprovalsInTime, SharedState
+):
     """Its behaviour."""

@@ -36,7 +36,14 @@ from tests.integration.worker.adapters.wire import (
 )
 from tests.integration.worker.conftest import Working
 from tests.integration.worker.doors.examples import example
-from tests.integration.worker.doors.reading import answer, folded, results, state, thoughts
+from tests.integration.worker.doors.reading import (
+    answer,
+    folded,
+    results,
+    speakers,
+    state,
+    thoughts,
+)
 from tests.integration.worker.doors.reading import calls as called
 from tests.support.chat_stub import Reply, chat_stub, deltas
 from tests.support.desk import Desk
@@ -96,6 +103,12 @@ async def test_the_agent_that_was_handed_over_to_goes_on(
             task = await desk.start("a", "Refund A1.")
             [asked] = await interrupts(task)
             done = await answered(task, approval(asked["id"], {"approved": True}))
+    assert speakers(done) == [
+        ("started", "refunds"),
+        ("finished", "suspended"),
+        ("started", "refunds"),
+        ("finished", "success"),
+    ]
     assert (state(done), answer(done), refunded) == ("COMPLETED", "Done.", ["A1"])
     assert [content for content, _ in results(done)] == ['{"assistant": "refunds"}', "refunded"]
     systems = [request["messages"][0]["content"] for request in served.requests]
@@ -190,10 +203,10 @@ async def test_a_structured_answer_that_was_kept_is_told_by_the_next_attempt(
     failures = [Retryable("once")]
     whole = Telling.end
 
-    async def end(self: Telling) -> None:
+    async def end(self: Telling, *, suspended: bool = False) -> None:
         if failures:
             raise failures.pop()
-        await whole(self)
+        await whole(self, suspended=suspended)
 
     monkeypatch.setattr(Telling, "end", end)
     async with model([says('{"sides": 6}')]) as (served, llm):

@@ -18,6 +18,7 @@ from tests.integration.worker.adapters.behaviour import (
     ClientTools,
     Images,
     SharedState,
+    StreamsArguments,
 )
 from tests.integration.worker.adapters.office import Office
 
@@ -54,5 +55,7 @@ def build(url: str, office: Office, **options: Any) -> Agent:  # noqa: ANN401  #
     return pydantic_ai_agent(wrapped, name="agent", **given)
 
 
-class TestPydanticAI(AsksItsModel, Images, ClientTools, ApprovalsInTime, SharedState):
+class TestPydanticAI(
+    StreamsArguments, AsksItsModel, Images, ClientTools, ApprovalsInTime, SharedState
+):
     """Its behaviour."""

@@ -65,6 +65,17 @@ def results(task: Json) -> list[tuple[object, str]]:
     return [(result.content, result.error) for result in found]
 
 
+def speakers(task: Json) -> list[tuple[str, str]]:
+    """Return which agents went on with the task, by name, and how each ended."""
+    found = list[tuple[str, str]]()
+    for part in said(task):
+        if parts.event_type(part) == parts.SUBAGENT_STARTED:
+            found.append(("started", part["data"]["name"]))
+        elif parts.event_type(part) == parts.SUBAGENT_FINISHED:
+            found.append(("finished", part["data"]["outcome"]))
+    return found
+
+
 def thoughts(task: Json) -> str:
     """Return the agent's reasoning."""
     return parts.thinking_of(said(task))

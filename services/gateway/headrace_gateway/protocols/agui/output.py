@@ -72,7 +72,8 @@ class Output:
     def emit(self, kind: str, **fields: object) -> None:
         """Say one event."""
         sink = self._sink
-        event = {"type": kind, **sink.time, **fields, **self._whose}
+        # Whose an event is, it may say itself: a subagent's own subagent.
+        event = {"type": kind, **sink.time, **self._whose, **fields}
         sink.frames.append(Frame(sink.generation, sink.number, event))
         sink.number += 1
 

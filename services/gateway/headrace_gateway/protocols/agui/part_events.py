@@ -25,7 +25,7 @@ class PartEvents:
 
         `thinking`: it wants THINKING events, and no reasoning.
         """
-        self._output, self._view = output, view
+        self._output, self._view, self._modern = output, view, modern
         self.text = Blocks(TEXT, output, view)
         self.reasoning = Thoughts(output) if thinking else Blocks(REASONING, output, view)
         self.activities = Activities(output, view)
@@ -42,6 +42,8 @@ class PartEvents:
             parts.ACTIVITY_DELTA: self.activities.delta,
             parts.STEP_STARTED: self._step_started,
             parts.STEP_FINISHED: self._step_finished,
+            parts.SUBAGENT_STARTED: self._subagent_started,
+            parts.SUBAGENT_FINISHED: self._subagent_finished,
             parts.USAGE: self._usage,
             parts.CUSTOM: self._custom,
             parts.RAW: self._raw,
@@ -67,7 +69,9 @@ class PartEvents:
         return True
 
     def _step_started(self, part: Json, name: str) -> None:
-        step = _named(part, parts.STEP_NAME, name)
+        self._begin_step(_named(part, parts.STEP_NAME, name))
+
+    def _begin_step(self, step: str) -> None:
         self._output.end(("step", step))
         fields = {"stepName": step}
         item = OpenItem((("STEP_STARTED", fields),), (("STEP_FINISHED", fields),))
@@ -75,6 +79,27 @@ class PartEvents:
 
     def _step_finished(self, part: Json, name: str) -> None:
         self._output.end(("step", _named(part, parts.STEP_NAME, name)))
+
+    def _subagent_started(self, part: Json, _name: str) -> None:
+        """Say who goes on: to clients of 0.x as a step."""
+        subagent, name = part["data"]["id"], part["data"]["name"]
+        if not self._modern:
+            self._begin_step(name)
+            return
+        self._output.end(("subagent", subagent))
+        host = self._output.subagent
+        nested = {"parentSubagentRunId": host} if host else {}
+        opening = ("SUBAGENT_STARTED", {"subagentRunId": subagent, "name": name, **nested})
+        item = OpenItem((opening,), (_finished(subagent, "success"),))
+        self._output.begin(("subagent", subagent), item)
+
+    def _subagent_finished(self, part: Json, _name: str) -> None:
+        subagent, outcome = part["data"]["id"], part["data"]["outcome"]
+        item = self._output.open.get(("subagent", subagent))
+        if item is not None:
+            item.closing = (_finished(subagent, outcome),)
+        key = ("subagent", subagent) if self._modern else ("step", part["data"]["name"])
+        self._output.end(key)
 
     def _usage(self, part: Json, _name: str) -> None:
         add_usage(self._view.usage, part["data"])
@@ -85,6 +110,11 @@ class PartEvents:
     def _raw(self, part: Json, _name: str) -> None:
         source = _named(part, parts.SOURCE, "")
         self._output.emit("RAW", event=part["data"], **({"source": source} if source else {}))
+
+
+def _finished(subagent: str, outcome: str) -> tuple[str, Json]:
+    fields: Json = {"subagentRunId": subagent, "outcome": {"type": outcome}}
+    return "SUBAGENT_FINISHED", fields
 
 
 def is_answer(part: Json) -> bool:

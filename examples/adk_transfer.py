@@ -1,0 +1,34 @@
+"""Two agents of Google's ADK, one of which transfers to the other, served unchanged.
+
+From this folder: ``headrace dev --agents adk_transfer:desk``. Needs ``headrace[google-adk]`` and
+``GOOGLE_API_KEY``.
+"""
+
+from google.adk.agents import LlmAgent
+from google.adk.tools.function_tool import FunctionTool
+
+from headrace_worker.adapters import adk_agent
+
+small = "gemini-2.5-flash"
+
+
+def refund(order: str) -> str:
+    """Refund an order."""
+    return f"{order} is refunded"
+
+
+refunds = LlmAgent(
+    name="refunds",
+    description="Refunds orders.",
+    instruction="Refund what is asked for.",
+    model=small,
+    tools=[FunctionTool(refund, require_confirmation=True)],
+)
+front = LlmAgent(
+    name="front",
+    instruction="Transfer money matters.",
+    model=small,
+    sub_agents=[refunds],
+)
+
+desk = adk_agent(front, name="desk", memory="task")

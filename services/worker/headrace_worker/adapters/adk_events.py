@@ -1,0 +1,424 @@
+"""What an ADK agent does, said in a task's log while it does it.
+
+ADK has one event for all results of a round. A plugin, as its users write them, saves each result
+as soon as it is there, and answers calls whose results the log has already.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import orjson
+from pydantic_core import to_jsonable_python
+
+from headrace.model.events import Json
+from headrace_worker.adapters.adk_questions import CONFIRMATION, FRAMEWORKS
+from headrace_worker.adapters.adk_session import (
+    FORMAT,
+    as_kept,
+    as_response,
+    beside_responses,
+    said_in,
+)
+from headrace_worker.adapters.approvals import Decision
+from headrace_worker.adapters.extras import needs
+from headrace_worker.adapters.speaker import Speaker
+from headrace_worker.context import RunContext
+from headrace_worker.conversation import Verbatim
+from headrace_worker.emission import Data, File, Text, Thinking, ToolCall, ToolResult
+from headrace_worker.remembering import keep_response
+from headrace_worker.signals import State, Usage
+
+with needs("google-adk"):
+    from google.adk.agents import BaseAgent, LlmAgent
+    from google.adk.agents.callback_context import CallbackContext
+    from google.adk.events import Event
+    from google.adk.models.llm_request import LlmRequest
+    from google.adk.models.llm_response import LlmResponse
+    from google.adk.plugins import BasePlugin
+    from google.adk.tools.base_tool import BaseTool
+    from google.adk.tools.tool_context import ToolContext
+    from google.adk.workflow import BaseNode, Workflow
+    from google.genai import types
+
+_TEMPORARY = "temp:"
+
+
+class ClientTool(BaseTool):
+    """A tool that an AG-UI client brings: its call ends the run instead of being carried out."""
+
+    def __init__(self, tool: Json) -> None:
+        """Offer `tool`, an AG-UI Tool."""
+        super().__init__(
+            name=tool["name"], description=tool.get("description") or "", is_long_running=True
+        )
+        self._parameters = tool.get("parameters") or {"type": "object", "properties": {}}
+
+    def _get_declaration(self) -> types.FunctionDeclaration:
+        return types.FunctionDeclaration(
+            name=self.name,
+            description=self.description,
+            parameters_json_schema=self._parameters,
+        )
+
+    async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> None:
+        """Leave it to the client."""
+        del args, tool_context
+
+
+class Telling(BasePlugin):
+    """Says one run's events."""
+
+    def __init__(
+        self,
+        ctx: RunContext,
+        root: BaseNode,
+        session: str,
+        *,
+        thinking: bool,
+        has_plugins: bool,
+    ) -> None:
+        """Say them in the run of `ctx`, where `root` works in `session`; `thinking`: reasoning too.
+
+        `has_plugins`: others may change what a tool has answered.
+        """
+        super().__init__("headrace")
+        self._ctx, self._root, self._session = ctx, root, session
+        self._thinking, self._has_plugins = thinking, has_plugins
+        sent = ctx.agui.get("tools") or ()
+        self.client_tools = [ClientTool(tool) for tool in sent]
+        self.decisions: Mapping[str, Decision] = {}
+        """On calls that waited for approval."""
+        self.results: dict[str, Json] = {}
+        """What the log has, by call id."""
+        self.calls: set[str] = set()
+        """Ids of the calls of this task's agents."""
+        self.used: set[str] = set()
+        """Ids of the calls of the conversation."""
+        self.state: Json = {}
+        """The session's, as it was told last."""
+        self.beside: types.Content | None = None
+        """What the user said beside an answer."""
+        self.model_error: Exception | None = None
+        self.events: list[Event] = []
+        """The task's, in order."""
+        self.speaker = Speaker(ctx, root.name)
+        self._agents = {each.name: each for each in _tree(root)}
+        self._spoke: dict[str, int] = {}
+        self._streams: set[str] = set()
+        self._held: list[Event] = []
+
+    async def before_model_callback(
+        self, *, callback_context: CallbackContext, llm_request: LlmRequest
+    ) -> None:
+        """Offer the client's tools, but those of a name that the agent has itself."""
+        if callback_context.session.id != self._session:
+            return
+        known, told = llm_request.tools_dict, llm_request.contents
+        llm_request.append_tools([each for each in self.client_tools if each.name not in known])
+        if self.beside is not None and all(c.parts != self.beside.parts for c in told):
+            # ADK leaves out what stands between a call and the answer to it.
+            told.append(self.beside)
+
+    async def after_model_callback(
+        self, *, callback_context: CallbackContext, llm_response: LlmResponse
+    ) -> None:
+        """Give calls ids of their own: some models count theirs anew in each response."""
+        if llm_response.partial or callback_context.session.id != self._session:
+            return
+        content = llm_response.content
+        for part in (content.parts if content else None) or ():
+            if (call := part.function_call) is not None and call.id:
+                if call.id in self.used:
+                    call.id = f"adk-{self._ctx.voice.mint('call')}"
+                self.used.add(call.id)
+
+    async def on_model_error_callback(
+        self, *, callback_context: CallbackContext, llm_request: LlmRequest, error: Exception
+    ) -> None:
+        """Take note that it was the model, and no tool, that failed."""
+        del callback_context, llm_request
+        self.model_error = error
+
+    async def before_tool_callback(
+        self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
+    ) -> dict[str, Any] | None:
+        """Answer a call whose result the log has, and heed what was decided on it."""
+        del tool
+        call = self._call(tool_context)
+        if call in self.results:
+            return self.results[call]
+        decision = self.decisions.get(call)
+        if decision is None:
+            return None
+        if not decision.approved:
+            return {"error": decision.reason} if decision.reason else None
+        if decision.arguments is not None:
+            tool_args.clear()
+            tool_args.update(decision.arguments)
+        return None
+
+    async def after_tool_callback(
+        self,
+        *,
+        tool: BaseTool,
+        tool_args: dict[str, Any],
+        tool_context: ToolContext,
+        result: dict[str, Any],
+    ) -> None:
+        """Save what a tool answered: no later attempt calls it again."""
+        del tool_args
+        call = self._call(tool_context)
+        if call not in self.calls or call in self.results or tool.is_long_running:
+            return
+        if self._may_change(tool_context) or _holds_media(result):
+            # The event with all results of the round says what became of it.
+            return
+        await self._tell_state(tool_context.actions.state_delta)
+        await self._keep_result(call, as_response(_as_json(result)), None)
+
+    async def take(self, event: Event) -> None:
+        """Say `event`."""
+        if event.author == "user":
+            await self._take_user(event)
+            return
+        if event.partial:
+            await self._take_partial(event)
+            return
+        await self._tell_state(event.actions.state_delta)
+        self.events.append(event)
+        if self._held and not _asks_for_approval(event):
+            await self.keep(*self._held)
+            self._held = []
+        if event.get_function_responses():
+            await self._take_results(event)
+        elif _is_said_by_a_model(event):
+            await self._take_response(event)
+        elif _asks_for_approval(event):
+            await self._keep_question(event)
+        elif event.content or self._is_progress(event):
+            await self.keep(event)
+
+    async def keep(self, *events: Event) -> None:
+        """Save events: a later attempt, and a later run of the task, finds them."""
+        await self._ctx.voice.checkpoint(await self._as_kept(*events))
+
+    async def end(self) -> None:
+        """Save what is not saved yet."""
+        if self._held:
+            await self.keep(*self._held)
+
+    def _call(self, tool_context: ToolContext) -> str:
+        """Return the id of the call; empty: an agent that is a tool makes it."""
+        is_own = tool_context.session.id == self._session
+        return (tool_context.function_call_id or "") if is_own else ""
+
+    def _may_change(self, tool_context: ToolContext) -> bool:
+        """Tell whether callbacks see a result after this plugin, or it is no plain result."""
+        agent = self._agents.get(tool_context.agent_name)
+        actions = tool_context.actions.model_dump(
+            exclude={"state_delta", "artifact_delta"}, exclude_none=True
+        )
+        may_change = not isinstance(agent, LlmAgent) or agent.canonical_after_tool_callbacks
+        return self._has_plugins or bool(may_change) or any(actions.values())
+
+    async def _take_user(self, event: Event) -> None:
+        """Keep what answers calls; other words of the user stand in the log."""
+        self.events.append(event)
+        answered = event.get_function_responses()
+        for each in answered:
+            if each.id in self.calls and each.id not in self.results:
+                # A long-running tool's, for which the user has spoken.
+                await self._keep_result(each.id, each.response or {}, None)
+        if answered:
+            await self.keep(event)
+
+    async def _take_partial(self, event: Event) -> None:
+        await self.speaker.become(event.author)
+        stream = event.branch or ""
+        self._streams.add(stream)
+        for part in (event.content.parts if event.content else None) or ():
+            await self._words(event, part)
+
+    async def _take_response(self, event: Event) -> None:
+        """Save a response: no later attempt asks for it again."""
+        await self.speaker.become(event.author)
+        stream = event.branch or ""
+        said = (event.content.parts if event.content else None) or ()
+        for part in said:
+            if stream not in self._streams:
+                await self._words(event, part)
+            await self._piece(part)
+        self._streams.discard(stream)
+        await self._end_words(event)
+        await self._usage(event)
+        if self._is_structured(event) and event.is_final_response():
+            await self._tell_structure(event)
+        kept = as_kept([event], self._ctx.leg, self.results)
+        await keep_response(self._ctx, Verbatim(FORMAT, kept))
+
+    async def _words(self, event: Event, part: types.Part) -> None:
+        if not part.text:
+            return
+        if part.thought:
+            if self._thinking:
+                await self._ctx.emit(Thinking(part.text, self._block(event)))
+        elif not self._is_structured(event):
+            await self._ctx.emit(Text(part.text, self._block(event)))
+
+    def _block(self, event: Event) -> str:
+        """Return the label of the block of text; empty: nobody else speaks at the same time."""
+        if not event.branch:
+            return ""
+        return f"{event.branch}.{self._spoke.setdefault(event.branch, 0)}"
+
+    async def _end_words(self, event: Event) -> None:
+        if event.branch in self._spoke:
+            label = self._block(event)
+            await self._ctx.emit(Thinking("", label, end=True))
+            await self._ctx.emit(Text("", label, end=True))
+            self._spoke[event.branch] += 1
+
+    async def _piece(self, part: types.Part) -> None:
+        if (call := part.function_call) is not None and call.id:
+            self.calls.add(call.id)
+            self.used.add(call.id)
+            await self._ctx.emit(ToolCall(call.name or "", _as_json(call.args or {}), call.id))
+        elif (blob := part.inline_data) is not None and blob.data:
+            file = File(blob.display_name or "", blob.data, blob.mime_type or "")
+            await self._ctx.emit(file)
+        elif (code := part.executable_code) is not None and code.code:
+            await self._ctx.emit(
+                Text(code.code, self._ctx.voice.mint("code"), end=True, type="code")
+            )
+
+    async def _usage(self, event: Event) -> None:
+        if (used := event.usage_metadata) is None:
+            return
+        thought = used.thoughts_token_count or 0
+        said = Usage(
+            event.model_version or "",
+            "",
+            used.prompt_token_count or 0,
+            (used.candidates_token_count or 0) + thought,
+            reasoning_tokens=thought,
+            cached_input_tokens=used.cached_content_token_count or 0,
+        )
+        await self._ctx.emit(said)
+
+    async def _take_results(self, event: Event) -> None:
+        """Save the results that are not yet, and the event that holds them."""
+        waiting = {*event.actions.requested_tool_confirmations}
+        waiting |= {*event.actions.requested_auth_configs}
+        left = [
+            each
+            for each in event.get_function_responses()
+            if each.id in self.calls
+            and each.id not in self.results
+            and each.id not in waiting
+            and not self._runs_on(each.id)
+        ]
+        for each in left:
+            self.results[each.id or ""] = _as_json(each.response or {})
+        for each in left[:-1]:
+            await self._tell_result(each.id or "", None)
+        if _asks_for_approval(event):
+            for each in left[-1:]:
+                await self._tell_result(each.id or "", None)
+            await self._keep_question(event)
+        elif left:
+            await self._tell_result(left[-1].id or "", await self._as_kept(event))
+        else:
+            await self.keep(event)
+
+    async def _keep_question(self, event: Event) -> None:
+        """Save the two events that ask for approval together, in whatever order they come."""
+        self._held.append(event)
+        if len(self._held) > 1:
+            await self.keep(*self._held)
+            self._held = []
+
+    def _runs_on(self, call: str | None) -> bool:
+        """Tell whether a long-running tool has only said so far that it works."""
+        return any(call in (event.long_running_tool_ids or ()) for event in self.events)
+
+    async def _keep_result(self, call: str | None, response: Json, kept: Json | None) -> None:
+        self.results[call or ""] = response
+        await self._tell_result(call or "", kept)
+
+    async def _tell_result(self, call: str, kept: Json | None) -> None:
+        content, error = said_in(self.results[call])
+        await self._ctx.voice.checkpoint(kept, ToolResult(call, content, error))
+
+    async def _as_kept(self, *events: Event) -> Json:
+        kept = as_kept(events, self._ctx.leg, self.results)
+        return await beside_responses(self._ctx, kept)
+
+    def _is_progress(self, event: Event) -> bool:
+        """Tell whether the event says how far an agent that runs others has come."""
+        return not isinstance(self._root, LlmAgent) and not event.error_code
+
+    async def _tell_state(self, delta: Mapping[str, Any]) -> None:
+        """Tell the state that is shared with the user interface, where it changes."""
+        if not delta:
+            return
+        changed = {
+            key: _as_json(value) for key, value in delta.items() if not key.startswith(_TEMPORARY)
+        }
+        now = {**self.state, **changed}
+        if now != self.state:
+            self.state = now
+            await self._ctx.emit(State(now))
+
+    def _is_structured(self, event: Event) -> bool:
+        agent = self._agents.get(event.author)
+        return isinstance(agent, LlmAgent) and agent.output_schema is not None
+
+    async def _tell_structure(self, event: Event) -> None:
+        text = _text(event.content.parts if event.content else None)
+        try:
+            await self._ctx.emit(Data(orjson.loads(text), "output"))
+        except orjson.JSONDecodeError:
+            await self._ctx.emit(Text(text))
+
+
+def _tree(node: BaseNode) -> Iterator[BaseAgent]:
+    """Yield the agents below a root: an agent's sub-agents, a workflow's nodes."""
+    if isinstance(node, BaseAgent):
+        yield node
+        for agent in node.sub_agents:
+            yield from _tree(agent)
+    elif isinstance(node, Workflow) and node.graph is not None:
+        for inner in node.graph.nodes:
+            yield from _tree(inner)
+
+
+def _holds_media(result: object) -> bool:
+    """Tell whether a tool has answered with files, which ADK takes out of the result."""
+    among: Iterable[object] = (result,)
+    if isinstance(result, dict):
+        among = result.values()
+    elif isinstance(result, list | tuple):
+        among = result
+    return any(isinstance(each, types.Part | types.FunctionResponse) for each in among)
+
+
+def _is_said_by_a_model(event: Event) -> bool:
+    """Tell whether the event is a model's response, and not a question of ADK's own."""
+    if event.content is None or event.content.role == "user":
+        return False
+    calls: Collection[str | None] = [call.name for call in event.get_function_calls()]
+    return not any(name in FRAMEWORKS - {"adk_request_input"} for name in calls)
+
+
+def _asks_for_approval(event: Event) -> bool:
+    """Tell whether the event is one of the two with which ADK asks for an approval."""
+    names = [call.name for call in event.get_function_calls()]
+    return CONFIRMATION in names or bool(event.actions.requested_tool_confirmations)
+
+
+def _text(said: Sequence[types.Part] | None) -> str:
+    return "".join(part.text for part in said or () if part.text and not part.thought)
+
+
+def _as_json(value: Any) -> Any:  # noqa: ANN401  # any JSON
+    return to_jsonable_python(value, bytes_mode="base64", fallback=str)

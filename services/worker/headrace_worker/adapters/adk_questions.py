@@ -1,0 +1,168 @@
+"""What an ADK agent waits for, as interrupts, and what the user's answer makes of it."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.model import parts
+from headrace.model.events import Json
+from headrace_worker.adapters.adk_session import as_response
+from headrace_worker.adapters.answers import answers_of
+from headrace_worker.adapters.approvals import Decision, decisions_of, question, words_beside
+from headrace_worker.adapters.extras import needs
+from headrace_worker.adapters.response_schemas import conforming
+from headrace_worker.conversation import Call
+
+with needs("google-adk"):
+    from google.adk.events import Event
+    from google.genai import types
+
+CONFIRMATION = "adk_request_confirmation"
+INPUT = "adk_request_input"
+CREDENTIAL = "adk_request_credential"
+FRAMEWORKS = frozenset({CONFIRMATION, INPUT, CREDENTIAL})
+"""Names of the calls with which ADK itself asks its client."""
+
+_UNANSWERED = "The user did not answer."
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A call that its agent waits for."""
+
+    id: str
+    """Of the call that is to be answered."""
+    name: str
+    """Of that call: a long-running tool's, or one of `FRAMEWORKS`."""
+    call: Call
+    """The tool call that it is about, as the log has it."""
+    hint: str = ""
+    """What the tool says for its approval, or has said so far."""
+    payload: Any = None
+    """What its tool wants the user to fill in, for an approval."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the user has decided."""
+
+    content: types.Content
+    """For ADK: a response to each call that waits."""
+    decisions: dict[str, Decision] = field(default_factory=dict)
+    """On the tools that wait for approval, by call id."""
+    beside: Sequence[Json] = ()
+    """What was said beside it, A2A Parts."""
+
+
+def waiting_calls(events: Iterable[Event]) -> list[Waiting]:
+    """Return the calls that wait for the client, in order."""
+    waiting, said = dict[str, Waiting](), dict[str, str]()
+    for event in events:
+        long_running = event.long_running_tool_ids or set()
+        for call in event.get_function_calls():
+            if call.id and call.id in long_running:
+                waiting[call.id] = _waiting(call.id, call)
+        for response in event.get_function_responses():
+            if event.author == "user":
+                waiting.pop(response.id or "", None)
+            elif response.id in waiting:
+                said[response.id] = _short(response.response)
+    return [
+        Waiting(each.id, each.name, each.call, said.get(each.id, each.hint), each.payload)
+        for each in waiting.values()
+    ]
+
+
+def questions(
+    waiting: Sequence[Waiting], brought: Collection[str], within: float | None
+) -> tuple[list[Json], list[str]]:
+    """Return the interrupts to ask, and the ids of the calls of tools that the client `brought`."""
+    asked = [_asked(each, within) for each in waiting if each.name not in brought]
+    return asked, [each.call.id for each in waiting if each.name in brought]
+
+
+def answer_of(
+    said: Sequence[Json],
+    waiting: Sequence[Waiting],
+    asked: Sequence[Json],
+    brought: Mapping[str, Json],
+) -> Answer | None:
+    """Return what a message says to the calls that wait, of which `asked` are the interrupts.
+
+    `brought` are the results of the client's tools, by call id. None: there is no word on the
+    interrupts.
+
+    Raises:
+        AnswerInvalid: an answer is of none of the shapes that were asked for.
+    """
+    words = [part for part in said if parts.tool_result(part) is None]
+    if asked and not words:
+        return None
+    approvals = [each for each in asked if each["reason"] == "tool_call"]
+    decisions = decisions_of(words, approvals)
+    answers = answers_of(words, [each["id"] for each in asked])
+    schemas = {each["id"]: each.get("responseSchema") for each in asked}
+    responses = list[types.Part]()
+    for each in waiting:
+        call = each.call.id
+        if each.name == CONFIRMATION:
+            decided = decisions.get(call) or Decision(approved=False, reason=_UNANSWERED)
+            response = _confirmation(decided, answers.get(call))
+        elif call in brought:
+            response = brought[call]
+        else:
+            response = _result(call, answers, schemas.get(call))
+        answering = types.FunctionResponse(id=each.id, name=each.name, response=response)
+        responses.append(types.Part(function_response=answering))
+    is_named = any(parts.interrupt_id(part) for part in words)
+    beside = words_beside(words) if is_named or not asked else ()
+    return Answer(types.Content(role="user", parts=responses), decisions, beside)
+
+
+def _waiting(name: str, call: types.FunctionCall) -> Waiting:
+    given = call.args or {}
+    if call.name == CONFIRMATION:
+        original = given.get("originalFunctionCall") or {}
+        about = Call(original.get("id") or name, original.get("name") or "", original.get("args"))
+        wanted = given.get("toolConfirmation") or {}
+        return Waiting(name, CONFIRMATION, about, wanted.get("hint") or "", wanted.get("payload"))
+    return Waiting(name, call.name or "", Call(name, call.name or "", given))
+
+
+def _asked(waits: Waiting, within: float | None) -> Json:
+    call = waits.call
+    if waits.name == CONFIRMATION:
+        asked = question(call, {"hint": waits.hint} if waits.hint else None, within)
+        if waits.payload is not None:
+            schema = asked["responseSchema"]
+            properties = {**schema["properties"], "payload": {"default": waits.payload}}
+            asked["responseSchema"] = {**schema, "properties": properties}
+        return asked
+    asked = {"id": call.id, "reason": "input_required", "responseSchema": {}}
+    if waits.name == INPUT:
+        given = call.arguments
+        schema = given.get("response_schema") or {}
+        return {**asked, "message": str(given.get("message") or ""), "responseSchema": schema}
+    message = f"The result of {call.name}({call.said})?"
+    if waits.hint:
+        message += f" So far: {waits.hint}"
+    return {**asked, "toolCallId": call.id, "message": message}
+
+
+def _confirmation(decided: Decision, answer: Any) -> Json:  # noqa: ANN401  # any JSON
+    payload = answer.get("payload") if isinstance(answer, dict) else None
+    confirmed: Json = {"confirmed": decided.approved}
+    return confirmed if payload is None else {**confirmed, "payload": payload}
+
+
+def _result(call: str, answers: Json, schema: Any) -> Json:  # noqa: ANN401  # any JSON
+    if call not in answers:
+        return {"error": _UNANSWERED}
+    if answers[call] is None:
+        return {"error": "The user cancelled it."}
+    return as_response(conforming(call, answers[call], schema))
+
+
+def _short(response: Json | None) -> str:
+    said = (response or {}).get("result", response)
+    return str(said or "")[:500]

@@ -1,0 +1,406 @@
+"""An agent of Google's Agent Development Kit, unchanged, as an agent."""
+
+import warnings
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Unpack
+
+from headrace.model import parts
+from headrace.model.events import Json
+from headrace.model.task import FAILED
+from headrace_worker.adapters.adk_events import Telling
+from headrace_worker.adapters.adk_questions import (
+    CREDENTIAL,
+    FRAMEWORKS,
+    Answer,
+    answer_of,
+    questions,
+    waiting_calls,
+)
+from headrace_worker.adapters.adk_session import (
+    FORMAT,
+    kept_events,
+    past_events,
+    response_of,
+    user_content,
+    user_event,
+)
+from headrace_worker.adapters.answers import AnswerInvalid, asked_before
+from headrace_worker.adapters.approvals import ask
+from headrace_worker.adapters.busy import is_busy
+from headrace_worker.adapters.declaring import Declaration
+from headrace_worker.adapters.extras import needs
+from headrace_worker.adapters.outside_context import outside_context
+from headrace_worker.agent import Agent, agent
+from headrace_worker.context import RunContext
+from headrace_worker.conversation import Turn, turns_of_log, user_turn
+from headrace_worker.emission import Ending, Reject
+from headrace_worker.errors import Misdeclared, Retryable
+from headrace_worker.relayed import Outcome
+from headrace_worker.remembering import Memory, Remembered, remembered, with_content
+
+with needs("google-adk"):
+    import httpx
+    from google.adk.agents import LlmAgent
+    from google.adk.agents.invocation_context import LlmCallsLimitExceededError
+    from google.adk.agents.run_config import RunConfig, StreamingMode  # type: ignore[attr-defined] # documented
+    from google.adk.apps import App, ResumabilityConfig
+    from google.adk.artifacts import BaseArtifactService
+    from google.adk.events import Event, EventActions
+    from google.adk.memory import BaseMemoryService
+    from google.adk.runners import Runner
+    from google.adk.sessions import InMemorySessionService
+    from google.adk.workflow import BaseNode
+    from google.genai import types
+    from google.genai.errors import UnknownApiResponseError
+
+_TAKES = ("text/plain", "application/json", "image/png", "image/jpeg", "image/webp", "image/gif")
+_REFUSALS = frozenset(
+    {"SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY"}
+)
+"""Reasons for which Gemini gives no answer."""
+
+
+def adk_agent(  # noqa: PLR0913  # what such an agent can be told
+    wrapped: BaseNode | App,
+    *,
+    name: str,
+    run_config: RunConfig | None = None,
+    artifact_service: BaseArtifactService | None = None,
+    memory_service: BaseMemoryService | None = None,
+    memory: Memory = "context",
+    show_thinking: bool = True,
+    approve_within: float | None = None,
+    **declared: Unpack[Declaration],
+) -> Agent:
+    """Make an agent of an agent, a workflow or an app of Google's ADK.
+
+    It runs through ADK's own runner. The session is made of the log for each run, so no session
+    service is needed; its state is shared with the user interface. `run_config` is ADK's; without
+    one, models stream. The tools that an AG-UI client brings are offered to every agent. Tools that
+    need confirmation, long-running tools and ADK's requests for input end the run with an interrupt
+    for each call; what is not approved `approve_within` seconds later is refused (None: there is no
+    hurry). The output of an agent with an `output_schema` becomes a data artifact. The other
+    keywords are `agent`'s.
+
+    Raises:
+        Misdeclared: as `agent`.
+    """
+    app = wrapped if isinstance(wrapped, App) else App(name=wrapped.name, root_agent=wrapped)
+    root = app.root_agent
+    if root is None:
+        raise Misdeclared(f"the app {app.name} has no agent at its root")
+    config = run_config or RunConfig(streaming_mode=StreamingMode.SSE)
+    services = _Services(artifact_service, memory_service)
+    options = _Options(
+        app, root, config, services, memory, show_thinking, approve_within, _resumable()
+    )
+    declared.setdefault("input_modes", _TAKES)
+    declared.setdefault("description", root.description or f"The agent {root.name}.")
+
+    @agent(name=name, **declared)
+    async def run(ctx: RunContext) -> None:
+        await _Run(ctx, options).run()
+
+    return run
+
+
+@dataclass(frozen=True, slots=True)
+class _Services:
+    artifacts: BaseArtifactService | None
+    memories: BaseMemoryService | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """How the agent is run; see `adk_agent`."""
+
+    app: App
+    root: BaseNode
+    config: RunConfig
+    services: _Services
+    memory: Memory
+    show_thinking: bool
+    approve_within: float | None
+    resumable: ResumabilityConfig
+
+
+@dataclass(slots=True)
+class _Begun:
+    """Where a run begins: with a message, or behind the last event of an invocation."""
+
+    past: list[Event]
+    """Of earlier tasks."""
+    own: list[Event]
+    """Of the task."""
+    results: dict[str, Json]
+    """What the task's tools have answered, by call id."""
+    message: types.Content | None = None
+    invocation: str | None = None
+    answer: Answer | None = None
+    beside: Event | None = None
+    """What the user said beside the answer, and is still to be kept."""
+    is_over: bool = False
+    """Whether nothing is left but to end it."""
+
+
+class _Run:
+    """One run."""
+
+    def __init__(self, ctx: RunContext, options: _Options) -> None:
+        self._ctx, self._options = ctx, options
+        self._brought = {tool["name"] for tool in ctx.agui.get("tools") or ()}
+
+    async def run(self) -> None:
+        """Carry it out."""
+        ctx, options = self._ctx, self._options
+        known = await remembered(ctx, options.memory, FORMAT)
+        try:
+            begun = await self._begin(known)
+        except AnswerInvalid as error:
+            await ask(ctx, await self._asked(), wrong=f"{error}.")
+            return
+        if begun is None:
+            # The results of the client's tools have come, without a word on the interrupts.
+            await ask(ctx, await self._asked())
+            return
+        user, session = f"{ctx.tenant}.{ctx.owner}", outside_context(ctx, known.asked_by)
+        has_plugins = bool(options.app.plugins)
+        telling = Telling(
+            ctx, options.root, session, thinking=options.show_thinking, has_plugins=has_plugins
+        )
+        telling.state = _state(ctx, known)
+        telling.results = begun.results
+        telling.used = {call.id for turn in known.turns for call in turn.calls}
+        telling.calls = _calls(begun.own)
+        telling.events = begun.own
+        if begun.answer is not None:
+            telling.decisions = begun.answer.decisions
+            if begun.answer.beside:
+                telling.beside = user_content(begun.answer.beside)
+        if begun.beside is not None:
+            begun.own.append(begun.beside)
+            await telling.keep(begun.beside)
+        if not begun.is_over:
+            sessions = InMemorySessionService()
+            made = await sessions.create_session(
+                app_name=options.app.name, user_id=user, session_id=session, state=telling.state
+            )
+            for event in (*begun.past, *begun.own):
+                await sessions.append_event(made, event)
+            if not await self._drive(telling, sessions, begun, (user, session)):
+                return
+        await self._end(telling)
+
+    async def _drive(
+        self,
+        telling: Telling,
+        sessions: InMemorySessionService,
+        begun: _Begun,
+        place: tuple[str, str],
+    ) -> bool:
+        """Have the agent work; return whether the run is still to be ended."""
+        ctx, options = self._ctx, self._options
+        update = {
+            "plugins": [telling, *options.app.plugins],
+            "resumability_config": options.resumable,
+        }
+        runner = Runner(
+            app=options.app.model_copy(update=update),
+            session_service=sessions,
+            artifact_service=options.services.artifacts,
+            memory_service=options.services.memories,
+        )
+        user, session = place
+        events = runner.run_async(
+            user_id=user,
+            session_id=session,
+            invocation_id=begun.invocation,
+            new_message=begun.message,
+            run_config=options.config,
+            yield_user_message=True,
+        )
+        ending: Ending | None = None
+        try:
+            async with aclosing(events):
+                async for event in events:
+                    await telling.take(event)
+                    # What stops the runner is raised behind the event that tells of it.
+                    ending = _ending_of(event) or ending
+        except Exception as error:  # noqa: BLE001  # `_ending` raises what is the agent's own
+            ending = _ending(error, telling.model_error)
+            ctx.log.warning("the agent %s: %s", options.root.name, error)
+        if ending is not None:
+            await ctx.emit(ending)
+        else:
+            await telling.end()
+        return ending is None
+
+    async def _end(self, telling: Telling) -> None:
+        """End the run with what waits for the user, if anything does."""
+        waiting = waiting_calls(telling.events)
+        await telling.speaker.end(suspended=bool(waiting))
+        if any(each.name == CREDENTIAL for each in waiting):
+            await self._ctx.emit(_failed("a tool asks for credentials, which has no adapter"))
+        elif waiting:
+            asked, pending = questions(waiting, self._brought, self._options.approve_within)
+            await ask(self._ctx, asked, pending)
+
+    async def _asked(self) -> list[Json]:
+        """Return the interrupts that the message answers."""
+        return asked_before(await self._ctx.retell(), self._ctx.leg)
+
+    async def _begin(self, known: Remembered) -> _Begun | None:
+        """Return where the run begins; None: the interrupts are to be asked again.
+
+        Raises:
+            AnswerInvalid: what the user has answered can't be understood.
+            Retryable: what was said before can't be read.
+        """
+        ctx = self._ctx
+        own_turns = turns_of_log(known.log, ctx.task) or user_turn(ctx.message, ctx.task, ctx.leg)
+        inputs = await _inputs(ctx, own_turns)
+        results = _results(own_turns)
+        kept = await kept_events(ctx, known.log, results)
+        own = _own_events(ctx, inputs, kept)
+        past = past_events(_past(ctx, known.turns, own_turns), self._options.root.name)
+        said = inputs.get(ctx.leg, [])
+        begun = _Begun(past, own, results)
+        if waiting := waiting_calls(own):
+            asked = await self._asked()
+            begun.answer = answer_of(said, waiting, asked, results)
+            if begun.answer is None:
+                return None
+        mine = [event for run, event in kept if run == ctx.leg]
+        is_answered = any(e.author == "user" and e.get_function_responses() for e in mine)
+        if begun.answer is not None and not is_answered:
+            begun.own += mine
+            begun.message = begun.answer.content
+            if (beside := begun.answer.beside) and not mine:
+                begun.beside = user_event(beside, _invocation(ctx, ctx.leg))
+        elif mine:
+            self._go_on(begun, mine, said)
+        else:
+            begun.message = user_content(said)
+        return begun
+
+    def _go_on(self, begun: _Begun, mine: list[Event], said: Sequence[Json]) -> None:
+        """Go on behind what a former attempt has kept of this run."""
+        if begun.answer is None:
+            begun.own.append(user_event(said, mine[0].invocation_id))
+        begun.own += mine
+        begun.invocation = mine[-1].invocation_id
+        begun.is_over = bool(waiting_calls(begun.own))
+        root, last = self._options.root, mine[-1]
+        is_answer = bool(last.content) and last.is_final_response()
+        if begun.is_over or not is_answer or last.author == "user":
+            return
+        # All that this agent had to say; ADK would ask its model again.
+        begun.is_over = isinstance(root, LlmAgent)
+        update = {"id": Event.new_id(), "content": None}
+        ends = last.model_copy(update={**update, "actions": EventActions(end_of_agent=True)})
+        begun.own.append(ends)
+
+
+async def _inputs(ctx: RunContext, own: Sequence[Turn]) -> dict[int, list[Json]]:
+    """Return what the task's user said, by run, without results of tools."""
+    inputs = dict[int, list[Json]]()
+    for turn in own:
+        if turn.role == "user":
+            inputs.setdefault(turn.run, []).extend(await with_content(ctx, turn.parts))
+    return inputs
+
+
+def _past(ctx: RunContext, turns: Sequence[Turn], own: Sequence[Turn]) -> Sequence[Turn]:
+    """Return the turns before the task's first."""
+    mine = {turn.id for turn in own if turn.role == "user"}
+    # An AG-UI client sends the run's input without its content, under an id of its own.
+    mine |= {m.get("id") for m in ctx.agui.get("messages") or () if m.get("content") is None}
+    first = (
+        index
+        for index, turn in enumerate(turns)
+        if turn.task == ctx.task or (turn.role == "user" and turn.id in mine)
+    )
+    return turns[: next(first, len(turns))]
+
+
+def _own_events(
+    ctx: RunContext, inputs: dict[int, list[Json]], kept: Sequence[tuple[int, Event]]
+) -> list[Event]:
+    """Return the events of the task's earlier runs."""
+    events = list[Event]()
+    answering = {run for run, event in kept if event.author == "user"}
+    for run in sorted({*inputs, *(run for run, _ in kept)} - {ctx.leg}):
+        made = [event for number, event in kept if number == run]
+        # An answer that was none is no message of the conversation.
+        is_message = bool(made) or not waiting_calls(events)
+        if run in inputs and run not in answering and is_message:
+            invocation = made[0].invocation_id if made else _invocation(ctx, run)
+            events.append(user_event(inputs[run], invocation))
+        events += made
+    return events
+
+
+def _invocation(ctx: RunContext, run: int) -> str:
+    return f"{ctx.task}-{run}"
+
+
+def _results(own: Sequence[Turn]) -> dict[str, Json]:
+    """Return what the task's tools have answered, by call id."""
+    return {turn.result.id: response_of(turn.result) for turn in own if turn.result is not None}
+
+
+def _calls(events: Sequence[Event]) -> set[str]:
+    """Return the ids of the calls of tools."""
+    calls = [call for event in events for call in event.get_function_calls()]
+    return {call.id for call in calls if call.id and call.name not in FRAMEWORKS}
+
+
+def _state(ctx: RunContext, known: Remembered) -> Json:
+    """Return the session's state: the client's, or as the conversation has left it."""
+    state = ctx.state if ctx.agui.get("state") is not None else known.state()
+    return dict(state) if isinstance(state, dict) else {}
+
+
+def _ending_of(event: Event) -> Ending | None:
+    """Return what ends the run where a model has given no answer; None: it goes on."""
+    code = event.error_code
+    if event.partial or not code or (event.content and event.content.parts):
+        return None
+    reason = str(getattr(code, "value", code)).rpartition(".")[2]
+    if reason in _REFUSALS:
+        return Reject(f"The model does not answer: {event.error_message or reason}")
+    return _failed(f"the model gave no answer: {event.error_message or reason}")
+
+
+def _ending(error: Exception, model_error: Exception | None) -> Ending:
+    """Return how a run ends that `error` has stopped.
+
+    Raises:
+        Retryable: it may go better later.
+        Exception: `error` itself: it is the agent's.
+    """
+    if isinstance(error, LlmCallsLimitExceededError):
+        return _failed("the agent has not come to an end in as many model calls as it may make")
+    if model_error is None or model_error not in {error, error.__cause__, error.__context__}:
+        raise error
+    status = getattr(model_error, "code", None) or getattr(model_error, "status_code", None)
+    if isinstance(status, int):
+        if is_busy(status):
+            raise Retryable(f"the model's endpoint is busy: {status}") from error
+        return _failed(f"the model's endpoint refused the request: {status}")
+    if isinstance(model_error, httpx.HTTPError | OSError | UnknownApiResponseError):
+        raise Retryable("the model's endpoint is out of reach, or broke off") from error
+    raise error
+
+
+def _failed(reason: str) -> Outcome:
+    return Outcome(FAILED, [parts.notice_part(reason, parts.ERROR)])
+
+
+def _resumable() -> ResumabilityConfig:
+    """Return that invocations go on where they stopped; ADK warns of it as experimental."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return ResumabilityConfig(is_resumable=True)

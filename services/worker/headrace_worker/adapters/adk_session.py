@@ -1,0 +1,195 @@
+"""A conversation as a session of Google's ADK.
+
+A session is a list of events. What earlier tasks said is translated into events; those of the task
+itself are kept as ADK made them, in the checkpoints of the task's log, because ADK goes on by them:
+who was at work, what was asked, and which calls have not been carried out. Results of tools stand
+in the log already, and are put back into their events.
+"""
+
+from base64 import b64decode
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from headrace.model.entry import Entry
+from headrace.model.errors import FileUnknown
+from headrace.model.events import Json
+from headrace.model.parts import ToolResultPart
+from headrace_worker.adapters.extras import needs
+from headrace_worker.checkpoint import decode
+from headrace_worker.context import RunContext
+from headrace_worker.conversation import RESPONSE, Call, Result, Turn, Words, answered
+from headrace_worker.errors import Retryable
+from headrace_worker.remembering import restored, stored
+from headrace_worker.tools import as_text
+
+with needs("google-adk"):
+    from google.adk.events import Event
+    from google.genai import types
+
+FORMAT = "google.adk"
+"""Of the responses that are kept verbatim, and key in the data of a checkpoint that keeps other
+events: ``events``, and the ``run`` that they belong to."""
+
+
+def as_kept(events: Sequence[Event], run: int, recorded: Collection[str]) -> Json:
+    """Return what is kept of events of `run`.
+
+    Results that are `recorded` in the log, by call id, are left out, and so are changes of the
+    state, which are told as the shared state.
+    """
+    return {"run": run, "events": [_as_kept(event, recorded) for event in events]}
+
+
+async def beside_responses(ctx: RunContext, kept: Json) -> Json:
+    """Return the data of the checkpoint that keeps events which are no response of a model."""
+    return {FORMAT: await stored(ctx, kept)}
+
+
+async def kept_events(
+    ctx: RunContext, log: Sequence[Entry], results: Mapping[str, Json]
+) -> list[tuple[int, Event]]:
+    """Return the events that the task's log keeps, each with its run; `results` by call id.
+
+    Raises:
+        Retryable: the store has lost one.
+    """
+    found = list[tuple[int, Event]]()
+    for entry in log:
+        if entry.stamp.checkpoint is None:
+            continue
+        data = decode(entry.stamp.checkpoint).data
+        held = data if isinstance(data, dict) else {}
+        kept = held.get(FORMAT)
+        if (response := held.get(RESPONSE) or {}).get("format") == FORMAT:
+            kept = response
+        if kept is None:
+            continue
+        try:
+            record = await restored(ctx, kept)
+        except FileUnknown as error:
+            raise Retryable("an event of the session is no longer kept") from error
+        found += [(record["run"], _event(event, results)) for event in record["events"]]
+    return found
+
+
+def past_events(turns: Sequence[Turn], root: str) -> list[Event]:
+    """Return the events of earlier tasks; what is not kept is the agent `root`'s."""
+    events = list[Event]()
+    calls = dict[str, tuple[str, Event]]()
+    for turn in answered(turns):
+        invocation = f"{turn.task or 'client'}-{turn.run}"
+        match turn.role:
+            case "user":
+                events.append(user_event(turn.parts, invocation))
+            case "assistant":
+                event = _response(turn, root, invocation)
+                calls |= {call.id: (call.name, event) for call in turn.calls}
+                events.append(event)
+            case "tool" if turn.result is not None and turn.result.id in calls:
+                events.append(_result(turn.result, *calls[turn.result.id]))
+    return events
+
+
+def user_event(said: Sequence[Json], invocation: str) -> Event:
+    """Return what the user said as an event."""
+    return Event(author="user", invocation_id=invocation, content=user_content(said))
+
+
+def user_content(said: Sequence[Json]) -> types.Content:
+    """Return what the user said, A2A Parts."""
+    return types.Content(role="user", parts=[_part(part) for part in said])
+
+
+def response_of(result: ToolResultPart) -> Json:
+    """Return a tool's result as ADK has it."""
+    if result.error:
+        return {"error": result.error}
+    return as_response(result.content)
+
+
+def as_response(said: Any) -> Json:  # noqa: ANN401  # any JSON
+    """Return what was answered as ADK has it: an object."""
+    return said if isinstance(said, dict) else {"result": said}
+
+
+def said_in(response: Json) -> tuple[Any, str]:
+    """Return content and error of a response, such that `response_of` makes the same of them."""
+    match response:
+        case {"error": str(error)} if error and len(response) == 1:
+            return "", error
+        case {"result": said} if len(response) == 1 and not isinstance(said, dict):
+            return said, ""
+    return response, ""
+
+
+def _as_kept(event: Event, recorded: Collection[str]) -> Json:
+    kept: Json = event.model_dump(
+        mode="json", by_alias=True, exclude_none=True, exclude={"actions": {"state_delta"}}
+    )
+    for part in (kept.get("content") or {}).get("parts") or ():
+        response = part.get("functionResponse")
+        if response and response.get("id") in recorded:
+            response.pop("response", None)
+    return kept
+
+
+def _event(kept: Json, results: Mapping[str, Json]) -> Event:
+    for part in (kept.get("content") or {}).get("parts") or ():
+        response = part.get("functionResponse")
+        if response and "response" not in response:
+            response["response"] = results.get(response.get("id"), {})
+    return Event.model_validate_json(orjson.dumps(kept))
+
+
+def _response(turn: Turn, root: str, invocation: str) -> Event:
+    kept = turn.verbatim.response if turn.verbatim and turn.verbatim.format == FORMAT else None
+    if isinstance(kept, dict):
+        # Nobody answers it any more.
+        return _event({**kept["events"][0], "longRunningToolIds": None}, {})
+    parts = [part for item in turn.items if (part := _item(item)) is not None]
+    content = types.Content(role="model", parts=parts)
+    return Event(author=root, invocation_id=invocation, content=content)
+
+
+def _item(said: Any) -> types.Part | None:  # noqa: ANN401  # an Item
+    match said:
+        case Words() if said.text:
+            return types.Part(text=said.text)
+        case Call():
+            given = said.arguments if isinstance(said.arguments, dict) else {}
+            return types.Part(
+                function_call=types.FunctionCall(id=said.id, name=said.name, args=given)
+            )
+        case Result():
+            name = said.name or said.part.get("filename") or "unnamed"
+            is_data = "data" in said.part
+            return types.Part(text=as_text(said.part["data"]) if is_data else f"[file {name}]")
+        case _:
+            # Reasoning is its model's own: without what is kept verbatim, no provider takes it.
+            return None
+
+
+def _result(result: ToolResultPart, name: str, call: Event) -> Event:
+    response = types.FunctionResponse(id=result.id, name=name, response=response_of(result))
+    return Event(
+        author=call.author,
+        invocation_id=call.invocation_id,
+        branch=call.branch,
+        isolation_scope=call.isolation_scope,
+        content=types.Content(role="user", parts=[types.Part(function_response=response)]),
+    )
+
+
+def _part(part: Json) -> types.Part:
+    media, name = part.get("mediaType") or "", part.get("filename")
+    if "text" in part:
+        return types.Part(text=part["text"])
+    if "data" in part:
+        return types.Part(text=orjson.dumps(part["data"]).decode())
+    if raw := part.get("raw"):
+        blob = types.Blob(data=b64decode(raw), mime_type=media, display_name=name)
+        return types.Part(inline_data=blob)
+    uri = part.get("url", "")
+    return types.Part(file_data=types.FileData(file_uri=uri, mime_type=media, display_name=name))

@@ -1,0 +1,405 @@
+"""What users of Google's ADK write at home and find unchanged here."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from google.adk.agents import LlmAgent, SequentialAgent
+from google.adk.apps import App
+from google.adk.plugins import BasePlugin
+from google.adk.tools import request_input  # type: ignore[attr-defined]
+from google.adk.tools.agent_tool import AgentTool
+from google.adk.tools.function_tool import FunctionTool
+from google.adk.tools.long_running_tool import LongRunningFunctionTool
+from google.adk.tools.tool_context import ToolContext
+from google.adk.workflow import Workflow
+from pydantic import BaseModel
+
+from headrace.model.events import Json
+from headrace_worker.adapters import adk_agent
+from headrace_worker.adapters.adk_events import Telling
+from headrace_worker.errors import Retryable
+from tests.integration.worker.adapters.behaviour import answered, approval, interrupts
+from tests.integration.worker.adapters.gemini_wire import GeminiModel, chunk, gemini_model, last
+from tests.integration.worker.adapters.test_google_adk import gemini
+from tests.integration.worker.adapters.wire import Refuses, Script, Spoken, calls, says
+from tests.integration.worker.conftest import Working
+from tests.integration.worker.doors.examples import example
+from tests.integration.worker.doors.reading import (
+    answer,
+    folded,
+    results,
+    speakers,
+    state,
+    thoughts,
+)
+from tests.integration.worker.doors.reading import calls as called
+from tests.support.chat_stub import Reply
+from tests.support.desk import Desk
+
+OVER = calls(("t1", "transfer_to_agent", {"agent_name": "refunds"}))
+PAY = calls(("c1", "pay", {"amount": 5}))
+
+type Served = Callable[..., Any]
+
+
+@pytest.fixture
+def served(working: Working) -> Served:
+    """Returns how to serve what `made` makes of a model that follows a script."""
+
+    @asynccontextmanager
+    async def serve(
+        script: Script,
+        made: Callable[[Any], Any],
+        **options: Any,  # noqa: ANN401  # adk_agent's
+    ) -> AsyncIterator[GeminiModel]:
+        async with gemini_model(script) as model:
+            agent = adk_agent(
+                made(gemini(model.url)), name="a", memory="task", backoff=0.0, **options
+            )
+            async with working(agent):
+                yield model
+
+    return serve
+
+
+class Shape(BaseModel):
+    """An answer in a shape."""
+
+    sides: int
+
+
+def pay(amount: int) -> str:
+    """Pay."""
+    return f"paid {amount}"
+
+
+def desk_of(llm: Any, *tools: Any) -> LlmAgent:  # noqa: ANN401  # the library's
+    """Return an agent that may hand over to another, which has the tools."""
+    refunds = LlmAgent(
+        name="refunds", description="Refunds.", instruction="Refund.", model=llm, tools=[*tools]
+    )
+    return LlmAgent(name="front", instruction="Hand over.", model=llm, sub_agents=[refunds])
+
+
+def instructions(model: GeminiModel) -> list[str]:
+    """Return the beginning of each request's instruction."""
+    told = [request["systemInstruction"]["parts"][0]["text"] for request in model.requests]
+    return [text.partition(".")[0] for text in told]
+
+
+async def test_the_example_asks_and_refunds(
+    desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = [OVER, calls(("c1", "refund", {"order": "A1"})), says("Refunded.")]
+    async with gemini_model(script) as model:
+        monkeypatch.setenv("GOOGLE_API_KEY", "k")
+        monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", model.url)
+        async with working(example("adk_transfer").desk):
+            task = await desk.start("desk", "My money!")
+            [asked] = await interrupts(task)
+            done = await answered(task, approval(asked["id"], {"approved": True}))
+    assert (state(done), answer(done)) == ("COMPLETED", "Refunded.")
+
+
+async def test_the_agent_that_was_transferred_to_goes_on_as_a_subagent(
+    desk: Desk, served: Served
+) -> None:
+    script = [OVER, PAY, says("Done.")]
+    tool = FunctionTool(pay, require_confirmation=True)
+    async with served(script, lambda llm: desk_of(llm, tool)) as model:
+        task = await desk.start("a", "Refund A1.")
+        [asked] = await interrupts(task)
+        done = await answered(task, approval(asked["id"], {"approved": True}))
+    assert (state(done), answer(done)) == ("COMPLETED", "Done.")
+    assert results(done)[-1] == ("paid 5", "")
+    assert [name for name, _ in called(done)] == ["transfer_to_agent", "pay"]
+    assert instructions(model) == ["Hand over", "Refund", "Refund"]
+    assert speakers(done) == [
+        ("started", "refunds"),
+        ("finished", "suspended"),
+        ("started", "refunds"),
+        ("finished", "success"),
+    ]
+
+
+async def test_a_retry_goes_on_with_the_agent_that_was_transferred_to(
+    desk: Desk, served: Served
+) -> None:
+    script: list[Spoken] = [OVER, *[Refuses(429)] * 2, says("Done.")]
+    async with served(script, desk_of) as model:
+        done = await folded(await desk.start("a", "Refund A1."))
+    assert (state(done), answer(done)) == ("COMPLETED", "Done.")
+    assert instructions(model) == ["Hand over", *["Refund"] * 3]
+    assert [told.line for told in model.heard[3]] == [told.line for told in model.heard[1]]
+
+
+async def test_a_long_running_tools_result_is_the_users_to_give(desk: Desk, served: Served) -> None:
+    started: list[str] = []
+
+    def order(item: str) -> Json:
+        """Order an item; somebody tells when it has come."""
+        started.append(item)
+        return {"status": "pending", "ticket": "T1"}
+
+    script = [calls(("c1", "order", {"item": "pear"})), says("Ordered."), says(" It came.")]
+    made = LongRunningFunctionTool(order)
+    async with served(script, lambda llm: LlmAgent(name="a", model=llm, tools=[made])) as model:
+        task = await desk.start("a", "A pear.")
+        [asked] = await interrupts(task)
+        assert "T1" in asked["message"]
+        done = await answered(task, approval(asked["id"], {"status": "here"}))
+    assert (state(done), answer(done), started) == ("COMPLETED", "Ordered. It came.", ["pear"])
+    assert "{'status': 'here'}" in [told.text for told in model.heard[2]]
+    assert results(done) == [({"status": "here"}, "")]
+
+
+async def test_a_request_for_input_takes_an_answer_of_its_schema(
+    desk: Desk, served: Served
+) -> None:
+    asks = {"message": "How many?", "response_schema": {"type": "integer"}}
+    script = [calls(("c1", "adk_request_input", asks)), says("Three.")]
+    async with served(
+        script, lambda llm: LlmAgent(name="a", model=llm, tools=[request_input])
+    ) as model:
+        task = await desk.start("a", "Pears.")
+        [asked] = await interrupts(task)
+        assert (asked["message"], asked["responseSchema"]) == ("How many?", {"type": "integer"})
+        again = await answered(task, {"text": "many"})
+        assert state(again) == "INPUT_REQUIRED"
+        done = await answered(task, {"text": "3"})
+    assert (state(done), answer(done), results(done)) == ("COMPLETED", "Three.", [(3, "")])
+    assert model.heard[1][-1].text == "3"
+
+
+async def test_a_retry_behind_an_approval_carries_it_out_once(desk: Desk, served: Served) -> None:
+    paid: list[int] = []
+
+    def pay_out(amount: int) -> str:
+        """Pay."""
+        paid.append(amount)
+        return "paid"
+
+    script: list[Spoken] = [
+        calls(("c1", "pay_out", {"amount": 2})),
+        *[Refuses(503)] * 2,
+        says("Done."),
+    ]
+    tool = FunctionTool(pay_out, require_confirmation=True)
+    async with served(script, lambda llm: LlmAgent(name="a", model=llm, tools=[tool])) as model:
+        task = await desk.start("a", "Pay.")
+        [asked] = await interrupts(task)
+        done = await answered(task, approval(asked["id"], {"approved": True}))
+    assert (state(done), answer(done), paid) == ("COMPLETED", "Done.", [2])
+    assert model.heard[3] == model.heard[1]
+
+
+async def test_a_tool_that_asks_for_more_is_given_it(desk: Desk, served: Served) -> None:
+    def book(days: int, tool_context: ToolContext) -> Json:
+        """Book days off."""
+        if tool_context.tool_confirmation is None:
+            tool_context.request_confirmation(hint="How many?", payload={"days": 0})
+            return {"status": "asked"}
+        payload: Any = tool_context.tool_confirmation.payload
+        return {"booked": payload["days"], "of": days}
+
+    script = [calls(("c1", "book", {"days": 5})), says("Booked.")]
+    async with served(script, lambda llm: LlmAgent(name="a", model=llm, tools=[book])):
+        task = await desk.start("a", "Five days.")
+        [asked] = await interrupts(task)
+        assert asked["metadata"] == {"hint": "How many?"}
+        assert asked["responseSchema"]["properties"]["payload"] == {"default": {"days": 0}}
+        given = {"approved": True, "payload": {"days": 3}}
+        done = await answered(task, approval(asked["id"], given))
+    assert (state(done), results(done)) == ("COMPLETED", [({"booked": 3, "of": 5}, "")])
+
+
+async def test_approvals_and_plain_calls_of_one_response_are_each_carried_out_once(
+    desk: Desk, served: Served
+) -> None:
+    paid: list[int] = []
+
+    def note(amount: int) -> str:
+        """Take a note."""
+        paid.append(-amount)
+        return "noted"
+
+    def pay_out(amount: int) -> str:
+        """Pay."""
+        paid.append(amount)
+        return "paid"
+
+    script = [
+        calls(("c1", "note", {"amount": 1}), ("c2", "pay_out", {"amount": 2})),
+        says("Done."),
+    ]
+    tools: list[Any] = [note, FunctionTool(pay_out, require_confirmation=True)]
+    async with served(script, lambda llm: LlmAgent(name="a", model=llm, tools=tools)) as model:
+        task = await desk.start("a", "Pay.")
+        [asked] = await interrupts(task)
+        done = await answered(task, approval(asked["id"], {"approved": True}))
+    assert (state(done), paid) == ("COMPLETED", [-1, 2])
+    assert sorted(told.text for told in model.heard[1][2:]) == ["noted", "paid"]
+
+
+async def test_words_beside_an_approval_are_told_behind_the_result(
+    desk: Desk, served: Served
+) -> None:
+    script = [PAY, calls(("c2", "pay", {"amount": 6})), says("Done.")]
+    tool = FunctionTool(pay, require_confirmation=True)
+    async with served(script, lambda llm: LlmAgent(name="a", model=llm, tools=[tool])) as model:
+        task = await desk.start("a", "Pay.")
+        [asked] = await interrupts(task)
+        part = approval(asked["id"], {"approved": True})
+        await answered(task, part, more=[{"text": "And again."}])
+        [again] = await interrupts(task)
+        await answered(task, approval(again["id"], {"approved": True}))
+    assert [told.line for told in model.heard[1]][-2:] == ["tool: paid 5", "user: And again."]
+    assert [told.line for told in model.heard[2]][-3:] == [
+        "user: And again.",
+        "assistant: pay(6)",
+        "tool: paid 6",
+    ]
+
+
+async def test_thoughts_are_shown_and_signatures_told_again(desk: Desk, served: Served) -> None:
+    signed = {"functionCall": {"id": "c1", "name": "pay", "args": {"amount": 1}}}
+    replies = [
+        Reply(
+            [
+                chunk({"text": "Hm.", "thought": True}),
+                chunk({**signed, "thoughtSignature": "c2lnbmVk"}),
+                last(),
+            ]
+        ),
+        Reply([chunk({"text": "Paid."}), last()]),
+    ]
+    async with served(replies, lambda llm: LlmAgent(name="a", model=llm, tools=[pay])) as heard:
+        done = await folded(await desk.start("a", "Pay 1."))
+    assert (thoughts(done), answer(done)) == ("Hm.", "Paid.")
+    sent = [p for content in heard.requests[1]["contents"] for p in content["parts"]]
+    assert [p["thoughtSignature"] for p in sent if "functionCall" in p] == ["c2lnbmVk"]
+    assert done["metadata"]["tokens_used"] == 30
+
+
+async def test_output_of_a_shape_is_data(desk: Desk, served: Served) -> None:
+    async with served(
+        [says('{"sides"', ": 6}")], lambda llm: LlmAgent(name="a", model=llm, output_schema=Shape)
+    ):
+        done = await folded(await desk.start("a", "How many?"))
+    [artifact] = done["artifacts"]
+    assert artifact["parts"][0]["data"] == {"sides": 6}
+
+
+def steps_of(llm: Any) -> list[LlmAgent]:  # noqa: ANN401  # the library's
+    """Return two agents."""
+    return [LlmAgent(name=name, model=llm, instruction=name) for name in ("one", "two")]
+
+
+@pytest.mark.filterwarnings("ignore:SequentialAgent is deprecated")
+async def test_agents_in_sequence_each_say_their_part(desk: Desk, served: Served) -> None:
+    def made(llm: Any) -> SequentialAgent:  # noqa: ANN401  # the library's
+        return SequentialAgent(name="both", sub_agents=[*steps_of(llm)])
+
+    async with served([says("First."), says("Second.")], made):
+        task = await desk.start("a", "Go.")
+        done = await folded(task)
+    assert (state(done), answer(done)) == ("COMPLETED", "First.Second.")
+    assert [name for event, name in speakers(done) if event == "started"] == ["one", "two"]
+
+
+async def test_a_workflow_asks_each_of_its_agents_once_over_attempts(
+    desk: Desk, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def made(llm: Any) -> Workflow:  # noqa: ANN401  # the library's
+        return Workflow(name="both", edges=[("START", *steps_of(llm))])
+
+    failures = [Retryable("once")]
+    whole = Telling.take
+
+    async def take(self: Telling, event: Any) -> None:  # noqa: ANN401  # the library's
+        await whole(self, event)
+        if failures and event.author == "one" and event.is_final_response() and event.content:
+            raise failures.pop()
+
+    monkeypatch.setattr(Telling, "take", take)
+
+    async with served([says("First."), says("Second.")], made) as model:
+        task = await desk.start("a", "Go.")
+        done = await folded(task)
+    assert (state(done), answer(done)) == ("COMPLETED", "First.Second.")
+    assert len(model.requests) == 2
+
+
+async def test_an_answer_that_was_kept_is_not_asked_for_again(
+    desk: Desk, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = [Retryable("once")]
+    whole = Telling.end
+
+    async def end(self: Telling) -> None:
+        if failures:
+            raise failures.pop()
+        await whole(self)
+
+    monkeypatch.setattr(Telling, "end", end)
+    async with served([says("Six.")], lambda llm: LlmAgent(name="a", model=llm)) as model:
+        done = await folded(await desk.start("a", "How many?"))
+    assert (state(done), answer(done), len(model.requests)) == ("COMPLETED", "Six.", 1)
+
+
+# ADK hands its runner's plugins on to the agent in a way of which it warns.
+@pytest.mark.filterwarnings("ignore:The `plugins` argument is deprecated")
+async def test_a_tool_that_is_an_agent_is_one_call(desk: Desk, served: Served) -> None:
+    script = [
+        calls(("c1", "payer", {"request": "Pay."})),
+        calls(("n1", "pay", {"amount": 1})),
+        says("I paid."),
+        says("Done."),
+    ]
+
+    def made(llm: Any) -> LlmAgent:  # noqa: ANN401  # the library's
+        payer = LlmAgent(name="payer", model=llm, tools=[pay])
+        return LlmAgent(name="a", model=llm, tools=[AgentTool(payer)])
+
+    async with served(script, made):
+        done = await folded(await desk.start("a", "Pay."))
+    assert (state(done), answer(done)) == ("COMPLETED", "Done.")
+    assert results(done) == [("I paid.", "")]
+
+
+async def test_callbacks_and_plugins_of_the_agent_decide_what_a_tool_has_answered(
+    desk: Desk, served: Served
+) -> None:
+    class Shouting(BasePlugin):
+        async def after_tool_callback(self, **kwargs: Any) -> Json:  # noqa: ANN401  # the library's
+            return {"result": kwargs["result"].upper()}
+
+    def made(llm: Any) -> App:  # noqa: ANN401  # the library's
+        wrapped = LlmAgent(name="a", model=llm, tools=[pay])
+        return App(name="shop", root_agent=wrapped, plugins=[Shouting("shouting")])
+
+    async with served([PAY, says("Done.")], made) as model:
+        done = await folded(await desk.start("a", "Pay."))
+    assert results(done) == [("PAID 5", "")]
+    assert model.heard[1][-1].text == "PAID 5"
+
+
+async def test_ids_that_a_model_uses_again_are_told_apart(desk: Desk, served: Served) -> None:
+    script = [PAY, calls(("c1", "pay", {"amount": 6})), says("Done.")]
+    async with served(script, lambda llm: LlmAgent(name="a", model=llm, tools=[pay])):
+        done = await folded(await desk.start("a", "Pay twice."))
+    assert [content for content, _ in results(done)] == ["paid 5", "paid 6"]
+
+
+async def test_a_model_that_refuses_rejects_and_a_wrong_request_fails(
+    desk: Desk, served: Served
+) -> None:
+    blocked = {"promptFeedback": {"blockReason": "SAFETY"}, "modelVersion": "x"}
+    script: Any = [Reply([blocked]), Refuses(400)]
+    async with served(script, lambda llm: LlmAgent(name="a", model=llm)):
+        rejected = await folded(await desk.start("a", "No."))
+        failed = await folded(await desk.start("a", "No."))
+    assert (state(rejected), state(failed)) == ("REJECTED", "FAILED")
+    assert "secret" not in str(failed["status"])
