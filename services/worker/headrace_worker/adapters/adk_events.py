@@ -407,7 +407,7 @@ def _is_said_by_a_model(event: Event) -> bool:
     if event.content is None or event.content.role == "user":
         return False
     calls: Collection[str | None] = [call.name for call in event.get_function_calls()]
-    return not any(name in FRAMEWORKS - {"adk_request_input"} for name in calls)
+    return not any(name in FRAMEWORKS for name in calls)
 
 
 def _asks_for_approval(event: Event) -> bool:

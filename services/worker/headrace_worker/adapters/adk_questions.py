@@ -20,8 +20,8 @@ with needs("google-adk"):
 CONFIRMATION = "adk_request_confirmation"
 INPUT = "adk_request_input"
 CREDENTIAL = "adk_request_credential"
-FRAMEWORKS = frozenset({CONFIRMATION, INPUT, CREDENTIAL})
-"""Names of the calls with which ADK itself asks its client."""
+FRAMEWORKS = frozenset({CONFIRMATION, CREDENTIAL})
+"""Names of the calls with which ADK itself asks its client, beside the model's."""
 
 _UNANSWERED = "The user did not answer."
 
@@ -33,7 +33,7 @@ class Waiting:
     id: str
     """Of the call that is to be answered."""
     name: str
-    """Of that call: a long-running tool's, or one of `FRAMEWORKS`."""
+    """Of that call: a long-running tool's, or one of ADK's own."""
     call: Call
     """The tool call that it is about, as the log has it."""
     hint: str = ""
