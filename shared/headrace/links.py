@@ -33,6 +33,13 @@ class Links:
         self._show(found)
         return orjson.dumps(found)
 
+    def stored(self, url: object) -> str | None:
+        """Return the link that is shown as the address `url`; None: it is none of these."""
+        if not isinstance(url, str) or not url.startswith(self._base):
+            return None
+        link = SCHEME + url.removeprefix(self._base)
+        return link if LINK.fullmatch(link) else None
+
     def entry(self, entry: Entry) -> Entry:
         """Return the entry with links as addresses: itself, if it has none."""
         for line in entry.lines:

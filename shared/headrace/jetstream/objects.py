@@ -185,6 +185,15 @@ class FileStore:
             FileUnknown: it is no link, or `tenant`, owner and context have no such file.
             BusUnavailable: the store does not answer.
         """
+        key, info = await self.find(link, tenant, reader)
+        return b"".join([chunk async for chunk in self.chunks(key, info)])
+
+    async def find(self, link: str, tenant: str, reader: FileOwner) -> tuple[TaskKey, FileInfo]:
+        """Return whose file `link` names, and what is known of it, if it is the `reader`'s.
+
+        Raises:
+            FileUnknown, BusUnavailable: as `read`.
+        """
         found = LINK.fullmatch(link)
         if found is None:
             raise FileUnknown(f"{link[:80]!r} is no link to a file of this fleet")
@@ -192,7 +201,7 @@ class FileStore:
         info = await self.info(key, found[3])
         if info.belongs_to != reader:
             raise unknown_file(key, info.name)
-        return b"".join([chunk async for chunk in self.chunks(key, info)])
+        return key, info
 
     async def drop(self, key: TaskKey, name: str = "*") -> None:
         """Forget every file of the task at `key`, or the one called `name`.

@@ -29,18 +29,23 @@ def from_parts(parts: list[Json]) -> str | list[Json]:
 
 
 async def with_links(
-    metadata: Json | None, room: int, put: Callable[[bytes, str], Awaitable[str]]
+    metadata: Json | None,
+    room: int,
+    put: Callable[[bytes, str], Awaitable[str]],
+    link_of: Callable[[object], Awaitable[str | None]],
 ) -> Json | None:
     """Return an input's metadata with the files of its AG-UI messages stored, and links for them.
 
     Files that take `room` bytes together stay where they are. `put` stores one, given its content
-    and media type, and returns its link.
+    and media type, and returns its link. `link_of` returns that of a stored file's address.
 
     Raises:
-        Exception: whatever `put` raises.
+        Exception: whatever `put` or `link_of` raises.
     """
     links: dict[int, str] = {}
     for source in _sources(metadata):
+        if source.get("type") == "url" and (link := await link_of(source.get("value"))):
+            links[id(source)] = link
         if source.get("type") != "data" or not isinstance(value := source.get("value"), str):
             continue
         # Base64 takes four characters for three bytes.

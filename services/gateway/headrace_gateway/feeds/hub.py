@@ -32,7 +32,9 @@ class Feeds:
         links: Links | None = None,
     ) -> None:
         """Open nothing yet, and later in `detached`; `links` show clients where files are."""
-        self._links, self._detached = links, detached
+        self._detached = detached
+        self.links = links
+        """How clients are shown links of files."""
         self._bus, self._rule, self._ring_bytes = bus, rule, ring_bytes
         self._reading = asyncio.Semaphore(_READS)
         self._feeds: dict[TaskKey, Feed] = {}
@@ -95,7 +97,7 @@ class Feeds:
             await self.release(feed)
 
     def _new(self, key: TaskKey) -> Feed:
-        feed = Feed(self._bus, self._rule, key, self._ring_bytes, self._reading, links=self._links)
+        feed = Feed(self._bus, self._rule, key, self._ring_bytes, self._reading, links=self.links)
         self._feeds[key] = feed
         return feed
 

@@ -46,7 +46,7 @@ class FollowUps:
         """Work over these."""
         self._bus, self._feeds, self._state, self._directory = bus, feeds, state, directory
         self._runs, self._settling = runs, settling
-        self._handing_in, self._stowage = HandingIn(bus), Stowage(bus)
+        self._handing_in, self._stowage = HandingIn(bus), Stowage(bus, feeds.links)
 
     async def take_in(self, caller: Caller, agent: str, asked: FollowUp) -> Accepted:
         """Append the message to a task, and ask workers to go on if it waits for input.

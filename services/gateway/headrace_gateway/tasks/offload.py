@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from operator import is_
 
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.objects import FileOwner, FileStore, stowed_part
-from headrace.model.errors import BusUnavailable, OutcomeUnknown
+from headrace.links import Links
+from headrace.model.errors import BusUnavailable, FileUnknown, OutcomeUnknown
 from headrace.model.events import Json
 from headrace.model.task import TaskKey
 from headrace.model.user_content import with_links
@@ -16,9 +18,10 @@ from headrace_gateway.tasks.unanswered import Unsettled
 class Stowage:
     """Keeps the files that are too large for a log."""
 
-    def __init__(self, bus: Bus) -> None:
-        """Keep them in the fleet's store."""
+    def __init__(self, bus: Bus, links: Links | None) -> None:
+        """Keep them in the fleet's store; clients are shown them as `links` has it."""
         self._files, self._inline = FileStore(bus), bus.settings.inline_bytes
+        self._links = links
 
     @asynccontextmanager
     async def stowed(
@@ -26,6 +29,8 @@ class Stowage:
     ) -> AsyncIterator[tuple[Json, Json | None]]:
         """Yield Message and metadata with links for their large files, for a block that appends.
 
+        The address of a file that the fleet has shown its owner becomes a link again, so that
+        agents are given the file. Others' addresses stay what they are.
         The metadata of an AG-UI input holds the conversation, and its files with it. Where the
         block says that it is in no log, the files are dropped: nothing else would, for retention
         knows only those of tasks that there are.
@@ -40,18 +45,34 @@ class Stowage:
             links.append(await self._files.put(key, belongs_to, content, "", media_type))
             return links[-1]
 
+        async def link_of(url: object) -> str | None:
+            return await self._link_of(url, key.tenant, belongs_to)
+
         try:
             for part in message.get("parts", []):
                 stowed = await stowed_part(self._files, key, belongs_to, part, self._inline)
                 if stowed is not part:
                     links.append(stowed["url"])
+                elif (link := await link_of(part.get("url"))) is not None:
+                    stowed = {**part, "url": link}
                 parts.append(stowed)
-            said = {**message, "parts": parts} if links else message
-            yield said, await with_links(metadata, self._inline, put)
+            is_same = all(map(is_, parts, message.get("parts", [])))
+            said = message if is_same else {**message, "parts": parts}
+            yield said, await with_links(metadata, self._inline, put, link_of)
         except BaseException as error:
             if not _may_be_in_a_log(error):
                 await self._drop(key, links)
             raise
+
+    async def _link_of(self, url: object, tenant: str, reader: FileOwner) -> str | None:
+        link = None if self._links is None else self._links.stored(url)
+        if link is None:
+            return None
+        try:
+            await self._files.find(link, tenant, reader)
+        except FileUnknown:
+            return None
+        return link
 
     async def _drop(self, key: TaskKey, links: list[str]) -> None:
         for link in links:

@@ -49,7 +49,7 @@ class Intake:
         """Work over these; what is begun goes on in `detached` when its client leaves."""
         self._bus, self._feeds, self._directory = bus, feeds, directory
         self._shards = bus.settings.event_streams * SHARDS_PER_STREAM
-        self._runs, self._stowage = runs, Stowage(bus)
+        self._runs, self._stowage = runs, Stowage(bus, feeds.links)
         self._detached, self._settling = detached, settling
         self.follow_ups = FollowUps(bus, feeds, state, directory, runs, settling)
 
