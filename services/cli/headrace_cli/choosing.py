@@ -11,7 +11,7 @@ from headrace.jetstream.connection import Bus
 from headrace.model.errors import BusUnavailable, HeadraceError
 from headrace.tasks.dead_letters import KINDS, Kind, Letter, Letters, LetterUnknown, Wanted
 from headrace_cli.on_bus import on_bus
-from headrace_cli.tables import printable
+from headrace_cli.tables import one_line
 
 type Act = Callable[[Bus, Letter], Awaitable[str]]
 """Does it to one letter; returns what it did."""
@@ -56,18 +56,18 @@ class Choice:
             try:
                 found.append(await Letters(bus).get(number))
             except LetterUnknown as unknown:
-                click.echo(printable(f"{number}: {unknown}"), err=True)
+                click.echo(one_line(f"{number}: {unknown}"), err=True)
                 missing = True
         return found, missing
 
 
 async def _done(bus: Bus, letter: Letter, act: Act) -> bool:
     try:
-        click.echo(printable(f"{letter.number}: {await act(bus, letter)}"))
+        click.echo(one_line(f"{letter.number}: {await act(bus, letter)}"))
     except BusUnavailable:
         raise
     except HeadraceError as refusal:
-        click.echo(printable(f"{letter.number}: {refusal}"), err=True)
+        click.echo(one_line(f"{letter.number}: {refusal}"), err=True)
         return False
     return True
 
@@ -75,7 +75,7 @@ async def _done(bus: Bus, letter: Letter, act: Act) -> bool:
 def _ask(verb: str, letters: list[Letter]) -> None:
     for letter in letters[:_SHOWN]:
         line = f"{letter.number}: {letter.kind} of {letter.agent}: {letter.content.reason}"
-        click.echo(printable(line))
+        click.echo(one_line(line))
     if len(letters) > _SHOWN:
         click.echo(f"… and {len(letters) - _SHOWN} more")
     many = "this dead letter" if len(letters) == 1 else f"these {len(letters)} dead letters"

@@ -10,7 +10,7 @@ import orjson
 
 from headrace.model.errors import HeadraceError
 from headrace_cli.failures import CannotStart, Misconfigured
-from headrace_cli.tables import printable
+from headrace_cli.tables import one_line
 
 
 @click.group()
@@ -28,7 +28,7 @@ def check(file: str) -> None:
     except HeadraceError as error:
         raise CannotStart(str(error)) from None
     for agent in agents:
-        click.echo(printable(f"{agent.name}: {agent.card.description}"))
+        click.echo(one_line(f"{agent.name}: {agent.card.description}"))
 
 
 @config.command("schema")

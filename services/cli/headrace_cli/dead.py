@@ -1,15 +1,15 @@
 """``headrace dead``: look at what was given up, have it done again, or drop it."""
 
+import json
 from collections.abc import AsyncIterator
 
 import click
-import orjson
 
 from headrace.jetstream.connection import Bus
 from headrace.tasks.dead_letters import Letter, Letters, Wanted, retry
 from headrace_cli.choosing import Choice, with_choice, with_filters
 from headrace_cli.on_bus import on_bus, with_nats
-from headrace_cli.tables import printable, table
+from headrace_cli.tables import one_line, printable, table
 
 _COLUMNS = ("ID", "KIND", "TENANT", "AGENT", "TASK", "AT", "REASON")
 
@@ -36,7 +36,7 @@ def list_(nats_url: str | None, wanted: Wanted, after: int, limit: int, *, as_js
     shown = found[:limit]
     if as_json:
         for letter in shown:
-            click.echo(orjson.dumps(_facts(letter)))
+            click.echo(json.dumps(_facts(letter)))
     else:
         table(_COLUMNS, [_row(letter) for letter in shown])
     if len(found) > limit:
@@ -67,12 +67,14 @@ def show(nats_url: str | None, number: int, *, as_json: bool) -> None:
         "bodyBase64": letter.content.body,
     }
     if as_json:
-        click.echo(orjson.dumps(facts))
+        click.echo(json.dumps(facts))
         return
     del facts["bodyBase64"]
     for name, value in facts.items():
         if value not in (None, "", {}):
-            click.echo(printable(f"{name + ':':<9} {value}"))
+            # The last may have lines; of the others' each is one.
+            shown = printable if name == "body" else one_line
+            click.echo(shown(f"{name + ':':<9} {value}"))
 
 
 @dead.command("retry")

@@ -13,7 +13,15 @@ HOPELESS_EXITS = {2, os.EX_CONFIG}
 """
 
 
-class CannotStart(click.ClickException):
+class CommandFailed(click.ClickException):
+    """Why a command gives up; it may have another's words, also those of a server."""
+
+    def format_message(self) -> str:
+        """Return the message as a terminal may show it."""
+        return printable(super().format_message())
+
+
+class CannotStart(CommandFailed):
     """Something that the command needs is not there, or not as it must be."""
 
 
@@ -23,9 +31,5 @@ class Misconfigured(CannotStart):
     exit_code = os.EX_CONFIG
 
 
-class RequestFailed(click.ClickException):
+class RequestFailed(CommandFailed):
     """The gateway refused what the command asked for, or did not answer."""
-
-    def format_message(self) -> str:
-        """Return the message, which may have another server's words."""
-        return printable(super().format_message())

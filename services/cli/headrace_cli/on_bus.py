@@ -16,6 +16,7 @@ from headrace.secret_settings import first_error
 from headrace.settings import BusSettings
 from headrace_cli import dev_file
 from headrace_cli.embedded_bus import without_login
+from headrace_cli.failures import CommandFailed
 
 _PATIENCE = 5.0
 """Seconds to wait for NATS; who waits longer says so with HEADRACE_STARTUP_TIMEOUT."""
@@ -27,7 +28,7 @@ with_nats = click.option(
 )
 
 
-class Refused(click.ClickException):
+class Refused(CommandFailed):
     """What was asked for can't be done; the message says why."""
 
 

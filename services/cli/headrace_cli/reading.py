@@ -9,7 +9,7 @@ from headrace_cli.client import Client, Json, agent_path, task_path, with_agent,
 from headrace_cli.deleting import delete
 from headrace_cli.failing import fail
 from headrace_cli.failures import RequestFailed
-from headrace_cli.tables import printable, table
+from headrace_cli.tables import one_line, table
 
 _STATE = "TASK_STATE_"
 
@@ -106,7 +106,7 @@ def _of_every_agent(client: Client, query: _Query) -> Iterator[tuple[str, Json]]
         try:
             yield from _tasks(client, name, query)
         except RequestFailed as refused:  # It may want more than this command brings.
-            click.echo(printable(f"{name}: {refused}"), err=True)
+            click.echo(one_line(f"{name}: {refused}"), err=True)
 
 
 def _tasks(client: Client, agent: str, query: _Query) -> Iterator[tuple[str, Json]]:

@@ -7,7 +7,7 @@ import click
 from headrace_cli.client import Client, Json, agent_path, task_path, with_agent, with_gateway
 from headrace_cli.following import Following, state_of
 from headrace_cli.reading import base_of_task
-from headrace_cli.tables import printable
+from headrace_cli.tables import one_line
 from headrace_cli.tailing import show_all
 
 
@@ -47,4 +47,4 @@ def cancel(url: str, token: str | None, agent: str | None, task: str) -> None:
     client = Client(url, token)
     path = task_path(base_of_task(client, agent, task), task)
     ended = client.post(f"{path}:cancel", {})
-    click.echo(printable(f"task {task} {state_of({'task': ended}).removeprefix('TASK_STATE_')}"))
+    click.echo(one_line(f"task {task} {state_of({'task': ended}).removeprefix('TASK_STATE_')}"))

@@ -8,6 +8,7 @@ from headrace.jetstream.connection import Bus
 from headrace.jetstream.streams import Difference, apply, differences
 from headrace.wait_for import patiently
 from headrace_cli.on_bus import on_bus, with_nats
+from headrace_cli.tables import one_line
 
 CHANGES_WANTED = 3
 """Exit code of a plan that has something to change."""
@@ -56,6 +57,6 @@ def apply_(nats_url: str | None, *, shrink: bool) -> None:
 
 def _show(found: list[Difference]) -> None:
     for one in found:
-        click.echo(f"{one.effect:<10}  {one.change}")
+        click.echo(one_line(f"{one.effect:<10}  {one.change}"))
     if not found:
         click.echo("everything is as asked for")

@@ -8,7 +8,7 @@ import click
 from headrace_cli.client import Client, Json, task_path, with_agent, with_gateway
 from headrace_cli.following import Following, state_of
 from headrace_cli.reading import base_of_task
-from headrace_cli.tables import printable
+from headrace_cli.tables import one_line, printable
 from headrace_cli.transcript import Transcript
 
 _ENDED = {f"TASK_STATE_{state}" for state in ("COMPLETED", "FAILED", "CANCELED", "REJECTED")}
@@ -32,7 +32,7 @@ def tail(url: str, token: str | None, agent: str | None, after: str, task: str) 
 
 def show_all(events: Iterable[Json]) -> None:
     """Show `events` as they come: the answer on stdout, remarks on stderr."""
-    transcript = Transcript(say=_say, remark=lambda line: click.echo(printable(line), err=True))
+    transcript = Transcript(say=_say, remark=lambda line: click.echo(one_line(line), err=True))
     for event in events:
         transcript.show(event)
     transcript.end()

@@ -16,7 +16,7 @@ from headrace_cli.agui.report import Report
 from headrace_cli.agui.wire import Endpoint, framed
 from headrace_cli.client import Json
 from headrace_cli.failures import RequestFailed
-from headrace_cli.tables import printable
+from headrace_cli.tables import one_line
 
 
 @click.group()
@@ -53,7 +53,7 @@ def check(  # noqa: PLR0913, PLR0917  # click's options
     Exits with 1 if a rule is broken, with 2 if the agent can't be asked.
     """
     asked = _read(body) if body else _input(message, old=old)
-    report = Report(lambda line: click.echo(printable(line)), explain=not brief)
+    report = Report(lambda line: click.echo(one_line(line)), explain=not brief)
     try:
         endpoint = Endpoint(url, dict(map(_header, headers)), patience)
         report.beside("the endpoint", list(probed(endpoint)))
@@ -69,7 +69,7 @@ def check(  # noqa: PLR0913, PLR0917  # click's options
 def rules() -> None:
     """Print every rule that `check` knows."""
     for name, said in RULES.items():
-        click.echo(printable(f"{name:<20} {said}"))
+        click.echo(one_line(f"{name:<20} {said}"))
 
 
 class _Unasked(RequestFailed):

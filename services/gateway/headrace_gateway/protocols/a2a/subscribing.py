@@ -4,13 +4,11 @@ With a cursor the log alone answers, so resuming needs no task state. A cursor t
 log, or a place that the log does not have, is a loss: the client is told so and gets a snapshot.
 """
 
-from contextlib import suppress
-
 from a2a.utils.errors import UnsupportedOperationError
 
 from headrace.log import first_entry, last_entry
 from headrace.model.entry import ANSWERED, Entry
-from headrace.model.errors import StateUnavailable, TaskUnknown
+from headrace.model.errors import TaskUnknown
 from headrace.model.events import RECOVERED
 from headrace.model.messages import GetTask, TaskFound
 from headrace.model.task import TERMINAL, TaskKey
@@ -57,14 +55,10 @@ class Subscribing:
             TaskUnknown: no such task of this caller and agent.
             StateUnavailable, BusUnavailable: try again.
         """
+        first = await self._first_entry()
+        feed = await self._services.feeds.acquire(self._key)
         try:
-            feed = await self._services.feeds.acquire(self._key)
-        except TaskUnknown:
-            with suppress(StateUnavailable):
-                await self._find()  # which may know why
-            raise
-        try:
-            streaming = await self._resumed(feed, Cursor.parse(cursor))
+            streaming = await self._resumed(feed, Cursor.parse(cursor), first)
         except BaseException:
             await self._services.feeds.release(feed)
             raise
@@ -73,10 +67,8 @@ class Subscribing:
         await self._services.feeds.release(feed)
         return await self._lost()
 
-    async def _resumed(self, feed: Feed, cursor: Cursor | None) -> Streaming | None:
+    async def _resumed(self, feed: Feed, cursor: Cursor | None, first: Entry) -> Streaming | None:
         """Return what follows `cursor`; None: it is lost."""
-        first = await self._first_entry()
-        await self._check_owner(first)
         if cursor is None or cursor.log != feed.log or cursor.generation + 1 < first.generation:
             return None
         if cursor.generation > feed.head and not await self._reaches(cursor):
@@ -86,17 +78,22 @@ class Subscribing:
         return Streaming(feed, cursor.generation, feed.log, task_shown=True)
 
     async def _first_entry(self) -> Entry:
-        """Return the oldest entry that is left; retention may have trimmed the log's head."""
+        """Return the oldest entry that is left of the caller's log.
+
+        Somebody else's task takes the same steps as one that does not exist, and as long.
+
+        Raises:
+            TaskUnknown, StateUnavailable, BusUnavailable: as `after`.
+        """
         first = await first_entry(self._services.bus, self._key)
+        owner = None if first is None else first.stamp.owner
+        if owner is None or not (self._any_owner or owner == self._caller.owner):
+            # Retention may have trimmed the log's head, with its owner; or this knows why it is
+            # gone.
+            await self._find()
         if first is None:
             raise TaskUnknown
         return first
-
-    async def _check_owner(self, first: Entry) -> None:
-        if first.stamp.owner is None:
-            await self._find()  # raises what it must
-        elif not self._any_owner and first.stamp.owner != self._caller.owner:
-            raise TaskUnknown
 
     async def _reaches(self, cursor: Cursor) -> bool:
         """Whether the log goes as far as `cursor`: another gateway's feed may have been ahead."""

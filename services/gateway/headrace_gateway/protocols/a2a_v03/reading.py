@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from headrace.model.events import Json
 from headrace.model.whole_numbers import whole
 from headrace_gateway.refusals import Malformed, Violation
+from headrace_gateway.server.json_depth import RULE, is_too_deep
 
 METHODS: Mapping[str, str] = {
     "message/send": "SendMessage",
@@ -78,7 +79,7 @@ def rpc_params(operation: str, params: Json) -> Json:
     except ValidationError as invalid:
         raise Malformed(_violations(invalid)) from None
     except (ParseError, ValueError, TypeError, A2AError) as trouble:
-        raise Malformed([Violation("params", f"can't be read: {trouble}"[:300])]) from None
+        raise Malformed(_unread(params, "params", f"can't be read: {trouble}")) from None
 
 
 def _with_config_id(operation: str, params: Json) -> Json:
@@ -150,9 +151,15 @@ def _from_protobuf(kind: type[Message], params: Json, turn: Callable[[Any], Base
     except ValidationError as invalid:
         raise Malformed(_violations(invalid)) from None
     except (ParseError, A2AError, ValueError, TypeError) as trouble:
-        raise Malformed([Violation("", f"is not what 0.3 sends: {trouble}"[:300])]) from None
+        raise Malformed(_unread(params, "", f"is not what 0.3 sends: {trouble}")) from None
     content: Json = model.model_dump(by_alias=True, exclude_none=True)
     return content
+
+
+def _unread(params: Json, field: str, trouble: str) -> list[Violation]:
+    """Return why `params` can't be converted: the SDK does not name what nests too deep."""
+    deep = [Violation(name, RULE) for name, value in params.items() if is_too_deep(value)]
+    return deep or [Violation(field, trouble[:300])]
 
 
 def _violations(invalid: ValidationError) -> list[Violation]:
