@@ -9,6 +9,7 @@ import logging
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
@@ -96,6 +97,15 @@ class Announcer:
 
     def _key(self, agent: str) -> str:
         return f"live.{agent}.{self._instance}"
+
+
+async def renewed(bus: Bus, agent: str, instance: str) -> datetime | None:
+    """Return when the instance last said that it serves `agent`, by NATS's clock; None: unknown.
+
+    Raises:
+        BusUnavailable: the bucket does not answer.
+    """
+    return (await Bucket(bus, bus.streams.agents).get(f"live.{agent}.{instance}")).written
 
 
 def _differ(name: str, one: AgentCard, other: AgentCard) -> bool:

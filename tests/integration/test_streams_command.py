@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from nats.js.api import AckPolicy, ConsumerConfig
 
 from headrace.jetstream.connection import Bus
+from headrace.jetstream.durables import ensure_consumer, of_pushes
 from headrace.model.errors import StreamsDiffer
 from headrace.model.queues import Lane
+from headrace.model.task import TaskKey, mint_task_id
 from headrace.settings import BusSettings
 from headrace.tasks.queues import ensure_lane
 from headrace_cli.main import main
@@ -112,3 +115,80 @@ async def test_a_consumer_that_breaks_the_contract_is_refused(own: Bus, tmp_path
     said = last_words(started(tmp_path, "worker", **environment(own)))
     assert f"{own.streams.runs}/echo: max_deliver is 3" in said
     assert "Traceback" not in said
+
+
+LONG = "t" * 150
+"""A tenant that stands as a hash in its consumer's name."""
+LANES = [Lane("echo"), Lane("echo", "acme"), Lane("echo", "acme", "high"), Lane("echo", LONG)]
+
+
+async def broken(bus: Bus, stream: str, name: str, **settings: object) -> None:
+    """Have a consumer break the contract."""
+    info = await bus.js.consumer_info(stream, name)
+    await bus.js.add_consumer(stream, info.config.evolve(**settings))
+
+
+async def test_consumers_that_break_the_contract_are_planned_and_changed(own: Bus) -> None:
+    def headrace(*arguments: str) -> Result:
+        return CliRunner().invoke(main, ["streams", *arguments], env=environment(own))
+
+    runs, pushes = own.streams.runs, own.streams.pushes
+    for lane in LANES:
+        await ensure_lane(own, lane)
+    await ensure_consumer(own, pushes, of_pushes(own.subjects, 0))
+    assert (await asyncio.to_thread(headrace, "plan")).exit_code == 0
+    waiting = TaskKey("acme", "echo", mint_task_id(0))
+    await own.request(own.subjects.run(waiting, 1), b"{}", 30.0)
+    for lane in LANES:
+        await broken(own, runs, lane.consumer, max_deliver=3, ack_wait=60.0, max_ack_pending=77)
+    await broken(own, runs, "echo", filter_subject=own.subjects.runs_of_agent("echo", "others"))
+    await broken(own, pushes, "push-0", ack_wait=1.0)
+    planned = await asyncio.to_thread(headrace, "plan")
+    assert planned.exit_code == CHANGES_WANTED
+    lines = sorted(planned.stdout.splitlines())
+    assert len(lines) == 2 * len(LANES) + 2
+    assert all(line.startswith("change ") for line in lines)
+    others = own.subjects.runs_of_agent("echo", "others")
+    assert any(f'{runs}/echo: filter_subject is "{others}"' in line for line in lines)
+    with pytest.raises(StreamsDiffer, match="headrace streams apply"):
+        await ensure_lane(own, LANES[1])
+    done = await asyncio.to_thread(headrace, "apply")
+    assert (done.exit_code, sorted(done.stdout.splitlines())) == (0, lines)
+    assert (await asyncio.to_thread(headrace, "plan")).stdout == "everything is as asked for\n"
+    for lane in LANES:
+        await ensure_lane(own, lane)
+        info = await own.js.consumer_info(runs, lane.consumer)
+        assert info.config.max_ack_pending == 77  # what the contract leaves to the operator
+        assert info.num_pending == (lane == LANES[1])
+
+
+async def test_consumers_of_others_are_left_alone(own: Bus) -> None:
+    config = ConsumerConfig(
+        durable_name=f"echo@{'0' * 64}",
+        filter_subject=own.subjects.runs_of_agent("others", "acme"),
+        ack_policy=AckPolicy.EXPLICIT,
+        max_deliver=3,
+    )
+    await own.js.add_consumer(own.streams.runs, config)
+    ephemeral = own.subjects.runs_of_agent("third", "acme")
+    await own.js.add_consumer(
+        own.streams.runs, filter_subject=ephemeral, ack_policy=AckPolicy.EXPLICIT
+    )
+    said = await asyncio.to_thread(
+        CliRunner().invoke, main, ["streams", "apply"], env=environment(own)
+    )
+    assert (said.exit_code, said.stdout) == (0, "everything is as asked for\n")
+
+
+async def test_nothing_of_consumers_is_changed_where_a_stream_would_shrink(own: Bus) -> None:
+    await ensure_lane(own, LANES[0])
+    await broken(own, own.streams.runs, "echo", max_deliver=3)
+    told = environment(own, events_max_bytes=5_000_000)
+    refused = await asyncio.to_thread(CliRunner().invoke, main, ["streams", "apply"], env=told)
+    assert refused.exit_code == 1
+    assert (await own.js.consumer_info(own.streams.runs, "echo")).config.max_deliver == 3
+    done = await asyncio.to_thread(
+        CliRunner().invoke, main, ["streams", "apply", "--shrink"], env=told
+    )
+    assert done.exit_code == 0
+    assert (await own.js.consumer_info(own.streams.runs, "echo")).config.max_deliver == -1

@@ -1,10 +1,11 @@
-"""Agents that take their worker with them."""
+"""Agents that take their worker with them, or wait for it to be frozen."""
 
 import os
 import signal
 from collections.abc import AsyncIterator
 
 from headrace_worker import Agents, RunContext, agent
+from tests.support.gates import opened
 
 
 @agent(max_attempts=2)
@@ -16,4 +17,12 @@ async def killer(ctx: RunContext) -> AsyncIterator[str]:
     yield "never"
 
 
-agents = Agents([killer])
+@agent(max_attempts=2)
+async def waiter(ctx: RunContext) -> AsyncIterator[str]:
+    """Waits until the file is there that its message names."""
+    yield f"attempt {ctx.attempt}"
+    await opened(ctx.prompt)
+    yield "opened"
+
+
+agents = Agents([killer, waiter])

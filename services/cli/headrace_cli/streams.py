@@ -5,6 +5,7 @@ import sys
 import click
 
 from headrace.jetstream.connection import Bus
+from headrace.jetstream.durables import consumer_differences, mend
 from headrace.jetstream.streams import Difference, apply, differences
 from headrace.wait_for import patiently
 from headrace_cli.on_bus import on_bus, with_nats
@@ -19,7 +20,8 @@ def streams() -> None:
     """Show and change how streams and buckets are shaped; services never change what exists.
 
     What is asked for is what HEADRACE_REPLICAS, HEADRACE_EVENT_STREAMS, HEADRACE_EVENTS_MAX_BYTES,
-    HEADRACE_FILES_MAX_BYTES and HEADRACE_RUNS_MAX say; what is unset stays as it is.
+    HEADRACE_FILES_MAX_BYTES and HEADRACE_RUNS_MAX say; what is unset stays as it is. Consumers that
+    break the bus contract are changed, too; what waits there stays.
     """
 
 
@@ -29,7 +31,8 @@ def plan(nats_url: str | None) -> None:
     """Say what `apply` would do, and do nothing. Exit code 0: nothing; 3: something."""
 
     async def work(bus: Bus) -> list[Difference]:
-        return await differences(bus.js, bus.settings)
+        found = await differences(bus.js, bus.settings)
+        return found + await consumer_differences(bus)
 
     found = on_bus(nats_url, work)
     _show(found)
@@ -48,6 +51,7 @@ def apply_(nats_url: str | None, *, shrink: bool) -> None:
 
         async def change() -> None:
             done.extend(await apply(bus.js, bus.settings, shrink=shrink))
+            done.extend(await mend(bus))
 
         await patiently("JetStream", change, bus.settings.startup_timeout)
         return done

@@ -25,7 +25,13 @@ from headrace.tasks.holder import ask_holder
 from headrace.tasks.rejecting import TOO_LATE, reject_unbegun
 from headrace_worker.assignment import Assignment
 from headrace_worker.authorship import Authorship
-from headrace_worker.give_up import deadline_of, give_up, is_too_late, why_hopeless
+from headrace_worker.give_up import (
+    count_survivors,
+    deadline_of,
+    give_up,
+    is_too_late,
+    why_hopeless,
+)
 from headrace_worker.policy import Policy
 from headrace_worker.predecessors import whose_turn_it_is
 from headrace_worker.recovery import Recovered, read_past, why_handed_back
@@ -197,6 +203,8 @@ async def _begin(
     if free.attempt == 1 and (task := await whose_turn_it_is(bus, assignment.key, past)):
         return Behind(task)
     writer_id = f"{worker}-{next(_attempts)}"
+    if past.replaced:
+        await count_survivors(bus, assignment.key.agent, past)
     authorship = Authorship(assignment.run.log, writer_id, assignment.leg, free.attempt)
     if (reason := why_hopeless(policy, past, free.attempt)) is not None:
         await give_up(bus, assignment, authorship, free.last, reason)

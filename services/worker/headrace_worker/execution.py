@@ -140,7 +140,7 @@ class Execution:
     @property
     def failures(self) -> int:
         """Attempts at the leg that count as failed, should this one fail."""
-        return self.authorship.attempt - self.past.handed_back
+        return self.authorship.attempt - self.past.excused
 
     @property
     def tries_again(self) -> Retryable | None:

@@ -4,12 +4,14 @@ import logging
 from datetime import UTC, datetime, timedelta
 
 from headrace import metrics
+from headrace.directory import renewed
 from headrace.jetstream.connection import Bus
 from headrace.log import LogWriter
 from headrace.model import events, parts
 from headrace.model.delegation import Lineage, earliest, read_time
 from headrace.model.entry import Entry
 from headrace.model.events import START_BY
+from headrace.model.names import is_token
 from headrace.model.task import FAILED
 from headrace.tasks.clean_up import have_cleaned_up
 from headrace_worker.assignment import Assignment
@@ -24,6 +26,10 @@ MOST_ATTEMPTS = 1000
 """Attempts after which a run is given up though most were handed back. Deliveries do not count:
 each look at a run that waits its turn, or that somebody else holds, is one. An input that nobody
 comes so far as to begin ends by its start deadline."""
+
+MOST_SURVIVED = 10
+"""Attempts, in multiples of an agent's `max_attempts`, after which a run is given up although their
+workers live on: an agent may hang its worker for a while, each time."""
 
 _PATIENCE = 10.0
 
@@ -53,11 +59,27 @@ def is_too_late(past: Recovered) -> bool:
         return False
 
 
+async def count_survivors(bus: Bus, agent: str, past: Recovered) -> None:
+    """Have `past` know how many of its silent attempts have a worker that lives on.
+
+    A worker that was frozen, or cut off, is replaced like a dead one, and shows later that it lives
+    by renewing its place in the directory. Of the attempt that is replaced now nobody can tell.
+
+    Raises:
+        BusUnavailable: the directory does not answer.
+    """
+    past.survived = 0
+    for worker, replaced in past.replaced:
+        seen = await renewed(bus, agent, worker) if is_token(worker) else None
+        past.survived += seen is not None and seen > datetime.fromisoformat(replaced)
+
+
 def why_hopeless(policy: Policy, past: Recovered, attempt: int) -> str | None:
     """Return why `attempt` is not to begin; None: it is."""
-    failed = attempt - 1 - past.handed_back
-    if failed >= policy.max_attempts:
-        return f"Given up after {failed} attempts"
+    tried = attempt - 1 - past.handed_back
+    failed = tried - past.survived
+    if failed >= policy.max_attempts or tried >= MOST_SURVIVED * policy.max_attempts:
+        return f"Given up after {tried} attempts"
     if attempt > MOST_ATTEMPTS:
         return f"Given up: it was begun {MOST_ATTEMPTS} times"
     deadline = deadline_of(policy, past)

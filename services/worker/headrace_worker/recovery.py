@@ -44,6 +44,13 @@ class Recovered:
     """Whether an attempt has begun to cancel what it asked others."""
     handed_back: int = 0
     """Attempts that a leaving worker handed back: they do not count as failed."""
+    replaced: list[tuple[str, str]] = field(default_factory=list)
+    """Attempts that ended without a word, as another one began: each one's worker, and when that
+    was, RFC 3339. The last attempt is not among them: it is about to be replaced."""
+    holder: str = ""
+    """The worker of the last attempt; empty: that one has said its end."""
+    survived: int = 0
+    """Those of them whose worker lives on: it was frozen or cut off, and the agent did not fail."""
     orphans: list[str] = field(default_factory=list)
     """Artifacts that dead attempts made behind `kept`, oldest first."""
     signals: list[Json] = field(default_factory=list)
@@ -52,6 +59,11 @@ class Recovered:
     """Whom the leg's attempts have asked."""
     unsaved: list[Json] = field(default_factory=list)
     """Those behind it: an attempt that makes the next checkpoint saves them."""
+
+    @property
+    def excused(self) -> int:
+        """How many attempts do not count as failed."""
+        return self.handed_back + self.survived
 
     def knows(self, name: str) -> bool:
         """Tell whether a message was queued under that name: again, it is the same message."""
@@ -152,11 +164,25 @@ def _begin(entry: Entry, leg: int) -> Recovered:
     return Recovered(message, update.get("metadata", {}), entry.time, leg)
 
 
+def _note_attempt(past: Recovered, event: Json, time: str) -> None:
+    """Note which worker has begun an attempt, and whether the one before has said its end."""
+    metadata: Json = event.get("statusUpdate", {}).get("metadata") or {}
+    if (worker := metadata.get(events.WORKER)) is None or events.ATTEMPT not in metadata:
+        if why_handed_back(event) is not None:
+            past.holder = ""
+        return
+    if past.holder:
+        past.replaced.append((past.holder, time))
+    past.holder = str(worker)
+
+
 def _go_through(past: Recovered, entry: Entry) -> None:
     if entry.stamp.attempt and past.began is None:
         past.began = entry.time
     for generation, event in enumerate(entry.parsed(), entry.generation):
         _note_inputs(past, event, generation)
+        if entry.stamp.attempt:
+            _note_attempt(past, event, entry.time)
         artifact = event.get("artifactUpdate", {}).get("artifact", {}).get("artifactId")
         if artifact is not None and artifact not in past.orphans:
             past.orphans.append(artifact)

@@ -4,13 +4,10 @@ import asyncio
 from typing import NamedTuple
 
 import orjson
-from nats.js import api as nats_api
 
 from headrace.jetstream.api import Json, request
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.errors import ErrorCode, Refused
 from headrace.jetstream.headers import PENDING_REQUEST
-from headrace.model.errors import StreamsDiffer
 
 ACK = b"+ACK"
 """The message is done with."""
@@ -32,7 +29,6 @@ _BYTES = 16 * 1024 * 1024
 _EXPIRES = 20.0
 _SECOND = 1_000_000_000
 _TIMEOUT = 2.0
-_CONTRACT = ("filter_subject", "ack_policy", "ack_wait", "max_deliver")
 _SHORT_REPLY = 9
 _DOMAIN_AND_ACCOUNT = 2
 
@@ -136,39 +132,6 @@ async def delete_consumer(bus: Bus, stream: str, name: str) -> None:
         BusUnavailable: there is no connection.
     """
     await bus.publish(f"$JS.API.CONSUMER.DELETE.{stream}.{name}", b"")
-
-
-async def ensure_consumer(
-    bus: Bus, stream: str, config: nats_api.ConsumerConfig, timeout: float = 5.0
-) -> None:
-    """Make a durable consumer if it is missing; change nothing of one that exists.
-
-    Raises:
-        StreamsDiffer: it exists and breaks the contract.
-        BusUnavailable: JetStream does not answer, or refuses.
-    """
-    name, wanted = str(config.durable_name), config.as_dict()
-    query = {"stream_name": stream, "config": wanted, "action": "create"}
-    try:
-        await request(bus, f"CONSUMER.DURABLE.CREATE.{stream}.{name}", query, timeout)
-    except Refused as refused:
-        if refused.number not in {ErrorCode.CONSUMER_ACTIVE, ErrorCode.CONSUMER_EXISTS}:
-            raise
-    else:
-        return
-    found = (await consumer_info(bus, stream, name, timeout))["config"]
-    broken = [
-        f"{stream}/{name}: {one} is {_shown(found.get(one))}, the bus contract needs "
-        f"{_shown(wanted[one])}: nats consumer rm {stream} {name} (it is made again)"
-        for one in _CONTRACT
-        if found.get(one) != wanted[one]
-    ]
-    if broken:
-        raise StreamsDiffer("\n  ".join(["a consumer is not as the bus contract has it:", *broken]))
-
-
-def _shown(value: object) -> str:
-    return "unset" if value is None else orjson.dumps(value).decode()
 
 
 class Pulls:

@@ -37,6 +37,8 @@ class Value:
     """None: nothing, or nothing any more."""
     sequence: int = 0
     """Of the bucket's stream: what a change expects; 0: there was never anything."""
+    written: datetime | None = field(default=None, compare=False)
+    """When that was, by NATS's clock."""
     age: float = field(default=0.0, compare=False)
     """Seconds since it was written, by NATS's clock and this machine's."""
 
@@ -151,7 +153,8 @@ class Bucket:
         # A deletion is the only message without a body.
         data = b64decode(message["data"]) if message.get("data") else None
         key = message["subject"].removeprefix(self.prefix)
-        return key, Value(data, int(message["seq"]), _age(message["time"]))
+        written = datetime.fromisoformat(message["time"])
+        return key, Value(data, int(message["seq"]), written, _age(written))
 
 
 def stream_of(name: str) -> str:
@@ -164,5 +167,5 @@ def subject_of(name: str, key: str) -> str:
     return f"$KV.{name}.{key}"
 
 
-def _age(time: str) -> float:
-    return max((datetime.now(UTC) - datetime.fromisoformat(time)).total_seconds(), 0.0)
+def _age(written: datetime) -> float:
+    return max((datetime.now(UTC) - written).total_seconds(), 0.0)

@@ -8,18 +8,14 @@ account without streams have task state make lanes.
 
 import asyncio
 
-from nats.js import api
-
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.consumers import consumer_info, ensure_consumer
+from headrace.jetstream.consumers import consumer_info
+from headrace.jetstream.durables import ensure_consumer, of_runs
 from headrace.jetstream.errors import ErrorCode, Refused
 from headrace.model.errors import BusUnavailable, StateUnavailable, StreamsDiffer
 from headrace.model.messages import OpenLane
 from headrace.model.queues import Lane
 from headrace.state_client import StateClient
-
-ACK_WAIT = 4.0
-"""Seconds without a heartbeat after which a run goes to another worker."""
 
 REMEMBERED = 60.0
 """Seconds for which a lane that was there is taken to be there still."""
@@ -27,8 +23,6 @@ REMEMBERED = 60.0
 UNUSED = 600.0
 """Seconds without a run after which a lane is let go; many times `REMEMBERED`, so that nobody who
 takes it to be there has one to publish."""
-
-_MAX_ACK_PENDING = 100_000
 
 
 async def ensure_lane(bus: Bus, lane: Lane, timeout: float = 5.0) -> None:
@@ -81,15 +75,7 @@ async def make_lane(bus: Bus, lane: Lane, timeout: float = 5.0) -> None:
         StreamsDiffer: it is there and breaks the bus contract.
         BusUnavailable: JetStream does not answer, or refuses.
     """
-    config = api.ConsumerConfig(
-        durable_name=lane.consumer,
-        filter_subject=bus.subjects.runs_of_agent(lane.agent, lane.tenant, lane.priority),
-        ack_policy=api.AckPolicy.EXPLICIT,
-        ack_wait=ACK_WAIT,
-        # Attempts are counted in the log; past a maximum here a run would be stuck for ever.
-        max_deliver=-1,
-        max_ack_pending=_MAX_ACK_PENDING,
-    )
+    config = of_runs(bus.subjects, lane)
     await ensure_consumer(bus, bus.streams.runs, config, timeout)
 
 

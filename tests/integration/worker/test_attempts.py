@@ -4,10 +4,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 
 import orjson
 import pytest
 
+from headrace.directory import Announcer, renewed
 from headrace.model import events
 from headrace.model.delegation import DELEGATION, Lineage
 from headrace.model.entry import Entry
@@ -15,10 +17,11 @@ from headrace.model.events import Json
 from headrace.model.messages import DeadLetter
 from headrace.model.task import COMPLETED, FAILED, WORKING, mint_task_id
 from headrace_worker import Emission, Retryable, RunContext, agent
+from headrace_worker.give_up import MOST_SURVIVED
 from tests.integration.worker.conftest import Spawn, Working
 from tests.support.desk import Desk, Task, eventually
 
-KILLERS = "tests.support.dying_agents:agents"
+DYING = "tests.support.dying_agents:agents"
 
 
 def attempts(entries: list[Entry]) -> list[int]:
@@ -27,6 +30,15 @@ def attempts(entries: list[Entry]) -> list[int]:
         for entry in entries
         for event in entry.events
         if events.ATTEMPT in (metadata := event.get("statusUpdate", {}).get("metadata", {}))
+    ]
+
+
+def workers(entries: list[Entry]) -> list[str]:
+    return [
+        metadata[events.WORKER]
+        for entry in entries
+        for event in entry.events
+        if events.WORKER in (metadata := event.get("statusUpdate", {}).get("metadata", {}))
     ]
 
 
@@ -42,10 +54,10 @@ async def dead_letters(desk: Desk, agent_name: str) -> list[Json]:
     return [orjson.loads(msg.data or b"") for msg in found if msg.subject == subject]
 
 
-async def forge_attempts(task: Task, count: int) -> None:
+async def forge_attempts(task: Task, count: int, worker: str = "dead") -> None:
     """Write what workers leave that die as soon as they have begun."""
     for attempt in range(1, count + 1):
-        metadata: Json = {events.ATTEMPT: attempt, events.WORKER: "dead"}
+        metadata: Json = {events.ATTEMPT: attempt, events.WORKER: f"{worker}-{attempt}"}
         if attempt > 1:
             metadata[events.DISCARDED_AFTER] = 1
         draft = events.status_update(task.key.task, task.context, WORKING, metadata=metadata)
@@ -105,6 +117,64 @@ async def test_after_the_last_attempt_the_task_has_failed_and_a_dead_letter_says
         assert await eventually(lambda: _is_off_the_queue(task))
 
 
+async def test_attempts_whose_workers_live_on_do_not_count(desk: Desk, working: Working) -> None:
+    @agent(max_attempts=3)
+    async def frozen(_: RunContext) -> str:
+        return "thawed"
+
+    task = await desk.start("frozen", publish=False)
+    await forge_attempts(task, 5, "frozen")
+    # Those of the first three show that they live; of the last one nobody can tell yet.
+    for number in (1, 2, 3):
+        await Announcer(desk.bus, f"frozen-{number}").renew("frozen")
+    await task.publish(1)
+    async with working(frozen):
+        entries = await task.ended()
+    assert attempts(entries) == [1, 2, 3, 4, 5, 6]
+    assert end_of(entries)[0] == COMPLETED
+    assert await dead_letters(desk, "frozen") == []
+
+
+async def test_an_agent_that_hangs_its_workers_for_a_while_ends_too(
+    desk: Desk, working: Working
+) -> None:
+    @agent(max_attempts=2)
+    async def slow(_: RunContext) -> str:
+        return "never"
+
+    task, most = await desk.start("slow", publish=False), 2 * MOST_SURVIVED
+    await forge_attempts(task, most, "alive")
+    for number in range(1, most + 1):
+        await Announcer(desk.bus, f"alive-{number}").renew("slow")
+    await task.publish(1)
+    async with working(slow):
+        entries = await task.ended()
+    assert end_of(entries) == (FAILED, f"Given up after {most} attempts")
+
+
+async def test_a_holder_that_is_frozen_again_and_again_fails_no_task(
+    desk: Desk, spawn: Spawn, tmp_path: Path
+) -> None:
+    """Each is frozen until another one has taken over: more often than the agent may fail."""
+    one, other = [await asyncio.to_thread(spawn, DYING) for _ in range(2)]
+    gate = tmp_path / "gate"
+    task = await desk.start("waiter", str(gate))
+    for attempt in (1, 2, 3):
+        await eventually(partial(_is_at_attempt, task, attempt))
+        # By the log: who has just been thawed takes itself for the holder until it has looked.
+        holder = workers(await task.entries())[-1]
+        [frozen] = [worker for worker in (one, other) if worker.id == holder]
+        frozen.freeze()
+        await eventually(partial(_is_at_attempt, task, attempt + 1))
+        frozen.thaw()
+        begun = next(e for e in await task.entries() if e.stamp.attempt == attempt + 1)
+        await eventually(partial(_lives, desk, frozen.id, datetime.fromisoformat(begun.time)))
+    gate.touch()
+    entries = await task.ended()
+    assert attempts(entries) == [1, 2, 3, 4]
+    assert end_of(entries)[0] == COMPLETED
+
+
 async def test_attempts_that_died_without_a_word_count_too(desk: Desk, working: Working) -> None:
     @agent(max_attempts=3)
     async def deadly(_: RunContext) -> AsyncIterator[Emission]:
@@ -122,7 +192,7 @@ async def test_attempts_that_died_without_a_word_count_too(desk: Desk, working: 
 
 async def test_an_agent_that_kills_its_workers_is_given_up(desk: Desk, spawn: Spawn) -> None:
     # The first two die of it; the third finds out from the log.
-    await asyncio.gather(*(asyncio.to_thread(spawn, KILLERS) for _ in range(3)))
+    await asyncio.gather(*(asyncio.to_thread(spawn, DYING) for _ in range(3)))
     task = await desk.start("killer")
     entries = await task.ended()
     assert attempts(entries) == [1, 2]
@@ -232,3 +302,12 @@ async def _is_in_attempt(task: Task, attempt: int) -> bool:
 
 async def _is_off_the_queue(task: Task) -> bool:
     return await task.runs_waiting() == 0
+
+
+async def _is_at_attempt(task: Task, attempt: int) -> bool:
+    return (await task.last()).stamp.attempt >= attempt
+
+
+async def _lives(desk: Desk, worker: str, since: datetime) -> bool:
+    seen = await renewed(desk.bus, "waiter", worker)
+    return seen is not None and seen > since

@@ -12,11 +12,11 @@ import pytest
 from nats.js.errors import NotFoundError
 
 from headrace.directory import Directory
+from headrace.jetstream.durables import ACK_WAIT
 from headrace.model.entry import Entry
 from headrace.model.messages import DeadLetter, Holding
 from headrace.model.task import COMPLETED
 from headrace.settings import BusSettings
-from headrace.tasks.queues import ACK_WAIT
 from headrace_worker import Agent, Agents, Emission, RunContext, agent
 from headrace_worker.demo import counter, echo
 from headrace_worker.heartbeats import HEARTBEAT

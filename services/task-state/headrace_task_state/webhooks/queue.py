@@ -6,20 +6,17 @@ from collections.abc import Callable
 
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
-from nats.js import api
 
 from headrace.background import keep_running
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.consumers import ACK, HEARTBEAT, IN_PROGRESS, Pulls, ensure_consumer, nak
+from headrace.jetstream.consumers import ACK, HEARTBEAT, IN_PROGRESS, Pulls, nak
+from headrace.jetstream.durables import PUSH_ACK_WAIT, ensure_consumer, of_pushes
 from headrace.jetstream.headers import DESCRIPTION, STATUS
 from headrace.model.errors import BusUnavailable, HeadraceError, StreamsDiffer
 
 _log = logging.getLogger(__name__)
 
-ACK_WAIT = 9.0
-"""Seconds without a sign of life after which a message is handed out again."""
-
-_SIGN_EVERY = ACK_WAIT / 3
+_SIGN_EVERY = PUSH_ACK_WAIT / 3
 _SILENCE = 3 * HEARTBEAT
 
 type Receive = Callable[[Msg], None]
@@ -96,14 +93,7 @@ class Queue:
         self._wake.set()
 
     async def _ensure_consumer(self) -> None:
-        config = api.ConsumerConfig(
-            durable_name=self._name,
-            filter_subject=self._bus.subjects.pushes(self._number),
-            ack_policy=api.AckPolicy.EXPLICIT,
-            ack_wait=ACK_WAIT,
-            max_deliver=-1,
-            max_ack_pending=-1,
-        )
+        config = of_pushes(self._bus.subjects, self._number)
         try:
             await ensure_consumer(self._bus, self._bus.streams.pushes, config)
         except StreamsDiffer as trouble:

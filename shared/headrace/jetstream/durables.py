@@ -1,0 +1,163 @@
+"""The durable consumers of the bus contract: of runs, one for each lane, and of webhooks.
+
+They are made as they are needed, and what exists is left as its operator shaped it. One that breaks
+the contract is refused by whoever needs it; an operator has it changed by `mend`.
+"""
+
+import hashlib
+import re
+from collections.abc import AsyncIterator, Iterator
+
+from nats.js import api
+
+from headrace.jetstream.api import Json, request
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.consumers import consumer_info, consumers
+from headrace.jetstream.errors import ErrorCode, Refused
+from headrace.jetstream.streams import Difference, Effect
+from headrace.model.errors import StreamsDiffer
+from headrace.model.queues import Lane
+from headrace.model.subjects import Subjects
+
+ACK_WAIT = 4.0
+"""Seconds without a heartbeat after which a run goes to another worker."""
+
+PUSH_ACK_WAIT = 9.0
+"""Seconds without a sign of life after which a webhook's message is handed out again."""
+
+_MAX_ACK_PENDING = 100_000
+_CONTRACT = ("filter_subject", "ack_policy", "ack_wait", "max_deliver")
+_HASH = re.compile(r"[0-9a-f]{64}")
+_FIXED = {"ack_policy"}
+"""What JetStream does not change of a consumer that exists."""
+
+
+def of_runs(subjects: Subjects, lane: Lane) -> api.ConsumerConfig:
+    """Return the consumer that hands out the lane's runs."""
+    return api.ConsumerConfig(
+        durable_name=lane.consumer,
+        filter_subject=subjects.runs_of_agent(lane.agent, lane.tenant, lane.priority),
+        ack_policy=api.AckPolicy.EXPLICIT,
+        ack_wait=ACK_WAIT,
+        # Attempts are counted in the log; past a maximum here a run would be stuck for ever.
+        max_deliver=-1,
+        max_ack_pending=_MAX_ACK_PENDING,
+    )
+
+
+def of_pushes(subjects: Subjects, number: int) -> api.ConsumerConfig:
+    """Return the consumer that hands out what webhooks of event stream `number` are told."""
+    return api.ConsumerConfig(
+        durable_name=f"push-{number}",
+        filter_subject=subjects.pushes(number),
+        ack_policy=api.AckPolicy.EXPLICIT,
+        ack_wait=PUSH_ACK_WAIT,
+        max_deliver=-1,
+        max_ack_pending=-1,
+    )
+
+
+async def ensure_consumer(
+    bus: Bus, stream: str, config: api.ConsumerConfig, timeout: float = 5.0
+) -> None:
+    """Make a durable consumer if it is missing; change nothing of one that exists.
+
+    Raises:
+        StreamsDiffer: it exists and breaks the contract.
+        BusUnavailable: JetStream does not answer, or refuses.
+    """
+    try:
+        await _put(bus, stream, config.as_dict(), "create", timeout)
+    except Refused as refused:
+        if refused.number not in {ErrorCode.CONSUMER_ACTIVE, ErrorCode.CONSUMER_EXISTS}:
+            raise
+    else:
+        return
+    found = (await consumer_info(bus, stream, str(config.durable_name), timeout))["config"]
+    if broken := [str(one) for one in _differing(stream, config, found)]:
+        raise StreamsDiffer("\n  ".join(["a consumer is not as the bus contract has it:", *broken]))
+
+
+async def consumer_differences(bus: Bus) -> list[Difference]:
+    """Return what of the consumers that exist breaks the contract.
+
+    Raises:
+        BusUnavailable: JetStream does not answer.
+    """
+    return [
+        one
+        async for stream, wanted, found in _declared(bus)
+        for one in _differing(stream, wanted, found)
+    ]
+
+
+async def mend(bus: Bus) -> list[Difference]:
+    """Have consumers keep the contract, and return what was changed; what they hand out goes on.
+
+    Raises:
+        StreamsDiffer: something can't be changed in place; nothing of that consumer was.
+        BusUnavailable: JetStream does not answer, or refuses.
+    """
+    done = list[Difference]()
+    async for stream, wanted, found in _declared(bus):
+        broken = list(_differing(stream, wanted, found))
+        if fixed := [str(one) for one in broken if one.effect is Effect.IMPOSSIBLE]:
+            raise StreamsDiffer("\n  ".join(["a consumer can't be changed:", *fixed]))
+        if broken:
+            config = found | {one.setting: one.wanted for one in broken}
+            await _put(bus, stream, config, "update")
+            done += broken
+    return done
+
+
+async def _declared(bus: Bus) -> AsyncIterator[tuple[str, api.ConsumerConfig, Json]]:
+    """Yield every consumer that there is as the contract has it, and as it is."""
+    streams, subjects = bus.streams, bus.subjects
+    for found in await _list(bus, streams.runs):
+        if (lane := _lane_of(subjects, found)) is not None:
+            yield streams.runs, of_runs(subjects, lane), found
+    pushes = {one.get("durable_name"): one for one in await _list(bus, streams.pushes)}
+    for number in range(bus.settings.event_streams):
+        wanted = of_pushes(subjects, number)
+        if (known := pushes.get(wanted.durable_name)) is not None:
+            yield streams.pushes, wanted, known
+
+
+def _lane_of(subjects: Subjects, found: Json) -> Lane | None:
+    """Return the lane that a consumer's name says; None: it says none, or it can't be known."""
+    name = found.get("durable_name")
+    if not name:
+        return None
+    lane = Lane(*name.split("@")[:3])
+    tenant = str(found.get("filter_subject", "")).removeprefix(f"{subjects.prefix}.run.")
+    tenant = tenant.partition(".")[0]
+    # A long tenant is hashed in the name, and stands in the filter alone.
+    if hashlib.sha256(tenant.encode()).hexdigest() == lane.tenant:
+        return Lane(lane.agent, tenant, lane.priority)
+    is_hash = _HASH.fullmatch(lane.tenant) is not None
+    return lane if lane.consumer == name and (tenant == lane.tenant or not is_hash) else None
+
+
+async def _list(bus: Bus, stream: str) -> list[Json]:
+    try:
+        return [one["config"] for one in await consumers(bus, stream)]
+    except Refused as refused:
+        if refused.number != ErrorCode.STREAM_NOT_FOUND:
+            raise
+        return []
+
+
+async def _put(bus: Bus, stream: str, config: Json, action: str, timeout: float = 5.0) -> None:
+    query = {"stream_name": stream, "config": config, "action": action}
+    await request(bus, f"CONSUMER.DURABLE.CREATE.{stream}.{config['durable_name']}", query, timeout)
+
+
+def _differing(stream: str, config: api.ConsumerConfig, found: Json) -> Iterator[Difference]:
+    name, wanted = f"{stream}/{config.durable_name}", config.as_dict()
+    for setting in _CONTRACT:
+        if found.get(setting) != wanted[setting]:
+            is_fixed = setting in _FIXED
+            effect = Effect.IMPOSSIBLE if is_fixed else Effect.CHANGE
+            removing = f"nats consumer rm {stream} {config.durable_name} (it is made again)"
+            remedy = removing if is_fixed else ""
+            yield Difference(name, effect, setting, found.get(setting), wanted[setting], "", remedy)
