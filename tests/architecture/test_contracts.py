@@ -61,9 +61,19 @@ VIOLATIONS = [
         "a2a-at-the-edges", "services/worker/headrace_worker/intruder.py", "import a2a.client"
     ),
     Violation(
-        "redis-in-task-state",
+        "redis-in-its-store",
         "services/gateway/headrace_gateway/intruder.py",
         "from redis.asyncio import Redis",
+    ),
+    Violation(
+        "redis-in-its-store",
+        "services/task-state/headrace_task_state/projector/intruder.py",
+        "import redis",
+    ),
+    Violation(
+        "store-by-its-protocol",
+        "services/task-state/headrace_task_state/maintenance/intruder.py",
+        "from headrace_task_state.store_redis.keys import Keys",
     ),
     Violation(
         "servers-in-the-command-line",

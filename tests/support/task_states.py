@@ -18,9 +18,8 @@ from headrace.state_client import StateClient
 from headrace_task_state.main import TaskState
 from headrace_task_state.ranges import all_ranges
 from headrace_task_state.settings import TaskStateSettings
-from headrace_task_state.store_redis.connection import Connection
 from headrace_task_state.store_redis.keys import Keys
-from headrace_task_state.store_redis.reading import Reader
+from headrace_task_state.store_redis.store import RedisStore
 from tests.support.legal_logs import LegalLog
 from tests.support.service_process import HEADRACE
 from tests.support.starting import start_process
@@ -42,10 +41,10 @@ class TaskStates:
         self.settings = settings
         self.bus = Bus(settings)
         self.client = StateClient(self.bus)
-        self.redis = Connection(settings)
-        self.keys = Keys.of(settings.prefix, settings.stream_prefix)
-        self.reader = Reader(self.redis, self.keys)
         self.ranges = all_ranges(settings.event_streams)
+        self.keys = Keys.of(settings.prefix, settings.stream_prefix)
+        self.store_in = RedisStore(settings, self.keys, self.ranges)
+        self.redis, self.reader = self.store_in.redis, self.store_in.reader
         self._stack = AsyncExitStack()
 
     async def start(self) -> TaskState:

@@ -1,1 +1,1 @@
-"""Task state: the log folded into Redis, and the reads that it answers."""
+"""Task state: the log folded into a store, and the reads that it answers."""

@@ -36,12 +36,9 @@ from headrace_task_state.queries.starting import Starting
 from headrace_task_state.ranges import all_ranges
 from headrace_task_state.replica import Replica
 from headrace_task_state.settings import TaskStateSettings
-from headrace_task_state.store_redis.connection import Connection
+from headrace_task_state.store import Lease, Reader, Store
 from headrace_task_state.store_redis.keys import Keys
-from headrace_task_state.store_redis.leases import Lease, Leases
-from headrace_task_state.store_redis.reading import Reader
-from headrace_task_state.store_redis.shapes import Shapes
-from headrace_task_state.store_redis.writing import Writer
+from headrace_task_state.store_redis.store import RedisStore
 from headrace_task_state.webhooks.composing import means
 from headrace_task_state.webhooks.duty import Pushing
 from headrace_task_state.webhooks.telling import Means
@@ -63,10 +60,10 @@ class TaskState:
         self._name = secrets.token_hex(4)
         self._bus = Bus(settings)
         self._directory = Directory(self._bus)
-        self._redis = Connection(settings)
-        self._clock = Clock(self._bus, self._redis)
-        self._keys = Keys.of(settings.prefix, settings.stream_prefix)
         self._ranges = all_ranges(settings.event_streams)
+        keys = Keys.of(settings.prefix, settings.stream_prefix)
+        self._store: Store = RedisStore(settings, keys, self._ranges)
+        self._clock = Clock(self._bus, self._store)
         for one in self._ranges:
             metrics.FOLLOWING.labels(one.name).set(0)
         self._times = Times(
@@ -92,22 +89,21 @@ class TaskState:
         Raises:
             BusUnavailable: NATS or Redis was not there within `startup_timeout`.
         """
-        self._stack.push_async_callback(self._redis.close)
+        self._stack.push_async_callback(self._store.close)
         self._stack.push_async_callback(self._bus.close)
         await asyncio.gather(
             self._bus.connect(f"task-state {self._name}"),
-            patiently(self._redis.name, self._redis.check, self._settings.startup_timeout),
+            patiently(self._store.name, self._store.check, self._settings.startup_timeout),
         )
         self._stack.push_async_callback(self._directory.stop)
         await self._directory.start()
-        reader = Reader(self._redis, self._keys)
+        reader = self._store.reader
         frontier = Frontier(self._bus, reader, self._ranges)
         answers, pieces = self._answers(reader, frontier), self._pieces()
         broker = make_broker(self._settings, answers, pieces)
         self._stack.push_async_callback(broker.stop)
         await broker.start()
-        shapes = Shapes(self._redis, self._keys, self._ranges)
-        if is_beside := await shapes.is_another_kept():
+        if is_beside := await self._store.is_another_kept():
             _log.warning("a view is built beside that of another version, which answers lists")
         else:
             await answer_lists(broker, self._settings.subjects, answers, pieces)
@@ -118,8 +114,7 @@ class TaskState:
         self._push_means = await self._stack.enter_async_context(means(self._bus, self._settings))
         await self._clock.compare()
         self._stack.callback(keep_running(self._clock.run, "clocks").cancel)
-        leases = Leases(self._redis, self._keys, self._name, self._ranges)
-        replica = Replica(self._name, leases, self._ranges, self._duties)
+        replica = Replica(self._name, self._store.leases(self._name), self._ranges, self._duties)
         tending = keep_running(replica.run, "leases")
         self._stack.push_async_callback(replica.stop)
         self._stack.callback(tending.cancel)
@@ -132,7 +127,7 @@ class TaskState:
                 await answer_lists(broker, self._settings.subjects, answers, pieces)
                 _log.info("the view is built; replica %s answers lists, too", self._name)
                 self._answers_now = True
-            await shapes.delete_unkept()
+            await self._store.delete_unkept()
 
         self._stack.callback(asyncio.create_task(switch(), name="versions").cancel)
 
@@ -167,7 +162,7 @@ class TaskState:
         )
 
     def _duties(self, lease: Lease) -> list[Coroutine[Any, Any, None]]:
-        writer = Writer(self._redis, self._keys, lease, self._ranges)
+        writer = self._store.writer(lease)
         pushing = Pushing(self._push_means, lease.range)
         retention = Retention(self._bus, writer, self._times, pushing.forget, self._clock)
         follower = Follower(

@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.model.errors import StateUnavailable
 from headrace_task_state.ranges import Range
-from headrace_task_state.store_redis.leases import Census, Lease, Leases
+from headrace_task_state.store import Census, Lease, Leases
 
 _log = logging.getLogger(__name__)
 

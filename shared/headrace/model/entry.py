@@ -8,6 +8,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import orjson
 
@@ -58,8 +59,7 @@ _LOG_ID = re.compile(r"[0-9a-z]{4,16}")
 _NOT_EMPTY = re.compile(r".+")
 
 
-@dataclass(frozen=True, slots=True)
-class Stamp:
+class Stamp(NamedTuple):
     """What the headers of an entry say."""
 
     log: str
@@ -226,39 +226,42 @@ def parse_entry(
     Raises:
         UndecodableMessage: the headers do not parse, or a line is no JSON object.
     """
-    entry = _unchecked(subject, parse_stamp(subject, headers), data, sequence, time)
+    entry = Entry(parse_stamp(subject, headers), _lines(subject, data), sequence, time)
     # Each let go before the next is read: half the cost of keeping them all.
     for line in entry.lines:
         _parsed(subject, line)
     return entry
 
 
-def parse_whole(
+def parse_lines(
     subject: str,
-    stamp: Stamp,
     data: bytes,
-    sequence: int,
+    generation: int,
     text_of: Callable[[bytes, int], str | None] | None = None,
-) -> tuple[Entry, list[Json | str]]:
-    """Like `parse_entry`, for who has the stamp and wants all events parsed: nothing is twice.
+) -> tuple[list[bytes], list[Json | str]]:
+    """Return the lines and the events of an entry that begins with `generation`.
 
-    A line of which `text_of` knows the text, without parsing, is that text among the events.
+    For a reader that has the stamp and wants every event parsed. A line of which `text_of` knows
+    the text, without parsing, is that text among the events.
 
     Raises:
         UndecodableMessage: a line is no JSON object.
     """
-    entry = _unchecked(subject, stamp, data, sequence, "")
-    count = itertools.count(entry.generation)
-    texts = map(text_of, entry.lines, count) if text_of else itertools.repeat(None)
-    pairs = zip(texts, entry.lines, strict=False)
-    return entry, [_parsed(subject, line) if text is None else text for text, line in pairs]
+    lines = _lines(subject, data)
+    if text_of is None:
+        return lines, [_parsed(subject, line) for line in lines]
+    texts = map(text_of, lines, itertools.count(generation))
+    return lines, [
+        _parsed(subject, line) if text is None else text
+        for text, line in zip(texts, lines, strict=True)
+    ]
 
 
-def _unchecked(subject: str, stamp: Stamp, data: bytes, sequence: int, time: str) -> Entry:
+def _lines(subject: str, data: bytes) -> list[bytes]:
     if b"\r" in data:
         # JSON takes it between tokens; spliced into server-sent events it would end a line.
         raise UndecodableMessage(subject, "the body has a carriage return")
-    return Entry(stamp, data.split(b"\n"), sequence, time)
+    return data.split(b"\n")
 
 
 def _parsed(subject: str, line: bytes) -> Json:

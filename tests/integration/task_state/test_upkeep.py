@@ -21,8 +21,7 @@ from headrace.model.queues import Lane
 from headrace.model.task import CANCELED, COMPLETED, INPUT_REQUIRED, REJECTED, SUBMITTED, WORKING
 from headrace_task_state.maintenance import orphans, sweep
 from headrace_task_state.maintenance.clock import Clock
-from headrace_task_state.store_redis.leases import Leases
-from headrace_task_state.store_redis.writing import Writer
+from headrace_task_state.store import DueList, Writer
 from tests.support.legal_logs import LegalLog
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.task_states import OWNER, TaskStates, folded, new_key, open_task_states
@@ -326,10 +325,10 @@ async def applied(fleet: TaskStates) -> Writer:
     await fleet.listed()
     await replica.stop()
     [place] = fleet.ranges
-    lease = await Leases(fleet.redis, fleet.keys, "test", [place]).take(place)
+    lease = await fleet.store_in.leases("test").take(place)
     assert lease is not None
     await fleet.redis.ask(["PERSIST", fleet.keys.lease(place)])
-    return Writer(fleet.redis, fleet.keys, lease, [place])
+    return fleet.store_in.writer(lease)
 
 
 async def test_one_sweep_goes_through_all_that_is_due(
@@ -339,16 +338,16 @@ async def test_one_sweep_goes_through_all_that_is_due(
         for _ in range(230):
             await fleet.store(submitted())
         writer = await applied(fleet)
-        for name in await writer.due("w", 10**15, 1000):
-            await writer.defer("w", name, 1)
+        for name in await writer.due(DueList.AT_WORK, 10**15, 1000):
+            await writer.defer(DueList.AT_WORK, name, 1)
         began = round(time.time() * 1000)
         assert (
-            await sweep.Sweep(fleet.bus, writer, 3600.0, Clock(fleet.bus, fleet.redis)).sweep()
+            await sweep.Sweep(fleet.bus, writer, 3600.0, Clock(fleet.bus, fleet.store_in)).sweep()
             == 230
         )
         assert len(await runs(fleet)) == 230
         # Young inputs are due again soon: maybe before a long pass is over.
-        assert await writer.due("w", began, 1) == []
+        assert await writer.due(DueList.AT_WORK, began, 1) == []
 
 
 def queued_input() -> LegalLog:

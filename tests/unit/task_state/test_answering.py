@@ -21,7 +21,7 @@ from headrace_task_state.queries import pieces as module
 from headrace_task_state.queries.listing import decode_cursor, encode_cursor
 from headrace_task_state.queries.pieces import Pieces
 from headrace_task_state.queries.refusals import refusal_of
-from headrace_task_state.store_redis.reading import After
+from headrace_task_state.store import After
 from tests.support.waiting import eventually
 
 

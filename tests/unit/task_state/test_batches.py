@@ -18,7 +18,7 @@ from headrace_task_state.projector.batches import Batches
 from headrace_task_state.projector.compaction import Compaction
 from headrace_task_state.projector.dead_letters import BODY_MOST, addressee, letter
 from headrace_task_state.projector.delta import time_of
-from headrace_task_state.store_redis.progress import Progress, read_progress
+from headrace_task_state.store import Progress, TaskChange
 from tests.support.legal_logs import LegalLog
 from tests.support.task_states import new_key
 
@@ -55,29 +55,20 @@ def begun() -> LegalLog:
 def test_nothing_moves_nothing() -> None:
     before = Progress(5, 5, 5, "origin")
     batch = Batches(SUBJECTS, 5).build([], before)
-    assert (batch.then, batch.tasks, batch.letters) == (before, [], [])
+    assert (batch.then, batch.changes, batch.letters) == (before, [], [])
 
 
 def test_a_batch_ends_at_its_last_message() -> None:
     batch = Batches(SUBJECTS, 5).build(arrivals(begun()), Progress(origin="origin"))
     assert batch.then == Progress(2, 2, 2_000_000_000, "origin")
-    assert read_progress(encoded(batch.then)) == batch.then
-    assert read_progress({}) == Progress()
-
-
-def encoded(progress: Progress) -> dict[bytes, bytes]:
-    words = [str(word).encode() for word in progress.fields()]
-    return dict(zip(words[::2], words[1::2], strict=True))
 
 
 def test_a_status_that_the_batch_overtakes_is_not_sent() -> None:
     log = begun()
     log.append([log.status(COMPLETED)], state=COMPLETED)
-    [status] = [
-        orjson.loads(batch_word)
-        for batch_word in Batches(SUBJECTS, 5).build(arrivals(log), Progress()).tasks
-        if isinstance(batch_word, bytes) and b'"state"' in batch_word
-    ]
+    [change] = Batches(SUBJECTS, 5).build(arrivals(log), Progress()).changes
+    assert isinstance(change, TaskChange)
+    status = orjson.loads(change.fields["status"])
     assert status["state"] == COMPLETED
 
 
@@ -97,7 +88,7 @@ def test_what_is_no_entry_is_stepped_over_with_a_letter(subject: str, reason: st
     [found] = batch.letters
     assert reason in found.reason
     assert (found.sequence, found.subject) == (1, subject)
-    assert batch.tasks
+    assert batch.changes
 
 
 def test_an_ill_formed_event_costs_one_letter_and_the_rest_of_its_entry_counts() -> None:
@@ -112,7 +103,9 @@ def test_an_ill_formed_event_costs_one_letter_and_the_rest_of_its_entry_counts()
     [found] = batch.letters
     assert "event 3" in found.reason
     assert "event 4" in found.reason
-    assert any(b'"new"' in word for word in batch.tasks if isinstance(word, bytes))
+    [change] = batch.changes
+    assert isinstance(change, TaskChange)
+    assert [tag for _, tag, *_ in change.artifacts] == ["new"]
 
 
 def test_an_entry_of_another_log_is_no_part_of_this_one() -> None:
@@ -122,7 +115,10 @@ def test_an_entry_of_another_log_is_no_part_of_this_one() -> None:
     stray = arrival(9, SUBJECTS.event(log.key), event, foreign)
     batch = Batches(SUBJECTS, 5).build([*arrivals(log), stray], Progress())
     assert [found.sequence for found in batch.letters] == [9]
-    assert not any(b"foreign" in word for word in batch.tasks if isinstance(word, bytes))
+    [change] = batch.changes
+    assert isinstance(change, TaskChange)
+    assert change.history
+    assert "foreign" not in str(change)
 
 
 def test_what_is_remembered_of_tasks_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,10 +174,6 @@ def test_a_status_without_a_usable_time_has_that_of_its_storing(
     assert time_of({}, 5_000_000_000) == 5_000_000
 
 
-def items(compaction: Compaction) -> list[object]:
-    return [orjson.loads(item) for item in compaction.flush()]
-
-
 def test_texts_that_go_on_are_kept_as_texts_alone() -> None:
     compaction = Compaction()
     block = {"agui_block_id": "b"}
@@ -189,12 +181,12 @@ def test_texts_that_go_on_are_kept_as_texts_alone() -> None:
         tag = "new" if generation == 3 else "add"
         part = {"text": text, "metadata": block}
         compaction.take([generation, tag, {"artifactId": "a", "parts": [part]}])
-    first, texts = items(compaction)
+    first, texts = compaction.flush()
     assert first == [3, "new", {"artifactId": "a", "parts": [{"text": "a", "metadata": block}]}]
     assert texts == [4, "t", "b", "c"]
     compaction.take([6, "add", {"artifactId": "a", "parts": [{"text": "d", "metadata": block}]}])
     compaction.take([8, "add", {"artifactId": "a", "parts": [{"text": "e", "metadata": block}]}])
-    assert items(compaction) == [[6, "t", "d"], [8, "t", "e"]]
+    assert compaction.flush() == [[6, "t", "d"], [8, "t", "e"]]
 
 
 @pytest.mark.parametrize(
@@ -215,7 +207,7 @@ def test_nothing_goes_on_with_what_is_not_the_last(between: list[object]) -> Non
     compaction.take([3, "new", {"artifactId": "a", "parts": [part]}])
     compaction.take(between)
     compaction.take([5, "add", {"artifactId": "a", "parts": [part]}])
-    assert items(compaction)[2] == [5, "add", {"artifactId": "a", "parts": [part]}]
+    assert compaction.flush()[2] == [5, "add", {"artifactId": "a", "parts": [part]}]
 
 
 def test_a_chunk_that_says_more_than_text_is_kept_whole() -> None:
@@ -224,7 +216,7 @@ def test_a_chunk_that_says_more_than_text_is_kept_whole() -> None:
     compaction.take([3, "new", chunk])
     compaction.take([4, "add", {**chunk, "name": "n"}])
     compaction.take([5, "add", {**chunk, "parts": [{"text": "t"}, {"text": "u"}]}])
-    assert [item[1] for item in items(compaction)] == ["new", "add", "add"]  # type: ignore[index]
+    assert [item[1] for item in compaction.flush()] == ["new", "add", "add"]
 
 
 def test_random_bytes_never_break_a_batch() -> None:

@@ -10,7 +10,7 @@ from headrace.model.task import WORKING
 from headrace_task_state.projector import delta
 from headrace_task_state.projector.batches import Batch, Batches
 from headrace_task_state.projector.chunk_frame import ChunkFrame
-from headrace_task_state.store_redis.progress import Progress
+from headrace_task_state.store import Progress
 from tests.support.legal_logs import LegalLog
 from tests.support.task_states import new_key
 from tests.unit.task_state.test_batches import SUBJECTS, arrivals

@@ -12,7 +12,7 @@ from headrace.model.errors import StateUnavailable
 from headrace_task_state import replica as module
 from headrace_task_state.ranges import Range, all_ranges
 from headrace_task_state.replica import Replica, share_of
-from headrace_task_state.store_redis.leases import Census, Lease
+from headrace_task_state.store import Census, Lease
 from tests.support.waiting import eventually
 
 

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, cast
 
 import orjson
@@ -61,7 +60,7 @@ class FakeLog:
         """Append as a gateway does, unless the message is there."""
         last = self.entries[-1]
         if name not in self.names and not last.ends_leg and last.stamp.leg == 1:
-            stamp = replace(last.stamp, generation=last.last_generation + 1, writer=name)
+            stamp = last.stamp._replace(generation=last.last_generation + 1, writer=name)
             draft = events.queued("task", "ctx", stamp.state, {"text": name}, None, name)
             self._store(stamp, [draft.line(stamp.generation)])
 
@@ -249,7 +248,7 @@ async def test_another_attempts_entry_is_a_fence() -> None:
     )
     log.queue("a")
     last = log.entries[-1]
-    stamp = replace(last.stamp, generation=last.last_generation + 1, writer="thief", attempt=2)
+    stamp = last.stamp._replace(generation=last.last_generation + 1, writer="thief", attempt=2)
     draft = events.queued("task", "ctx", WORKING, {}, None, "b")
     log._store(stamp, [draft.line(stamp.generation)])
     appender.look()

@@ -14,7 +14,7 @@ from headrace import metrics
 from headrace.jetstream.api import server_time
 from headrace.jetstream.connection import Bus
 from headrace.model.errors import BusUnavailable, StateUnavailable
-from headrace_task_state.store_redis.connection import Connection
+from headrace_task_state.store import Store
 
 _log = logging.getLogger(__name__)
 
@@ -28,11 +28,11 @@ NATS, REDIS = "NATS", "Redis"
 
 
 class Clock:
-    """Tells NATS' time, and how far that and Redis' are from this machine's."""
+    """Tells NATS' time, and how far that and the clock of Redis are from this machine's."""
 
-    def __init__(self, bus: Bus, redis: Connection) -> None:
-        """Compare with the servers behind `bus` and `redis`; they count as in step until then."""
-        self._bus, self._redis = bus, redis
+    def __init__(self, bus: Bus, store: Store) -> None:
+        """Compare with the servers behind `bus` and `store`; they count as in step until then."""
+        self._bus, self._store = bus, store
         self._offsets: dict[str, float] = {}
 
     def now(self) -> float:
@@ -55,7 +55,7 @@ class Clock:
         """Compare once; a server that does not answer stays as it was."""
         before = self.trouble
         await self._compare(NATS, lambda: server_time(self._bus, self._bus.streams.events(0)))
-        await self._compare(REDIS, self._redis.time)
+        await self._compare(REDIS, self._store.time)
         if (now := self.trouble) and not before:
             _log.error("clocks are not in step: %s; deadlines are kept that much off", now)
         elif before and not now:

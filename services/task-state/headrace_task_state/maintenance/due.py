@@ -1,4 +1,4 @@
-"""Going through what is due in one of a range's sorted sets: all of it, whatever one of it is."""
+"""Going through what is due on one of a range's lists: all of it, whatever one of it is."""
 
 import asyncio
 import logging
@@ -11,12 +11,12 @@ from headrace.model.errors import BusUnavailable, LogLost, StateUnavailable
 from headrace.model.messages import DeadLetter
 from headrace.model.task import TaskKey
 from headrace_task_state.projector.dead_letters import DeadLetters
-from headrace_task_state.store_redis.writing import LeaseLost, Writer
+from headrace_task_state.store import DueList, Fields, LeaseLost, Writer
 
 _log = logging.getLogger(__name__)
 
 PAGE = 200
-"""Names read from Redis at a time."""
+"""Names read from the store at a time."""
 
 AT_ONCE = 16
 """Tasks looked at side by side."""
@@ -27,20 +27,20 @@ AFTER_TROUBLE = 5_000
 AFTER_ERROR = 3_600_000
 """Milliseconds until a task is looked at again that became a dead letter."""
 
-type Look = Callable[[TaskKey, dict[str, str]], Awaitable[int | None]]
-"""Looks after a task, whose hash is given; returns when to look again, ms; None: never."""
+type Look = Callable[[TaskKey, Fields], Awaitable[int | None]]
+"""Looks after a task, whose fields are given; returns when to look again, ms; None: never."""
 
 
 class DueTasks:
-    """The tasks of one sorted set of a range, looked after as they fall due.
+    """The tasks on one list of a range, looked after as they fall due.
 
     A task that can't be looked after because of what its log holds becomes a dead letter, and is
     put off: it must not stop the others.
     """
 
-    def __init__(self, bus: Bus, writer: Writer, kind: str, look: Look) -> None:
-        """Have `look` look after each task of sorted set `kind` (see ``listings.lua``)."""
-        self._bus, self._writer, self._kind, self._look = bus, writer, kind, look
+    def __init__(self, bus: Bus, writer: Writer, due_list: DueList, look: Look) -> None:
+        """Have `look` look after each task that is on `due_list`."""
+        self._bus, self._writer, self._list, self._look = bus, writer, due_list, look
         self._letters = DeadLetters(bus, bus.streams.events(writer.lease.range.stream))
 
     async def go_through(self, until: int) -> int:
@@ -49,10 +49,10 @@ class DueTasks:
         Raises:
             LeaseLost: the range is another replica's.
             BusUnavailable: NATS does not answer.
-            StateUnavailable: Redis does not answer.
+            StateUnavailable: the store does not answer.
         """
         number = 0
-        while names := await self._writer.due(self._kind, until, PAGE):
+        while names := await self._writer.due(self._list, until, PAGE):
             for some in batched(names, AT_ONCE):
                 looks = (self._look_after(name, until) for name in some)
                 outcomes = await asyncio.gather(*looks, return_exceptions=True)
@@ -67,7 +67,7 @@ class DueTasks:
         """Look after a task, and put it off: behind `until` in any case, so that a pass ends."""
         # A task that has left the view is named with its agent.
         tenant, task_id, *agent = name.split(":")
-        task = {"agent": agent[0]} if agent else await self._writer.hash_of(name)
+        task = {"agent": agent[0]} if agent else await self._writer.fields(name)
         due: int | None = None
         try:
             if task:
@@ -75,17 +75,17 @@ class DueTasks:
         except (LeaseLost, StateUnavailable):
             raise
         except (BusUnavailable, LogLost) as trouble:
-            await self._writer.defer(self._kind, name, until + AFTER_TROUBLE)
+            await self._writer.defer(self._list, name, until + AFTER_TROUBLE)
             if isinstance(trouble, BusUnavailable):
                 raise
             _log.info("task %s is looked at again: %s", name, trouble)
         except Exception as error:  # noqa: BLE001 - one log must not stop its range's upkeep
             await self._bury(name, task, error)
-            await self._writer.defer(self._kind, name, until + AFTER_ERROR)
+            await self._writer.defer(self._list, name, until + AFTER_ERROR)
         else:
-            await self._writer.defer(self._kind, name, due if due is None else max(due, until + 1))
+            await self._writer.defer(self._list, name, due if due is None else max(due, until + 1))
 
-    async def _bury(self, name: str, task: dict[str, str], error: Exception) -> None:
+    async def _bury(self, name: str, task: Fields, error: Exception) -> None:
         _log.error("task %s can't be looked after", name, exc_info=error)
         tenant, task_id = name.split(":")[:2]
         key = TaskKey(tenant, task.get("agent", "unknown"), task_id)
@@ -96,4 +96,4 @@ class DueTasks:
             sequence=int(task.get("sequence", 0)),
             at=datetime.now(UTC).isoformat(),
         )
-        await self._letters.send(letter, f"{name}.{self._kind}")
+        await self._letters.send(letter, f"{name}.{self._list}")

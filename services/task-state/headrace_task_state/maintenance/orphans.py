@@ -16,7 +16,7 @@ from headrace.tasks.cancel import cancel_task
 from headrace.tasks.end import writer_of
 from headrace_task_state.maintenance.clock import Clock
 from headrace_task_state.maintenance.due import DueTasks
-from headrace_task_state.store_redis.writing import LeaseLost, Writer
+from headrace_task_state.store import DueList, Fields, LeaseLost, Writer
 
 _log = logging.getLogger(__name__)
 
@@ -26,8 +26,6 @@ EVERY = 1.0
 AGAIN = 30.0
 """Seconds after which a child's parent is looked at again."""
 
-_ASKED_FOR = "d"
-
 
 class Orphans:
     """Looks after the delegated tasks of one range, under its lease."""
@@ -36,7 +34,7 @@ class Orphans:
         """Look through `writer`."""
         self._bus = bus
         self._clock, self._writer_id = clock, writer_of("task-state")
-        self._due = DueTasks(bus, writer, _ASKED_FOR, self._look_after)
+        self._due = DueTasks(bus, writer, DueList.ASKED_FOR, self._look_after)
         self._canceling: dict[TaskKey, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
@@ -60,17 +58,17 @@ class Orphans:
         Raises:
             LeaseLost: the range is another replica's.
             BusUnavailable: the log does not answer.
-            StateUnavailable: Redis does not answer.
+            StateUnavailable: the store does not answer.
         """
         await self._due.go_through(round(self._clock.now() * 1000))
 
-    async def _look_after(self, key: TaskKey, child: dict[str, str]) -> int:
+    async def _look_after(self, key: TaskKey, child: Fields) -> int:
         """Cancel the child if it is an orphan; return when to look again, ms."""
         if key not in self._canceling and await is_unused(self._bus, key.tenant, child):
             self._cancel(key, child)
         return round((self._clock.now() + AGAIN) * 1000)
 
-    def _cancel(self, key: TaskKey, child: dict[str, str]) -> None:
+    def _cancel(self, key: TaskKey, child: Fields) -> None:
         _log.warning("task %s is canceled: %s has no use for it", key.task, child["parent"])
         work = asyncio.create_task(self._end(key), name=f"cancel {key.task}")
         self._canceling[key] = work
@@ -83,8 +81,8 @@ class Orphans:
             _log.info("canceling %s: %s", key.task, trouble)
 
 
-async def is_unused(bus: Bus, tenant: str, child: dict[str, str]) -> bool:
-    """Tell whether the leg is over that has asked for a task, given the task's hash.
+async def is_unused(bus: Bus, tenant: str, child: Fields) -> bool:
+    """Tell whether the leg is over that has asked for a task, given the task's fields.
 
     Raises:
         LogLost, BusUnavailable: the parent's log can't be read.

@@ -2,7 +2,7 @@
 
 An ended task leaves in two steps, each of which the log knows of: a tombstone takes the log's
 place, by which every replica's view drops the task; then what lies before the tombstone and
-elsewhere is purged. Whoever dies in between, or loses Redis, meets the tombstone again.
+elsewhere is purged. Whoever dies in between, or loses the store, meets the tombstone again.
 """
 
 import asyncio
@@ -22,13 +22,12 @@ from headrace.tasks.forget import clear_away
 from headrace_task_state.maintenance.clock import Clock
 from headrace_task_state.maintenance.due import DueTasks
 from headrace_task_state.maintenance.orphans import is_unused
-from headrace_task_state.store_redis.writing import LeaseLost, Writer
+from headrace_task_state.store import DueList, Fields, LeaseLost, Writer
 
 _log = logging.getLogger(__name__)
 
 EXPIRED = "Canceled: nobody answered in time"
 
-_WAITING, _ENDED, _BURIED = "i", "e", "b"
 _SELDOM, _OFTEN = 60.0, 0.5
 _SOON = 0.1
 """Seconds to the next pass while there is something to do: the view takes a moment to follow."""
@@ -61,9 +60,9 @@ class Retention:
         """Keep tasks for their `times` by `clock`; have what belongs to them forgotten then."""
         self._bus, self._times, self._forget = bus, times, forget
         self._awake, self._clock = asyncio.Event(), clock
-        self._waiting = DueTasks(bus, writer, _WAITING, self._expire)
-        self._ended = DueTasks(bus, writer, _ENDED, self._bury)
-        self._buried = DueTasks(bus, writer, _BURIED, self._clear)
+        self._waiting = DueTasks(bus, writer, DueList.WAITING, self._expire)
+        self._ended = DueTasks(bus, writer, DueList.ENDED, self._bury)
+        self._buried = DueTasks(bus, writer, DueList.BURIED, self._clear)
 
     def wake(self) -> None:
         """Look soon: tombstones have been applied."""
@@ -91,7 +90,7 @@ class Retention:
         Raises:
             LeaseLost: the range is another replica's.
             BusUnavailable: NATS does not answer.
-            StateUnavailable: Redis does not answer.
+            StateUnavailable: the store does not answer.
         """
         now = self._clock.now()
         # The buried first: that is what makes room in a full stream.
@@ -101,7 +100,7 @@ class Retention:
             + await self._waiting.go_through(_ms(now - self._times.waiting))
         )
 
-    async def _expire(self, key: TaskKey, task: dict[str, str]) -> int:  # noqa: ARG002 - the log decides
+    async def _expire(self, key: TaskKey, task: Fields) -> int:  # noqa: ARG002 - the log decides
         last = await last_entry(self._bus, key)
         if last is not None and last.stamp.state == INPUT_REQUIRED and last.ends_leg:
             try:
@@ -112,7 +111,7 @@ class Retention:
                 metrics.TASKS_EXPIRED.inc()
         return _ms(self._clock.now() - self._times.waiting) + _AGAIN
 
-    async def _bury(self, key: TaskKey, task: dict[str, str]) -> int:
+    async def _bury(self, key: TaskKey, task: Fields) -> int:
         if "parent" in task and not await is_unused(self._bus, key.tenant, task):
             # A later attempt of the parent asks for it again.
             return _ms(self._clock.now() - self._times.ended) + min(_AGAIN, _ms(self._times.ended))
@@ -123,7 +122,7 @@ class Retention:
             _log.info("the view is behind: %s", fenced)
         return _ms(self._clock.now() - self._times.ended) + _AGAIN
 
-    async def _clear(self, key: TaskKey, task: dict[str, str]) -> None:  # noqa: ARG002 - it has left
+    async def _clear(self, key: TaskKey, task: Fields) -> None:  # noqa: ARG002 - it has left
         await self._forget(key)
         await clear_away(self._bus, key)
         metrics.TASKS_PURGED.inc()

@@ -29,7 +29,7 @@ from headrace.tasks.queues import Lanes
 from headrace.tasks.rejecting import TOO_LATE, is_unbegun, reject_unbegun
 from headrace_task_state.maintenance.clock import Clock
 from headrace_task_state.maintenance.due import DueTasks
-from headrace_task_state.store_redis.writing import LeaseLost, Writer
+from headrace_task_state.store import DueList, Fields, LeaseLost, Writer
 
 _log = logging.getLogger(__name__)
 
@@ -45,7 +45,6 @@ SILENT = 30.0
 _HOLDER = 2.0
 """Seconds that a holder has to answer."""
 
-_WAITING = "w"
 _WHO = Control(ask="who")
 _ACK_TIMEOUT = 2.0
 
@@ -58,7 +57,7 @@ class Sweep:
         self._bus = bus
         self._start_within = round(start_within * 1000)
         self._lanes, self._clock = Lanes(bus), clock
-        self._due = DueTasks(bus, writer, _WAITING, self._look)
+        self._due = DueTasks(bus, writer, DueList.AT_WORK, self._look)
 
     async def run(self) -> None:
         """Sweep until the lease is lost."""
@@ -77,11 +76,11 @@ class Sweep:
         Raises:
             LeaseLost: the range is another replica's.
             BusUnavailable: the queue does not answer.
-            StateUnavailable: Redis does not answer.
+            StateUnavailable: the store does not answer.
         """
         return await self._due.go_through(round(self._clock.now() * 1000))
 
-    async def _look(self, key: TaskKey, task: dict[str, str]) -> int | None:
+    async def _look(self, key: TaskKey, task: Fields) -> int | None:
         """Look after a task; return when to look again, ms; None: never."""
         # The view may lag: after it was lost, the inputs of all time come by as if they waited.
         last = await last_entry(self._bus, key)
@@ -94,7 +93,7 @@ class Sweep:
             return await self._ask_holder(key, task, last)
         return round((self._clock.now() + SILENT) * 1000)
 
-    async def _ask_holder(self, key: TaskKey, task: dict[str, str], last: Entry) -> int:
+    async def _ask_holder(self, key: TaskKey, task: Fields, last: Entry) -> int:
         """Publish the run of a silent task that nobody holds; return when to look again, ms."""
         now, spoke = self._clock.now(), datetime.fromisoformat(last.time).timestamp()
         if now - spoke < SILENT:
@@ -103,7 +102,7 @@ class Sweep:
             await self._publish(key, task, task.get("priority", NORMAL))
         return round((now + min(max(now - spoke, SILENT), LONGEST)) * 1000)
 
-    async def _ask_again(self, key: TaskKey, task: dict[str, str]) -> int:
+    async def _ask_again(self, key: TaskKey, task: Fields) -> int:
         """Ask for a worker, or reject the input if it is late; return when to ask again, ms."""
         now = round(self._clock.now() * 1000)
         submitted = int(task.get("submitted", now))
@@ -117,7 +116,7 @@ class Sweep:
         due = now + min(now - submitted, round(LONGEST * 1000))
         return min(due, start_by) if start_by > now else due
 
-    async def _publish(self, key: TaskKey, task: dict[str, str], priority: str) -> None:
+    async def _publish(self, key: TaskKey, task: Fields, priority: str) -> None:
         subject = self._bus.subjects.run(key, int(task["leg"]), priority)
         run = Run(
             log=task["log"],

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import orjson
 
 from headrace.log.stored import tombstone_of
-from headrace.model.entry import Entry, parse_whole
+from headrace.model.entry import parse_lines
 from headrace.model.errors import UndecodableMessage
 from headrace.model.events import Json
 from headrace.model.fold import IllFormedEvent, read_artifact, read_change
@@ -16,9 +16,8 @@ from headrace.model.subjects import Subjects
 from headrace.model.task import TaskKey
 from headrace_task_state.projector.arrival import Arrival
 from headrace_task_state.projector.dead_letters import letter
-from headrace_task_state.projector.delta import Delta, gone
-from headrace_task_state.store_redis.connection import Argument
-from headrace_task_state.store_redis.progress import Progress
+from headrace_task_state.projector.delta import LEARNT_FROM, Delta
+from headrace_task_state.store import Departure, Progress, TaskChange
 
 _log = logging.getLogger(__name__)
 
@@ -32,8 +31,8 @@ class Batch:
 
     then: Progress
     """Where the range is once it is written."""
-    tasks: list[Argument] = field(default_factory=list)
-    """What to write, as ``store_redis/lua/apply.lua`` takes it."""
+    changes: list[TaskChange | Departure] = field(default_factory=list)
+    """What to write."""
     letters: list[DeadLetter] = field(default_factory=list)
     has_tombstones: bool = False
     """Whether it takes tasks out of the view, of which more is left elsewhere."""
@@ -68,69 +67,71 @@ class Batches:
                 if arrival.msg.data or tombstone_of(arrival.msg.headers) is None:
                     self._take(arrival, touched, batch.letters)
                 else:
-                    self._let_go(arrival, touched, batch.tasks)
+                    batch.changes.append(self._let_go(arrival, touched))
                     batch.has_tombstones = True
             except UndecodableMessage as error:
                 batch.letters.append(letter(arrival, error.reason))
         for delta in touched:
-            batch.tasks += delta.flush(self._patience)
+            change = delta.flush(self._patience)
+            batch.changes.append(change)
             batch.touched.append(delta.key)
+            if change.ended is not None:
+                # Nothing follows, so there is nothing to remember.
+                self._deltas.pop(delta.subject, None)
         return batch
 
     def _take(self, arrival: Arrival, touched: list[Delta], letters: list[DeadLetter]) -> None:
-        msg = arrival.msg
-        delta = self._deltas.get(msg.subject) or self._delta(msg.subject)
-        frame = delta.frame
-        known = frame.text_of if frame is not None else None
-        stamp = arrival.stamp()
-        entry, events = parse_whole(msg.subject, stamp, msg.data, arrival.sequence, known)
-        if not delta.follows(entry):
+        subject, data = arrival.msg.subject, arrival.msg.data
+        delta = self._deltas.get(subject) or self._delta(subject)
+        stamp, frame = arrival.stamp(), delta.frame
+        text_of = frame.text_of if frame is not None else None
+        lines, events = parse_lines(subject, data, stamp.generation, text_of)
+        if not delta.follows(stamp):
             letters.append(letter(arrival, "it is of another log than those before it"))
             return
         if not delta.touched:
             touched.append(delta)
-        delta.begin_entry(entry, arrival.time)
-        if wrong := _take_events(delta, entry, events):
+        last = stamp.generation + len(lines) - 1
+        delta.begin_entry(stamp, last, arrival.sequence, arrival.time)
+        if wrong := _take_events(delta, stamp.generation, lines, events):
             letters.append(letter(arrival, "; ".join(wrong)))
+        if len(lines) >= LEARNT_FROM:
+            delta.learn(lines[-1], last)
 
-    def _let_go(self, arrival: Arrival, touched: list[Delta], tasks: list[Argument]) -> None:
+    def _let_go(self, arrival: Arrival, touched: list[Delta]) -> Departure:
         """Take a tombstone: what came of the task before it need not be written any more."""
         subject = arrival.msg.subject
         key = self._subjects.key_of_event(subject)
         if (delta := self._deltas.pop(subject, None)) is not None and delta in touched:
             touched.remove(delta)
-        tasks += gone(key, arrival.time)
+        return Departure(key, arrival.time // 1_000_000)
 
     def _delta(self, subject: str) -> Delta:
-        delta = self._deltas[subject] = Delta(self._subjects.key_of_event(subject))
+        delta = self._deltas[subject] = Delta(self._subjects.key_of_event(subject), subject)
         return delta
 
 
-def _take_events(delta: Delta, entry: Entry, events: list[Json | str]) -> list[str]:
-    """Fold an entry's events in; what is wrong with some of them is returned."""
+def _take_events(
+    delta: Delta, first: int, lines: list[bytes], events: list[Json | str]
+) -> list[str]:
+    """Fold an entry's events in, from generation `first`; what is wrong with some is returned."""
     wrong: list[str] = []
-    for generation, event in enumerate(events, entry.generation):
+    for generation, event in enumerate(events, first):
         try:
-            if not isinstance(event, str):
-                _take_event(delta, generation, event)
-            elif delta.frame is not None:
-                delta.take_text(generation, event)
-            else:
+            if isinstance(event, str):
+                if delta.frame is not None:
+                    delta.take_text(generation, event)
+                    continue
                 # Something else has come between: it goes on with nothing.
-                line = entry.lines[generation - entry.generation]
-                _take_event(delta, generation, orjson.loads(line))
+                event = orjson.loads(lines[generation - first])  # noqa: PLW2901
+            if "artifactUpdate" in event:
+                delta.take_artifact(read_artifact(event["artifactUpdate"], generation))
+            else:
+                delta.take(read_change(event, generation))
         except IllFormedEvent as error:
             wrong.append(str(error))
         except Exception as error:  # noqa: BLE001
             # Whatever it is, it must not hold up the logs behind it.
             _log.exception("%s, generation %d", delta.key.task, generation)
             wrong.append(f"event {generation}: {type(error).__name__}: {error}")
-    delta.learn(entry)
     return wrong
-
-
-def _take_event(delta: Delta, generation: int, event: Json) -> None:
-    if "artifactUpdate" in event:
-        delta.take_artifact(read_artifact(event["artifactUpdate"], generation))
-    else:
-        delta.take(read_change(event, generation))

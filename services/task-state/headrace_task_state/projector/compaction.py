@@ -1,10 +1,8 @@
-"""Items of one task's history or artifacts on their way to Redis, texts in their shortest form.
+"""Items of one task's history or artifacts on their way to the store, texts in their shortest form.
 
 A chunk of streamed text repeats its artifact's id and the part's metadata a thousand times. What
 only goes on with the text before it is kept as that text alone (`headrace.model.fold.change`, "t").
 """
-
-import orjson
 
 from headrace.model.events import Json
 from headrace.model.fold.change import ADD, KIN, META, NEW, OUT, TEXTS, Item
@@ -68,11 +66,10 @@ class Compaction:
         """
         return self._open
 
-    def flush(self) -> list[bytes]:
-        """Return what came since the last time, encoded."""
-        encoded = [orjson.dumps(item) for item in self._items]
-        self._items, self._texts = [], None
-        return encoded
+    def flush(self) -> list[Item]:
+        """Return what came since the last time."""
+        items, self._items, self._texts = self._items, [], None
+        return items
 
     def _going_on(self, tag: str, value: Json) -> str | None:
         """Return the text if it is all that `value` adds to what the list ends with."""

@@ -1,6 +1,6 @@
 """A range's own consumer: every message after a position, in order and without a hole.
 
-It is ephemeral and acknowledges nothing; the position is in Redis. The consumer numbers what it
+It is ephemeral and acknowledges nothing; the position is in the store. The consumer numbers what it
 hands out, so a hole shows, and it sends heartbeats, so silence shows too. In both cases this one
 is of no more use: make another behind the last message taken.
 """

@@ -1,8 +1,8 @@
-"""Applying a range: from its consumer into Redis, as long as the lease is held."""
+"""Applying a range: from its consumer into the store, as long as the lease is held."""
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 
 from headrace import metrics
@@ -13,9 +13,14 @@ from headrace_task_state.projector.batches import Batches
 from headrace_task_state.projector.consumer import Consumer, ConsumerLost
 from headrace_task_state.projector.dead_letters import DeadLetters
 from headrace_task_state.projector.origin import origin_of
-from headrace_task_state.store_redis.connection import Argument
-from headrace_task_state.store_redis.progress import Progress
-from headrace_task_state.store_redis.writing import LeaseLost, PositionMoved, Writer
+from headrace_task_state.store import (
+    Departure,
+    LeaseLost,
+    PositionMoved,
+    Progress,
+    TaskChange,
+    Writer,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -69,7 +74,7 @@ class Follower:
         self._consumers = 0
 
     async def run(self) -> None:
-        """Apply until the lease is lost; trouble with NATS and Redis is waited out."""
+        """Apply until the lease is lost; trouble with NATS and the store is waited out."""
         try:
             await self._persevere()
         except LeaseLost as loss:
@@ -129,14 +134,14 @@ class Follower:
                     if consumer.examined <= progress.position:
                         continue
                     then = replace(progress, position=consumer.examined)
-                await writing.begin(progress, then, batch.tasks)
+                await writing.begin(progress, then, batch.changes)
                 if batch.has_tombstones:
                     await writing.done()
                     self._buried()
                 progress = then
-                waiting = consumer.waiting + (arrivals[-1].pending if arrivals else 0)
+                waiting = max(consumer.waiting, arrivals[-1].pending if arrivals else 0)
                 metrics.LAG.labels(self._range.name).set(waiting)
-                if consumer.waiting < FULL:
+                if waiting < FULL:
                     await writing.done()
                     linger = LINGER if len(arrivals) < MANY else LONGER
                     await asyncio.sleep(begun + linger - self._loop.time())
@@ -145,7 +150,7 @@ class Follower:
 
 
 class Writing:
-    """One batch on its way to Redis, while the next one is built."""
+    """One batch on its way to the store, while the next one is built."""
 
     def __init__(self, writer: Writer) -> None:
         """Write through `writer`."""
@@ -153,17 +158,22 @@ class Writing:
         self._position = metrics.POSITION.labels(writer.lease.range.name)
         self._batch: asyncio.Task[None] | None = None
 
-    async def begin(self, expected: Progress, then: Progress, tasks: list[Argument]) -> None:
+    async def begin(
+        self, expected: Progress, then: Progress, changes: Sequence[TaskChange | Departure]
+    ) -> None:
         """Write a batch, once the one before it is written.
 
         Raises:
             HeadraceError: that one was not, see `Writer.apply`.
         """
         await self.done()
-        self._batch = asyncio.create_task(self._write(expected, then, tasks))
+        self._batch = asyncio.create_task(self._write(expected, then, changes))
 
-    async def _write(self, expected: Progress, then: Progress, tasks: list[Argument]) -> None:
-        await self._writer.apply(expected, then, tasks)
+    async def _write(
+        self, expected: Progress, then: Progress, changes: Sequence[TaskChange | Departure]
+    ) -> None:
+        if foreign := await self._writer.apply(expected, then, changes):
+            _log.error("written under ids of other agents' tasks, ignored: %s", " ".join(foreign))
         self._position.set(then.position)
 
     async def done(self) -> None:

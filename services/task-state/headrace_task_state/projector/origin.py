@@ -10,7 +10,7 @@ from datetime import datetime
 
 from headrace.jetstream.api import get_message, stream_state, until_answered
 from headrace.jetstream.connection import Bus
-from headrace_task_state.store_redis.progress import Progress
+from headrace_task_state.store import Progress
 
 _NANOSECOND_DIGITS = 9
 _CONFIRM = 0.5

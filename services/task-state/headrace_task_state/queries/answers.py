@@ -13,7 +13,7 @@ from headrace_task_state.queries.for_workers import ForWorkers, Question
 from headrace_task_state.queries.get import Tasks
 from headrace_task_state.queries.listing import Lists
 from headrace_task_state.ranges import Range
-from headrace_task_state.store_redis.reading import Reader
+from headrace_task_state.store import Reader
 
 PATIENCE = 4.0
 """Seconds after which an answer says that there is none: less than whoever asks waits."""

@@ -8,7 +8,7 @@ from headrace.jetstream.api import stream_state
 from headrace.jetstream.connection import Bus
 from headrace.model.errors import StateUnavailable
 from headrace_task_state.ranges import Range
-from headrace_task_state.store_redis.reading import Heads, Reader
+from headrace_task_state.store import Heads, Reader
 
 _ELECTION = 2.0
 PATIENCE = 3.0
@@ -37,7 +37,7 @@ class Frontier:
         The view may be lost right after, so whoever reads it names these heads with the question.
 
         Raises:
-            StateUnavailable: it did not catch up in time, or Redis does not answer.
+            StateUnavailable: it did not catch up in time, or the store does not answer.
             BusUnavailable: NATS does not answer.
         """
         if self._next is None:

@@ -9,7 +9,7 @@ from headrace.model.errors import StateUnavailable, TaskUnknown
 from headrace.model.events import Json
 from headrace.model.messages import GetTask
 from headrace_task_state.queries.found import read_found
-from headrace_task_state.store_redis.reading import Reader
+from headrace_task_state.store import Reader
 
 _log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ REDIS_PATIENCE = 0.5
 class Tasks:
     """Answers ``get``; never older than the log was when the question came.
 
-    The log is enough: without Redis, and while the view is being rebuilt, it is read as a whole.
+    The log is enough: without the store, and while its view is rebuilt, it is read as a whole.
     """
 
     def __init__(self, bus: Bus, reader: Reader) -> None:

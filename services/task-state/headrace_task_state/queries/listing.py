@@ -11,7 +11,7 @@ from headrace.model.messages import ListTasks
 from headrace.model.task import STATES, check_task_id
 from headrace_task_state.queries.found import read_found
 from headrace_task_state.queries.frontier import Frontier
-from headrace_task_state.store_redis.reading import After, Reader, StoredTask
+from headrace_task_state.store import After, Reader, StoredTask
 
 _EARLIEST = "-inf"
 
@@ -28,7 +28,7 @@ class Lists:
 
         Raises:
             InvalidName: a page token, status or time is none.
-            StateUnavailable: the view does not catch up, or Redis does not answer.
+            StateUnavailable: the view does not catch up, or the store does not answer.
             BusUnavailable: NATS does not answer.
         """
         after, least = decode_cursor(query.page_token), _least(query.status_after)
@@ -39,7 +39,7 @@ class Lists:
         last = page.tasks[-1] if page.more else None
         return {
             "tasks": [_task(stored, query) for stored in page.tasks],
-            "next_page_token": encode_cursor(After(last.time.decode(), last.task)) if last else "",
+            "next_page_token": encode_cursor(After(last.time, last.task)) if last else "",
             "page_size": query.page_size,
             "total_size": page.total,
         }

@@ -1,40 +1,16 @@
 """Leases: who may write which range, and who else is there to share them with."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from headrace_task_state.ranges import Range
+from headrace_task_state.store import LEASE_SECONDS, Census, Lease
 from headrace_task_state.store_redis.connection import Connection
 from headrace_task_state.store_redis.keys import Keys
 
-LIFE_MS = 3000
-"""How long a lease holds without being renewed, milliseconds: a dead replica is missed so long."""
+LIFE_MS = round(LEASE_SECONDS * 1000)
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """The right to write one range, until it lapses."""
-
-    range: Range
-    token: str
-    """Unique to this taking of the lease: only who knows it can write."""
-    era: int
-    """Number of the view to write to."""
-
-
-@dataclass(frozen=True, slots=True)
-class Census:
-    """Who lives and what is held, as of one moment."""
-
-    replicas: list[str]
-    """Ids of the live replicas, sorted."""
-    lost: list[Range]
-    """What the asking replica does not hold any more."""
-    free: list[Range]
-    """What nobody holds."""
-
-
-class Leases:
+class RedisLeases:
     """One replica's leases in Redis. Every call raises StateUnavailable without Redis."""
 
     def __init__(

@@ -1,54 +1,24 @@
 """Reading from the view, each answer as of one moment."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 
-from headrace.model.errors import StateUnavailable
+import orjson
+
+from headrace.model.fold import Item
 from headrace.model.messages import ListTasks
 from headrace_task_state.ranges import Range
+from headrace_task_state.store import (
+    After,
+    Heads,
+    ProjectionBehind,
+    StoredPage,
+    StoredTask,
+)
 from headrace_task_state.store_redis.connection import Connection
 from headrace_task_state.store_redis.keys import Keys
 
-type Fields = dict[bytes, bytes]
 
-type Heads = Mapping[Range, int]
-"""Stream sequences, one of each range, that a view has reached from which is read."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoredTask:
-    """A task as Redis has it."""
-
-    task: str
-    time: bytes
-    """Score in the list that it was found in, if in one."""
-    fields: Fields
-    history: list[bytes]
-    artifacts: list[bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class StoredPage:
-    """One page of a list as Redis has it."""
-
-    tasks: list[StoredTask]
-    total: int
-    more: bool
-
-
-@dataclass(frozen=True, slots=True)
-class After:
-    """Where a page begins: behind this task, which had this time (us since 1970)."""
-
-    time: str = ""
-    task: str = ""
-
-
-class ViewBehind(StateUnavailable):
-    """The view is not where it was a moment ago: it was lost, and is being rebuilt."""
-
-
-class Reader:
+class RedisReader:
     """Reads the view in use. Every call raises StateUnavailable without Redis."""
 
     def __init__(self, redis: Connection, keys: Keys) -> None:
@@ -66,7 +36,7 @@ class Reader:
         """Return one page; `least` is the least time of a status (us since 1970, or ``-inf``).
 
         Raises:
-            ViewBehind: the view has not reached `heads` (any more).
+            ProjectionBehind: the view has not reached `heads` (any more).
         """
         positions, total, more, *tasks = await self._redis.run(
             "page",
@@ -109,11 +79,17 @@ class Reader:
 
 def _check_reached(heads: Heads, positions: Iterable[bytes | None]) -> None:
     if any(int(at or 0) < head for at, head in zip(positions, heads.values(), strict=True)):
-        raise ViewBehind("the view is being rebuilt; try again")
+        raise ProjectionBehind("the view is being rebuilt; try again")
 
 
 def _stored_task(
     task: bytes, time: bytes, pairs: list[bytes], history: list[bytes], artifacts: list[bytes]
 ) -> StoredTask:
-    fields = dict(zip(pairs[::2], pairs[1::2], strict=True))
-    return StoredTask(task.decode(), time, fields, history, artifacts)
+    words = [word.decode() for word in pairs]
+    fields = dict(zip(words[::2], words[1::2], strict=True))
+    return StoredTask(task.decode(), time.decode(), fields, _items(history), _items(artifacts))
+
+
+def _items(encoded: Iterable[bytes]) -> list[Item]:
+    items: list[Item] = orjson.loads(b"[%b]" % b",".join(encoded))
+    return items

@@ -1,28 +1,41 @@
-"""The view in Redis is the fold of the log, however the log came in."""
+"""Both stores keep what they promise: what is read is the fold of the log, however it came in."""
 
 import random
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from itertools import batched, product
 
+import orjson
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from nats.aio.msg import Msg
 
+from headrace.log.stored import TOMBSTONE
+from headrace.model.entry import OWNER
 from headrace.model.errors import StateUnavailable
+from headrace.model.events import Json
+from headrace.model.messages import ListTasks
 from headrace.model.subjects import Subjects
-from headrace.model.task import WORKING, TaskKey
+from headrace.model.task import COMPLETED, INPUT_REQUIRED, TERMINAL, WORKING, TaskKey
 from headrace_task_state.projector.arrival import Arrival
 from headrace_task_state.projector.batches import Batches
 from headrace_task_state.queries.found import read_found
 from headrace_task_state.ranges import all_ranges
-from headrace_task_state.store_redis.connection import Connection
+from headrace_task_state.store import (
+    After,
+    DueList,
+    LeaseLost,
+    PositionMoved,
+    Progress,
+    Store,
+    StoredPage,
+    Writer,
+)
+from headrace_task_state.store_memory import MemoryStore
 from headrace_task_state.store_redis.keys import Keys
-from headrace_task_state.store_redis.leases import Leases
-from headrace_task_state.store_redis.progress import Progress
-from headrace_task_state.store_redis.reading import Reader
 from headrace_task_state.store_redis.settings import RedisSettings
-from headrace_task_state.store_redis.writing import LeaseLost, PositionMoved, Writer
+from headrace_task_state.store_redis.store import RedisStore
 from tests.support.legal_logs import LegalLog, legal_logs
 from tests.support.servers import ValkeyProcess
 from tests.support.task_states import folded, new_key
@@ -30,36 +43,49 @@ from tests.support.task_states import folded, new_key
 RANGES = all_ranges(1)
 SUBJECTS = Subjects()
 
+type Making = Callable[[], Store]
+
 
 class Desk:
-    """One range's view, written without NATS."""
+    """One range of a new store, written without NATS."""
 
-    def __init__(self, url: str) -> None:
-        self.redis = Connection(RedisSettings.model_validate({"redis_url": url}))
-        self.keys = Keys.of(secrets.token_hex(4), "")
-        self.reader = Reader(self.redis, self.keys)
-        self.leases = Leases(self.redis, self.keys, "replica", RANGES)
+    def __init__(self, store: Store) -> None:
+        self.store, self.reader = store, store.reader
+        self.leases = store.leases("replica")
         self.progress = Progress()
 
     async def writer(self) -> Writer:
         """Take the lease anew."""
         lease = await self.leases.take(RANGES[0])
         assert lease is not None
-        return Writer(self.redis, self.keys, lease, RANGES)
+        return self.store.writer(lease)
 
     async def apply(self, writer: Writer, batches: Batches, arrivals: list[Arrival]) -> None:
         """Write one batch."""
         batch = batches.build(arrivals, self.progress)
         assert batch.letters == []
-        await writer.apply(self.progress, batch.then, batch.tasks)
+        await writer.apply(self.progress, batch.then, batch.changes)
         self.progress = batch.then
 
 
+@pytest.fixture(params=["memory", "redis"])
+def making(request: pytest.FixtureRequest) -> Making:
+    """What makes new stores of each kind."""
+    if request.param == "memory":
+        return lambda: MemoryStore(RANGES)
+    return making_redis(request.getfixturevalue("valkey").url)
+
+
+def making_redis(url: str) -> Making:
+    settings = RedisSettings.model_validate({"redis_url": url})
+    return lambda: RedisStore(settings, Keys.of(secrets.token_hex(4), ""), RANGES)
+
+
 @pytest.fixture
-async def desk(valkey: ValkeyProcess) -> AsyncIterator[Desk]:
-    opened = Desk(valkey.url)
+async def desk(making: Making) -> AsyncIterator[Desk]:
+    opened = Desk(making())
     yield opened
-    await opened.redis.close()
+    await opened.store.close()
 
 
 def arrivals(logs: list[LegalLog], shuffle: random.Random) -> list[Arrival]:
@@ -82,14 +108,14 @@ def arrivals(logs: list[LegalLog], shuffle: random.Random) -> list[Arrival]:
 
 @settings(
     deadline=None,
-    max_examples=60,
+    max_examples=40,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(data=st.data())
 async def test_any_mix_of_logs_in_any_batches_is_stored_as_it_folds(
-    valkey: ValkeyProcess, data: st.DataObject
+    making: Making, data: st.DataObject
 ) -> None:
-    desk = Desk(valkey.url)
+    desk = Desk(making())
     try:
         logs = [
             data.draw(legal_logs(new_key(shard, agent=f"agent{shard % 2}"))) for shard in range(3)
@@ -112,7 +138,7 @@ async def test_any_mix_of_logs_in_any_batches_is_stored_as_it_folds(
             assert (found.fold.state, found.log) == (log.state, log.log)
             assert (found.owner, found.agent) == (log.owner, log.key.agent)
     finally:
-        await desk.redis.close()
+        await desk.store.close()
 
 
 async def begun(desk: Desk, log: LegalLog) -> tuple[Writer, Batches, list[Arrival]]:
@@ -152,10 +178,10 @@ async def test_who_has_lost_the_lease_writes_nothing(desk: Desk) -> None:
 async def test_a_lapsed_lease_that_nobody_took_does_not_write_either(desk: Desk) -> None:
     log = some_log()
     writer, batches, last = await begun(desk, log)
-    await desk.redis.ask(["DEL", desk.keys.lease(RANGES[0])])
+    await desk.leases.release([writer.lease])
     for step in (
         desk.apply(writer, batches, last),
-        writer.defer("w", "t:x", 1),
+        writer.defer(DueList.AT_WORK, "t:x", 1),
     ):
         with pytest.raises(LeaseLost):
             await step
@@ -166,9 +192,9 @@ async def test_a_batch_is_written_once_only(desk: Desk) -> None:
     log = some_log()
     writer, batches, last = await begun(desk, log)
     batch = batches.build(last, desk.progress)
-    await writer.apply(desk.progress, batch.then, batch.tasks)
+    await writer.apply(desk.progress, batch.then, batch.changes)
     with pytest.raises(PositionMoved):
-        await writer.apply(desk.progress, batch.then, batch.tasks)
+        await writer.apply(desk.progress, batch.then, batch.changes)
     assert await text_of(desk, log) == "one "
 
 
@@ -192,7 +218,7 @@ async def test_streamed_text_costs_little_more_than_itself(desk: Desk) -> None:
     await desk.apply(writer, batches, arrivals([log], random.Random(0)))
     stored = await desk.reader.task(log.key.tenant, log.key.task)
     assert stored is not None
-    assert sum(map(len, stored.artifacts)) < 1000 * len("word ") * 2
+    assert len(orjson.dumps(stored.artifacts)) < 1000 * len("word ") * 2
     assert read_found(stored).fold.task() == folded(log)
 
 
@@ -234,11 +260,104 @@ async def test_without_its_beginning_a_log_makes_no_task(desk: Desk) -> None:
 
 
 async def test_without_redis_everything_is_unavailable() -> None:
-    nobody = Desk("redis://127.0.0.1:1/0")
+    store = making_redis("redis://127.0.0.1:1/0")()
+    nobody = Desk(store)
     with pytest.raises(StateUnavailable):
         await nobody.reader.task("default", "x")
     with pytest.raises(StateUnavailable):
         await nobody.leases.take(RANGES[0])
     with pytest.raises(ConnectionError):
-        await nobody.redis.check()
-    await nobody.redis.close()
+        await store.check()
+    await store.close()
+
+
+LATE = 10**15
+"""Milliseconds by which everything is due."""
+
+
+async def seen(desk: Desk, writer: Writer) -> dict[str, object]:
+    """Return all that can be read of a store: lists, and what falls due in which order."""
+    found: dict[str, object] = {"progress": await writer.progress()}
+    for due_list in DueList:
+        found[f"due {due_list}"] = await writer.due(due_list, LATE, 1000)
+    filters: list[Json] = [
+        {},
+        {"agent": "agent0"},
+        {"context": "context-1"},
+        {"status": COMPLETED},
+        {"agent": "agent1", "context": "context-1", "status": INPUT_REQUIRED},
+        {"context": "another", "include_artifacts": False},
+    ]
+    owners: list[Json] = [
+        {"owner": "anonymous"},
+        {"owner": "other"},
+        {"owner": "", "any_owner": True},
+    ]
+    for owner, chosen in product(owners, filters):
+        query = ListTasks.model_validate(
+            {"tenant": "default", "page_size": 2, "include_artifacts": True, **owner, **chosen}
+        )
+        found[repr(query)] = await whole_list(desk, query)
+    return found
+
+
+async def whole_list(desk: Desk, query: ListTasks) -> bytes:
+    """Return every page of a list, rendered."""
+    pages: list[Json] = []
+    after = After()
+    while True:
+        heads = {RANGES[0]: desk.progress.position}
+        page: StoredPage = await desk.reader.page(query, "-inf", after, heads)
+        folds = [read_found(stored).fold for stored in page.tasks]
+        tasks = [fold.task(include_artifacts=query.include_artifacts) for fold in folds]
+        pages.append({"tasks": tasks, "total": page.total, "more": page.more})
+        if not page.more:
+            return orjson.dumps(pages)
+        after = After(page.tasks[-1].time, page.tasks[-1].task)
+
+
+def tombstone(log: LegalLog, number: int) -> Arrival:
+    """Return the message that takes a log's place."""
+    msg = Msg(
+        _client=None,  # type: ignore[arg-type]  # nobody answers it
+        subject=SUBJECTS.event(log.key),
+        headers={TOMBSTONE: "retention", OWNER: log.owner},
+    )
+    return Arrival(number, number, number * 1_000_000_000, msg)
+
+
+@settings(
+    deadline=None,
+    max_examples=12,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(data=st.data())
+async def test_built_anew_in_either_store_everything_reads_the_same_to_the_byte(
+    valkey: ValkeyProcess, data: st.DataObject
+) -> None:
+    logs = []
+    for number in range(data.draw(st.integers(1, 5))):
+        key = new_key(number, agent=f"agent{data.draw(st.integers(0, 1))}")
+        log = data.draw(legal_logs(key))
+        log.owner = data.draw(st.sampled_from(["anonymous", "other"]))
+        logs.append(log)
+    history = arrivals(logs, data.draw(st.randoms(use_true_random=False)))
+    for log in logs:
+        if log.state in TERMINAL and data.draw(st.integers(0, 3)) == 0:
+            history.append(tombstone(log, len(history) + 1))
+    desks = [Desk(making_redis(valkey.url)()), Desk(making_redis(valkey.url)())]
+    desks.append(Desk(MemoryStore(RANGES)))
+    try:
+        sizes = (data.draw(st.integers(1, 5)), 1000, 1000)
+        found = []
+        for desk, size in zip(desks, sizes, strict=True):
+            writer, batches = await desk.writer(), Batches(SUBJECTS, 5)
+            for some in batched(history, size):
+                await desk.apply(writer, batches, list(some))
+            found.append(await seen(desk, writer))
+        by_and_by, anew, in_memory = found
+        assert anew == by_and_by
+        assert in_memory == by_and_by
+    finally:
+        for desk in desks:
+            await desk.store.close()

@@ -1,0 +1,310 @@
+"""The store in this process's memory: for tests, and what the store in Redis is compared with."""
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from operator import itemgetter
+
+import orjson
+
+from headrace.model.entry import ANSWERED
+from headrace.model.fold import Item
+from headrace.model.messages import ListTasks
+from headrace.model.task import AUTH_REQUIRED, INPUT_REQUIRED, WORKING, TaskKey
+from headrace_task_state.ranges import Range
+from headrace_task_state.store import (
+    LEASE_SECONDS,
+    LOOK_AFTER_MS,
+    After,
+    Census,
+    Departure,
+    DueList,
+    Fields,
+    Heads,
+    Lease,
+    LeaseLost,
+    PositionMoved,
+    Progress,
+    ProjectionBehind,
+    StoredPage,
+    StoredTask,
+    TaskChange,
+)
+
+_AT_WORK = frozenset({WORKING, AUTH_REQUIRED})
+
+
+@dataclass(slots=True)
+class _Kept:
+    """A task; its items are encoded, so that nobody shares them."""
+
+    fields: Fields
+    history: list[bytes] = field(default_factory=list)
+    artifacts: list[bytes] = field(default_factory=list)
+    time: int | None = None
+    """Of its status, microseconds; None: it is on no list."""
+
+
+@dataclass(slots=True)
+class _Projection:
+    """What one era holds; tasks are named by tenant and task id."""
+
+    tasks: dict[tuple[str, str], _Kept] = field(default_factory=dict)
+    children: dict[tuple[str, str], set[str]] = field(default_factory=lambda: defaultdict(set))
+    """Of a task, those that it has asked for and that have not ended."""
+    due: dict[tuple[Range, DueList], dict[str, int]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
+    progress: dict[Range, Progress] = field(default_factory=dict)
+
+
+class MemoryStore:
+    """A `Store` that ends with its process; replicas share the object."""
+
+    name = "memory"
+
+    def __init__(self, ranges: Iterable[Range]) -> None:
+        """Keep nothing yet of `ranges`."""
+        self.ranges = list(ranges)
+        self.projection = _Projection()
+        self.era = self.epoch = 0
+        self.held: dict[Range, tuple[str, float]] = {}
+        """The token of each lease, and when it lapses."""
+        self.replicas: dict[str, float] = {}
+        self.reader = _Reader(self)
+
+    def leases(self, replica: str) -> "_Leases":
+        """Return the leases of `replica`, whose id is unique."""
+        return _Leases(self, replica)
+
+    def writer(self, lease: Lease) -> "_Writer":
+        """Return what writes under `lease`."""
+        return _Writer(self, lease)
+
+    def holds(self, place: Range, token: str = "") -> bool:
+        """Tell whether a range is held, under that token if one is given."""
+        held, until = self.held.get(place, ("", 0.0))
+        return until > time.monotonic() and token in ("", held)
+
+    def renew(self, place: Range, token: str) -> None:
+        """Have a lease last."""
+        self.held[place] = token, time.monotonic() + LEASE_SECONDS
+
+    async def check(self) -> None:
+        """Return: it answers."""
+
+    async def time(self) -> float:
+        """Return the time by this machine's clock, seconds since 1970."""
+        return time.time()
+
+    async def is_another_kept(self) -> bool:
+        """Tell that there is no other version."""
+        return False
+
+    async def delete_unkept(self) -> None:
+        """Return: there is no other version."""
+
+    async def close(self) -> None:
+        """Keep everything for whoever opens it next."""
+
+
+class _Leases:
+    def __init__(self, store: MemoryStore, replica: str) -> None:
+        self._store, self._replica = store, replica
+
+    async def tend(self, held: Mapping[Range, Lease]) -> Census:
+        store, now = self._store, time.monotonic()
+        store.replicas[self._replica] = now + LEASE_SECONDS
+        store.replicas = {name: until for name, until in store.replicas.items() if until >= now}
+        lost = [place for place, lease in held.items() if not store.holds(place, lease.token)]
+        for place, lease in held.items():
+            if place not in lost:
+                store.renew(place, lease.token)
+        free = [place for place in store.ranges if not store.holds(place)]
+        return Census(sorted(store.replicas), lost, free)
+
+    async def take(self, place: Range) -> Lease | None:
+        store = self._store
+        if store.holds(place):
+            return None
+        store.epoch += 1
+        token = f"{self._replica}.{store.epoch}"
+        store.renew(place, token)
+        return Lease(place, token, store.era)
+
+    async def release(self, leases: Iterable[Lease]) -> None:
+        for lease in leases:
+            if self._store.holds(lease.range, lease.token):
+                del self._store.held[lease.range]
+
+    async def leave(self) -> None:
+        self._store.replicas.pop(self._replica, None)
+
+
+class _Writer:
+    def __init__(self, store: MemoryStore, lease: Lease) -> None:
+        self._store, self.lease = store, lease
+
+    async def progress(self) -> Progress:
+        return self._store.projection.progress.get(self.lease.range, Progress())
+
+    async def apply(
+        self, expected: Progress, then: Progress, changes: Iterable[TaskChange | Departure]
+    ) -> list[str]:
+        self._check()
+        place = self.lease.range
+        if (await self.progress()).position != expected.position:
+            raise PositionMoved("the range was applied from elsewhere")
+        self._store.renew(place, self.lease.token)
+        self._store.projection.progress[place] = then
+        foreign: list[str] = []
+        for change in changes:
+            key = change.key
+            name = f"{_name(key)}:{key.agent}"
+            kept = self._store.projection.tasks.get((key.tenant, key.task))
+            if kept is not None and kept.fields["agent"] != key.agent:
+                foreign.append(name)
+            elif isinstance(change, Departure):
+                self._forget(key)
+                self._due(DueList.BURIED)[name] = change.at
+            else:
+                self._change(change)
+        return foreign
+
+    async def due(self, due_list: DueList, until: int, most: int) -> list[str]:
+        names = sorted((due, name) for name, due in self._due(due_list).items() if due <= until)
+        return [name for _, name in names[:most]]
+
+    async def defer(self, due_list: DueList, name: str, due: int | None) -> None:
+        self._check()
+        names = self._due(due_list)
+        if due is None:
+            names.pop(name, None)
+        elif name in names:
+            names[name] = due
+
+    async def fields(self, name: str) -> Fields:
+        tenant, task = name.split(":")
+        kept = self._store.projection.tasks.get((tenant, task))
+        return {} if kept is None else dict(kept.fields)
+
+    async def begin_era(self) -> None:
+        self._check()
+        self._store.era += 1
+        self._store.projection = _Projection()
+        self._store.held.clear()
+
+    def _check(self) -> None:
+        if not self._store.holds(self.lease.range, self.lease.token):
+            raise LeaseLost("the lease is gone")
+
+    def _due(self, due_list: DueList) -> dict[str, int]:
+        return self._store.projection.due[self.lease.range, due_list]
+
+    def _change(self, change: TaskChange) -> None:
+        key, tasks = change.key, self._store.projection.tasks
+        if change.begins:
+            self._forget(key)
+            tasks[key.tenant, key.task] = _Kept({})
+        kept = tasks.get((key.tenant, key.task))
+        if kept is None or not (change.begins or kept.fields["log"] == change.log):
+            # A log whose beginning is gone, or that is not the one that is known, makes no task.
+            return
+        kept.fields |= change.fields
+        kept.history += map(orjson.dumps, change.history)
+        kept.artifacts += map(orjson.dumps, change.artifacts)
+        if change.state:
+            kept.time = None if change.state == ANSWERED else change.time
+            self._fall_due(change)
+            self._mind_family(change, kept)
+
+    def _fall_due(self, change: TaskChange) -> None:
+        name = _name(change.key)
+        for due_list in (DueList.AT_WORK, DueList.WAITING):
+            self._due(due_list).pop(name, None)
+        if change.due is not None:
+            waits = change.state == INPUT_REQUIRED
+            self._due(DueList.WAITING if waits else DueList.AT_WORK)[name] = change.due
+        if change.ended is not None:
+            self._due(DueList.ENDED)[name] = change.ended
+
+    def _mind_family(self, change: TaskChange, kept: _Kept) -> None:
+        """Have a child's parent looked at, which may go first, and children as a leg ends."""
+        key, asked = change.key, self._due(DueList.ASKED_FOR)
+        if parent := kept.fields.get("parent"):
+            children = self._store.projection.children[key.tenant, parent]
+            if change.ended is None:
+                children.add(key.task)
+                asked.setdefault(_name(key), round(time.time() * 1000) + LOOK_AFTER_MS)
+            else:
+                children.discard(key.task)
+                asked.pop(_name(key), None)
+        if change.state not in _AT_WORK:
+            for child in self._store.projection.children[key.tenant, key.task]:
+                name = f"{key.tenant}:{child}"
+                if name in asked:
+                    asked[name] = 0
+
+    def _forget(self, key: TaskKey) -> None:
+        self._store.projection.tasks.pop((key.tenant, key.task), None)
+        self._store.projection.children.pop((key.tenant, key.task), None)
+        for due_list in DueList:
+            self._due(due_list).pop(_name(key), None)
+
+
+class _Reader:
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+
+    async def task(self, tenant: str, task: str) -> StoredTask | None:
+        kept = self._store.projection.tasks.get((tenant, task))
+        return None if kept is None else _stored(task, kept)
+
+    async def page(self, query: ListTasks, least: str, after: After, heads: Heads) -> StoredPage:
+        at = await self.positions(heads)
+        if any(one < head for one, head in zip(at, heads.values(), strict=True)):
+            raise ProjectionBehind("the view is being rebuilt; try again")
+        found = [
+            (kept.time, task, kept)
+            for (tenant, task), kept in self._store.projection.tasks.items()
+            if kept.time is not None and kept.time >= float(least)
+            if tenant == query.tenant and _matches(kept.fields, query)
+        ]
+        found.sort(key=itemgetter(0, 1), reverse=True)
+        rest = [one for one in found if not after.time or one[:2] < (int(after.time), after.task)]
+        tasks = [replace(_stored(task, kept), time=str(at)) for at, task, kept in rest]
+        if not query.include_artifacts:
+            tasks = [replace(task, artifacts=[]) for task in tasks]
+        size = query.page_size
+        return StoredPage(tasks[:size], len(found), len(tasks) > size)
+
+    async def positions(self, ranges: Iterable[Range]) -> list[int]:
+        progress = self._store.projection.progress
+        return [progress.get(place, Progress()).position for place in ranges]
+
+    async def are_followed(self, ranges: Iterable[Range]) -> bool:
+        progress = self._store.projection.progress
+        return all(self._store.holds(place) and place in progress for place in ranges)
+
+
+def _matches(fields: Fields, query: ListTasks) -> bool:
+    return (
+        (query.any_owner or fields["owner"] == query.owner)
+        and query.agent in (None, fields["agent"])
+        and query.status in (None, fields["state"])
+        and query.context in (None, fields["context"])
+    )
+
+
+def _stored(task: str, kept: _Kept) -> StoredTask:
+    history, artifacts = _items(kept.history), _items(kept.artifacts)
+    return StoredTask(task, "", dict(kept.fields), history, artifacts)
+
+
+def _items(encoded: Iterable[bytes]) -> list[Item]:
+    return [orjson.loads(item) for item in encoded]
+
+
+def _name(key: TaskKey) -> str:
+    return f"{key.tenant}:{key.task}"
