@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.benchmarks.failover import failovers
 from tests.benchmarks.follow_ups import follow_ups
+from tests.benchmarks.rebuild import rebuild
 from tests.benchmarks.scaling import runs_per_second
 
 MEDIAN, WORST = 4.0, 6.0
@@ -37,6 +38,7 @@ def _lines(folder: Path, asked: argparse.Namespace) -> Iterator[str]:
     cost = asyncio.run(follow_ups(folder / "follow-ups", asked.messages))
     yield f"a first message, idle: {cost.first_idle:.1f} ms, with 32: {cost.first_busy:.0f} ms"
     yield f"a follow-up, idle: {cost.follow_up_idle:.1f} ms, with 32: {cost.follow_up_busy:.0f} ms"
+    yield from asyncio.run(rebuild(folder / "rebuild", asked.tasks, asked.waiting)).lines()
 
 
 def _asked(words: Sequence[str]) -> argparse.Namespace:
@@ -49,6 +51,12 @@ def _asked(words: Sequence[str]) -> argparse.Namespace:
         "--workers", type=int, nargs="+", default=[1, 2, 4], metavar="N", help="processes (1 2 4)"
     )
     parser.add_argument("--messages", type=int, default=500, metavar="N", help="of each kind (500)")
+    parser.add_argument(
+        "--tasks", type=int, default=20_000, metavar="N", help="in the view (20000)"
+    )
+    parser.add_argument(
+        "--waiting", type=int, default=100, metavar="N", help="of them, to answer, to cancel (100)"
+    )
     return parser.parse_args(words)
 
 

@@ -84,8 +84,9 @@ async def test_a_server_that_hangs_up_is_no_answer() -> None:
 
 
 @pytest.mark.timeout(900)
-def test_failover_scaling_and_follow_ups_are_measured() -> None:
+def test_failover_scaling_follow_ups_and_rebuilds_are_measured() -> None:
     words = ["--kills", "1", "--rounds", "1", "--messages", "4", "--workers", "1"]
+    words += ["--tasks", "40", "--waiting", "2"]
     done = subprocess.run(
         [sys.executable, "-m", "tests.benchmarks.fleet", *words],
         check=True,
@@ -93,8 +94,10 @@ def test_failover_scaling_and_follow_ups_are_measured() -> None:
         text=True,
         timeout=850,
     )
-    failover, scaling, first, follow_up = done.stdout.splitlines()
+    failover, scaling, first, follow_up, rebuilt, *meanwhile = done.stdout.splitlines()
     assert re.fullmatch(r"failover, 1 kills, least / median / most: .* s \((ok|NO)\)", failover)
     assert re.fullmatch(r"runs of 1 s of waiting, 1 worker processes: \d+ runs/s", scaling)
     assert "first message, idle" in first
     assert "follow-up, idle" in follow_up
+    assert re.fullmatch(r"view rebuilt: \d+ tasks/s", rebuilt)
+    assert [line.split()[0] for line in meanwhile] == ["get", "follow-up", "cancel"]

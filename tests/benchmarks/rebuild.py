@@ -1,0 +1,191 @@
+"""How fast a lost view is rebuilt, and what reads and messages take meanwhile."""
+
+import asyncio
+import itertools
+import statistics
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import orjson
+
+from headrace.jetstream.connection import Bus
+from headrace.model.task import COMPLETED, TaskKey, mint_task_id
+from headrace.settings import BusSettings
+from headrace_task_state.ranges import all_ranges
+from headrace_task_state.store_redis.keys import Keys
+from headrace_task_state.store_redis.settings import RedisSettings
+from headrace_task_state.store_redis.store import RedisStore
+from tests.benchmarks.bindings import JSON_RPC, Json, message, request
+from tests.benchmarks.http_client import Connection, ServerFailed
+from tests.support.compose_file import ROOT
+from tests.support.legal_logs import LegalLog
+from tests.support.stack import Stack
+from tests.support.waiting import eventually
+
+_AGENT = "asker"
+_BASE = f"/v1/agents/{_AGENT}"
+_AT_A_TIME = 100
+_PATIENCE = 600.0
+
+type Client = Callable[[str, Json], Awaitable[tuple[float, Json]]]
+"""Calls a method with parameters; returns the seconds that it took, and the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """What was measured."""
+
+    rate: float
+    """Tasks per second."""
+    took: dict[str, list[float]]
+    """Seconds of each request while the view was being rebuilt, by what was asked for."""
+
+    def lines(self) -> Iterator[str]:
+        """Say it, a line each."""
+        yield f"view rebuilt: {self.rate:.0f} tasks/s"
+        for name, seconds in self.took.items():
+            at = statistics.quantiles(seconds, n=100) if len(seconds) > 1 else seconds * 99
+            figures = f"{at[49] * 1000:.0f} / {at[98] * 1000:.0f} ms"
+            yield f"  {name} meanwhile, p50 / p99 of {len(seconds)}: {figures}"
+
+
+async def rebuild(folder: Path, tasks: int, waiting: int) -> Rebuilt:
+    """Store `tasks` short tasks' logs, lose the view, and ask for things until it is back.
+
+    `waiting` tasks wait for their user, to be answered and canceled meanwhile.
+    """
+    stack = Stack(
+        folder,
+        gateways=1,
+        workers=1,
+        task_states=1,
+        agents="tests.support.agents:agents",
+        environment={"PYTHONPATH": str(ROOT)},
+    )
+    with stack:
+        async with _opened(stack) as (bus, store), _connected(stack) as ask:
+            asked = [await _begin(ask) for _ in range(2 * waiting)]
+            ended = await _fill(bus, tasks)
+            total = tasks + len(asked)
+            await eventually(lambda: _is_listed(ask, total), "all is listed", _PATIENCE)
+            await store.redis.unlink_all("")
+            rate = asyncio.create_task(_rate(bus, store, tasks))
+            took = await _ask_meanwhile(ask, rate, ended, asked)
+            await eventually(lambda: _is_listed(ask, total), "all is listed again", _PATIENCE)
+            return Rebuilt(await rate, took)
+
+
+@asynccontextmanager
+async def _opened(stack: Stack) -> AsyncIterator[tuple[Bus, RedisStore]]:
+    content = stack.dev()
+    settings = BusSettings.model_validate({"nats_url": content["nats_url"]})
+    redis = RedisSettings.model_validate({"redis_url": content["redis_url"]})
+    keys = Keys.of(settings.prefix, settings.stream_prefix)
+    bus, store = Bus(settings), RedisStore(redis, keys, all_ranges(settings.event_streams))
+    try:
+        await bus.connect("benchmark")
+        yield bus, store
+    finally:
+        await store.close()
+        await bus.close()
+
+
+@asynccontextmanager
+async def _connected(stack: Stack) -> AsyncIterator[Client]:
+    where = urlsplit(stack.gateways[0])
+
+    async def ask(method: str, params: Json) -> tuple[float, Json]:
+        connection = Connection(where.hostname or "", where.port or 80)
+        try:
+            body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+            exchange = await connection.ask(request(where.netloc, _BASE, body))
+        finally:
+            connection.close()
+        return exchange.seconds, JSON_RPC.result(orjson.loads(exchange.body))
+
+    yield ask
+
+
+async def _begin(ask: Client) -> str:
+    """Return a task that waits for its user."""
+    _, answer = await ask("SendMessage", message("Ann"))
+    assert answer["task"]["status"]["state"] == "TASK_STATE_INPUT_REQUIRED", answer
+    return str(answer["task"]["id"])
+
+
+async def _fill(bus: Bus, tasks: int) -> list[str]:
+    """Store the logs of that many short tasks; return their ids."""
+    left, ids = iter(range(tasks)), list[str]()
+
+    async def store() -> None:
+        for number in left:
+            log = _short(number)
+            ids.append(log.key.task)
+            subject = bus.subjects.event(log.key)
+            for stamp, body in log.entries:
+                await bus.request(subject, body, 60.0, stamp.headers())
+
+    await asyncio.gather(*(store() for _ in range(_AT_A_TIME)))
+    return ids
+
+
+def _short(number: int) -> LegalLog:
+    """Return the log of a run with one answer, in four messages."""
+    key = TaskKey("default", _AGENT, mint_task_id(number % 16))
+    log = LegalLog(key, context=f"context-{number // 5}", log=f"{number:08d}")
+    log.submit(f"What about number {number}?")
+    log.begin_attempt()
+    log.append([log.chunk("answer", "There is nothing to say.", {"agui_block_type": "text"})])
+    log.append([log.status(COMPLETED)], state=COMPLETED)
+    return log
+
+
+async def _is_listed(ask: Client, total: int) -> bool:
+    try:
+        _, found = await ask("ListTasks", {"pageSize": 1})
+    except (ServerFailed, ValueError):
+        # A list waits for the view, but not for long.
+        return False
+    return bool(found["totalSize"] == total)
+
+
+async def _rate(bus: Bus, store: RedisStore, tasks: int) -> float:
+    """Return the tasks/s of a rebuild, from what was first seen of it to its end."""
+    head = (await bus.js.stream_info(bus.streams.events(0))).state.last_seq
+    begun, first = 0.0, 0
+    async with asyncio.timeout(_PATIENCE):
+        while True:
+            [at] = await store.reader.positions(all_ranges(1))
+            if at and not begun:
+                begun, first = time.perf_counter(), at
+            if at >= head:
+                return tasks * (head - first) / head / (time.perf_counter() - begun)
+            await asyncio.sleep(0.02)
+
+
+async def _ask_meanwhile(
+    ask: Client, rebuilding: asyncio.Task[float], ended: list[str], asked: list[str]
+) -> dict[str, list[float]]:
+    """Ask for one thing after the other until the view is there; return what each took."""
+    took: dict[str, list[float]] = {name: [] for name in ("get", "follow-up", "cancel")}
+    answered, canceled = iter(asked[::2]), iter(asked[1::2])
+    for number in itertools.count():
+        if rebuilding.done():
+            return took
+        seconds, _ = await ask("GetTask", {"id": ended[number * 7919 % len(ended)]})
+        took["get"].append(seconds)
+        if (task := next(answered, None)) is not None:
+            params = message("Bob")
+            params["message"]["taskId"] = task
+            seconds, answer = await ask("SendMessage", params)
+            assert answer["task"]["status"]["state"] == COMPLETED, answer
+            took["follow-up"].append(seconds)
+        if (task := next(canceled, None)) is not None:
+            seconds, answer = await ask("CancelTask", {"id": task})
+            assert answer["status"]["state"] == "TASK_STATE_CANCELED", answer
+            took["cancel"].append(seconds)
+    raise AssertionError
