@@ -5,6 +5,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
+_REFERS = ("the same", "as above", "\N{EN DASH} ")
+"""How a cell begins that names no test: one beside or above it does, or a reason follows."""
+
 
 def test_each_cell_names_a_test() -> None:
     page = (ROOT / "docs/frameworks.md").read_text()
@@ -15,3 +18,11 @@ def test_each_cell_names_a_test() -> None:
     tests = {name for path in sources for name in re.findall(r"def test_(\w+)\(", path.read_text())}
     assert len(rows) > 10
     assert named - tests == set()
+
+
+def test_a_cell_without_a_test_says_why_there_is_none() -> None:
+    page = (ROOT / "docs/frameworks.md").read_text()
+    table = page[page.index("\n| |") :].strip().partition("\n\n")[0]
+    cells = [cell.strip() for row in table.split("\n")[2:] for cell in row.split("|")[2:-1]]
+    unshown = [cell for cell in cells if "`" not in cell and not cell.startswith(_REFERS)]
+    assert unshown == []

@@ -272,6 +272,11 @@ class AsksItsModel(Behaviour):
             done = await folded(await desk.start("agent", "Mail bob."))
         assert (state(done), office.done("begun")) == ("COMPLETED", ["bob"])
 
+    async def test_usage_is_counted(self, desk: Desk, serve: Serve) -> None:
+        async with serve([BOB, says("Done.")]):
+            done = await folded(await desk.start("agent", "Mail bob."))
+        assert done["metadata"]["tokens_used"] == 30
+
 
 class Images(Behaviour):
     """Models are shown images."""

@@ -1,6 +1,6 @@
 """What LangGraph's users ask a person, and find answered here as at home."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any, TypedDict
 
 import pytest
@@ -20,10 +20,24 @@ from headrace_worker.errors import Misdeclared, Retryable
 from tests.integration.worker.adapters.behaviour import answered, approval, interrupts
 from tests.integration.worker.adapters.wire import calls, chat_model, says
 from tests.integration.worker.conftest import Working
-from tests.integration.worker.doors.reading import answer, state, words
+from tests.integration.worker.doors.reading import answer, folded, state, words
 from tests.support.desk import Desk, Task
+from tests.support.servers import NatsProcess, ValkeyProcess
+from tests.support.task_states import open_task_states
 
 BOTH = calls(("c1", "pay", {"to": "ada", "amount": 1}), ("c2", "pay", {"to": "bob", "amount": 2}))
+
+
+@pytest.fixture
+async def remembered(
+    nats_server: NatsProcess, valkey: ValkeyProcess, names: dict[str, str], desk: Desk
+) -> AsyncIterator[None]:
+    """Task state, which knows the conversations."""
+    del desk
+    async with open_task_states(nats_server.url, valkey.url, **names) as states:
+        await states.start()
+        await states.followed()
+        yield
 
 
 class Order(BaseModel):
@@ -172,6 +186,30 @@ async def test_answers_by_interrupt_id_stand_in_one_object(desk: Desk, working: 
         done = await answered(task, {"data": {left["id"]: 2}})
     assert (state(part), left["id"]) == ("INPUT_REQUIRED", asked["b"])
     assert sorted(answer(done).split()) == ["a=1", "b=2"]
+
+
+async def test_what_a_model_said_is_in_the_next_tasks_state_as_it_was(
+    desk: Desk, working: Working, remembered: None
+) -> None:
+    del remembered
+    heard: list[Any] = []
+
+    def talk(held: MessagesState) -> Any:  # noqa: ANN401  # an update
+        heard.append(held["messages"])
+        thought: Any = {"type": "reasoning", "reasoning": "Hm.", "extras": {"signature": "s"}}
+        said_: Any = [thought, {"type": "text", "text": "Six."}]
+        return {"messages": [AIMessage(said_, additional_kwargs={"odd": 1})]}
+
+    graph: Any = StateGraph(MessagesState)
+    graph.add_node("talk", talk)
+    graph.add_edge(START, "talk")
+    graph.add_edge("talk", END)
+    async with working(langgraph_agent(graph.compile(checkpointer=InMemorySaver()), name="g")):
+        await folded(await desk.start("g", "How many?", context="c"))
+        await folded(await desk.start("g", "Sure?", context="c"))
+    before = heard[1][1]
+    assert before.content[0]["extras"] == {"signature": "s"}
+    assert before.additional_kwargs == {"odd": 1}
 
 
 @pytest.mark.parametrize(
