@@ -7,6 +7,7 @@ import pytest
 
 from headrace.jetstream.connection import Bus
 from headrace.log import TailRule
+from headrace.log.read import last_stored
 from tests.contract.conftest import Connect
 from tests.support.task_log import TaskLog, following, generations
 from tests.support.topology import Topology
@@ -21,11 +22,15 @@ async def _healed(topology: Topology) -> AsyncIterator[None]:
 async def test_a_leader_that_froze_and_thawed_leaves_no_hole_and_no_duplicate(
     connect: Connect, topology: Topology, bus: Bus
 ) -> None:
-    """The thawed one believes for a moment that it still leads, and answers what it knew."""
+    """The thawed one believes for a moment that it still leads, and answers what it knew.
+
+    It has not heard of a task that was begun meanwhile.
+    """
     log = TaskLog(bus)
     leader = await topology.leader(bus, log.stream)
     others = await topology.followers(bus, log.stream) or topology.nodes
     beside = await connect(nats_url=",".join(node.url for node in others))
+    its_own = await connect(nats_url=leader.url)
     rule = TailRule(beside)
     await rule.start()
     log = TaskLog(beside)
@@ -37,7 +42,14 @@ async def test_a_leader_that_froze_and_thawed_leaves_no_hole_and_no_duplicate(
         await asyncio.sleep(2.2)
         # In a cluster, wait for the election, so that the leader thaws beside its successor.
         await reading.until(100 if len(topology.nodes) > 1 else 50)
+        begun = TaskLog(beside)
+        if len(topology.nodes) > 1:
+            await begun.begin()
+        looking = [asyncio.create_task(last_stored(its_own, begun.key)) for _ in range(20)]
+        await asyncio.sleep(0.1)  # The questions wait for it.
         leader.thaw()
+        found = await asyncio.gather(*looking)
+        assert (None in found) == (len(topology.nodes) == 1)
         await growing
         assert await reading.until(400) == list(range(1, 401))
         assert reading.losses == []

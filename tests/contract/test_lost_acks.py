@@ -5,8 +5,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from headrace.jetstream import api
 from headrace.jetstream.connection import Bus
-from headrace.log import TailRule, append, last_entry, read, verify_tail
+from headrace.log import TailRule, append, last_entry, verify_tail
 from headrace.log.append import Appended
 from headrace.model.entry import Stamp
 from headrace.model.errors import BusUnavailable, Fenced
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("impatient")
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make an answer late after 0.2 s, so that tests need not wait long for what never comes."""
     monkeypatch.setattr(append, "ACK_TIMEOUT", 0.2)
-    monkeypatch.setattr(read, "LEADER_TIMEOUT", 0.2)
+    monkeypatch.setattr(api, "LEADER_TIMEOUT", 0.2)
 
 
 @pytest.fixture

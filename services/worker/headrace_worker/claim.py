@@ -4,7 +4,6 @@ A redelivered run is no proof of death: a consumer's new leader hands out runs w
 well. So whoever gets a run looks at the log, and asks the holder that the log names.
 """
 
-import asyncio
 import itertools
 from dataclasses import dataclass
 from datetime import datetime
@@ -40,7 +39,6 @@ ANSWER = 0.5
 """Seconds that a holder has to answer; one that does not is taken over from."""
 
 _WHO = Control(ask="who")
-_LOOK_AGAIN = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +88,7 @@ async def decide(bus: Bus, assignment: Assignment) -> Verdict:
     Raises:
         BusUnavailable: the log's leader does not answer.
     """
-    last = await _last(bus, assignment.key)
+    last = await last_entry(bus, assignment.key)
     if last is None:
         return Void("its log is gone", lost=not await is_forgotten(bus, assignment.key))
     if (over := _over(assignment, last)) is not None:
@@ -117,15 +115,6 @@ def _over(assignment: Assignment, last: Entry) -> Void | Ended | None:
     if last.stamp.leg < assignment.leg:
         return Void(f"the log has no input {assignment.leg}", lost=True)
     return None
-
-
-async def _last(bus: Bus, key: TaskKey) -> Entry | None:
-    last = await last_entry(bus, key)
-    if last is not None:
-        return last
-    # An answer that would drop an accepted task is worth asking for twice.
-    await asyncio.sleep(_LOOK_AGAIN)
-    return await last_entry(bus, key)
 
 
 async def who_holds(bus: Bus, key: TaskKey) -> Holding | None:

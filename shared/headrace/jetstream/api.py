@@ -20,6 +20,9 @@ LEADER_TIMEOUT = 1.0
 there is no leader is never answered, so this much is lost after an election."""
 
 _TIMEOUT = 5.0
+_LEASE_NS = 3_000_000_000
+"""Nanoseconds for which who was heard from elects no other leader; NATS waits for 4 s or more."""
+
 _PAUSE = 0.1
 
 
@@ -122,7 +125,7 @@ async def server_time(bus: Bus, stream: str) -> float:
 
 
 async def get_message(
-    bus: Bus, stream: str, query: Json, timeout: float = LEADER_TIMEOUT
+    bus: Bus, stream: str, query: Json, timeout: float | None = None
 ) -> Json | None:
     """Return the stored message that `query` asks the leader for; None: there is none.
 
@@ -130,13 +133,31 @@ async def get_message(
         Refused, BusUnavailable: as `request`.
     """
     try:
-        answer = await request(bus, f"STREAM.MSG.GET.{stream}", query, timeout)
+        answer = await request(bus, f"STREAM.MSG.GET.{stream}", query, timeout or LEADER_TIMEOUT)
     except Refused as refused:
         if refused.finds_no_message:
             return None
         raise
     message: Json = answer["message"]
     return message
+
+
+async def check_empty(bus: Bus, stream: str, subject: str) -> None:
+    """Return if `stream` has nothing on `subject`, as a leader says that its followers still hear.
+
+    A leader that was frozen, or that is cut off, answers what it knew until it hears of its
+    successor; its followers have not been heard from by then.
+
+    Raises:
+        Refused, BusUnavailable: as `request`; or there is something, or it may not lead any more.
+    """
+    info = await stream_info(bus, stream, {"subjects_filter": subject}, LEADER_TIMEOUT)
+    if info["state"].get("subjects"):
+        raise BusUnavailable(f"{stream}: a former leader has not heard of {subject}")
+    followers = (info.get("cluster") or {}).get("replicas") or []
+    heard = sum(follower["active"] < _LEASE_NS for follower in followers)
+    if 2 * (1 + heard) <= 1 + len(followers):
+        raise BusUnavailable(f"{stream}: its leader has not heard from most of its copies")
 
 
 async def delete_message(bus: Bus, stream: str, sequence: int) -> bool:

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-from headrace.jetstream.api import get_message, until_answered
+from headrace.jetstream.api import check_empty, get_message, until_answered
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.direct_get import direct_get
 from headrace.log.continuity import Continuity
@@ -44,10 +44,21 @@ async def last_stored(bus: Bus, key: TaskKey, patience: float = ELECTION) -> Sto
 async def last_raw(bus: Bus, key: TaskKey, patience: float = ELECTION) -> dict[str, Any] | None:
     """Return what STREAM.MSG.GET says of that message; `key` may have wildcards for names.
 
+    That there is none is asked for once more, in a way that a leader which has just thawed does
+    not pass: a task would be unknown, or its run dropped, although the log is there.
+
     Raises:
         BusUnavailable: no leader answered within `patience` seconds.
     """
-    return await _ask_leader(bus, key, {"last_by_subj": bus.subjects.event(key)}, patience)
+    stream, subject = bus.streams.of_shard(key.shard), bus.subjects.event(key)
+
+    async def ask() -> dict[str, Any] | None:
+        message = await get_message(bus, stream, {"last_by_subj": subject})
+        if message is None:
+            await check_empty(bus, stream, subject)
+        return message
+
+    return await until_answered(bus, ask, patience)
 
 
 async def next_stored(
@@ -58,16 +69,17 @@ async def next_stored(
     Raises:
         BusUnavailable: no leader answered within `patience` seconds.
     """
-    query = {"seq": after + 1, "next_by_subj": bus.subjects.event(key)}
-    message = await _ask_leader(bus, key, query, patience)
-    return None if message is None else from_leader(message)
+    return await _ask_leader(
+        bus, key, {"seq": after + 1, "next_by_subj": bus.subjects.event(key)}, patience
+    )
 
 
 async def _ask_leader(
     bus: Bus, key: TaskKey, query: dict[str, Any], patience: float
-) -> dict[str, Any] | None:
+) -> Stored | None:
     stream = bus.streams.of_shard(key.shard)
-    return await until_answered(bus, lambda: get_message(bus, stream, query), patience)
+    message = await until_answered(bus, lambda: get_message(bus, stream, query), patience)
+    return None if message is None else from_leader(message)
 
 
 async def check_reaches(bus: Bus, key: TaskKey, sequence: int, patience: float = ELECTION) -> None:
@@ -82,7 +94,7 @@ async def check_reaches(bus: Bus, key: TaskKey, sequence: int, patience: float =
         BusUnavailable: no leader answered within `patience` seconds.
     """
     for pause in (_CONFIRM, 0.0):
-        last = await last_stored(bus, key, patience)
+        last = await _ask_leader(bus, key, {"last_by_subj": bus.subjects.event(key)}, patience)
         if last is not None and last.is_tombstone:
             raise TaskForgotten(f"the log of {key.task} is not kept any more")
         if last is not None and last.sequence >= sequence:
