@@ -19,7 +19,6 @@ FORGET_AFTER = 60
 """Seconds after which the mark of a deletion goes too."""
 
 _ATTEMPT = 2.0
-_PATIENCE = 5.0
 _READ_AT_ONCE = 512
 
 
@@ -146,7 +145,7 @@ class Bucket:
 
     async def _ask(self, query: Json) -> tuple[str, Value] | None:
         message = await until_answered(
-            self._bus, lambda: get_message(self._bus, self._stream, query, _ATTEMPT), _PATIENCE
+            self._bus, lambda: get_message(self._bus, self._stream, query, _ATTEMPT)
         )
         if message is None:
             return None

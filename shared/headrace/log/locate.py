@@ -2,7 +2,7 @@
 
 from sys import maxsize
 
-from headrace.jetstream.api import stream_info
+from headrace.jetstream.api import stream_info, until_answered
 from headrace.jetstream.connection import Bus
 from headrace.log.read import next_stored
 from headrace.model.errors import TaskUnknown
@@ -15,11 +15,12 @@ async def locate(bus: Bus, task: str) -> TaskKey:
     Raises:
         InvalidName: `task` has not the form of a task id.
         TaskUnknown: there is no such log.
-        BusUnavailable: the stream does not answer.
+        BusUnavailable: the stream does not answer, for longer than an election takes.
     """
     key = TaskKey("*", "*", check_task_id(task))
     stream = bus.streams.of_shard(key.shard)
-    answer = await stream_info(bus, stream, {"subjects_filter": bus.subjects.event(key)})
+    query = {"subjects_filter": bus.subjects.event(key)}
+    answer = await until_answered(bus, lambda: stream_info(bus, stream, query))
     keys = [bus.subjects.key_of_event(one) for one in answer["state"].get("subjects") or {}]
     if not keys:
         raise TaskUnknown(f"there is no task {task}")

@@ -199,6 +199,36 @@ async def test_whoever_obeys_every_answer_gets_the_work_done_once_though_nats_fr
     )
 
 
+async def test_whoever_obeys_every_answer_gets_the_work_done_once_though_nats_is_killed(
+    outage: Outage,
+) -> None:
+    names = [f"{client}-{wave}" for client in CLIENTS for wave in range(3)]
+
+    def begun(wave: int) -> dict[str, asyncio.Future[Answer]]:
+        return {
+            f"{name}-{wave}": asyncio.ensure_future(client(outage, f"{name}-{wave}"))
+            for name, client in CLIENTS.items()
+        }
+
+    sending = begun(0)
+    # Killed in the middle of sending: some are answered, others are on their way.
+    await asyncio.wait(sending.values(), return_when=asyncio.FIRST_COMPLETED)
+    sending |= begun(1)
+    await asyncio.sleep(0)
+    await asyncio.to_thread(outage.server.kill)
+    sending |= begun(2)
+    await asyncio.to_thread(outage.server.start)
+    answers = dict(zip(sending, await asyncio.gather(*sending.values()), strict=True))
+    await asyncio.gather(
+        *(
+            obeys(outage, CLIENTS[name.rpartition("-")[0]], name, answer)
+            for name, answer in answers.items()
+        )
+    )
+    await outage.fleet.settle()
+    assert {name: outage.times(name) for name in names} == dict.fromkeys(names, 1)
+
+
 async def test_an_answer_to_a_question_is_taken_once_though_nats_freezes(outage: Outage) -> None:
     talk = Rest(outage.http, "ask")
     task = (await talk.call("SendMessage", message("hi")))["task"]["id"]

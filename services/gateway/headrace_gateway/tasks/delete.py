@@ -9,10 +9,13 @@ from headrace.model.messages import GetTask
 from headrace.model.task import TaskKey
 from headrace.state_client import StateClient
 from headrace.tasks.forget import is_erased, mark_deleted
+from headrace.wait_for import ELECTION
 from headrace_gateway.detached import Detached
 from headrace_gateway.server.auth.caller import Caller
 
-_PATIENCE = 5.0
+_PATIENCE = ELECTION
+"""Seconds that task state has to erase what is deleted: it follows the log only once it is led."""
+
 _PAUSE = 0.05
 
 

@@ -11,8 +11,9 @@ from headrace.jetstream.connection import Bus
 from headrace.jetstream.kv import Bucket, Moved
 from headrace.model.errors import BusUnavailable
 from headrace.model.messages import BusMessage
+from headrace.wait_for import ELECTION
 
-_PATIENCE = 5.0
+_PATIENCE = ELECTION
 _PAUSE = 0.05
 
 
