@@ -40,7 +40,8 @@ _PAUSE = 0.3
 _SILENCE = 10.0
 """Seconds without an event after which a client asks elsewhere: the gateway may be frozen."""
 _AGAIN = {429, 502, 503, 504}
-_GONE = ("past retention", "past its retention", "was deleted")
+_GONE = ("past retention", "past its retention", "was deleted", "TASK_NOT_FOUND")
+"""What is said of a task that was erased; the last when its tombstone has gone, too."""
 _UNSETTLED = 60.0
 """Seconds for which a task that may have been accepted is asked for though nobody knows it."""
 _FOLLOW_UPS = 4
@@ -251,7 +252,8 @@ class Canceler(TaskClient):
         await self.follower.told.wait()
         await asyncio.sleep(self.chance.uniform(0, 2))
         response = await self.insist("POST", f"tasks/{self.follower.task}:cancel")
-        if response.is_error and "TASK_NOT_CANCELABLE" not in response.text:
+        is_over = "TASK_NOT_CANCELABLE" in response.text or is_gone(response.text)
+        if response.is_error and not is_over:
             raise Broken(f"{self.follower.task} can't be canceled: {response.text}")
 
 
@@ -390,7 +392,7 @@ class AguiClient(Client):
 
 
 def is_gone(said: str) -> bool:
-    """Tell whether an answer is that the task was erased."""
+    """Tell whether an answer is that the task was erased; the verdict sees whether it was."""
     return any(words in said for words in _GONE)
 
 

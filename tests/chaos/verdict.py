@@ -42,11 +42,14 @@ class Judge:
         if not client.came_to:
             yield f"{_named(client, log)}: its client waits"
         if client.gave_up:
-            if log is not None:
+            if log is not None and not log.is_erased:
                 yield f"{_named(client, log)}: it was accepted, and then nobody knew of it"
             return
+        if client.expired and log is not None and not log.is_erased:
+            yield f"{_named(client, log)}: it is said to be gone, and is not"
         if log is None:
-            if client.came_to and not self._is_unrecorded(client):
+            # Whoever was told at its first message that all is over has no id.
+            if client.came_to == "ended" and not self._is_unrecorded(client):
                 yield f"{_named(client, log)}: there is no log"
         elif log.is_whole:
             found = [*_seen(client, log), *_promised(client, log)]
