@@ -18,7 +18,7 @@ from tests.support.event_stream import state_of
 from tests.support.plain_a2a import message
 from tests.support.resuming import Client as Follower
 from tests.support.resuming import Step
-from tests.support.resuming_agui import AGUI, RunClient
+from tests.support.resuming_agui import AGUI, RunClient, has_passed
 from tests.support.resuming_bindings import (
     JSON_RPC,
     REST_POST,
@@ -364,7 +364,15 @@ class KeylessFollower(TaskFollower):
 
 
 class RunFollower(Impatient, RunClient):
-    """Follows a run of AG-UI's."""
+    """Follows a run of AG-UI's, and comes back where a gateway says that it breaks off."""
+
+    def _take(self, received: Received) -> None:
+        if has_passed(received.event):
+            # What was open has been closed for good measure, and is opened again behind the cursor.
+            while self.received and self.received[-1].event["type"] == "TEXT_MESSAGE_END":
+                self.received.pop()
+            raise Torn(str(received.event))
+        super()._take(received)
 
 
 class AguiClient(Client):

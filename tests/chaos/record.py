@@ -47,7 +47,10 @@ class Log:
             if entry.generation != following:
                 return False
             following = entry.last_generation + 1
-        return bool(self.entries)
+        # What is deleted is canceled first, and erased at once.
+        return bool(self.entries) and (
+            not self.is_deleted or self.entries[-1].stamp.state in TERMINAL
+        )
 
     @property
     def is_deleted(self) -> bool:

@@ -20,7 +20,7 @@ from tests.support.resuming import Client
 from tests.support.resuming_bindings import Ask, Binding, Received, Refused, SseBinding
 from tests.support.resuming_log import assert_exact
 from tests.support.resuming_websocket import Socket
-from tests.support.resuming_wire import Request, Wire, answered
+from tests.support.resuming_wire import Request, Torn, Wire, answered
 from tests.support.stored_log import read_log, subject_of
 
 _OK = 200
@@ -35,6 +35,11 @@ _PASSING = {
 }
 """Codes of a RUN_ERROR that are not the run's: it goes on, or may be started again."""
 _ENDS = {"RUN_FINISHED", "RUN_ERROR"}
+
+
+def has_passed(event: Json) -> bool:
+    """Tell whether an event says that the connection is over and not the run."""
+    return event.get("type") == "RUN_ERROR" and event.get("code") in _PASSING
 
 
 class RunClient(Client):
@@ -143,10 +148,11 @@ class SocketStream:
     async def events(self) -> AsyncIterator[Received]:
         """Yield events; see `Incoming.events`."""
         async for said in self.socket.messages():
-            assert not isinstance(said, Close), said
+            if isinstance(said, Close):
+                raise Torn(f"closed with {said}")
             if "cursor" not in said:
-                code = said.get("event", said).get("code")
-                raise Refused(503 if code in _PASSING else 400, json.dumps(said))
+                is_passing = has_passed(said.get("event", said))
+                raise Refused(503 if is_passing else 400, json.dumps(said))
             self.recovered = self.recovered and said.get("recovered", True)
             yield Received(said["cursor"], said["event"])
 
