@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -25,9 +25,8 @@ from headrace.webhooks import Webhooks
 from headrace_gateway.app import build_app
 from headrace_gateway.detached import Detached
 from headrace_gateway.feeds import Feeds
-from headrace_gateway.protocols.a2a.grpc.forms import CURRENT
+from headrace_gateway.protocol_table import PROTOCOLS, RPC_FORMS, Protocol
 from headrace_gateway.protocols.a2a.grpc.server import GrpcServer
-from headrace_gateway.protocols.a2a_v03.grpc import OLD
 from headrace_gateway.server.auth.access import Access
 from headrace_gateway.server.auth.authenticate import Callers
 from headrace_gateway.server.auth.rate_limits import RateLimits
@@ -49,6 +48,7 @@ from headrace_gateway.tasks.idempotency import Resending
 from headrace_gateway.tasks.sent_records import SentRecords
 from headrace_gateway.tasks.settle import Settling
 from headrace_gateway.tasks.submit import Intake
+from headrace_gateway.tasks.subscribe import TaskStreams
 from headrace_gateway.tasks.wanted_runs import WantedRuns
 
 _log = logging.getLogger("headrace_gateway")
@@ -84,8 +84,10 @@ async def _run(settings: GatewaySettings) -> int:
     return 0
 
 
-async def serve(settings: GatewaySettings, stop: asyncio.Event) -> None:
-    """Serve until `stop` is set.
+async def serve(
+    settings: GatewaySettings, stop: asyncio.Event, protocols: Sequence[Protocol] = PROTOCOLS
+) -> None:
+    """Serve `protocols` until `stop` is set.
 
     Raises:
         Unprotected: whoever reaches it could call, and nobody said so by name.
@@ -99,7 +101,7 @@ async def serve(settings: GatewaySettings, stop: asyncio.Event) -> None:
         listener = listen(settings.http_host, settings.http_port)
         stack.callback(listener.close)
         host, port, *_ = listener.getsockname()
-        rpcs, server = GrpcServer(settings, (CURRENT, OLD)), Server(front, settings)
+        rpcs, server = GrpcServer(settings, RPC_FORMS), Server(front, settings)
         rpc_port = await rpcs.start()
         settings = settings.model_copy(update={"grpc_port": rpc_port, "http_port": port})
         serving = asyncio.create_task(server.serve(sockets=[listener]))
@@ -107,7 +109,7 @@ async def serve(settings: GatewaySettings, stop: asyncio.Event) -> None:
         try:
             services = await _unless(stop, stack.enter_async_context(composed(settings)))
             if services is not None:
-                front.open(build_app(services))
+                front.open(build_app(services, protocols))
                 rpcs.open(services)
                 garbage.settle()
                 _log.info("serving on http://%s:%d, gRPC on port %d", host, port, rpc_port)
@@ -173,6 +175,7 @@ async def composed(settings: GatewaySettings) -> AsyncIterator[Services]:
             streams=streams,
             seats=Seats(settings.max_streams, settings.max_streams_per_owner),
             subscriptions=Subscriptions(feeds, streams, settings),
+            task_streams=TaskStreams(bus, feeds, state),
             webhooks=Webhooks(bus),
             signing=signing,
             cards=SignedCards(signing, settings.public_url),

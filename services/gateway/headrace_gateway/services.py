@@ -24,6 +24,7 @@ from headrace_gateway.tasks.full_streams import FullStreams
 from headrace_gateway.tasks.idempotency import Resending
 from headrace_gateway.tasks.settle import Settling
 from headrace_gateway.tasks.submit import Intake
+from headrace_gateway.tasks.subscribe import TaskStreams
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,7 @@ class Services:
     seats: Seats
     """How many streams may be open."""
     subscriptions: Subscriptions
+    task_streams: TaskStreams
     webhooks: Webhooks
     signing: SigningKeys
     cards: SignedCards

@@ -13,10 +13,10 @@ from headrace.model.errors import HeadraceError, TaskUnknown
 from headrace.model.events import Json
 from headrace.settings import BusSettings
 from headrace_gateway.problems import problem_of
-from headrace_gateway.protocols.a2a.cursor import Cursor
 from headrace_gateway.protocols.a2a.history import with_history
 from headrace_gateway.protocols.a2a.query import from_query
 from headrace_gateway.server.auth.caller import Caller
+from headrace_gateway.tasks.cursor import Cursor
 from headrace_gateway.tasks.ids import task_key
 from headrace_gateway.tasks.media import check_parts
 

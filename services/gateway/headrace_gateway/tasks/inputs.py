@@ -1,7 +1,6 @@
 """Messages to tasks that exist: behind what waits for them, or handed in to what is at work."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 
 from headrace.directory import Directory
@@ -14,7 +13,7 @@ from headrace.model.errors import Fenced
 from headrace.model.messages import GetTask, Run, TaskFound
 from headrace.model.task import AUTH_REQUIRED, INPUT_REQUIRED, SUBMITTED, TERMINAL, TaskKey
 from headrace.state_client import StateClient
-from headrace_gateway.feeds import Feed, Feeds
+from headrace_gateway.feeds import Feeds
 from headrace_gateway.refusals import ContextMismatch, GenerationMismatch, TaskBusy, TaskEnded
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.tasks.accepted import Accepted
@@ -115,7 +114,7 @@ class FollowUps:
         belongs_to = FileOwner(caller.owner, context)
         async with (
             self._stowage.stowed(key, belongs_to, asked.message, asked.metadata) as stowed,
-            self._kept(key) as feed,
+            self._feeds.handed_on(await self._feeds.acquire(key)) as feed,
         ):
             said, beside = stowed
             message = replace(asked, message=said, metadata=beside)
@@ -141,7 +140,7 @@ class FollowUps:
             self._stowage.stowed(
                 key, FileOwner(caller.owner, context), asked.message, asked.metadata
             ) as (said, beside),
-            self._kept(key) as feed,
+            self._feeds.handed_on(await self._feeds.acquire(key)) as feed,
         ):
             draft = events.status_update(task, context, SUBMITTED, said, beside)
             run = Run(
@@ -155,13 +154,3 @@ class FollowUps:
                 lambda _: self._runs.ask_for(key, leg, run, asked.metadata, admitted),
             )
         return Accepted(key, context, found.log, leg, feed, found)
-
-    @asynccontextmanager
-    async def _kept(self, key: TaskKey) -> AsyncIterator[Feed]:
-        """Yield the task's feed, to be released by whoever has it when the block has succeeded."""
-        feed = await self._feeds.acquire(key)
-        try:
-            yield feed
-        except BaseException:
-            await self._feeds.release(feed)
-            raise

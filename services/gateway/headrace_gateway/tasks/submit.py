@@ -120,12 +120,8 @@ class Intake:
                 run = with_input(run, draft.line(1), first.sequence)
                 self._runs.ask_for(key, 1, run, metadata, admitted)
 
-            feed = await self._feeds.begin(key)
-            try:
+            async with self._feeds.handed_on(await self._feeds.begin(key)) as feed:
                 await self._settling.append(writer, context, draft, stamp, ask_for_run)
-            except BaseException:
-                await self._feeds.release(feed)
-                raise
         return Accepted(key, context, stamp.log, 1, feed)
 
     async def give_back(self, accepted: Accepted) -> None:

@@ -93,12 +93,9 @@ async def _start(
         )
     accepted = await services.resending.start(keyed, asked.message, asked.context, metadata)
     if webhook is not None:
-        try:
+        async with services.feeds.handed_on(accepted.feed):
             # Who is refused here sends the same under the same key again, and gets both.
             await services.webhooks.put(accepted.key, webhook)
-        except BaseException:
-            await services.feeds.release(accepted.feed)
-            raise
     return accepted
 
 

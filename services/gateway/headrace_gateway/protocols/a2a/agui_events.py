@@ -6,8 +6,6 @@ from headrace.model.events import Json
 from headrace_gateway.call import Call
 from headrace_gateway.protocols.a2a.operations import STREAMING
 from headrace_gateway.protocols.a2a.stream_responses import PLAIN, RECOVERED, Manner
-from headrace_gateway.protocols.a2a.streaming import Streaming
-from headrace_gateway.protocols.a2a.subscribing import NothingLeft
 from headrace_gateway.protocols.hector.asking import Place
 from headrace_gateway.protocols.hector.fold import HectorFold
 from headrace_gateway.protocols.hector.stream import HectorRenderer, behind
@@ -15,6 +13,7 @@ from headrace_gateway.protocols.hector.told import DONE, Told, sse
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.renderer import Messages
 from headrace_gateway.streaming.sse import EventStream
+from headrace_gateway.tasks.subscribe import NothingLeft, TaskStream
 
 _SEND = "SendStreamingMessage"
 
@@ -23,7 +22,7 @@ _SEND = "SendStreamingMessage"
 class AguiOpened:
     """A task that is about to be told in the dialect. Who does not tell it releases its feed."""
 
-    streaming: Streaming
+    streaming: TaskStream
     start: int
     """Generation behind which the fold begins."""
     place: tuple[int, int] | None

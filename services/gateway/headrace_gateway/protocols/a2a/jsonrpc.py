@@ -31,7 +31,6 @@ from headrace_gateway.protocols.a2a.stream_responses import (
     empty_stream,
     rpc_stream,
 )
-from headrace_gateway.protocols.a2a.subscribing import NothingLeft
 from headrace_gateway.protocols.a2a.versions import BOTH, check_version, shape_of_call
 from headrace_gateway.protocols.a2a.wording import INTERNAL, RPC, Versions, Wording
 from headrace_gateway.protocols.hector.asking import asks_for_it
@@ -39,6 +38,7 @@ from headrace_gateway.refusals import Malformed, Violation
 from headrace_gateway.server.body import read_body
 from headrace_gateway.server.json_response import JSON, json_response
 from headrace_gateway.services import Services
+from headrace_gateway.tasks.subscribe import NothingLeft
 
 type _Id = str | int | float | None
 

@@ -16,14 +16,14 @@ from headrace_gateway.protocols.a2a.push_configs import (
 )
 from headrace_gateway.protocols.a2a.reading import cancel_task, delete_task, get_task, list_tasks
 from headrace_gateway.protocols.a2a.sending import send_streaming
-from headrace_gateway.protocols.a2a.streaming import Streaming
-from headrace_gateway.protocols.a2a.subscribing import subscribe
+from headrace_gateway.protocols.a2a.streaming import subscribe
 from headrace_gateway.services import Services
+from headrace_gateway.tasks.subscribe import TaskStream
 
 type Unary = Callable[[Services, Call, object], Coroutine[Any, Any, Json]]
 """From raw parameters to a result; raises what `problems` knows how to tell."""
 
-type ServerStreaming = Callable[[Services, Call, object], Coroutine[Any, Any, Streaming]]
+type ServerStreaming = Callable[[Services, Call, object], Coroutine[Any, Any, TaskStream]]
 
 
 _UNARY: Mapping[str, Unary] = {

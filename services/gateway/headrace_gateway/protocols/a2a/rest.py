@@ -24,7 +24,6 @@ from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
 from headrace_gateway.protocols.a2a.query import from_query
 from headrace_gateway.protocols.a2a.rest_errors import answering_errors, media_type
 from headrace_gateway.protocols.a2a.stream_responses import Manner, empty_stream, rest_stream
-from headrace_gateway.protocols.a2a.subscribing import NothingLeft
 from headrace_gateway.protocols.a2a.versions import (
     BOTH,
     OLD,
@@ -40,6 +39,7 @@ from headrace_gateway.server.endpoint import Endpoint
 from headrace_gateway.server.origin import Origins, PageRefused
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.sse import HEADERS
+from headrace_gateway.tasks.subscribe import NothingLeft
 
 _CONFIGS = "/tasks/{taskId}/pushNotificationConfigs"
 

@@ -10,13 +10,13 @@ from headrace.model.events import Json
 from headrace_gateway.call import Call
 from headrace_gateway.feeds import Dialect
 from headrace_gateway.protocols.a2a.bare_messages import AfterTask
-from headrace_gateway.protocols.a2a.cursor import Cursor
 from headrace_gateway.protocols.a2a.event_frames import OfTask
-from headrace_gateway.protocols.a2a.streaming import Streaming
 from headrace_gateway.protocols.a2a.wording import Wording
 from headrace_gateway.streaming.renderer import SharedRenderer
 from headrace_gateway.streaming.sse import HEADERS, EventStream, frame
 from headrace_gateway.streaming.subscription import Subscriptions
+from headrace_gateway.tasks.cursor import Cursor
+from headrace_gateway.tasks.subscribe import TaskStream
 
 RECOVERED = "Headrace-Recovered"
 """Response header; ``false``: what came after the client's cursor is lost, a snapshot leads."""
@@ -51,7 +51,7 @@ class _Envelope:
 def rest_stream(
     shared: Subscriptions,
     call: Call,
-    streaming: Streaming,
+    streaming: TaskStream,
     wording: Wording,
     manner: Manner = PLAIN,
 ) -> EventStream:
@@ -67,7 +67,7 @@ def rest_stream(
 def rpc_stream(  # noqa: PLR0917 - as _stream
     shared: Subscriptions,
     call: Call,
-    streaming: Streaming,
+    streaming: TaskStream,
     wording: Wording,
     request_id: object,
     ending: bytes = b"",
@@ -93,7 +93,7 @@ def as_event(response: Response) -> Response:
     return Response(framed, response.status_code, HEADERS)
 
 
-def told_as(dialect: Dialect, call: Call, streaming: Streaming) -> Dialect:
+def told_as(dialect: Dialect, call: Call, streaming: TaskStream) -> Dialect:
     """Return `dialect` as it is to be used for this stream."""
     if call.card.bare_message and streaming.task_shown:
         return AfterTask(dialect, streaming.key.task)
@@ -103,7 +103,7 @@ def told_as(dialect: Dialect, call: Call, streaming: Streaming) -> Dialect:
 def _stream(  # noqa: PLR0917 - what differs between the two bindings above
     shared: Subscriptions,
     call: Call,
-    streaming: Streaming,
+    streaming: TaskStream,
     wording: Wording,
     envelope: _Envelope,
     manner: Manner,

@@ -1,42 +1,12 @@
-"""What a streaming operation answers with, before a binding words it."""
-
-from dataclasses import dataclass
+"""SubscribeToTask, and what every streaming operation asks first."""
 
 from a2a.utils.errors import UnsupportedOperationError
 
-from headrace.model.events import Json
-from headrace.model.task import TaskKey
 from headrace_gateway.call import Call
-from headrace_gateway.feeds import Feed
-
-
-@dataclass(frozen=True, slots=True)
-class First:
-    """A StreamResponse that leads a stream though it is no event of the log: a Task as of now."""
-
-    generation: int
-    """Generation of the last event that it reflects: its cursor."""
-    event: Json
-
-
-@dataclass(frozen=True, slots=True)
-class Streaming:
-    """A stream that is about to begin. Its feed is open: who does not stream it releases it."""
-
-    feed: Feed
-    after: int
-    """Generation behind which the log's events follow."""
-    log: str
-    first: First | None = None
-    task_shown: bool = False
-    """Whether the client sees a task, so that a bare Message may no more come as such."""
-    recovered: bool = True
-    """False: the client's past is lost, and `first` stands for it."""
-
-    @property
-    def key(self) -> TaskKey:
-        """Whose log it is."""
-        return self.feed.key
+from headrace_gateway.protocols.a2a.parameters import OneTask
+from headrace_gateway.services import Services
+from headrace_gateway.tasks.ids import task_key
+from headrace_gateway.tasks.subscribe import TaskStream
 
 
 def check_streaming(call: Call) -> None:
@@ -47,3 +17,18 @@ def check_streaming(call: Call) -> None:
     """
     if not call.card.streaming:
         raise UnsupportedOperationError(f"agent {call.agent} offers no streams")
+
+
+async def subscribe(services: Services, call: Call, params: object) -> TaskStream:
+    """Return the caller's stream of the task, behind the call's cursor if it has one.
+
+    Raises:
+        Malformed: the parameters are not the operation's.
+        UnsupportedOperationError, NothingLeft, HeadraceError: as `TaskStreams.open`.
+    """
+    check_streaming(call)
+    asked = OneTask.of_subscribe(params)
+    key = task_key(services.settings, call.caller, call.agent, asked.task)
+    # Streams whose message stood in a URL say in their cursors whose task it is.
+    cursor = call.cursor.removeprefix(f"{key.task}/")
+    return await services.task_streams.open(call.caller, key, cursor)

@@ -27,11 +27,8 @@ async def attach(
         TaskUnknown, BusUnavailable: the log is gone, or can't be read now.
     """
     feed = await services.feeds.acquire(found.key)
-    try:
+    async with services.feeds.handed_on(feed):
         cursor = await _cursor(services, call, feed)
-    except BaseException:
-        await services.feeds.release(feed)
-        raise
     lead: Lead = AfterCursor(cursor) if cursor else AsOfNow(feed.head, earlier)
     is_lost = bool(call.cursor) and cursor is None
     return Opened(feed, found.log, RunFrames(found.leg, lead), recovered=not is_lost)

@@ -107,13 +107,10 @@ class RunEndpoint:
         async def opening() -> ASGIApp:
             opened = await open_again(self._services, call, named)
             cursor = FrameCursor.parse(call.cursor) if request.method == "GET" else None
-            try:
+            async with self._services.feeds.handed_on(opened.feed):
                 # An EventSource comes back after every stream that ends, until it is told this.
                 if not await is_told(opened, cursor):
                     return run_stream(self._services.subscriptions, opened, encoding)
-            except BaseException:
-                await self._services.feeds.release(opened.feed)
-                raise
             await self._services.feeds.release(opened.feed)
             return Response(status_code=204)
 

@@ -17,12 +17,11 @@ from headrace_gateway.protocols.a2a.grpc.errors import gone, refuse
 from headrace_gateway.protocols.a2a.grpc.forms import Form
 from headrace_gateway.protocols.a2a.grpc.stream import CutOff, serve_stream
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
-from headrace_gateway.protocols.a2a.streaming import Streaming
-from headrace_gateway.protocols.a2a.subscribing import NothingLeft
 from headrace_gateway.protocols.a2a.versions import check_version
 from headrace_gateway.server.body import RequestNotWhole
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.grpc import Context
+from headrace_gateway.tasks.subscribe import NothingLeft, TaskStream
 
 type _Handler = grpc.RpcMethodHandler[bytes, bytes]
 
@@ -156,7 +155,7 @@ class Service:
             asking.hang_up()
             raise
 
-    async def _unwanted(self, streaming: Streaming) -> None:
+    async def _unwanted(self, streaming: TaskStream) -> None:
         await self._services.feeds.release(streaming.feed)
 
 

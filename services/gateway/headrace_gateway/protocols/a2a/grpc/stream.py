@@ -8,10 +8,10 @@ from headrace_gateway.problems import Problem, problem_of_interruption
 from headrace_gateway.protocols.a2a.grpc.asking import outgoing
 from headrace_gateway.protocols.a2a.grpc.forms import Form
 from headrace_gateway.protocols.a2a.stream_responses import RECOVERED, told_as
-from headrace_gateway.protocols.a2a.streaming import Streaming
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.grpc import Context, RpcStream
 from headrace_gateway.streaming.renderer import Messages, Renderer
+from headrace_gateway.tasks.subscribe import TaskStream
 
 
 class CutOff(Exception):
@@ -43,7 +43,7 @@ class RpcRenderer(Renderer):
 
 
 async def serve_stream(
-    services: Services, form: Form, call: Call, streaming: Streaming, context: Context
+    services: Services, form: Form, call: Call, streaming: TaskStream, context: Context
 ) -> None:
     """Stream to `context` until nothing more will come; takes over the use of the feed.
 

@@ -11,10 +11,10 @@ from headrace.model.entry import Entry
 from headrace.model.events import Json
 from headrace_gateway.feeds import Dialect
 from headrace_gateway.problems import Problem
-from headrace_gateway.protocols.a2a.cursor import Cursor
 from headrace_gateway.protocols.a2a.error_shapes import rest_body, rpc_error
 from headrace_gateway.protocols.a2a.hector_shapes import hector_error
 from headrace_gateway.protocols.hector import shapes
+from headrace_gateway.tasks.cursor import Cursor
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,9 @@ from starlette.websockets import WebSocket
 from headrace_gateway.call import Call
 from headrace_gateway.problems import problem_of
 from headrace_gateway.protocols.a2a.agui_events import agui_opened
-from headrace_gateway.protocols.a2a.cursor import Cursor
 from headrace_gateway.protocols.a2a.json_body import parse_object
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
 from headrace_gateway.protocols.a2a.stream_responses import told_as
-from headrace_gateway.protocols.a2a.streaming import Streaming
-from headrace_gateway.protocols.a2a.subscribing import NothingLeft
 from headrace_gateway.protocols.a2a.versions import check_version, shape_of_call
 from headrace_gateway.protocols.a2a.websocket.envelope import Envelope
 from headrace_gateway.protocols.a2a.websocket.frames import (
@@ -37,6 +34,8 @@ from headrace_gateway.refusals import TooManyAtOnce
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.renderer import Interruption, Messages
 from headrace_gateway.streaming.websocket import Connection
+from headrace_gateway.tasks.cursor import Cursor
+from headrace_gateway.tasks.subscribe import NothingLeft, TaskStream
 from headrace_gateway.websocket_opening import as_of_now
 
 _SEND = "SendStreamingMessage"
@@ -125,7 +124,7 @@ class A2ASession:
         finally:
             seat.release()
 
-    async def _stream_events(self, call: Call, envelope: Envelope, streaming: Streaming) -> None:
+    async def _stream_events(self, call: Call, envelope: Envelope, streaming: TaskStream) -> None:
         feed, first = streaming.feed, streaming.first
         opening: Messages = ()
         if first is not None:
