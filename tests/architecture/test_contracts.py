@@ -49,6 +49,21 @@ VIOLATIONS = [
         "import headrace_gateway.protocols.a2a.rest",
     ),
     Violation(
+        "streaming-below-protocols",
+        "services/gateway/headrace_gateway/streaming/intruder.py",
+        "import headrace_gateway.protocols.a2a.rest",
+    ),
+    Violation(
+        "protocols-off-the-wire",
+        "services/gateway/headrace_gateway/protocols/agui/intruder.py",
+        "import headrace_gateway.server.slow_client",
+    ),
+    Violation(
+        "protocols-in-one-table",
+        "services/gateway/headrace_gateway/protocols/agui/intruder.py",
+        "import headrace_gateway.protocol_table",
+    ),
+    Violation(
         "http-in-the-gateway",
         "services/task-state/headrace_task_state/intruder.py",
         "from starlette.responses import Response",

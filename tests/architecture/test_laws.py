@@ -47,6 +47,18 @@ LAWS = [
         ("shared/headrace/jetstream/",),
         "FULL = 10077",
     ),
+    Law(
+        "only streaming/ writes to clients' streams",
+        re.compile(
+            r"http\.response\.(?:start|body)|websocket\.send|\.send_(?:text|bytes|json)\("
+            r"|context\.write\(|StreamingResponse"
+        ),
+        (
+            "services/gateway/headrace_gateway/streaming/",
+            "services/gateway/headrace_gateway/file_download.py",
+        ),
+        'await send({"type": "http.response.body", "body": frame, "more_body": True})',
+    ),
 ]
 
 

@@ -1,20 +1,23 @@
 """A gateway in this process."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import httpx
 
 from headrace_gateway.main import serve
+from headrace_gateway.protocol_table import PROTOCOLS, Protocol
 from headrace_gateway.settings import GatewaySettings
 
 
 @asynccontextmanager
-async def running(settings: GatewaySettings) -> AsyncIterator[str]:
-    """Yield the URL of a gateway that is ready."""
+async def running(
+    settings: GatewaySettings, protocols: Sequence[Protocol] = PROTOCOLS
+) -> AsyncIterator[str]:
+    """Yield the URL of a gateway that is ready, and serves `protocols`."""
     url, stop = f"http://127.0.0.1:{settings.http_port}", asyncio.Event()
-    serving = asyncio.create_task(serve(settings, stop))
+    serving = asyncio.create_task(serve(settings, stop, protocols))
     try:
         async with httpx.AsyncClient(base_url=url, timeout=60) as http:
             await until_ready(http)

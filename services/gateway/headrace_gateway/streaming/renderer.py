@@ -16,6 +16,10 @@ type Messages = Sequence[bytes]
 """What is written in a row. Where a transport has messages, each is one; else they are joined."""
 
 
+RECOVERED = "Headrace-Recovered"
+"""Response header; ``false``: what came after the client's cursor is lost, a snapshot leads."""
+
+
 class Cause(Enum):
     """Why a stream ends before what it shows does."""
 

@@ -5,7 +5,7 @@ which a client that reconnects sends back.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -67,11 +67,13 @@ class Body:
     """A form of body that grows."""
 
     headers: Mapping[str, str]
-    has_comments: bool
-    """Whether something can be said between events: that the stream lives, or why it ends."""
+    keepalive: bytes = b""
+    """What says that a silent stream lives; empty: there is no way to say it."""
+    farewell: Callable[[str], bytes] | None = None
+    """Says why a stream ends early, for clients that speak none of its protocol; None: no way."""
 
 
-EVENTS = Body(HEADERS, has_comments=True)
+EVENTS = Body(HEADERS, KEEPALIVE, farewell)
 """Server-sent events."""
 
 
@@ -112,7 +114,7 @@ class EventStream:
         self._shared, self._feed, self._after, self._renderer = shared, feed, after, renderer
         self._headers: Mapping[str, str] = {**body.headers, **(headers or {})}
         self._body = body
-        self.keepalive: Messages = (KEEPALIVE,) if body.has_comments else ()
+        self.keepalive: Messages = (body.keepalive,) if body.keepalive else ()
         self.slow = SlowClient(None)
         self._start: Send | None = None
         self._is_head = False
@@ -156,8 +158,8 @@ class EventStream:
     async def end(self, messages: Messages, why: Interruption | None) -> None:
         """Send the end of the body."""
         last = b"".join(messages)
-        if why is not None and self._body.has_comments:
-            last += farewell(why.reason)
+        if why is not None and self._body.farewell is not None:
+            last += self._body.farewell(why.reason)
         await self._body_of(last, more=False)
 
     async def _body_of(self, data: bytes, *, more: bool) -> None:

@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from headrace.model.events import Json
 from headrace_gateway.call import Call
 from headrace_gateway.protocols.a2a.operations import STREAMING
-from headrace_gateway.protocols.a2a.stream_responses import PLAIN, RECOVERED, Manner
+from headrace_gateway.protocols.a2a.stream_responses import PLAIN, Manner
 from headrace_gateway.protocols.hector.asking import Place
 from headrace_gateway.protocols.hector.fold import HectorFold
 from headrace_gateway.protocols.hector.stream import HectorRenderer, behind
 from headrace_gateway.protocols.hector.told import DONE, Told, sse
 from headrace_gateway.services import Services
-from headrace_gateway.streaming.renderer import Messages
+from headrace_gateway.streaming.renderer import RECOVERED, Messages
 from headrace_gateway.streaming.sse import EventStream
 from headrace_gateway.tasks.subscribe import NothingLeft, TaskStream
 

@@ -21,4 +21,4 @@ SSE = Encoding(sse, EVENTS)
 BINARY = "application/vnd.ag-ui.event+proto"
 """Media type of the binary form; clients compare it letter by letter."""
 
-PROTO = Encoding(frames, Body({**HEADERS, "content-type": BINARY}, has_comments=False))
+PROTO = Encoding(frames, Body({**HEADERS, "content-type": BINARY}))

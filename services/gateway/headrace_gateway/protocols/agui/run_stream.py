@@ -6,12 +6,11 @@ A client takes a stream that just ends for a success, so one that ends early say
 from collections.abc import Callable, Sequence
 
 from headrace_gateway.feeds import Block
-from headrace_gateway.protocols.a2a.stream_responses import RECOVERED
 from headrace_gateway.protocols.agui.encodings import SSE, Encoding
 from headrace_gateway.protocols.agui.frame import Frame
 from headrace_gateway.protocols.agui.opened import Opened
 from headrace_gateway.protocols.agui.run_frames import RunFrames
-from headrace_gateway.streaming.renderer import Cause, Interruption, Messages, Renderer
+from headrace_gateway.streaming.renderer import RECOVERED, Cause, Interruption, Messages, Renderer
 from headrace_gateway.streaming.sse import EventStream
 from headrace_gateway.streaming.subscription import Subscriptions
 

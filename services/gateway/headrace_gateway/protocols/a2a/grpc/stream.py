@@ -7,10 +7,10 @@ from headrace_gateway.feeds import Block, Dialect
 from headrace_gateway.problems import Problem, problem_of_interruption
 from headrace_gateway.protocols.a2a.grpc.asking import outgoing
 from headrace_gateway.protocols.a2a.grpc.forms import Form
-from headrace_gateway.protocols.a2a.stream_responses import RECOVERED, told_as
+from headrace_gateway.protocols.a2a.stream_responses import told_as
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.grpc import Context, RpcStream
-from headrace_gateway.streaming.renderer import Messages, Renderer
+from headrace_gateway.streaming.renderer import RECOVERED, Messages, Renderer
 from headrace_gateway.tasks.subscribe import TaskStream
 
 

@@ -1,0 +1,39 @@
+"""Events as lines, rendered once however many clients read them."""
+
+from dataclasses import dataclass
+
+import orjson
+
+from headrace.model.entry import Entry
+from headrace_gateway.streaming.renderer import Interruption, Messages, SharedRenderer
+from headrace_gateway.streaming.sse import Body
+
+BODY = Body({"content-type": "application/x-ndjson", "cache-control": "no-store"}, b"\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """One line for each event of the log."""
+
+    def render(self, entry: Entry, skip: int) -> tuple[bytes, ...]:
+        log = entry.stamp.log
+        lines = enumerate(entry.lines[skip:], entry.generation + skip)
+        return (b"".join(line(f"{log}:{generation}", event) for generation, event in lines),)
+
+
+class LineRenderer(SharedRenderer):
+    """Says an early end in a line of its own."""
+
+    __slots__ = ()
+
+    def interrupted(self, why: Interruption) -> Messages:
+        said = {"interrupted": why.cause.value, "reason": why.reason}
+        return (orjson.dumps(said, option=orjson.OPT_APPEND_NEWLINE),)
+
+
+LINES = Lines()
+
+
+def line(cursor: str, event: bytes, *, recovered: bool = True) -> bytes:
+    lost = b"" if recovered else b'"recovered":false,'
+    return b'{%b"cursor":"%b","event":%b}\n' % (lost, cursor.encode(), event)

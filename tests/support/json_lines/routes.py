@@ -1,0 +1,84 @@
+"""Where clients come in."""
+
+from collections.abc import Sequence
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp
+
+from headrace_gateway.call import call_of
+from headrace_gateway.problems import problem_of
+from headrace_gateway.server.body import read_body
+from headrace_gateway.server.endpoint import telling
+from headrace_gateway.server.json_response import json_response
+from headrace_gateway.services import Services
+from headrace_gateway.streaming.sse import EventStream
+from headrace_gateway.tasks.cursor import Cursor
+from headrace_gateway.tasks.ids import mint_message_id, task_key
+from headrace_gateway.tasks.subscribe import NothingLeft, TaskStream
+from tests.support.json_lines.renderer import BODY, LINES, LineRenderer, line
+
+
+def routes(services: Services) -> Sequence[BaseRoute]:
+    endpoint = _Endpoint(services)
+    pages = ("POST", "", endpoint.begin), ("GET", "/{task}", endpoint.follow)
+    return [
+        Route(f"/lines/{{agent}}{path}", telling(page, _told), methods=[method])
+        for method, path, page in (*pages, ("DELETE", "/{task}", endpoint.cancel))
+    ]
+
+
+class _Endpoint:
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def begin(self, request: Request) -> ASGIApp:
+        services, call = self._services, call_of(self._services, request)
+        services.access.check(call.caller, call.agent, "SendStreamingMessage")
+        text = (await read_body(request, services.body_limits)).decode()
+        part = {"text": text}
+        message = {"messageId": mint_message_id(), "role": "ROLE_USER", "parts": [part]}
+
+        async def opening() -> ASGIApp:
+            accepted = await services.intake.start(call.caller, call.agent, message)
+            return self._stream(TaskStream(accepted.feed, 0, accepted.log))
+
+        return await services.seats.seated(call.caller, opening)
+
+    async def follow(self, request: Request) -> ASGIApp:
+        services, call = self._services, call_of(self._services, request)
+        services.access.check(call.caller, call.agent, "SubscribeToTask")
+        key = task_key(services.settings, call.caller, call.agent, request.path_params["task"])
+
+        async def opening() -> ASGIApp:
+            try:
+                opened = await services.task_streams.open(call.caller, key, call.cursor)
+            except NothingLeft:
+                return Response(status_code=204)
+            return self._stream(opened)
+
+        return await services.seats.seated(call.caller, opening)
+
+    async def cancel(self, request: Request) -> ASGIApp:
+        services, call = self._services, call_of(self._services, request)
+        services.access.check(call.caller, call.agent, "CancelTask")
+        task = request.path_params["task"]
+        found = await services.cancelling.cancel(call.caller, call.agent, task)
+        return json_response(found.task["status"])
+
+    def _stream(self, opened: TaskStream) -> EventStream:
+        opening = b""
+        if opened.first is not None:
+            cursor = str(Cursor(opened.log, opened.first.generation))
+            event = orjson.dumps(opened.first.event)
+            opening = line(cursor, event, recovered=opened.recovered)
+        renderer = LineRenderer(LINES, opening=opening)
+        shared = self._services.subscriptions
+        return EventStream(shared, opened.feed, opened.after, renderer, body=BODY)
+
+
+def _told(_: Request, error: Exception) -> Response:
+    problem = problem_of(error)
+    return json_response({"error": problem.message}, problem.http_status)
