@@ -9,6 +9,7 @@ from starlette.datastructures import QueryParams
 import headrace
 import headrace_gateway
 from headrace.directory import AgentCard
+from headrace.jetstream.errors import Refused
 from headrace.model.errors import HeadraceError, TaskUnknown
 from headrace.model.events import Json
 from headrace.settings import BusSettings
@@ -113,7 +114,7 @@ def errors_of_ours() -> list[type[HeadraceError]]:
 
 @pytest.mark.parametrize("kind", [e for e in errors_of_ours() if e.retryable], ids=str)
 def test_what_may_pass_is_told_as_unavailable_or_as_too_much(kind: type[HeadraceError]) -> None:
-    problem = problem_of(kind("away"))
+    problem = problem_of(kind("away", {}) if issubclass(kind, Refused) else kind("away"))
     assert problem.http_status == problem.rpc_http_status
     assert problem.http_status in {429, 503}
 
