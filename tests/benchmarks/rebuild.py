@@ -48,7 +48,7 @@ class Rebuilt:
         """Say it, a line each."""
         yield f"view rebuilt: {self.rate:.0f} tasks/s"
         for name, seconds in self.took.items():
-            at = statistics.quantiles(seconds, n=100) if len(seconds) > 1 else seconds * 99
+            at = statistics.quantiles(seconds * 2, n=100, method="inclusive")
             figures = f"{at[49] * 1000:.0f} / {at[98] * 1000:.0f} ms"
             yield f"  {name} meanwhile, p50 / p99 of {len(seconds)}: {figures}"
 
@@ -156,14 +156,15 @@ async def _is_listed(ask: Client, total: int) -> bool:
 async def _rate(bus: Bus, store: RedisStore, tasks: int) -> float:
     """Return the tasks/s of a rebuild, from what was first seen of it to its end."""
     head = (await bus.js.stream_info(bus.streams.events(0))).state.last_seq
-    begun, first = 0.0, 0
+    begun, first = time.perf_counter(), 0
     async with asyncio.timeout(_PATIENCE):
         while True:
             [at] = await store.reader.positions(all_ranges(1))
-            if at and not begun:
-                begun, first = time.perf_counter(), at
             if at >= head:
                 return tasks * (head - first) / head / (time.perf_counter() - begun)
+            if at and not first:
+                # Before, nobody held the range.
+                begun, first = time.perf_counter(), at
             await asyncio.sleep(0.02)
 
 
