@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-from headrace_worker import (
+from headrace import (
     Artifact,
     Complete,
     Data,

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 
-from headrace_worker import Emission, RunContext, Thinking, agent
+from headrace import Emission, RunContext, Thinking, agent
 
 
 @agent(description="Greets whoever says their name.")

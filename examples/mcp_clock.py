@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 from mcp.server import MCPServer
 
-from headrace_worker import Emission, RunContext, agent
+from headrace import Emission, RunContext, agent
 from headrace_worker.adapters import McpServer
 
 server = MCPServer("clock")

@@ -4,6 +4,7 @@
 is an agent to start from; docs/agui.md says what to ask them.
 """
 
+from headrace import Agents
 from headrace_dojo.agentic_chat import agentic_chat
 from headrace_dojo.agentic_generative_ui import agentic_generative_ui
 from headrace_dojo.backend_tool_rendering import backend_tool_rendering
@@ -18,7 +19,6 @@ from headrace_dojo.research import planner, research, researcher, writer
 from headrace_dojo.shared_state import shared_state
 from headrace_dojo.subagents import subagents
 from headrace_dojo.tool_based_generative_ui import tool_based_generative_ui
-from headrace_worker import Agents
 from headrace_worker.demo import agents as plain
 
 agents = Agents(

@@ -3,9 +3,9 @@
 import re
 from collections.abc import AsyncIterator
 
+from headrace import Emission, InputRequired, RunContext, agent
 from headrace_dojo.frontend import has_tool, results
 from headrace_dojo.pacing import paced
-from headrace_worker import Emission, InputRequired, RunContext, agent
 
 TOOL = "change_background"
 _COLOURS = re.compile(

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator
 
+from headrace import Emission, RunContext, State, StateDelta, Step, agent
 from headrace_dojo.pacing import PAUSE, paced
-from headrace_worker import Emission, RunContext, State, StateDelta, Step, agent
 
 _STEPS = ("Understand", "Plan", "Build", "Test", "Tidy up")
 

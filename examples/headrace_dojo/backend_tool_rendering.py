@@ -2,9 +2,9 @@
 
 from collections.abc import AsyncIterator
 
+from headrace import Emission, RunContext, Usage, agent
 from headrace.model.events import Json
 from headrace_dojo.pacing import paced
-from headrace_worker import Emission, RunContext, Usage, agent
 
 
 @agent(

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator
 
+from headrace import ActivityDelta, Emission, File, RunContext, agent
 from headrace_dojo.pacing import PAUSE, paced
-from headrace_worker import ActivityDelta, Emission, File, RunContext, agent
 
 _PARTS = 4
 

@@ -1,8 +1,8 @@
 """What an AG-UI client sends along: its own tools, and what came of calling them."""
 
+from headrace import RunContext
 from headrace.model import parts
 from headrace.model.parts import ToolResultPart
-from headrace_worker import RunContext
 
 
 def has_tool(ctx: RunContext, name: str) -> bool:

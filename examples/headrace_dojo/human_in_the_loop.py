@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 
 import orjson
 
+from headrace import Emission, InputRequired, RunContext, ToolArguments, agent
 from headrace.model.parts import ToolResultPart
 from headrace_dojo.frontend import results
 from headrace_dojo.pacing import PAUSE, paced
-from headrace_worker import Emission, InputRequired, RunContext, ToolArguments, agent
 
 TOOL = "generate_task_steps"
 _VERBS = ("Think about", "Prepare", "Begin", "Go on with", "Finish")
@@ -29,7 +29,7 @@ async def human_in_the_loop(ctx: RunContext) -> AsyncIterator[Emission]:
             yield word
         return
     steps = [{"description": f"{verb} {ctx.prompt}", "status": "enabled"} for verb in _VERBS]
-    call = ctx.voice.mint("call")
+    call = ctx.new_id("call")
     written = orjson.dumps({"steps": steps}).decode()
     for start in range(0, len(written), 20):
         yield ToolArguments(call, written[start : start + 20], TOOL, end=start + 20 >= len(written))

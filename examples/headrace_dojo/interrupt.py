@@ -3,10 +3,10 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
+from headrace import Emission, InputRequired, RunContext, agent
 from headrace.model import parts
 from headrace.model.events import Json
 from headrace_dojo.pacing import paced
-from headrace_worker import Emission, InputRequired, RunContext, agent
 
 _SCHEMA: Json = {
     "type": "object",

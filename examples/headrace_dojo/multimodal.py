@@ -3,9 +3,9 @@
 from base64 import b64decode
 from collections.abc import AsyncIterator
 
+from headrace import Emission, RunContext, agent
 from headrace.model.events import Json
 from headrace_dojo.pacing import paced
-from headrace_worker import Emission, RunContext, agent
 
 
 @agent(

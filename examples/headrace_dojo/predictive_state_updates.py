@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 
 import orjson
 
+from headrace import Custom, Emission, InputRequired, RunContext, State, ToolArguments, agent
 from headrace_dojo.frontend import results
 from headrace_dojo.pacing import PAUSE, paced
-from headrace_worker import Custom, Emission, InputRequired, RunContext, State, ToolArguments, agent
 
 TOOL = "write_document"
 CONFIRM = "confirm_changes"
@@ -34,7 +34,7 @@ async def predictive_state_updates(ctx: RunContext) -> AsyncIterator[Emission]:
         return
     yield Custom("PredictState", _PREDICTED)
     document = f"# {ctx.prompt}\n\nOnce upon a time there was {ctx.prompt}. The end."
-    call, written = ctx.voice.mint("call"), orjson.dumps({"document": document}).decode()
+    call, written = ctx.new_id("call"), orjson.dumps({"document": document}).decode()
     for start in range(0, len(written), _PIECE):
         yield ToolArguments(call, written[start : start + _PIECE], TOOL)
         await asyncio.sleep(PAUSE)

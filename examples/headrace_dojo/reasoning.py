@@ -2,8 +2,8 @@
 
 from collections.abc import AsyncIterator
 
+from headrace import Emission, RunContext, Thinking, agent
 from headrace_dojo.pacing import paced
-from headrace_worker import Emission, RunContext, Thinking, agent
 
 
 @agent(

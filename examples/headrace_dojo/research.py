@@ -6,8 +6,8 @@ One stream shows it all: each child is a subagent run in it, and its own task be
 import asyncio
 from collections.abc import AsyncIterator
 
+from headrace import Data, Emission, RunContext, Skill, Status, Step, Thinking, agent
 from headrace_dojo.pacing import paced
-from headrace_worker import Data, Emission, RunContext, Skill, Status, Step, Thinking, agent
 
 ANGLES = ("history", "practice", "open questions")
 _FINDINGS = {

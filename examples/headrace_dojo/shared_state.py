@@ -3,9 +3,9 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
+from headrace import Emission, RunContext, State, agent
 from headrace.model.events import Json
 from headrace_dojo.pacing import paced
-from headrace_worker import Emission, RunContext, State, agent
 
 _EMPTY: Json = {
     "title": "Recipe",

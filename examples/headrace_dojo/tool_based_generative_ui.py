@@ -2,9 +2,9 @@
 
 from collections.abc import AsyncIterator
 
+from headrace import Emission, InputRequired, RunContext, agent
 from headrace_dojo.frontend import has_tool, results
 from headrace_dojo.pacing import paced
-from headrace_worker import Emission, InputRequired, RunContext, agent
 
 TOOL = "generate_haiku"
 

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 
-from headrace_worker import Agents, RunContext, agent
+from headrace import Agents, RunContext, agent
 from headrace_worker.demo import counter
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import uvloop
 
+from headrace import Agents, RunContext, agent
 from headrace_task_state.main import TaskState
 from headrace_task_state.settings import TaskStateSettings
-from headrace_worker import Agents, RunContext, agent
 from headrace_worker.settings import WorkerSettings
 from headrace_worker.worker import Worker
 from tests.support.desk import Desk, fresh_names, open_desk

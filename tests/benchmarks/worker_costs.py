@@ -15,16 +15,18 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import cast
 
 import uvloop
 
+from headrace import Emission, RunContext, agent
 from headrace.log import LogWriter
 from headrace.model.entry import Stamp
 from headrace.model.events import Draft
 from headrace.model.task import TaskKey
+from headrace.sdk.runtime import Runtime
 from headrace.settings import BusSettings
-from headrace_worker import Emission, RunContext, agent
 from headrace_worker.appender import Appender
 from headrace_worker.authorship import Authorship
 from headrace_worker.driving import drive
@@ -71,13 +73,14 @@ async def per_token() -> float:
         writer, authorship, losses.append, lambda *_: None, max_events=2048, max_bytes=1 << 22
     )
     context = "0" * 36
-    voice = Emitter(
+    emitter = Emitter(
         Encoder(task, context, ids),
         Endings(task, context, ids),
         outbox,
         ids,
         may_answer=False,
     )
+    runtime = SimpleNamespace(emit=emitter.emit, room=emitter.room)
     ctx = RunContext(
         key=TaskKey("default", "talker", task),
         context=context,
@@ -86,10 +89,10 @@ async def per_token() -> float:
         attempt=1,
         message={},
         metadata={},
-        voice=voice,
-        inputs=cast("Any", None),
-        recall=cast("Any", None),
-        retell=cast("Any", None),
+        deadline=None,
+        checkpoint_data=None,
+        traceparent=None,
+        _runtime=cast("Runtime", runtime),
     )
     before = time.process_time()
     await drive(talker, ctx)

@@ -9,8 +9,8 @@ import random
 import time
 from collections.abc import AsyncIterator, Iterable
 
+from headrace import Agents, InputRequired, RunContext, agent
 from headrace.model.parts import text_of
-from headrace_worker import Agents, InputRequired, RunContext, agent
 
 STEADY = 1000
 """Attempts: a leg that is hit again and again is still no failure."""

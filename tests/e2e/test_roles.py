@@ -13,8 +13,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from headrace import Agents
 from headrace.jetstream.permissions import WorkerGroup
-from headrace_worker import Agents
 from tests.support import extra_services, role_agents
 from tests.support.compose_file import ROOT
 from tests.support.deployment import get

@@ -27,7 +27,7 @@ PACKAGES = {
 
 AGENT = '''"""Lies in the folder from which the stack is started."""
 
-from headrace_worker import RunContext, agent
+from headrace import RunContext, agent
 
 
 @agent()

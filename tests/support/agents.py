@@ -4,7 +4,7 @@ import hashlib
 import time
 from collections.abc import AsyncIterator
 
-from headrace_worker import Agents, File, InputRequired, Retryable, RunContext, agent
+from headrace import Agents, File, InputRequired, Retryable, RunContext, agent
 from tests.support.gates import opened
 
 LONG_NAP = 9.0

@@ -5,7 +5,7 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from headrace_worker import Agents, RunContext, agent
+from headrace import Agents, RunContext, agent
 
 
 @agent()

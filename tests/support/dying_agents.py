@@ -4,7 +4,8 @@ import os
 import signal
 from collections.abc import AsyncIterator
 
-from headrace_worker import Agents, RunContext, agent
+from headrace import Agents, RunContext, agent
+from headrace import Agents, RunContext, agent
 from tests.support.gates import opened
 
 

@@ -8,7 +8,7 @@ import asyncio
 import os
 from pathlib import Path
 
-from headrace_worker import Agents, RunContext, agent
+from headrace import Agents, RunContext, agent
 from tests.support.gates import opened
 
 RUNS = "HEADRACE_FAMILY_RUNS"

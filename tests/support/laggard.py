@@ -4,7 +4,7 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator
 
-from headrace_worker import Agents, RunContext, agent, demo
+from headrace import Agents, RunContext, agent, demo
 
 COUNT = 60
 

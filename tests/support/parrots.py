@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 
-from headrace_worker import Agents, RunContext, agent
+from headrace import Agents, RunContext, agent
 
 
 @agent(name="slow_parrot")

@@ -2,7 +2,7 @@
 
 from base64 import b64encode
 
-from headrace_worker import Agents, RunContext, agent
+from headrace import Agents, RunContext, agent
 from headrace_worker.demo import counter, echo
 from tests.support.agents import asker, filer, moody
 

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 
-from headrace_worker import Agents, RunContext, agent
+from headrace import Agents, RunContext, agent
 
 
 @agent(max_attempts=10)

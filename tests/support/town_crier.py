@@ -10,7 +10,7 @@ from a2a.server.tasks import TaskUpdater
 from a2a.types import Part, Role, TaskState
 from a2a.utils.errors import InvalidParamsError
 
-from headrace_worker import Agent
+from headrace import Agent
 from headrace_worker.adapters import remote_agent
 
 BINDINGS = ("JSONRPC", "HTTP+JSON", "GRPC")

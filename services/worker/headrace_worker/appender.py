@@ -20,8 +20,8 @@ from headrace.model.entry import Entry, Stamp
 from headrace.model.errors import BusUnavailable, Fenced, LogLost
 from headrace.model.events import Draft
 from headrace.model.task import SUBMITTED, WORKING
+from headrace.sdk.errors import LegOver, MalformedOutput, Overtaken
 from headrace_worker.authorship import Authorship
-from headrace_worker.errors import LegOver, MalformedOutput, Overtaken
 from headrace_worker.queued import Queued
 
 

@@ -14,18 +14,18 @@ from headrace.jetstream.connection import TROUBLE
 from headrace.model import events
 from headrace.model.errors import BusUnavailable, Fenced, LogLost
 from headrace.model.messages import Holding
-from headrace_worker.agent import Agent
+from headrace.sdk.agent import Agent
+from headrace.sdk.errors import Retryable
+from headrace.sdk.interrupt import Interrupt
 from headrace_worker.assignment import Assignment
 from headrace_worker.claim import Behind, Ended, Held, Taken, Void, claim
 from headrace_worker.clean_up import clean_up
 from headrace_worker.completion import complete
 from headrace_worker.concurrency import Permit
 from headrace_worker.driving import drive
-from headrace_worker.errors import Retryable
 from headrace_worker.execution import Execution
 from headrace_worker.give_up import why_overdue
 from headrace_worker.heartbeats import Claim, Hold
-from headrace_worker.interrupt import Interrupt
 from headrace_worker.predecessors import pause_before
 from headrace_worker.resources import WorkerResources
 

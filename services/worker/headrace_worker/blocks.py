@@ -9,7 +9,7 @@ belong to it. Labelled blocks may interleave; each is open until the agent ends 
 from dataclasses import dataclass
 
 from headrace.model.events import TextChunks
-from headrace_worker.errors import MalformedOutput
+from headrace.sdk.errors import MalformedOutput
 from headrace_worker.ids import LegIds
 
 TEXT = "block"

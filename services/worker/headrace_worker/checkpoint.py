@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from headrace_worker.errors import MalformedOutput
+from headrace.sdk.errors import MalformedOutput
 
 MOST = 8 * 1024
 """Bytes of JSON that an agent may save."""

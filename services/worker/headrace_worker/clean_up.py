@@ -8,9 +8,9 @@ from headrace.model.entry import Entry
 from headrace.model.errors import LogLost
 from headrace.model.events import Json
 from headrace.model.fold import TaskFold
-from headrace_worker.agent import Agent
+from headrace.sdk.agent import Agent
+from headrace.sdk.ended import EndedTask
 from headrace_worker.assignment import Assignment
-from headrace_worker.ended import EndedTask
 from headrace_worker.recovery import retell
 
 _log = logging.getLogger(__name__)

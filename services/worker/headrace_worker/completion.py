@@ -10,13 +10,12 @@ from headrace.model import events
 from headrace.model.entry import ANSWERED
 from headrace.model.events import Draft
 from headrace.model.task import COMPLETED, INPUT_REQUIRED, SUBMITTED, WORKING
+from headrace.sdk.errors import DelegationFailed, MalformedOutput, Retryable
+from headrace.sdk.interrupt import Interrupt
 from headrace_worker.appender import GivesWay
-from headrace_worker.delegation.errors import DelegationFailed
 from headrace_worker.end_events import End
-from headrace_worker.errors import MalformedOutput, Retryable
 from headrace_worker.execution import Execution
 from headrace_worker.give_up import why_overdue
-from headrace_worker.interrupt import Interrupt
 from headrace_worker.queued import Queued
 
 _log = logging.getLogger(__name__)
@@ -42,7 +41,7 @@ async def complete(execution: Execution, why: Interrupt) -> int | None:
     end = _interrupted(execution, why) if why else _end(execution)
     await _end_children(execution, end.state)
     end = _with_expense(execution, end)
-    made = execution.rendering.artifacts
+    made = execution.encoder.artifacts
     orphans = [artifact for artifact in execution.past.orphans if artifact not in made]
     retractions = [_retraction(execution, artifact) for artifact in orphans]
     inputs, appender = execution.inputs, execution.appender
@@ -71,7 +70,7 @@ async def _end_children(execution: Execution, state: str) -> None:
 
 
 def _with_expense(execution: Execution, end: End) -> End:
-    told, ctx = execution.voice.expense.metadata(), execution.context
+    told, ctx = execution.emitter.expense.metadata(), execution.context
     if not told or end.state == ANSWERED:
         return end
     metadata = {**end.metadata, **told}
@@ -134,10 +133,10 @@ def _failed(execution: Execution, reason: str, error: BaseException | None) -> E
 
 
 def _asked_for(execution: Execution) -> End:
-    voice, endings = execution.voice, execution.endings
-    if voice.answer is not None and _is_shown(execution):
-        return endings.completed_with(voice.answer)
-    return voice.end or endings.completed()
+    emitter, endings = execution.emitter, execution.endings
+    if emitter.answer is not None and _is_shown(execution):
+        return endings.completed_with(emitter.answer)
+    return emitter.end or endings.completed()
 
 
 def _is_shown(execution: Execution) -> bool:

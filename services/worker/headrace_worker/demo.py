@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import AsyncIterator
 
-from headrace_worker.agent import Agents, Skill, agent
-from headrace_worker.context import RunContext
-from headrace_worker.emission import Emission, File, Reject, Thinking, ToolResult
+from headrace.sdk.agent import Agents, Skill, agent
+from headrace.sdk.context import RunContext
+from headrace.sdk.emit import Emission, File, Reject, Thinking, ToolResult
 
 MAX_COUNT = 1_000_000
 MAX_DELAY = 60_000

@@ -2,10 +2,11 @@
 
 from contextlib import aclosing
 
-from headrace_worker.agent import Agent
-from headrace_worker.context import RunContext
-from headrace_worker.errors import AgentExited
-from headrace_worker.offload import BULKY
+from headrace.sdk.agent import Agent
+from headrace.sdk.context import RunContext
+from headrace.sdk.emit import FILES
+from headrace.sdk.errors import AgentExited
+from headrace.sdk.runtime import runtime_of
 
 
 async def drive(agent: Agent, ctx: RunContext) -> None:
@@ -26,12 +27,13 @@ async def drive(agent: Agent, ctx: RunContext) -> None:
 
 
 async def _stream(agent: Agent, ctx: RunContext) -> None:
-    say, room = ctx.voice.say, ctx.voice.room
+    runtime = runtime_of(ctx)
+    emit, room = runtime.emit, runtime.room
     async with aclosing(agent.streaming(ctx)) as stream:
         async for said in stream:
-            if type(said) in BULKY:
-                said = await ctx.stowed(said)  # noqa: PLW2901  # the same, as the log takes it
-            if not say(said):
+            if type(said) in FILES:
+                said = await runtime.offloaded(said)  # noqa: PLW2901  # the same, as the log takes it
+            if not emit(said):
                 await room()
 
 

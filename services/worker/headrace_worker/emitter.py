@@ -2,62 +2,54 @@
 
 from typing import Any
 
+from headrace.sdk.emit import ENDINGS, Emission, Ending, Message, Text, ToolArguments, ToolResult
+from headrace.sdk.errors import MalformedOutput
+from headrace.sdk.signals import Usage
 from headrace_worker.appender import Appender
 from headrace_worker.checkpoint import Checkpoint
-from headrace_worker.emission import (
-    ENDINGS,
-    Emission,
-    Ending,
-    Message,
-    Text,
-    ToolArguments,
-    ToolResult,
-)
 from headrace_worker.encoder import Encoder
 from headrace_worker.end_events import End, Endings
-from headrace_worker.errors import MalformedOutput
 from headrace_worker.ids import LegIds
 from headrace_worker.loop_turns import LoopTurns
-from headrace_worker.signals import Usage
 from headrace_worker.usage import UsageTotals
 
 
 class Emitter:
-    """What one attempt of a leg says."""
+    """What one attempt at a run emits."""
 
     def __init__(
         self,
-        rendering: Encoder,
+        encoder: Encoder,
         endings: Endings,
         appender: Appender,
         ids: LegIds,
         *,
         may_answer: bool,
     ) -> None:
-        """Speak into `appender`; `may_answer`: a bare Message instead of a task is allowed."""
+        """Emit into `appender`; `may_answer`: a bare Message instead of a task is allowed."""
         self._ids = ids
-        self._rendering, self._endings, self._appender = rendering, endings, appender
+        self._encoder, self._endings, self._appender = encoder, endings, appender
         self._may_answer = may_answer
-        self._has_spoken = False
-        self._breath = LoopTurns()
-        self.mint = ids.mint
+        self._has_emitted = False
+        self._loop_turns = LoopTurns()
+        self.new_id = ids.mint
         self.expense = UsageTotals()
         self.end: End | None = None
         """The end that the agent asked for; None: it has not."""
         self.answer: Message | None = None
         """The bare Message behind `end`, if it is one."""
 
-    def say(self, said: Emission) -> bool:
-        """Take what the agent says; False: `room` is to be awaited before it says more.
+    def emit(self, said: Emission) -> bool:
+        """Take what the agent emits; False: `room` is to be awaited before it emits more.
 
         Raises:
             MalformedOutput: it can't stand in a log, or not at this point.
             LegOver: the leg has ended without it.
         """
         try:
-            if type(said) is str and (chunk := self._rendering.chunk(said)) is not None:
-                return self._appender.offer(chunk) and not self._breath.is_due()
-            return self._say(said) and not self._breath.is_due()
+            if type(said) is str and (chunk := self._encoder.chunk(said)) is not None:
+                return self._appender.offer(chunk) and not self._loop_turns.is_due()
+            return self._emit(said) and not self._loop_turns.is_due()
         except TypeError as error:
             raise MalformedOutput(
                 f"{type(said).__name__} holds what is not JSON: {error}"
@@ -68,7 +60,7 @@ class Emitter:
         data: Any,  # noqa: ANN401  # any JSON
         said: ToolArguments | ToolResult | None = None,
     ) -> None:
-        """Say `said`, save `data` with everything said so far, and return when both are stored.
+        """Emit `said`, save `data` with all that was emitted, and return when both are stored.
 
         Raises:
             MalformedOutput: it is no JSON, is too large, or can't be saved at this point.
@@ -76,40 +68,40 @@ class Emitter:
         """
         if self.end is not None:
             raise MalformedOutput("a checkpoint after the leg's end")
-        *before, last = self._rendering.checkpoint(said)
-        held = Checkpoint(data, self._ids.minted, self._rendering.next_index).encode()
+        *before, last = self._encoder.checkpoint(said)
+        held = Checkpoint(data, self._ids.minted, self._encoder.next_index).encode()
         for draft in before:
             self._appender.offer(draft)
-        self._has_spoken = True
+        self._has_emitted = True
         await self._appender.deliver(last, checkpoint=held)
 
     async def room(self) -> None:
-        """Return when the log has caught up with what was said."""
-        await self._breath.take()
+        """Return when the log has caught up with what was emitted."""
+        await self._loop_turns.take()
         await self._appender.room()
 
-    def _say(self, said: Emission) -> bool:
+    def _emit(self, said: Emission) -> bool:
         if self.end is not None:
             raise MalformedOutput(f"{type(said).__name__} after the leg's end")
         if isinstance(said, str):
             said = Text(said)
         if isinstance(said, ENDINGS):
-            return self._say_last(said)
+            return self._end_with(said)
         if isinstance(said, Usage):
             self.expense.add(said)
         has_room = True
-        for draft in self._rendering.drafts(said):
+        for draft in self._encoder.drafts(said):
             has_room = self._appender.offer(draft)
-            self._has_spoken = True
+            self._has_emitted = True
         return has_room
 
-    def _say_last(self, said: Ending) -> bool:
+    def _end_with(self, said: Ending) -> bool:
         if isinstance(said, Message) and not self._may_answer:
             raise MalformedOutput("a bare Message, which this agent has not declared")
-        if isinstance(said, Message) and self._has_spoken:
+        if isinstance(said, Message) and self._has_emitted:
             raise MalformedOutput("a bare Message beside other output")
         end = self._endings.of(said)
         self._appender.check(end.draft)
-        self._rendering.stop()
+        self._encoder.stop()
         self.end, self.answer = end, said if isinstance(said, Message) else None
         return True

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from headrace.model import events, parts
 from headrace.model.events import Draft, Json, TextChunks
 from headrace.model.task import WORKING
-from headrace_worker.blocks import ARGUMENTS, TEXT, THINKING, TOOL, Block, Blocks
-from headrace_worker.emission import (
+from headrace.sdk.emit import (
     Data,
     File,
     Status,
@@ -17,14 +16,15 @@ from headrace_worker.emission import (
     ToolResult,
     Utterance,
 )
-from headrace_worker.errors import MalformedOutput
+from headrace.sdk.errors import MalformedOutput
+from headrace.sdk.relayed import Artifact, Said
+from headrace.sdk.signals import SIGNALS
+from headrace_worker.blocks import ARGUMENTS, TEXT, THINKING, TOOL, Block, Blocks
 from headrace_worker.ids import LegIds
 from headrace_worker.quoting import Quoting
-from headrace_worker.relayed import Artifact, Said
 from headrace_worker.saying import check_texts
 from headrace_worker.shared_state import SharedState
 from headrace_worker.signal_parts import part_of
-from headrace_worker.signals import SIGNALS
 
 PIECE = 64 * 1024
 """Characters of text in one event; longer text becomes several."""

@@ -9,11 +9,11 @@ from headrace.model.entry import ANSWERED
 from headrace.model.events import Draft, Json
 from headrace.model.interrupts import INTERRUPTS, PENDING_TOOL_CALLS
 from headrace.model.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, REJECTED
-from headrace_worker.emission import Complete, Ending, InputRequired, Message, Reject
-from headrace_worker.errors import MalformedOutput
+from headrace.sdk.emit import Complete, Ending, InputRequired, Message, Reject
+from headrace.sdk.errors import MalformedOutput
+from headrace.sdk.relayed import Outcome
 from headrace_worker.ids import LegIds
 from headrace_worker.quoting import end_parts, foreign
-from headrace_worker.relayed import Outcome
 from headrace_worker.saying import check_texts
 
 _KINDS = {"text", "raw", "url", "data"}

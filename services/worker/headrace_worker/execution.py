@@ -2,33 +2,31 @@
 
 import asyncio
 from collections.abc import Callable
-from functools import partial
 
 from headrace.jetstream.objects import FileOwner
 from headrace.model import events
 from headrace.model.delegation import Lineage
 from headrace.model.events import AGUI, Draft, Json
 from headrace.model.task import WORKING, TaskKey
-from headrace_worker.agent import Agent
+from headrace.sdk.agent import Agent
+from headrace.sdk.context import RunContext
+from headrace.sdk.errors import LegOver, Retryable
+from headrace.sdk.interrupt import Interrupt
 from headrace_worker.appender import Appender
 from headrace_worker.assignment import Assignment
 from headrace_worker.claim import Taken
 from headrace_worker.concurrency import Permit
-from headrace_worker.context import RunContext
 from headrace_worker.delegation.children import Children
 from headrace_worker.delegation.parent import Parent
-from headrace_worker.delegation.waiting import waiting_child
-from headrace_worker.earlier import earlier_logs, earlier_tasks
 from headrace_worker.emitter import Emitter
 from headrace_worker.encoder import Encoder
 from headrace_worker.end_events import Endings
-from headrace_worker.errors import LegOver, Retryable
 from headrace_worker.ids import LegIds
 from headrace_worker.inputs import Inputs
-from headrace_worker.interrupt import Interrupt
 from headrace_worker.offload import Offload, WorkerFiles
-from headrace_worker.recovery import Recovered, recall, reread, retell
+from headrace_worker.recovery import Recovered
 from headrace_worker.resources import WorkerResources
+from headrace_worker.runtime import LoggedTask, WorkerRuntime
 from headrace_worker.shared_state import SharedState
 
 
@@ -78,10 +76,10 @@ class Execution:
             superseded,
         )
         state = _state_of(taken.past)
-        self.rendering = Encoder(key.task, run.context, ids, saved.index, state)
+        self.encoder = Encoder(key.task, run.context, ids, saved.index, state)
         self.endings = Endings(key.task, run.context, ids)
-        self.voice = Emitter(
-            self.rendering, self.endings, self.appender, ids, may_answer=agent.card.bare_message
+        self.emitter = Emitter(
+            self.encoder, self.endings, self.appender, ids, may_answer=agent.card.bare_message
         )
         trace = taken.past.metadata.get(events.TRACEPARENT) or run.traceparent
         stowing = Offload(
@@ -100,7 +98,7 @@ class Execution:
             appender=self.appender,
             inputs=self.inputs,
             permit=permit,
-            expense=self.voice.expense,
+            expense=self.emitter.expense,
             stowing=stowing,
             interrupt=interrupt,
             most_children=resources.settings.delegation_children,
@@ -110,6 +108,7 @@ class Execution:
             traceparent=trace,
         )
         self.children = Children(parent, taken.past.offspring)
+        logged = LoggedTask(resources.bus, parent, run.owner, taken.writer.sequence)
         self.context = RunContext(
             key=key,
             context=run.context,
@@ -118,22 +117,10 @@ class Execution:
             attempt=taken.authorship.attempt,
             message=taken.past.message,
             metadata=taken.past.metadata,
-            voice=self.voice,
-            recall=partial(recall, resources.bus, key, taken.writer.sequence),
-            retell=partial(retell, resources.bus, key, taken.writer.sequence),
-            entries=partial(reread, resources.bus, key, taken.writer.sequence),
-            earlier=partial(earlier_tasks, resources.bus, key, run.owner, run.context),
-            earlier_logs=partial(earlier_logs, resources.bus, key, run.owner, run.context),
             deadline=taken.deadline,
             checkpoint_data=saved.data,
             traceparent=trace,
-            inputs=self.inputs,
-            shared_state=state,
-            interrupt=interrupt,
-            parent=parent,
-            children=self.children,
-            waiting_child=partial(waiting_child, resources.bus, key, leg),
-            stowing=stowing,
+            _runtime=WorkerRuntime(self.emitter, state, self.children, logged),
         )
         self.acting: asyncio.Task[None] | None = None
 

@@ -13,11 +13,11 @@ from headrace.model.entry import Entry
 from headrace.model.events import START_BY
 from headrace.model.names import is_token
 from headrace.model.task import FAILED
+from headrace.sdk.policy import Policy
 from headrace.tasks.clean_up import have_cleaned_up
 from headrace_worker.assignment import Assignment
 from headrace_worker.authorship import Authorship
 from headrace_worker.ids import LegIds
-from headrace_worker.policy import Policy
 from headrace_worker.recovery import Recovered
 
 _log = logging.getLogger(__name__)

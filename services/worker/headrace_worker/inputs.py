@@ -16,9 +16,9 @@ from headrace.model import events
 from headrace.model.events import Json
 from headrace.model.messages import Control
 from headrace.model.task import AUTH_REQUIRED, WORKING
+from headrace.sdk.errors import LegOver, MalformedOutput, Overtaken
+from headrace.sdk.policy import FollowUps
 from headrace_worker.appender import Appender, Receipt
-from headrace_worker.errors import LegOver, MalformedOutput, Overtaken
-from headrace_worker.policy import FollowUps
 from headrace_worker.queued import Queued
 
 

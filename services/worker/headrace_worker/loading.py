@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
 
-from headrace_worker.agent import Agent, Agents
-from headrace_worker.errors import Misdeclared
+from headrace.sdk.agent import Agent, Agents
+from headrace.sdk.errors import Misdeclared
 
 
 def load(target: str) -> Agents:

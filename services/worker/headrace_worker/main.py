@@ -14,11 +14,11 @@ from pydantic import ValidationError
 from headrace import garbage, log_lines, observing
 from headrace.background import keep_running
 from headrace.model.errors import BusUnavailable, StreamsDiffer
+from headrace.sdk.agent import Agents
+from headrace.sdk.errors import Misdeclared
 from headrace.secret_settings import first_error
-from headrace_worker.agent import Agents
 from headrace_worker.config import Unusable, build, read
 from headrace_worker.config.follow import follow
-from headrace_worker.errors import Misdeclared
 from headrace_worker.loading import load
 from headrace_worker.settings import WorkerSettings
 from headrace_worker.worker import Worker

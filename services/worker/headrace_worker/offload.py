@@ -13,15 +13,12 @@ from headrace.model.errors import BusUnavailable, LogFull, StateUnavailable
 from headrace.model.events import Json
 from headrace.model.messages import DropFile
 from headrace.model.task import TaskKey
+from headrace.sdk.emit import Emission, File
+from headrace.sdk.relayed import Artifact
 from headrace.state_client import StateClient
-from headrace_worker.emission import Emission, File
-from headrace_worker.relayed import Artifact
 from headrace_worker.saying import check_texts
 
 _log = logging.getLogger(__name__)
-
-BULKY = frozenset({File, Artifact})
-"""What may hold a file."""
 
 _PAUSE = 0.5
 

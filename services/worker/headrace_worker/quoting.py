@@ -7,10 +7,10 @@ from headrace.model import events, parts
 from headrace.model.events import INPUT_SCHEMA, Draft, Json
 from headrace.model.interrupts import INTERRUPTS, PENDING_TOOL_CALLS
 from headrace.model.task import COMPLETED, FAILED, INPUT_REQUIRED, REJECTED, TERMINAL, WORKING
+from headrace.sdk.errors import MalformedOutput
+from headrace.sdk.relayed import Artifact, Outcome, Said
 from headrace_worker.blocks import Blocks
-from headrace_worker.errors import MalformedOutput
 from headrace_worker.ids import LegIds
-from headrace_worker.relayed import Artifact, Outcome, Said
 
 _OWN = "headrace."
 _PASSED_ON = frozenset({INPUT_SCHEMA, INTERRUPTS, PENDING_TOOL_CALLS})

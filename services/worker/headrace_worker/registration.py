@@ -6,7 +6,7 @@ import logging
 from headrace.background import until_done
 from headrace.directory import ANNOUNCE_EVERY, RENEW_EVERY, Announcer
 from headrace.model.errors import BusUnavailable
-from headrace_worker.agent import Agents
+from headrace.sdk.agent import Agents
 from headrace_worker.heartbeat_thread import HeartbeatThread
 
 _log = logging.getLogger(__name__)

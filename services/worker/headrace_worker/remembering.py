@@ -12,7 +12,10 @@ from headrace.jetstream.objects import SCHEME
 from headrace.model.entry import Entry
 from headrace.model.errors import FileUnknown, StateUnavailable
 from headrace.model.events import Json
-from headrace_worker.context import RunContext
+from headrace.sdk.context import RunContext
+from headrace.sdk.emit import ToolArguments, ToolResult
+from headrace.sdk.errors import Retryable
+from headrace.sdk.runtime import runtime_of
 from headrace_worker.conversation import (
     RESPONSE,
     Turn,
@@ -23,8 +26,6 @@ from headrace_worker.conversation import (
     user_turn,
 )
 from headrace_worker.earlier import asking_agent
-from headrace_worker.emission import ToolArguments, ToolResult
-from headrace_worker.errors import Retryable
 
 type Memory = Literal["context", "task", "none"]
 """How far back a model remembers: the whole conversation, the task, or the message alone. An AG-UI
@@ -74,8 +75,8 @@ async def remembered(ctx: RunContext, memory: Memory = "context", verbatim: str 
         LogLost, BusUnavailable: the log is gone, or does not answer.
     """
     log, earlier = list[Entry](), list[list[Entry]]()
-    if ctx.entries is not None and (ctx.leg > 1 or ctx.attempt > 1):
-        log = await ctx.entries()
+    if ctx.leg > 1 or ctx.attempt > 1:
+        log = await runtime_of(ctx).entries()
     own = turns_of_log(log, ctx.task) if log else user_turn(ctx.message, ctx.task, ctx.leg)
     run = [turn for turn in own if turn.run == ctx.leg]
     asked_by = asking_agent(log[0].events[0]["task"] if log else {"metadata": ctx.metadata})
@@ -107,11 +108,9 @@ async def logs_before(ctx: RunContext, log: Sequence[Entry] = ()) -> list[list[E
         Retryable: they can't be read now.
         BusUnavailable: a log does not answer.
     """
-    if ctx.earlier_logs is None:
-        return []
     asked_by = asking_agent(log[0].events[0]["task"] if log else {"metadata": ctx.metadata})
     try:
-        return await ctx.earlier_logs(asked_by)
+        return await runtime_of(ctx).context_logs(asked_by)
     except StateUnavailable as error:
         raise Retryable("what was said before can't be read") from error
 
@@ -152,7 +151,7 @@ async def keep_response(
     kept: Json = {}
     if verbatim is not None:
         kept = {"format": verbatim.format, **await stored(ctx, verbatim.response)}
-    await ctx.voice.checkpoint({RESPONSE: kept}, last)
+    await runtime_of(ctx).checkpoint({RESPONSE: kept}, last)
 
 
 async def keep_result(ctx: RunContext, result: ToolResult) -> None:
@@ -161,7 +160,7 @@ async def keep_result(ctx: RunContext, result: ToolResult) -> None:
     Raises:
         MalformedOutput, LegOver: as `RunContext.checkpoint`.
     """
-    await ctx.voice.checkpoint(None, result)
+    await runtime_of(ctx).checkpoint(None, result)
 
 
 async def _earlier(ctx: RunContext, memory: Memory, log: Sequence[Entry]) -> list[list[Entry]]:
@@ -183,9 +182,10 @@ async def _with_content(ctx: RunContext, part: Json) -> Json:
 async def stored(ctx: RunContext, response: Any) -> Json:  # noqa: ANN401  # any JSON
     """Return what a checkpoint holds of JSON that may be too large for one: see `restored`."""
     encoded = orjson.dumps(response)
-    if len(encoded) <= _INLINE or ctx.stowing is None:
+    if len(encoded) <= _INLINE:
         return {"response": response}
-    return {"link": await ctx.stowing.put(encoded, media_type="application/json")}
+    link = await runtime_of(ctx).store(encoded, "application/json")
+    return {"response": response} if link is None else {"link": link}
 
 
 async def restored(ctx: RunContext, kept: Json) -> Any:  # noqa: ANN401  # any JSON

@@ -2,9 +2,9 @@
 
 from dataclasses import fields
 
-from headrace_worker.emission import ENDINGS, UTTERANCES, Ending, Utterance
-from headrace_worker.errors import MalformedOutput
-from headrace_worker.signals import SIGNALS
+from headrace.sdk.emit import ENDINGS, UTTERANCES, Ending, Utterance
+from headrace.sdk.errors import MalformedOutput
+from headrace.sdk.signals import SIGNALS
 
 
 def check_texts(said: Utterance | Ending) -> None:

@@ -7,7 +7,7 @@ import orjson
 
 from headrace.model import json_patch, parts
 from headrace.model.events import Json
-from headrace_worker.signals import State, StateDelta
+from headrace.sdk.signals import State, StateDelta
 
 _log = logging.getLogger(__name__)
 

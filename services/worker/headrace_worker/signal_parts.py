@@ -2,9 +2,7 @@
 
 from headrace.model import parts
 from headrace.model.events import Json
-from headrace_worker.ids import LegIds
-from headrace_worker.shared_state import SharedState
-from headrace_worker.signals import (
+from headrace.sdk.signals import (
     Activity,
     ActivityDelta,
     Custom,
@@ -17,6 +15,8 @@ from headrace_worker.signals import (
     Subagent,
     Usage,
 )
+from headrace_worker.ids import LegIds
+from headrace_worker.shared_state import SharedState
 
 
 def part_of(said: Signal, ids: LegIds, state: SharedState) -> Json:  # noqa: PLR0911  # one for each

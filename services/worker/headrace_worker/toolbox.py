@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from headrace_worker.tools import Tool, ToolSource, as_tools, by_name
+from headrace.sdk.tools import Tool, ToolSource, as_tools, by_name
 
 
 class Toolbox:

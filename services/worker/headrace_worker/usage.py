@@ -3,7 +3,7 @@
 import time
 
 from headrace.model.events import Json
-from headrace_worker.signals import Usage
+from headrace.sdk.signals import Usage
 
 
 class UsageTotals:

@@ -9,20 +9,20 @@ from functools import partial
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
+from headrace import assignment
 from headrace.background import keep_running
 from headrace.jetstream.connection import Bus
 from headrace.log import TailRule
 from headrace.model.errors import BusUnavailable, UndecodableMessage
 from headrace.model.queues import Lane
+from headrace.sdk.agent import Agent, Agents
+from headrace.sdk.interrupt import Interrupt
 from headrace.tasks.queues import ensure_lane
 from headrace.wait_for import patiently
-from headrace_worker import assignment
-from headrace_worker.agent import Agent, Agents
 from headrace_worker.attempt import Attempt
 from headrace_worker.concurrency import AgentConcurrency, ConcurrencyLimit, Permit
 from headrace_worker.heartbeat_thread import HeartbeatThread
 from headrace_worker.heartbeats import Leases
-from headrace_worker.interrupt import Interrupt
 from headrace_worker.poll import Mending, Puller
 from headrace_worker.queues import LaneWatch
 from headrace_worker.registration import Registration

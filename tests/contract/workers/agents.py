@@ -1,6 +1,6 @@
 """What the Python worker of these tests serves."""
 
-from headrace_worker import Agents
+from headrace import Agents
 from tests.contract.workers.parrot import loner, parrot
 
 agents = Agents([parrot, loner])

@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, cast
 
-from headrace_worker import (
+from headrace import (
     Complete,
     Data,
     Emission,

@@ -5,10 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from headrace.model.delegation import DELEGATION
-from headrace.model.events import Json
-from headrace.model.task import COMPLETED, FAILED
-from headrace_worker import (
+from headrace import (
     DelegationFailed,
     DelegationRefused,
     Emission,
@@ -17,6 +14,9 @@ from headrace_worker import (
     Status,
     agent,
 )
+from headrace.model.delegation import DELEGATION
+from headrace.model.events import Json
+from headrace.model.task import COMPLETED, FAILED
 from headrace_worker.delegation import children as delegation
 from tests.integration.worker.conftest import Working
 from tests.support.desk import Desk, Task

@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from headrace import DelegationFailed, Emission, Retryable, RunContext, agent
 from headrace.model import events
 from headrace.model.task import CANCELED, COMPLETED, FAILED, TaskKey
 from headrace.tasks import cancel as canceling
 from headrace_gateway.tasks import cancel as cancelling
-from headrace_worker import DelegationFailed, Emission, Retryable, RunContext, agent
 from headrace_worker.delegation import children as delegation
 from tests.integration.worker.conftest import Working
 from tests.integration.worker.test_cancelling import cancel

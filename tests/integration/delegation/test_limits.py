@@ -4,11 +4,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from headrace import DelegationRefused, Emission, RunContext, Usage, agent
 from headrace.model.errors import StartRefused, TaskUnknown
 from headrace.model.messages import StartTask
 from headrace.model.task import TaskKey
 from headrace.state_client import StateClient
-from headrace_worker import DelegationRefused, Emission, RunContext, Usage, agent
 from tests.integration.worker.conftest import Working
 from tests.support.desk import Desk, Task
 from tests.support.family import answer, log_of

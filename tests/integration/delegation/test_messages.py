@@ -7,12 +7,12 @@ from typing import Any
 import httpx
 import pytest
 
+from headrace import DelegationRefused, InputRequired, Retryable, RunContext, agent
 from headrace.model.errors import InvalidName
 from headrace.model.messages import StartTask
 from headrace.model.task import COMPLETED
 from headrace.state_client import StateClient
 from headrace_gateway.settings import GatewaySettings
-from headrace_worker import DelegationRefused, InputRequired, Retryable, RunContext, agent
 from tests.integration.gateway.running import running
 from tests.integration.worker.conftest import Working
 from tests.support.desk import Desk

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from headrace import DelegationRefused, RunContext, agent
 from headrace.log import last_entry
 from headrace.model.entry import Entry
 from headrace.model.events import Json
 from headrace.model.task import CANCELED, FAILED
-from headrace_worker import DelegationRefused, RunContext, agent
 from headrace_worker.config.building import build
 from headrace_worker.config.reading import read
 from tests.integration.worker.conftest import Spawn, Working

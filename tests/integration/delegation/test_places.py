@@ -2,8 +2,8 @@
 
 import asyncio
 
+from headrace import Agent, RunContext, agent
 from headrace.model.task import COMPLETED
-from headrace_worker import Agent, RunContext, agent
 from tests.integration.worker.conftest import Working
 from tests.support.desk import Desk
 from tests.support.family import answer

@@ -2,8 +2,8 @@
 
 from collections.abc import AsyncIterator
 
+from headrace import Emission, InputRequired, Retryable, RunContext, agent
 from headrace.model.task import AUTH_REQUIRED, COMPLETED, INPUT_REQUIRED
-from headrace_worker import Emission, InputRequired, Retryable, RunContext, agent
 from tests.integration.worker.conftest import Working
 from tests.integration.worker.test_follow_ups import hand_in
 from tests.support.desk import Desk, eventually

@@ -2,6 +2,7 @@
 
 import pytest
 
+from headrace import DelegationFailed, InputRequired, Retryable, RunContext, agent
 from headrace.model.delegation import DELEGATION
 from headrace.model.messages import Run
 from headrace.model.queues import Lane
@@ -9,7 +10,6 @@ from headrace.model.subjects import NORMAL
 from headrace.model.task import REJECTED
 from headrace.tasks.queues import Lanes
 from headrace.tasks.withdrawing import withdraw
-from headrace_worker import DelegationFailed, InputRequired, Retryable, RunContext, agent
 from tests.integration.worker.conftest import Working
 from tests.support.desk import Desk, fresh_names
 from tests.support.family import answer, children, log_of

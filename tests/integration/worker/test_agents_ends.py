@@ -9,10 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace.model.entry import ANSWERED
-from headrace.model.events import Json
-from headrace.model.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, REJECTED
-from headrace_worker import (
+from headrace import (
     Agent,
     Complete,
     Data,
@@ -29,7 +26,10 @@ from headrace_worker import (
     agent,
     completion,
 )
-from headrace_worker.agent import AgentFunction
+from headrace.model.entry import ANSWERED
+from headrace.model.events import Json
+from headrace.model.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, REJECTED
+from headrace.sdk.agent import AgentFunction
 from tests.integration.worker.conftest import Working
 from tests.support.desk import Desk, Task, eventually
 

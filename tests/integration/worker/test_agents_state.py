@@ -3,19 +3,10 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
+from headrace import Emission, InputRequired, Retryable, RunContext, State, StateDelta, Usage, agent
 from headrace.model import events, parts
 from headrace.model.entry import Entry
 from headrace.model.events import Json
-from headrace_worker import (
-    Emission,
-    InputRequired,
-    Retryable,
-    RunContext,
-    State,
-    StateDelta,
-    Usage,
-    agent,
-)
 from tests.integration.worker.conftest import Working
 from tests.support.desk import Desk
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from headrace import Emission, Retryable, RunContext, agent
 from headrace.directory import Announcer, renewed
 from headrace.model import events
 from headrace.model.delegation import DELEGATION, Lineage
@@ -16,7 +17,7 @@ from headrace.model.entry import Entry
 from headrace.model.events import Json
 from headrace.model.messages import DeadLetter
 from headrace.model.task import COMPLETED, FAILED, WORKING, mint_task_id
-from headrace_worker import Emission, Retryable, RunContext, agent
+from headrace import Emission, Retryable, RunContext, agent
 from headrace_worker.give_up import MOST_SURVIVED
 from tests.integration.worker.conftest import Spawn, Working
 from tests.support.desk import Desk, Task, eventually

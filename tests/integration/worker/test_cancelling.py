@@ -7,6 +7,7 @@ from typing import cast
 
 import pytest
 
+from headrace import Emission, InputRequired, Retryable, RunContext, agent
 from headrace.log import TailRule
 from headrace.model.entry import Entry
 from headrace.model.messages import GetTask, TaskFound
@@ -22,7 +23,6 @@ from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.tasks import cancel as cancelling
 from headrace_gateway.tasks.cancel import Cancelling
 from headrace_gateway.tasks.queue_figures import Scope, read_figures
-from headrace_worker import Emission, InputRequired, Retryable, RunContext, agent
 from tests.integration.worker.conftest import Spawn, Working
 from tests.integration.worker.test_follow_ups import PARROTS, by_id, hand_in
 from tests.support.desk import Desk, Task, eventually

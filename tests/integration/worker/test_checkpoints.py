@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from headrace import Emission, File, Retryable, RunContext, Text, Thinking, agent
 from headrace.model import events
 from headrace.model.entry import Entry
 from headrace.model.events import Json
 from headrace.model.fold import TaskFold
 from headrace.model.task import COMPLETED, FAILED
-from headrace_worker import Emission, File, Retryable, RunContext, Text, Thinking, agent
-from headrace_worker.agent import Agent
+from headrace.sdk.agent import Agent
 from tests.integration.worker.conftest import Working
 from tests.support.desk import Desk
 

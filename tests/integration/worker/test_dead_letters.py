@@ -8,16 +8,16 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from headrace import Emission, Retryable, RunContext, agent
 from headrace.model import events
 from headrace.model.delegation import DELEGATION, Lineage
 from headrace.model.events import Json
 from headrace.model.messages import DeadLetter, Run
 from headrace.model.queues import Lane
 from headrace.model.task import CANCELED, COMPLETED, FAILED, TaskKey
+from headrace.sdk.agent import Agent
 from headrace.tasks.dead_letters import Letter, Letters, Wanted, retry
 from headrace.tasks.runs import RunRequests
-from headrace_worker import Emission, Retryable, RunContext, agent
-from headrace_worker.agent import Agent
 from tests.integration.worker.conftest import Working
 from tests.integration.worker.terminal import Said, Terminal
 from tests.support.desk import Desk, Task, eventually

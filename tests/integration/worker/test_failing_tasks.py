@@ -5,13 +5,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from headrace import Emission, RunContext, agent
 from headrace.model import events
 from headrace.model.errors import HeadraceError
 from headrace.model.queues import Lane
 from headrace.model.task import COMPLETED, FAILED, TERMINAL
 from headrace.tasks.failing import AlreadyOver, fail_task
 from headrace.tasks.queues import ensure_lane
-from headrace_worker import Emission, RunContext, agent
 from tests.integration.worker.conftest import Spawn, Working
 from tests.integration.worker.terminal import Terminal
 from tests.support.desk import Desk, Task, eventually

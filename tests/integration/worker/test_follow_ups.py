@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from headrace import Emission, InputRequired, Retryable, RunContext, agent
 from headrace.model import events
 from headrace.model.entry import Entry
 from headrace.model.events import Json
@@ -17,7 +18,6 @@ from headrace.tasks.queues import ensure_lane
 from headrace_gateway.refusals import TaskBusy
 from headrace_gateway.tasks.asked import FollowUp
 from headrace_gateway.tasks.handing_in import HandingIn
-from headrace_worker import Emission, InputRequired, Retryable, RunContext, agent
 from tests.integration.worker.conftest import Spawn, Working
 from tests.support.desk import Desk, Task, eventually, open_desk, user_message
 from tests.support.worker_process import WorkerProcess

@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator
 
+from headrace import Emission, InputRequired, RunContext, agent
 from headrace.model import events
 from headrace.model.entry import Entry
 from headrace.model.events import Json
 from headrace.model.messages import Holding
 from headrace.model.task import CANCELED, COMPLETED, SUBMITTED, WORKING
-from headrace_worker import Emission, InputRequired, RunContext, agent
 from headrace_worker.demo import echo
 from tests.integration.worker.conftest import Spawn, Working
 from tests.support.desk import Desk, Task, eventually, user_message
@@ -303,7 +303,7 @@ async def recalling(ctx: RunContext) -> AsyncIterator[Emission]:
     if ctx.leg == 1:
         yield InputRequired("And then?")
         return
-    task = await ctx.recall()
+    task = await ctx.load_task()
     said = [m["parts"][0]["text"] for m in task["history"] if m["role"] == "ROLE_USER"]
     yield " ".join(said)
     assert task["status"]["state"] == WORKING

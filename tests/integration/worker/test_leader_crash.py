@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import AsyncIterator
 
+from headrace import Agents, Emission, RunContext, agent
 from headrace.model.task import COMPLETED
 from headrace.settings import BusSettings
-from headrace_worker import Agents, Emission, RunContext, agent
 from headrace_worker.settings import WorkerSettings
 from headrace_worker.worker import Worker
 from tests.support.cluster import NatsCluster

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from headrace import Emission, InputRequired, RunContext, agent
 from headrace.model.task import AUTH_REQUIRED, COMPLETED
 from headrace_gateway.refusals import TaskBusy
 from headrace_gateway.tasks import handing_in
-from headrace_worker import Emission, InputRequired, RunContext, agent
 from tests.integration.worker.conftest import Spawn, Working
 from tests.integration.worker.test_follow_ups import (
     answers,

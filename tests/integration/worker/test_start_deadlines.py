@@ -2,9 +2,9 @@
 
 from datetime import UTC, datetime, timedelta
 
+from headrace import RunContext, agent
 from headrace.model.events import START_BY
 from headrace.model.task import COMPLETED, REJECTED
-from headrace_worker import RunContext, agent
 from tests.integration.worker.conftest import Working
 from tests.support.desk import Desk
 

@@ -5,11 +5,11 @@ from typing import Any
 
 from nats.aio.msg import Msg
 
+from headrace import Emission, InputRequired, RunContext, Usage, agent
 from headrace.model.events import Json
 from headrace.model.fold import TaskFold
 from headrace.model.messages import ListTasks, Run, TasksFound
 from headrace.model.task import COMPLETED
-from headrace_worker import Emission, InputRequired, RunContext, Usage, agent
 from tests.integration.worker.conftest import Working
 from tests.support.desk import Desk
 

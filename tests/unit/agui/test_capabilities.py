@@ -3,12 +3,12 @@ import logging
 import pytest
 from ag_ui.core import AgentCapabilities
 
+from headrace import RunContext, agent
 from headrace.directory import AgentCard
+from headrace.sdk.agent import CATEGORIES
+from headrace.sdk.errors import Misdeclared
 from headrace_dojo import agents
 from headrace_gateway.protocols.agui.capabilities import capabilities
-from headrace_worker import RunContext, agent
-from headrace_worker.agent import CATEGORIES
-from headrace_worker.errors import Misdeclared
 
 
 def test_every_demo_agents_are_of_the_protocols_shape() -> None:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from headrace_worker import Agent, Agents, Emission, RunContext, Skill, agent
-from headrace_worker.agent import AgentFunction
+from headrace import Agent, Agents, Emission, RunContext, Skill, agent
+from headrace.sdk.agent import AgentFunction
+from headrace.sdk.errors import Misdeclared
 from headrace_worker.demo import agents as demo_agents
 from headrace_worker.demo import echo
-from headrace_worker.errors import Misdeclared
 from headrace_worker.loading import load
 
 

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 
+from headrace import Data, File, Text, Thinking, ToolArguments, ToolCall, ToolResult
 from headrace.model import events, parts
 from headrace.model.delegation import CHILD
 from headrace.model.entry import Entry, Stamp
 from headrace.model.events import Draft, Json
 from headrace.model.task import AUTH_REQUIRED, COMPLETED, INPUT_REQUIRED, SUBMITTED, WORKING
-from headrace_worker import Data, File, Text, Thinking, ToolArguments, ToolCall, ToolResult
+from headrace.sdk.emit import Utterance
 from headrace_worker.checkpoint import Checkpoint
 from headrace_worker.conversation import (
     RESPONSE,
@@ -22,7 +23,6 @@ from headrace_worker.conversation import (
     turns_of_agui,
     turns_of_log,
 )
-from headrace_worker.emission import Utterance
 from headrace_worker.encoder import Encoder
 from headrace_worker.ids import LegIds
 

@@ -3,9 +3,9 @@
 from typing import Any, cast
 
 from headrace.model.events import Json
+from headrace.sdk.context import RunContext
+from headrace.sdk.relayed import Artifact, Said
 from headrace_worker.adapters.remote_telling import Relay, Told
-from headrace_worker.context import RunContext
-from headrace_worker.relayed import Artifact, Said
 
 
 class Listener:

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace import Data, File, Status, Text, Thinking, ToolArguments, ToolCall, ToolResult
 from headrace.model import parts
 from headrace.model.events import Draft, Json
-from headrace_worker import Data, File, Status, Text, Thinking, ToolArguments, ToolCall, ToolResult
-from headrace_worker.emission import Utterance
+from headrace.sdk.emit import Utterance
+from headrace.sdk.errors import MalformedOutput
 from headrace_worker.encoder import PIECE, Encoder
-from headrace_worker.errors import MalformedOutput
 from headrace_worker.ids import LegIds
 
 type Said = str | Utterance

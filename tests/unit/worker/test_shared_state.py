@@ -5,9 +5,9 @@ import logging
 import orjson
 import pytest
 
+from headrace import MalformedOutput, RunContext, State, StateDelta
 from headrace.model import parts
 from headrace.model.events import Json
-from headrace_worker import MalformedOutput, RunContext, State, StateDelta
 from headrace_worker.encoder import Encoder
 from headrace_worker.ids import LegIds
 from headrace_worker.shared_state import SharedState

@@ -3,9 +3,7 @@
 import orjson
 import pytest
 
-from headrace.model import parts
-from headrace.model.events import Json
-from headrace_worker import (
+from headrace import (
     Activity,
     ActivityDelta,
     Custom,
@@ -22,7 +20,9 @@ from headrace_worker import (
     ToolCall,
     Usage,
 )
-from headrace_worker.emission import Utterance
+from headrace.model import parts
+from headrace.model.events import Json
+from headrace.sdk.emit import Utterance
 from headrace_worker.encoder import Encoder
 from headrace_worker.ids import LegIds
 

@@ -5,9 +5,9 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import BaseModel, Field
 
-from headrace_worker import RunContext, tool
-from headrace_worker.errors import Misdeclared
-from headrace_worker.tools import as_tools
+from headrace import RunContext, tool
+from headrace.sdk.errors import Misdeclared
+from headrace.sdk.tools import as_tools
 
 
 class Place(BaseModel):

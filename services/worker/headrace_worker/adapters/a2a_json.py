@@ -3,8 +3,8 @@
 from typing import Any
 
 from headrace.model.events import Json
+from headrace.sdk.relayed import Artifact, Outcome, Said
 from headrace_worker.adapters.extras import needs
-from headrace_worker.relayed import Artifact, Outcome, Said
 
 with needs("a2a"):
     from google.protobuf.json_format import MessageToDict, ParseDict

@@ -11,6 +11,9 @@ import orjson
 from pydantic_core import to_jsonable_python
 
 from headrace.model.events import Json
+from headrace.sdk.context import RunContext, runtime_of
+from headrace.sdk.emit import Data, File, Text, Thinking, ToolCall, ToolResult
+from headrace.sdk.signals import State, Usage
 from headrace_worker.adapters.adk_questions import CONFIRMATION, FRAMEWORKS
 from headrace_worker.adapters.adk_session import (
     FORMAT,
@@ -22,11 +25,8 @@ from headrace_worker.adapters.adk_session import (
 from headrace_worker.adapters.approvals import Decision
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.speaker import Speaker
-from headrace_worker.context import RunContext
 from headrace_worker.conversation import Verbatim
-from headrace_worker.emission import Data, File, Text, Thinking, ToolCall, ToolResult
 from headrace_worker.remembering import keep_response
-from headrace_worker.signals import State, Usage
 
 with needs("google-adk"):
     from google.adk.agents import BaseAgent, LlmAgent
@@ -129,7 +129,7 @@ class Telling(BasePlugin):
         for part in (content.parts if content else None) or ():
             if (call := part.function_call) is not None and call.id:
                 if call.id in self.used:
-                    call.id = f"adk-{self._ctx.voice.mint('call')}"
+                    call.id = f"adk-{self._ctx.new_id('call')}"
                 self.used.add(call.id)
 
     async def on_model_error_callback(
@@ -200,7 +200,7 @@ class Telling(BasePlugin):
 
     async def keep(self, *events: Event) -> None:
         """Save events: a later attempt, and a later run of the task, finds them."""
-        await self._ctx.voice.checkpoint(await self._as_kept(*events))
+        await runtime_of(self._ctx).checkpoint(await self._as_kept(*events))
 
     async def end(self) -> None:
         """Save what is not saved yet."""
@@ -287,9 +287,7 @@ class Telling(BasePlugin):
             file = File(blob.display_name or "", blob.data, blob.mime_type or "")
             await self._ctx.emit(file)
         elif (code := part.executable_code) is not None and code.code:
-            await self._ctx.emit(
-                Text(code.code, self._ctx.voice.mint("code"), end=True, type="code")
-            )
+            await self._ctx.emit(Text(code.code, self._ctx.new_id("code"), end=True, type="code"))
 
     async def _usage(self, event: Event) -> None:
         if (used := event.usage_metadata) is None:
@@ -347,7 +345,7 @@ class Telling(BasePlugin):
 
     async def _tell_result(self, call: str, kept: Json | None) -> None:
         content, error = said_in(self.results[call])
-        await self._ctx.voice.checkpoint(kept, ToolResult(call, content, error))
+        await runtime_of(self._ctx).checkpoint(kept, ToolResult(call, content, error))
 
     async def _as_kept(self, *events: Event) -> Json:
         kept = as_kept(events, self._ctx.leg, self.results)

@@ -9,6 +9,11 @@ from typing import Unpack
 from headrace.model import parts
 from headrace.model.events import Json
 from headrace.model.task import FAILED
+from headrace.sdk.agent import Agent, agent
+from headrace.sdk.context import RunContext
+from headrace.sdk.emit import Ending, Reject
+from headrace.sdk.errors import Misdeclared, Retryable
+from headrace.sdk.relayed import Outcome
 from headrace_worker.adapters.adk_events import Telling
 from headrace_worker.adapters.adk_questions import (
     CREDENTIAL,
@@ -32,12 +37,7 @@ from headrace_worker.adapters.busy import is_busy
 from headrace_worker.adapters.declaring import Declaration
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.outside_context import outside_context
-from headrace_worker.agent import Agent, agent
-from headrace_worker.context import RunContext
 from headrace_worker.conversation import Turn, turns_of_log, user_turn
-from headrace_worker.emission import Ending, Reject
-from headrace_worker.errors import Misdeclared, Retryable
-from headrace_worker.relayed import Outcome
 from headrace_worker.remembering import Memory, Remembered, remembered, with_content
 
 with needs("google-adk"):
@@ -249,7 +249,7 @@ class _Run:
 
     async def _asked(self) -> list[Json]:
         """Return the interrupts that the message answers."""
-        return asked_before(await self._ctx.retell(), self._ctx.leg)
+        return asked_before(await self._ctx.load_events(), self._ctx.leg)
 
     async def _begin(self, known: Remembered) -> _Begun | None:
         """Return where the run begins; None: the interrupts are to be asked again.

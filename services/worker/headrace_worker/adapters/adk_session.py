@@ -16,13 +16,13 @@ from headrace.model.entry import Entry
 from headrace.model.errors import FileUnknown
 from headrace.model.events import Json
 from headrace.model.parts import ToolResultPart
+from headrace.sdk.context import RunContext
+from headrace.sdk.errors import Retryable
+from headrace.sdk.tools import as_text
 from headrace_worker.adapters.extras import needs
 from headrace_worker.checkpoint import decode
-from headrace_worker.context import RunContext
 from headrace_worker.conversation import RESPONSE, Call, Result, Turn, Words, answered
-from headrace_worker.errors import Retryable
 from headrace_worker.remembering import restored, stored
-from headrace_worker.tools import as_text
 
 with needs("google-adk"):
     from google.adk.events import Event

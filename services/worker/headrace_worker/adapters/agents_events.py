@@ -6,15 +6,15 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
+from headrace.sdk.context import RunContext
+from headrace.sdk.emit import Text, Thinking, ToolArguments, ToolCall, ToolResult
+from headrace.sdk.signals import Usage
 from headrace_worker.adapters.agents_input import FORMAT, verbatim_of
 from headrace_worker.adapters.agents_replay import REPLAYED
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.speaker import Speaker
-from headrace_worker.context import RunContext
 from headrace_worker.conversation import Call, Verbatim
-from headrace_worker.emission import Text, Thinking, ToolArguments, ToolCall, ToolResult
 from headrace_worker.remembering import keep_response, keep_result
-from headrace_worker.signals import Usage
 
 with needs("openai-agents"):
     from agents import (
@@ -186,7 +186,7 @@ class Telling(RunHooks[Any]):
 
     def _own(self, theirs: str) -> str:
         """Return the id that a call has in the log, where each has one of its own."""
-        own = theirs if theirs and theirs not in self._used else self._ctx.voice.mint("call")
+        own = theirs if theirs and theirs not in self._used else self._ctx.new_id("call")
         self._used.add(own)
         self._ids[theirs] = own
         return own

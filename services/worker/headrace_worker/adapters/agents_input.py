@@ -5,9 +5,9 @@ from typing import Any
 
 from headrace.model.events import Json
 from headrace.model.parts import ToolResultPart
+from headrace.sdk.tools import as_text
 from headrace_worker.adapters.openai_content import Pieces, content_of, mention
 from headrace_worker.conversation import Call, Item, Result, Turn, Words
-from headrace_worker.tools import as_text
 
 FORMAT = "openai.agents"
 """Of the responses that are kept verbatim: ``items``, the response's items as the SDK tells them

@@ -9,6 +9,11 @@ from pydantic_core import to_jsonable_python
 from headrace.model import parts
 from headrace.model.events import Json
 from headrace.model.task import FAILED
+from headrace.sdk.agent import Agent, agent
+from headrace.sdk.context import RunContext
+from headrace.sdk.emit import Data, Ending, Reject
+from headrace.sdk.errors import Retryable
+from headrace.sdk.relayed import Outcome
 from headrace_worker.adapters.agents_events import Telling
 from headrace_worker.adapters.agents_input import FORMAT, agent_of, items_of, response_items
 from headrace_worker.adapters.agents_replay import (
@@ -30,12 +35,7 @@ from headrace_worker.adapters.approvals import (
 from headrace_worker.adapters.declaring import Declaration
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.openai_run import refusal_of
-from headrace_worker.agent import Agent, agent
-from headrace_worker.context import RunContext
 from headrace_worker.conversation import Turn, answered, open_calls
-from headrace_worker.emission import Data, Ending, Reject
-from headrace_worker.errors import Retryable
-from headrace_worker.relayed import Outcome
 from headrace_worker.remembering import Memory, conversation
 
 with needs("openai-agents"):
@@ -112,7 +112,7 @@ async def _run(ctx: RunContext, wrapped: SdkAgent[Any], options: _Options, given
     try:
         begun = await _begin(ctx, wrapped, turns)
     except AnswerInvalid as error:
-        await ask(ctx, asked_in(await ctx.retell()), wrong=f"{error}.")
+        await ask(ctx, asked_in(await ctx.load_events()), wrong=f"{error}.")
         return
     if begun is None:
         return
@@ -223,7 +223,7 @@ async def _answer(
     ctx: RunContext, agent: SdkAgent[Any], last: _Last, turns: Sequence[Turn]
 ) -> _Beginning | None:
     """Go on behind open calls of an earlier run, with what the user says to them."""
-    asked = asked_in(await ctx.retell())
+    asked = asked_in(await ctx.load_events())
     named = {call_of(interrupt) for interrupt in asked}
     left = open_calls(turns)
     waiting = [call for call in left if call.id in named]

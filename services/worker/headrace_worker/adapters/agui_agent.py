@@ -6,6 +6,11 @@ from typing import Any, Unpack
 import orjson
 
 from headrace.model.events import Json
+from headrace.sdk.agent import Agent, agent
+from headrace.sdk.context import RunContext
+from headrace.sdk.emit import Reject
+from headrace.sdk.errors import Retryable
+from headrace.sdk.signals import State
 from headrace_worker.adapters.agui_events import ending_of
 from headrace_worker.adapters.agui_input import run_input
 from headrace_worker.adapters.agui_names import FINISHED, Keeping
@@ -15,12 +20,7 @@ from headrace_worker.adapters.busy import is_busy, seconds_of
 from headrace_worker.adapters.declaring import Declaration
 from headrace_worker.adapters.event_stream import Frames, field
 from headrace_worker.adapters.extras import needs
-from headrace_worker.agent import Agent, agent
-from headrace_worker.context import RunContext
-from headrace_worker.emission import Reject
-from headrace_worker.errors import Retryable
 from headrace_worker.remembering import Memory, restored
-from headrace_worker.signals import State
 
 with needs("ag-ui"):
     import httpx
@@ -67,7 +67,7 @@ def ag_ui_agent(
         try:
             asked = await run_input(ctx, memory)
         except AnswerInvalid as error:
-            await ask(ctx, asked_in(await ctx.retell()), wrong=f"{error}.")
+            await ask(ctx, asked_in(await ctx.load_events()), wrong=f"{error}.")
             return
         if asked.get("state", {}) != ctx.state:
             # What it says of its state from now on is told against this.

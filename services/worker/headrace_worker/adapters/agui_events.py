@@ -6,8 +6,8 @@ from headrace.jetstream.objects import LINKS_ARE_OURS, is_link
 from headrace.model import parts
 from headrace.model.events import Json
 from headrace.model.task import CANCELED, FAILED, REJECTED
-from headrace_worker.context import RunContext
-from headrace_worker.emission import (
+from headrace.sdk.context import RunContext
+from headrace.sdk.emit import (
     Data,
     Emission,
     InputRequired,
@@ -16,9 +16,9 @@ from headrace_worker.emission import (
     ToolArguments,
     ToolResult,
 )
-from headrace_worker.errors import MalformedOutput, Retryable
-from headrace_worker.relayed import Outcome
-from headrace_worker.signals import (
+from headrace.sdk.errors import MalformedOutput, Retryable
+from headrace.sdk.relayed import Outcome
+from headrace.sdk.signals import (
     Activity,
     ActivityDelta,
     Custom,

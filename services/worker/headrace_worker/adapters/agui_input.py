@@ -8,12 +8,12 @@ from pydantic import TypeAdapter, ValidationError
 
 from headrace.model import parts
 from headrace.model.events import Json
+from headrace.sdk.context import RunContext
 from headrace_worker.adapters.agui_messages import messages_of
 from headrace_worker.adapters.answers import answers_of, asked_in
 from headrace_worker.adapters.approvals import decision_of
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.outside_context import outside_context
-from headrace_worker.context import RunContext
 from headrace_worker.conversation import snapshot_of_logs
 from headrace_worker.remembering import Memory, Remembered, remembered
 
@@ -35,7 +35,7 @@ async def run_input(ctx: RunContext, memory: Memory) -> Json:
         Retryable: what was said before can't be read now.
         LogLost, BusUnavailable: the log is gone, or does not answer.
     """
-    interrupts = asked_in(await ctx.retell()) if ctx.leg > 1 else []
+    interrupts = asked_in(await ctx.load_events()) if ctx.leg > 1 else []
     if ctx.leg > 1 and memory == "none":
         # What it has asked is needed to answer it.
         memory = "task"

@@ -6,9 +6,9 @@ import orjson
 
 from headrace.model import parts
 from headrace.model.events import Json
+from headrace.sdk.tools import as_text
 from headrace_worker.adapters.approvals import words_beside
 from headrace_worker.conversation import Call, Reasoning, Turn, Words
-from headrace_worker.tools import as_text
 
 
 def messages_of(turns: Iterable[Turn], base: Sequence[Json] = ()) -> list[Json]:

@@ -9,10 +9,11 @@ from dataclasses import asdict
 import orjson
 
 from headrace.model.events import Json
+from headrace.sdk.context import RunContext
+from headrace.sdk.emit import ToolResult
+from headrace.sdk.runtime import runtime_of
 from headrace_worker.adapters.agui_events import Telling
-from headrace_worker.context import RunContext
 from headrace_worker.conversation import NAMES, Names
-from headrace_worker.emission import ToolResult
 from headrace_worker.remembering import stored
 
 FINISHED = "finished"
@@ -48,12 +49,12 @@ class Keeping(Telling):
         if self.open:
             await super().tell_result(result)
         else:
-            await self._ctx.voice.checkpoint(self._taken(), result)
+            await runtime_of(self._ctx).checkpoint(self._taken(), result)
 
     async def finish(self, outcome: Json) -> None:
         """Keep the run, and end it."""
         kept = {**self._taken(), FINISHED: await stored(self._ctx, outcome)}
-        await self._ctx.voice.checkpoint(kept)
+        await runtime_of(self._ctx).checkpoint(kept)
         await super().finish(outcome)
 
     def _note(self, event: Json) -> None:

@@ -13,15 +13,15 @@ from pydantic import BaseModel, Field, StrictBool, ValidationError
 from headrace.model import parts
 from headrace.model.events import Json
 from headrace.model.parts import INTERRUPT_ID
+from headrace.sdk.context import RunContext
+from headrace.sdk.emit import InputRequired
 from headrace_worker.adapters.answers import (
     AnswerInvalid,
     answers_of,
     expiry,
     is_expired,
 )
-from headrace_worker.context import RunContext
 from headrace_worker.conversation import Call
-from headrace_worker.emission import InputRequired
 
 _YES = frozenset({"yes", "y", "ok", "approve", "approved"})
 

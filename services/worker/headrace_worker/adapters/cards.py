@@ -3,7 +3,7 @@
 from headrace.model.errors import InvalidName
 from headrace.model.events import Json
 from headrace.model.names import check_agent_name
-from headrace_worker.errors import Misdeclared
+from headrace.sdk.errors import Misdeclared
 
 
 def taken_over(card: Json) -> Json:

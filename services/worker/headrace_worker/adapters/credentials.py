@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from headrace.sdk.errors import Retryable
 from headrace_worker.adapters.busy import is_busy
 from headrace_worker.adapters.extras import needs
-from headrace_worker.errors import Retryable
 
 with needs("a2a"):
     import httpx

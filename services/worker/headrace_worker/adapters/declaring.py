@@ -1,11 +1,11 @@
-"""What every door can be told of its agent: the keywords of `headrace_worker.agent`."""
+"""What every door can be told of its agent: the keywords of `headrace.sdk.agent`."""
 
 from collections.abc import Sequence
 from typing import TypedDict
 
 from headrace.model.events import Json
-from headrace_worker.agent import Skill
-from headrace_worker.policy import FollowUps
+from headrace.sdk.agent import Skill
+from headrace.sdk.policy import FollowUps
 
 
 class Declaration(TypedDict, total=False):

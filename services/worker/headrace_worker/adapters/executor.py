@@ -5,14 +5,14 @@ from typing import Any, Unpack
 
 from headrace.model.errors import HeadraceError
 from headrace.model.events import AGUI, Json
+from headrace.sdk.agent import Agent, agent
+from headrace.sdk.context import RunContext
+from headrace.sdk.ended import EndedTask
 from headrace_worker.adapters.a2a_json import json_of, parsed
 from headrace_worker.adapters.cards import name_of, taken_over
 from headrace_worker.adapters.declaring import Declaration
 from headrace_worker.adapters.executor_queue import LogQueue, Unheard
 from headrace_worker.adapters.extras import needs
-from headrace_worker.agent import Agent, agent
-from headrace_worker.context import RunContext
-from headrace_worker.ended import EndedTask
 from headrace_worker.remembering import with_content
 
 with needs("a2a"):
@@ -85,7 +85,7 @@ async def _cancel(
 
 async def _task(ctx: RunContext) -> Task:
     """Return the task so far, with the content of its files instead of links to them."""
-    task = await ctx.recall()
+    task = await ctx.load_task()
     said = [*task.get("history", ()), *task.get("artifacts", ())]
     if (message := task.get("status", {}).get("message")) is not None:
         said.append(message)

@@ -8,13 +8,14 @@ from typing import override
 from headrace.model import parts
 from headrace.model.events import Json
 from headrace.model.task import AUTH_REQUIRED, COMPLETED, LEG_ENDED
+from headrace.sdk.context import RunContext
+from headrace.sdk.emit import Emission, Message
+from headrace.sdk.errors import MalformedOutput
+from headrace.sdk.relayed import Outcome
+from headrace.sdk.runtime import runtime_of
 from headrace_worker.adapters.a2a_json import artifact_of, json_of, outcome_of, said_of
 from headrace_worker.adapters.extras import needs
-from headrace_worker.context import RunContext
-from headrace_worker.emission import Emission, Message
-from headrace_worker.errors import MalformedOutput
 from headrace_worker.quoting import hinted
-from headrace_worker.relayed import Outcome
 
 with needs("a2a"):
     from a2a.server.events import Event, EventQueue
@@ -129,10 +130,10 @@ class LogQueue(EventQueue):
     async def _ask(self, message: Json) -> None:
         await self.close()
         content = [hinted(part, parts.TASK) for part in message.get("parts", [])]
-        name = message.get("messageId") or self._ctx.voice.mint("message")
+        name = message.get("messageId") or self._ctx.new_id("message")
         prompt = {**message, "messageId": name, "role": "ROLE_AGENT", "parts": content}
         self._spoke = True
-        self._asking = asyncio.create_task(self._ctx.inputs.ask(prompt))
+        self._asking = asyncio.create_task(runtime_of(self._ctx).ask(prompt))
         # Begun at once, so that it stands in the log before whatever comes next.
         await asyncio.sleep(0)
 

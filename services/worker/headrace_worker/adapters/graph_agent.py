@@ -6,6 +6,11 @@ from typing import Any, Unpack
 
 from headrace.model import parts
 from headrace.model.task import CANCELED
+from headrace.sdk.agent import Agent, agent
+from headrace.sdk.context import RunContext
+from headrace.sdk.emit import Ending, Reject
+from headrace.sdk.errors import Misdeclared, Retryable
+from headrace.sdk.relayed import Outcome
 from headrace_worker.adapters.answers import AnswerInvalid, answers_of, expiry
 from headrace_worker.adapters.approvals import Decision, ask
 from headrace_worker.adapters.busy import is_busy
@@ -15,11 +20,6 @@ from headrace_worker.adapters.langgraph_events import Telling
 from headrace_worker.adapters.langgraph_input import input_for
 from headrace_worker.adapters.langgraph_interrupts import decided, resuming
 from headrace_worker.adapters.langgraph_threads import Beginning, Thread
-from headrace_worker.agent import Agent, agent
-from headrace_worker.context import RunContext
-from headrace_worker.emission import Ending, Reject
-from headrace_worker.errors import Misdeclared, Retryable
-from headrace_worker.relayed import Outcome
 from headrace_worker.remembering import Memory
 
 with needs("langgraph"):

@@ -6,12 +6,8 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from headrace.model.events import Json
-from headrace_worker.adapters.approvals import ask
-from headrace_worker.adapters.extras import needs
-from headrace_worker.adapters.langgraph_interrupts import question
-from headrace_worker.adapters.langgraph_threads import Beginning
-from headrace_worker.context import RunContext
-from headrace_worker.emission import (
+from headrace.sdk.context import RunContext
+from headrace.sdk.emit import (
     ENDINGS,
     UTTERANCES,
     Data,
@@ -22,7 +18,11 @@ from headrace_worker.emission import (
     ToolCall,
     ToolResult,
 )
-from headrace_worker.signals import Custom, State, Step, Usage
+from headrace.sdk.signals import Custom, State, Step, Usage
+from headrace_worker.adapters.approvals import ask
+from headrace_worker.adapters.extras import needs
+from headrace_worker.adapters.langgraph_interrupts import question
+from headrace_worker.adapters.langgraph_threads import Beginning
 
 with needs("langgraph"):
     from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolMessage

@@ -6,10 +6,10 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from headrace.model.events import Json
+from headrace.sdk.context import RunContext
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.langgraph_messages import messages_of
 from headrace_worker.adapters.langgraph_threads import Beginning
-from headrace_worker.context import RunContext
 from headrace_worker.conversation import answered, user_turn
 from headrace_worker.remembering import Memory, conversation, with_content
 

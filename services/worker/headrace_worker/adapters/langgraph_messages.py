@@ -7,9 +7,9 @@ import orjson
 
 from headrace.model.events import Json
 from headrace.model.parts import text_of
+from headrace.sdk.tools import as_text
 from headrace_worker.adapters.extras import needs
 from headrace_worker.conversation import Turn
-from headrace_worker.tools import as_text
 
 with needs("langgraph"):
     from langchain_core.messages import (

@@ -13,11 +13,11 @@ from typing import Any
 from headrace.model.entry import Entry
 from headrace.model.events import Json
 from headrace.model.task import COMPLETED, TERMINAL
+from headrace.sdk.context import RunContext
 from headrace_worker.adapters.answers import AnswerInvalid, asked_before
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.langgraph_interrupts import breakpoint_question, is_breakpoint
 from headrace_worker.checkpoint import decode
-from headrace_worker.context import RunContext
 from headrace_worker.conversation import Turn
 from headrace_worker.remembering import Memory, conversation, logs_before, turns_of_logs
 
@@ -108,7 +108,7 @@ class Thread:
             begun.earlier = await self._noted(memory, saved)
         begun.values = state.values
         if ctx.leg > 1 and not begun.goes_on:
-            asked = {each["id"]: each for each in asked_before(await ctx.retell(), ctx.leg)}
+            asked = {each["id"]: each for each in asked_before(await ctx.load_events(), ctx.leg)}
             begun.waiting = [each for each in state.interrupts if each.id in asked]
             begun.asked = [asked[each.id] for each in begun.waiting]
             stop = [each for each in asked.values() if is_breakpoint(each, _id(state))]

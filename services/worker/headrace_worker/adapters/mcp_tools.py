@@ -10,11 +10,11 @@ from weakref import WeakKeyDictionary
 import orjson
 
 from headrace.model.events import Json
+from headrace.sdk.calling import Answer
+from headrace.sdk.context import RunContext
+from headrace.sdk.errors import Misdeclared, Retryable
+from headrace.sdk.tools import Tool
 from headrace_worker.adapters.extras import needs
-from headrace_worker.calling import Answer
-from headrace_worker.context import RunContext
-from headrace_worker.errors import Misdeclared, Retryable
-from headrace_worker.tools import Tool
 
 with needs("mcp"):
     import httpx2

@@ -4,16 +4,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack
 from urllib.parse import urlsplit
 
+from headrace.sdk.agent import Agent, agent
+from headrace.sdk.context import RunContext
+from headrace.sdk.errors import Misdeclared
+from headrace.sdk.tools import Tool, ToolSource
 from headrace_worker.adapters.declaring import Declaration
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.openai_run import ChatRun, Endpoint
 from headrace_worker.adapters.openai_stream import FORMAT
-from headrace_worker.agent import Agent, agent
-from headrace_worker.context import RunContext
-from headrace_worker.errors import Misdeclared
 from headrace_worker.remembering import Memory, conversation
 from headrace_worker.toolbox import Toolbox
-from headrace_worker.tools import Tool, ToolSource
 
 with needs("openai"):
     from openai import AsyncOpenAI, OpenAIError, Timeout

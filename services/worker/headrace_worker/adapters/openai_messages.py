@@ -5,10 +5,10 @@ from typing import Any
 
 from headrace.model.events import Json
 from headrace.model.parts import ToolResultPart
+from headrace.sdk.tools import Tool, as_text
 from headrace_worker.adapters.openai_content import Pieces, content_of, mention
 from headrace_worker.adapters.openai_stream import FORMAT
 from headrace_worker.conversation import Call, Result, Turn
-from headrace_worker.tools import Tool, as_text
 
 _PIECES = Pieces(
     text=lambda said: {"type": "text", "text": said},

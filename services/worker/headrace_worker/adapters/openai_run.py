@@ -9,18 +9,18 @@ from headrace.model import parts
 from headrace.model.events import Json
 from headrace.model.parts import ToolResultPart
 from headrace.model.task import FAILED
+from headrace.sdk.calling import Answer
+from headrace.sdk.context import RunContext
+from headrace.sdk.emit import InputRequired, Reject, Status, ToolResult
+from headrace.sdk.errors import Retryable
+from headrace.sdk.relayed import Outcome
+from headrace.sdk.tools import Tool
 from headrace_worker.adapters.busy import is_busy, seconds_of
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.openai_messages import frontend_function, function_of, messages_of
 from headrace_worker.adapters.openai_stream import Answering
-from headrace_worker.calling import Answer
-from headrace_worker.context import RunContext
 from headrace_worker.conversation import Call, Turn, answered, open_calls
-from headrace_worker.emission import InputRequired, Reject, Status, ToolResult
-from headrace_worker.errors import Retryable
-from headrace_worker.relayed import Outcome
 from headrace_worker.remembering import keep_result
-from headrace_worker.tools import Tool
 
 with needs("openai"):
     from openai import APIConnectionError, APIError, APIStatusError, AsyncOpenAI

@@ -5,15 +5,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.model.events import Json
+from headrace.sdk.context import RunContext
+from headrace.sdk.emit import Thinking, ToolArguments
+from headrace.sdk.errors import Retryable
+from headrace.sdk.signals import Usage
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.openai_verbatim import Fields
-from headrace_worker.context import RunContext
 from headrace_worker.conversation import Call as Called
 from headrace_worker.conversation import Item, Turn, Verbatim, Words
-from headrace_worker.emission import Thinking, ToolArguments
-from headrace_worker.errors import Retryable
 from headrace_worker.remembering import keep_response
-from headrace_worker.signals import Usage
 
 with needs("openai"):
     from openai.types import CompletionUsage
@@ -136,7 +136,7 @@ class Answering:
             await self._ctx.emit(ToolArguments(call.id, said, call.name))
 
     def _begun(self, theirs: str) -> Call:
-        own = theirs if theirs and theirs not in self._used else self._ctx.voice.mint("call")
+        own = theirs if theirs and theirs not in self._used else self._ctx.new_id("call")
         self._used.add(own)
         self.calls.append(Call(own, theirs))
         return self.calls[-1]

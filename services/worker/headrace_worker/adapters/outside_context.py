@@ -10,7 +10,7 @@ from uuid import UUID, uuid5
 
 import orjson
 
-from headrace_worker.context import RunContext
+from headrace.sdk.context import RunContext
 
 _NAMESPACE = UUID("d2f0c8a3-6f0e-5d57-9b1c-0f5a8e3b7c41")
 

@@ -8,6 +8,10 @@ from pydantic import BaseModel
 
 from headrace.model import parts
 from headrace.model.events import Json
+from headrace.sdk.agent import Agent, agent
+from headrace.sdk.context import RunContext
+from headrace.sdk.emit import Reject
+from headrace.sdk.errors import Retryable
 from headrace_worker.adapters.answers import AnswerInvalid, asked_in
 from headrace_worker.adapters.approvals import (
     Decision,
@@ -21,11 +25,7 @@ from headrace_worker.adapters.declaring import Declaration
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.pydantic_events import Keeping, Telling
 from headrace_worker.adapters.pydantic_messages import FORMAT, Past, content_of
-from headrace_worker.agent import Agent, agent
-from headrace_worker.context import RunContext
 from headrace_worker.conversation import Turn
-from headrace_worker.emission import Reject
-from headrace_worker.errors import Retryable
 from headrace_worker.remembering import Memory, conversation
 
 with needs("pydantic-ai"):
@@ -89,7 +89,7 @@ def pydantic_ai_agent(  # what such an agent can be told
         try:
             begun = await _begin(ctx, turns, is_text=wrapped.output_type is str)
         except AnswerInvalid as error:
-            await ask(ctx, asked_in(await ctx.retell()), wrong=f"{error}.")
+            await ask(ctx, asked_in(await ctx.load_events()), wrong=f"{error}.")
             return
         if begun is None:
             return
@@ -171,7 +171,7 @@ def _go_on(past: Past, *, is_text: bool) -> _Beginning | None:
 
 async def _answer(ctx: RunContext, past: Past, said: Sequence[Json]) -> _Beginning | None:
     """Go on behind open calls of an earlier run, with what the user says to them."""
-    asked = asked_in(await ctx.retell())
+    asked = asked_in(await ctx.load_events())
     named = {call_of(interrupt) for interrupt in asked}
     waiting = [call for call in past.open if call.tool_call_id in named]
     if waiting and not said:

@@ -9,22 +9,15 @@ import orjson
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
+from headrace.sdk.context import RunContext
+from headrace.sdk.emit import Data, Text, Thinking, ToolArguments, ToolCall, ToolResult
+from headrace.sdk.signals import Custom, Usage
 from headrace_worker.adapters.agui_events import Telling as AgUiTelling
 from headrace_worker.adapters.approvals import ask, question
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.pydantic_messages import FORMAT, verbatim_of
-from headrace_worker.context import RunContext
 from headrace_worker.conversation import Call, Verbatim
-from headrace_worker.emission import (
-    Data,
-    Text,
-    Thinking,
-    ToolArguments,
-    ToolCall,
-    ToolResult,
-)
 from headrace_worker.remembering import keep_response, keep_result
-from headrace_worker.signals import Custom, Usage
 
 with needs("pydantic-ai"):
     from pydantic_ai import AgentRunResultEvent, DeferredToolRequests
@@ -211,7 +204,7 @@ class Telling:
 
     def _own(self, theirs: str) -> str:
         """Return the id that a call has in the log, where each has one of its own."""
-        own = theirs if theirs and theirs not in self._used else self._ctx.voice.mint("call")
+        own = theirs if theirs and theirs not in self._used else self._ctx.new_id("call")
         self._used.add(own)
         self._ids[theirs] = own
         return own

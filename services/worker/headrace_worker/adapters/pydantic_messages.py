@@ -10,9 +10,9 @@ from pydantic import ValidationError
 
 from headrace.model.events import Json
 from headrace.model.parts import ToolResultPart
+from headrace.sdk.tools import as_text
 from headrace_worker.adapters.extras import needs
 from headrace_worker.conversation import Call, Item, Reasoning, Result, Turn, Words
-from headrace_worker.tools import as_text
 
 with needs("pydantic-ai"):
     from pydantic_ai.messages import (

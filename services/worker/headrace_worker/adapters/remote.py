@@ -5,6 +5,10 @@ from collections.abc import Mapping
 from typing import Any, Unpack
 
 from headrace.model.events import Json
+from headrace.sdk.agent import Agent, agent
+from headrace.sdk.context import RunContext
+from headrace.sdk.ended import EndedTask
+from headrace.sdk.errors import Misdeclared
 from headrace_worker.adapters.a2a_json import json_of
 from headrace_worker.adapters.cards import name_of, taken_over
 from headrace_worker.adapters.credentials import Credentials
@@ -12,10 +16,6 @@ from headrace_worker.adapters.declaring import Declaration
 from headrace_worker.adapters.remote_client import BINDINGS, Place, Remote, read_card
 from headrace_worker.adapters.remote_left import cancel_left
 from headrace_worker.adapters.remote_run import Patience, RemoteRun
-from headrace_worker.agent import Agent, agent
-from headrace_worker.context import RunContext
-from headrace_worker.ended import EndedTask
-from headrace_worker.errors import Misdeclared
 
 _log = logging.getLogger(__name__)
 

@@ -6,7 +6,8 @@ from contextlib import suppress
 
 from headrace.model import parts
 from headrace.model.events import Json
-from headrace_worker.context import RunContext
+from headrace.sdk.context import RunContext
+from headrace.sdk.runtime import runtime_of
 from headrace_worker.quoting import hinted
 
 
@@ -67,10 +68,10 @@ class Asking:
 
     async def _wait(self, message: Json) -> Json:
         content = [hinted(part, parts.TASK) for part in message.get("parts", [])]
-        name = message.get("messageId") or self._ctx.voice.mint("message")
+        name = message.get("messageId") or self._ctx.new_id("message")
         prompt = {**message, "messageId": name, "role": "ROLE_AGENT", "parts": content}
         async with asyncio.timeout(self._patience):
-            return await self._ctx.inputs.ask(prompt)
+            return await runtime_of(self._ctx).ask(prompt)
 
 
 async def _next[T](events: AsyncIterator[T]) -> T:

@@ -2,6 +2,8 @@
 
 import logging
 
+from headrace.sdk.ended import EndedTask
+from headrace.sdk.errors import Retryable
 from headrace_worker.adapters.credentials import CredentialsRefused
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.remote_client import Remote
@@ -11,8 +13,6 @@ from headrace_worker.adapters.remote_run import (
     raise_if_passing,
     status_of,
 )
-from headrace_worker.ended import EndedTask
-from headrace_worker.errors import Retryable
 
 with needs("a2a"):
     import httpx

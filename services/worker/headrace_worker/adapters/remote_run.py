@@ -9,6 +9,10 @@ from functools import partial
 
 from headrace.model.events import Json
 from headrace.model.task import LEG_ENDED
+from headrace.sdk.context import RunContext
+from headrace.sdk.emit import Reject
+from headrace.sdk.errors import Retryable
+from headrace.sdk.relayed import Said
 from headrace_worker.adapters.a2a_json import json_of, parsed
 from headrace_worker.adapters.busy import is_busy
 from headrace_worker.adapters.credentials import CredentialsRefused
@@ -19,11 +23,7 @@ from headrace_worker.adapters.remote_asking import Asking
 from headrace_worker.adapters.remote_client import Remote
 from headrace_worker.adapters.remote_names import REMOTE_CONTEXT, REMOTE_TASK, remote_of
 from headrace_worker.adapters.remote_telling import Relay, Told
-from headrace_worker.context import RunContext
 from headrace_worker.earlier import asking_agent
-from headrace_worker.emission import Reject
-from headrace_worker.errors import Retryable
-from headrace_worker.relayed import Said
 from headrace_worker.remembering import with_content
 
 with needs("a2a"):
@@ -100,14 +100,14 @@ class RemoteRun:
     async def _begin(self) -> None:
         ctx, held = self._ctx, self._ctx.checkpoint_data
         goes_on = isinstance(held, dict) and bool(held.get(REMOTE_TASK))
-        ours = await ctx.recall() if ctx.leg > 1 or goes_on else {}
+        ours = await ctx.load_task() if ctx.leg > 1 or goes_on else {}
         self._relay = Relay(ctx, Told(ours))
         if goes_on:
             self._known = self._relay.task = held[REMOTE_TASK]
             self._cursor.last = self._cursor.came = held.get("cursor", "")
             await self._follow(self._again)
             return
-        log = await ctx.retell() if ctx.leg > 1 else []
+        log = await ctx.load_events() if ctx.leg > 1 else []
         task, context = remote_of(log)
         if not context:
             begun = log[0][1].get("task", {}) if log else {"metadata": ctx.metadata}

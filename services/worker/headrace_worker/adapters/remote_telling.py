@@ -7,12 +7,12 @@ told yet is.
 from headrace.jetstream.objects import LINKS_ARE_OURS, is_link
 from headrace.model.events import Json
 from headrace.model.task import AUTH_REQUIRED, LEG_ENDED
+from headrace.sdk.context import RunContext
+from headrace.sdk.errors import MalformedOutput
+from headrace.sdk.relayed import Artifact, Outcome, Said
 from headrace_worker.adapters.a2a_json import artifact_of, outcome_of, said_of
 from headrace_worker.adapters.remote_names import without_names
-from headrace_worker.context import RunContext
-from headrace_worker.errors import MalformedOutput
 from headrace_worker.quoting import foreign
-from headrace_worker.relayed import Artifact, Outcome, Said
 
 _USER = "ROLE_USER"
 

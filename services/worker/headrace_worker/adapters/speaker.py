@@ -4,8 +4,8 @@ The first one is the task's own. Another one, that it hands over to, is a subage
 or hands over itself. What it says is still the task's answer.
 """
 
-from headrace_worker.context import RunContext
-from headrace_worker.signals import Subagent
+from headrace.sdk.context import RunContext
+from headrace.sdk.signals import Subagent
 
 
 class Speaker:

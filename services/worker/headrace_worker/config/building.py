@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.model.errors import HeadraceError
 from headrace.model.events import Json
-from headrace_worker.agent import Agent, Agents
+from headrace.sdk.agent import Agent, Agents
 from headrace_worker.config.model import (
     AgUiAgent,
     ApiKey,

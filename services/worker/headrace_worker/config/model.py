@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from headrace.model.events import Json
+from headrace.sdk.policy import FollowUps
 from headrace_worker.config.addresses import check_headers, check_url
-from headrace_worker.policy import FollowUps
 from headrace_worker.remembering import Memory
 
 _TARGET = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$"
@@ -114,7 +114,7 @@ class Reasoning(Section):
 
 
 class Described(Section):
-    """What any agent's section may say; see `headrace_worker.agent`."""
+    """What any agent's section may say; see `headrace.sdk.agent`."""
 
     description: str | None = None
     version: str | None = None

@@ -21,15 +21,14 @@ from headrace.model.task import (
     TERMINAL,
     TaskKey,
 )
+from headrace.sdk.errors import DelegationFailed, LegOver, MalformedOutput
+from headrace.sdk.results import Result
 from headrace_worker.delegation.credentials import Credentials
-from headrace_worker.delegation.errors import DelegationFailed
 from headrace_worker.delegation.offspring import Known
 from headrace_worker.delegation.parent import Parent
 from headrace_worker.delegation.question import Question
 from headrace_worker.delegation.relay import Relay
-from headrace_worker.delegation.result import Result
 from headrace_worker.delegation.starting import start_child
-from headrace_worker.errors import LegOver, MalformedOutput
 
 _log = logging.getLogger(__name__)
 

@@ -9,16 +9,15 @@ from datetime import UTC, datetime
 from headrace.model.errors import StateUnavailable, TaskUnknown
 from headrace.model.messages import CancelChild
 from headrace.model.task import INPUT_REQUIRED, TaskKey
+from headrace.sdk.errors import DelegationFailed, DelegationRefused, LegOver
+from headrace.sdk.interrupt import Interrupt
+from headrace.sdk.results import Result
 from headrace_worker.appender import Receipt
 from headrace_worker.delegation.child import Child
-from headrace_worker.delegation.errors import DelegationFailed, DelegationRefused
 from headrace_worker.delegation.naming import Names
 from headrace_worker.delegation.offspring import Offspring
 from headrace_worker.delegation.parent import Parent
 from headrace_worker.delegation.question import Question
-from headrace_worker.delegation.result import Result
-from headrace_worker.errors import LegOver
-from headrace_worker.interrupt import Interrupt
 
 _log = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from headrace.model.errors import StateUnavailable, TaskUnknown
 from headrace.model.events import Json
 from headrace.model.messages import TellChild
 from headrace.model.task import TaskKey
+from headrace.sdk.errors import LegOver
 from headrace_worker.delegation.parent import Parent
-from headrace_worker.errors import LegOver
 
 _log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ import orjson
 
 from headrace.model.delegation import MAX_NAME, child_task_id
 from headrace.model.events import Json
-from headrace_worker.delegation.errors import DelegationRefused
+from headrace.sdk.errors import DelegationRefused
 
 _NOT_COMPARED = frozenset({"messageId", "taskId", "contextId", "role"})
 """What a message carries that says nothing of the question."""

@@ -8,11 +8,11 @@ from datetime import datetime
 from headrace.jetstream.connection import Bus
 from headrace.log import TailRule
 from headrace.model.task import TaskKey
+from headrace.sdk.interrupt import Interrupt
 from headrace.state_client import StateClient
 from headrace_worker.appender import Appender
 from headrace_worker.concurrency import Permit
 from headrace_worker.inputs import Inputs
-from headrace_worker.interrupt import Interrupt
 from headrace_worker.offload import Offload
 from headrace_worker.usage import UsageTotals
 

@@ -4,7 +4,7 @@ import re
 import secrets
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
 
@@ -13,7 +13,7 @@ from headrace.model.delegation import earliest
 from headrace.model.errors import InvalidName
 from headrace.model.events import Json
 from headrace.model.names import check_agent_name
-from headrace_worker.delegation.errors import DelegationRefused
+from headrace.sdk.errors import DelegationRefused
 from headrace_worker.delegation.parent import Parent
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -52,14 +52,6 @@ class Question:
         wanted = [tokens for tokens in (left, self.budget) if tokens is not None]
         deadline = earliest(parent.deadline, own)
         return replace(self, deadline=deadline, budget=min(wanted, default=None))
-
-
-class Named(Protocol):
-    """What has the name of an agent: an `Agent`, wherever it is served."""
-
-    @property
-    def name(self) -> str:
-        """The agent's name."""
 
 
 def name_of(asked: Any) -> str:  # noqa: ANN401  # whatever an agent writes there

@@ -8,10 +8,9 @@ from headrace.model.errors import InvalidName, LogFull, StartRefused, StateUnava
 from headrace.model.events import Json
 from headrace.model.messages import StartTask, TaskStarted
 from headrace.model.task import TaskKey
-from headrace_worker.delegation.errors import DelegationRefused
+from headrace.sdk.errors import DelegationRefused, LegOver
 from headrace_worker.delegation.parent import Parent
 from headrace_worker.delegation.question import Question
-from headrace_worker.errors import LegOver
 
 _log = logging.getLogger(__name__)
 

@@ -4,16 +4,13 @@ from types import TracebackType
 from typing import Self
 
 from headrace.model.events import Json
+from headrace.sdk.results import Result
 from headrace_worker.delegation.child import Child, Events
 from headrace_worker.delegation.children import Children, in_time
-from headrace_worker.delegation.result import Result
 
 
-class Delegation:
-    """``async for event in ctx.delegate_stream(…)``: A2A v1.0 StreamResponses, then no more.
-
-    Left before its end, by ``async with`` or at the end of the leg, the child is canceled.
-    """
+class ChildStream:
+    """What `RunContext.delegate_stream` returns."""
 
     def __init__(self, children: Children, child: Child) -> None:
         """Stream `child`, one of `children`."""

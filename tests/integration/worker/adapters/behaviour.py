@@ -18,12 +18,12 @@ from typing import Any, ClassVar
 
 import pytest
 
+from headrace import Agent
 from headrace.jetstream.objects import FileOwner, FileStore
 from headrace.model import events, parts
 from headrace.model.events import Json
 from headrace.model.interrupts import INTERRUPTS, PENDING_TOOL_CALLS
 from headrace.model.task import CANCELED
-from headrace_worker import Agent
 from tests.integration.worker.adapters.office import Office
 from tests.integration.worker.adapters.wire import (
     Model,

@@ -4,7 +4,7 @@ import os
 from importlib import import_module
 from pathlib import Path
 
-from headrace_worker import Agents
+from headrace import Agents
 from tests.integration.worker.adapters.office import Office
 
 _adapter = import_module(os.environ["HEADRACE_ADAPTER"])

@@ -8,7 +8,7 @@ from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.tool_context import ToolContext
 from google.genai.types import HttpRetryOptions
 
-from headrace_worker import Agent
+from headrace import Agent
 from headrace_worker.adapters import adk_agent
 from tests.integration.worker.adapters.behaviour import (
     ApprovalsInTime,

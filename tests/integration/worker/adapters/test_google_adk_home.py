@@ -17,9 +17,9 @@ from google.adk.workflow import Workflow
 from pydantic import BaseModel
 
 from headrace.model.events import Json
+from headrace.sdk.errors import Retryable
 from headrace_worker.adapters import adk_agent
 from headrace_worker.adapters.adk_events import Telling
-from headrace_worker.errors import Retryable
 from tests.integration.worker.adapters.behaviour import answered, approval, interrupts
 from tests.integration.worker.adapters.gemini_wire import GeminiModel, chunk, gemini_model, last
 from tests.integration.worker.adapters.test_google_adk import gemini

@@ -11,7 +11,7 @@ from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 
-from headrace_worker import Agent
+from headrace import Agent
 from headrace_worker.adapters import langgraph_agent
 from tests.integration.worker.adapters.behaviour import (
     ApprovalsInTime,

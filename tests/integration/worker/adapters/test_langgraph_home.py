@@ -14,9 +14,9 @@ from langgraph.types import interrupt
 from pydantic import BaseModel
 
 from headrace.model.events import Json
+from headrace.sdk.errors import Misdeclared, Retryable
 from headrace_worker.adapters import langgraph_agent
 from headrace_worker.adapters.langgraph_events import Telling
-from headrace_worker.errors import Misdeclared, Retryable
 from tests.integration.worker.adapters.behaviour import answered, approval, interrupts
 from tests.integration.worker.adapters.wire import calls, chat_model, says
 from tests.integration.worker.conftest import Working

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from headrace_worker import Agent, RunContext, agent, tool
+from headrace import Agent, RunContext, agent, tool
 from headrace_worker.adapters import openai_agent
 from tests.integration.worker.adapters.behaviour import (
     AsksItsModel,

@@ -6,7 +6,7 @@ from agents import Agent as SdkAgent
 from agents import OpenAIChatCompletionsModel, RunContextWrapper, function_tool
 from openai import AsyncOpenAI
 
-from headrace_worker import Agent, RunContext, State
+from headrace import Agent, RunContext, State
 from headrace_worker.adapters import openai_agents_agent
 from tests.integration.worker.adapters.behaviour import (
     ApprovalsInTime,

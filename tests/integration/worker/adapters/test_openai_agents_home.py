@@ -20,10 +20,10 @@ from agents.tracing import TracingProcessor, set_trace_processors
 from openai import AsyncOpenAI
 from pydantic import BaseModel
 
-from headrace_worker import RunContext
+from headrace import RunContext
+from headrace.sdk.errors import Retryable
 from headrace_worker.adapters import openai_agents_agent
 from headrace_worker.adapters.agents_events import Telling
-from headrace_worker.errors import Retryable
 from tests.integration.worker.adapters.behaviour import answered, approval, interrupts
 from tests.integration.worker.adapters.wire import (
     ChatModel,

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from openai import AsyncOpenAI
 
+from headrace import Agent, tool
 from headrace.model.events import Json
-from headrace_worker import Agent, tool
 from headrace_worker.adapters import openai_agent
 from tests.integration.worker.conftest import Working
 from tests.integration.worker.doors.reading import answer, folded, results, state, thoughts, words

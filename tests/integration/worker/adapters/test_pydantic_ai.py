@@ -10,7 +10,7 @@ from pydantic_ai import RunContext, ToolReturn
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from headrace_worker import Agent
+from headrace import Agent
 from headrace_worker.adapters import pydantic_ai_agent
 from tests.integration.worker.adapters.behaviour import (
     ApprovalsInTime,

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from headrace import Agent
 from headrace.directory import AgentCard
 from headrace.jetstream.connection import Bus
 from headrace.model import events, parts
@@ -13,7 +14,6 @@ from headrace.model.interrupts import INTERRUPTS
 from headrace.model.task import COMPLETED, INPUT_REQUIRED, WORKING
 from headrace.settings import BusSettings
 from headrace_gateway.settings import GatewaySettings
-from headrace_worker import Agent
 from headrace_worker.adapters import remote_agent
 from tests.integration.gateway.running import running
 from tests.support.cutting_proxy import CuttingProxy

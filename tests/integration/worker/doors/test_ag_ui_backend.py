@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
+from headrace import Agent
 from headrace.model import parts
 from headrace.model.events import Json
 from headrace.model.interrupts import INTERRUPTS, PENDING_TOOL_CALLS
-from headrace_worker import Agent
+from headrace.sdk.errors import Retryable
 from headrace_worker.adapters import ag_ui_agent
 from headrace_worker.adapters.agui_events import Telling
-from headrace_worker.errors import Retryable
 from tests.integration.worker.conftest import Working
 from tests.integration.worker.doors.examples import example
 from tests.integration.worker.doors.reading import (

@@ -14,9 +14,9 @@ from langgraph.config import get_stream_writer
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import interrupt
 
+from headrace import Status
 from headrace.model import parts
 from headrace.model.interrupts import INTERRUPTS, PENDING_TOOL_CALLS
-from headrace_worker import Status
 from headrace_worker.adapters import langgraph_agent
 from tests.integration.worker.adapters.behaviour import answered, cancel_waiting, interrupts
 from tests.integration.worker.conftest import Working

@@ -12,9 +12,9 @@ import pytest
 import uvicorn
 from mcp.server import MCPServer
 
-from headrace_worker import Agent, Emission, RunContext, ToolError, agent
+from headrace import Agent, Emission, RunContext, ToolError, agent
+from headrace.sdk.errors import Misdeclared
 from headrace_worker.adapters import McpServer, openai_agent
-from headrace_worker.errors import Misdeclared
 from tests.integration.worker.conftest import Working
 from tests.integration.worker.doors.reading import answer, calls, folded, results, state, words
 from tests.support.chat_stub import Reply, call, chat_stub, deltas

@@ -6,10 +6,10 @@ import threading
 
 import pytest
 
+from headrace import Agent, RunContext, ToolError, tool
 from headrace.model.events import Json
-from headrace_worker import Agent, RunContext, ToolError, tool
+from headrace.sdk.errors import Misdeclared
 from headrace_worker.adapters import openai_agent
-from headrace_worker.errors import Misdeclared
 from tests.integration.worker.conftest import Working
 from tests.integration.worker.doors.examples import example
 from tests.integration.worker.doors.reading import (

@@ -8,9 +8,9 @@ import pytest
 
 from headrace.jetstream.objects import FileOwner, FileStore
 from headrace.model.messages import Control
+from headrace.sdk.errors import Misdeclared
 from headrace_gateway.settings import GatewaySettings
 from headrace_worker.adapters import ApiKey, Bearer, ClientCredentials, remote_agent
-from headrace_worker.errors import Misdeclared
 from tests.integration.gateway.running import running
 from tests.integration.worker.conftest import Spawn, Working
 from tests.integration.worker.doors.examples import example

@@ -13,7 +13,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 
-from headrace_worker import Agent
+from headrace import Agent
 from headrace_worker.adapters import langgraph_agent
 from tests.integration.worker.adapters.wire import calls, chat_model, says
 from tests.integration.worker.conftest import Working

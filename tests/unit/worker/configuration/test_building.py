@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace_worker import RunContext, agent
+from headrace import RunContext, agent
 from headrace_worker.config import Configuration, Unusable, build
 
 

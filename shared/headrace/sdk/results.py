@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import TracebackType
+from typing import Protocol, Self
 
 from headrace.model import parts
 from headrace.model.events import INPUT_SCHEMA, Json
 from headrace.model.task import INPUT_REQUIRED
-from headrace_worker.emission import InputRequired
+from headrace.sdk.emit import InputRequired
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +73,47 @@ class Result:
         prompt = parts.text_of(said.get("parts", ()))
         whose = {"task": self.id, "agent": self.agent}
         return InputRequired(prompt, schema, asks_for=whose)
+
+
+class Named(Protocol):
+    """What has the name of an agent: an `Agent`, wherever it is served."""
+
+    @property
+    def name(self) -> str:
+        """The agent's name."""
+
+
+class Delegation(Protocol):
+    """``async for event in ctx.delegate_stream(…)``: A2A v1.0 StreamResponses, then no more.
+
+    Left before its end, by ``async with`` or at the end of the run, the child is canceled.
+    """
+
+    @property
+    def task(self) -> str:
+        """The child's task id."""
+
+    async def result(self) -> Result:
+        """Return what it has come to, waiting for it.
+
+        Raises:
+            DelegationFailed, LegOver: as `RunContext.delegate`.
+        """
+
+    def __aiter__(self) -> Self: ...
+
+    async def __anext__(self) -> Json:
+        """Return the next event.
+
+        Raises:
+            DelegationFailed, LegOver: it has not come to a good end.
+        """
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        raised: BaseException | None,
+        at: TracebackType | None,
+    ) -> None: ...

@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from pydantic.errors import PydanticUserError
 
 from headrace.model.events import Json
-from headrace_worker.context import RunContext
-from headrace_worker.errors import Misdeclared
+from headrace.sdk.context import RunContext
+from headrace.sdk.errors import Misdeclared
 
 _SECTION = re.compile(r"^(Args|Arguments|Parameters|Returns|Yields|Raises|Examples?|Notes?):")
 _ARGUMENT = re.compile(r"^\s+\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.+)$")

@@ -14,15 +14,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, cast
 
-from headrace.directory import AgentCard
+from headrace.model.agent_card import AgentCard
 from headrace.model.errors import InvalidName
 from headrace.model.events import Json
 from headrace.model.names import check_agent_name
-from headrace_worker.context import RunContext
-from headrace_worker.emission import Emission
-from headrace_worker.ended import CleanUp
-from headrace_worker.errors import Misdeclared
-from headrace_worker.policy import FollowUps, Policy
+from headrace.sdk.context import RunContext
+from headrace.sdk.emit import Emission
+from headrace.sdk.ended import CleanUp
+from headrace.sdk.errors import Misdeclared
+from headrace.sdk.policy import FollowUps, Policy
 
 type Streaming = Callable[[RunContext], AsyncIterator[Emission]]
 """An async generator function: it yields what it says."""

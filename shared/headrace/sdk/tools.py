@@ -20,10 +20,10 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from headrace.model.events import Json
-from headrace_worker.calling import Answer, ToolError
-from headrace_worker.context import RunContext
-from headrace_worker.errors import Misdeclared, Retryable
-from headrace_worker.tool_schemas import Signature, signature_of
+from headrace.sdk.calling import Answer, ToolError
+from headrace.sdk.context import RunContext
+from headrace.sdk.errors import Misdeclared, Retryable
+from headrace.sdk.tool_schemas import Signature, signature_of
 
 _THREADS = ThreadPoolExecutor(256, "tool")
 """For functions that are not async. Not asyncio's own pool, which has a few threads and looks up

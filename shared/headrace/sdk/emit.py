@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.model.events import Json
-from headrace_worker.relayed import Artifact, Outcome, Said
-from headrace_worker.signals import Signal
+from headrace.sdk.relayed import Artifact, Outcome, Said
+from headrace.sdk.signals import Signal
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,3 +179,6 @@ UTTERANCES = (
     Said,
 )
 ENDINGS = (Complete, InputRequired, Reject, Message, Outcome)
+
+FILES = frozenset({File, Artifact})
+"""What may hold a file, which goes to the store if it is large."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from headrace_worker.errors import Misdeclared
+from headrace.sdk.errors import Misdeclared
 
 type FollowUps = Literal["enqueue", "interrupt", "reject", "steer"]
 """What becomes of a message to a running task. ``enqueue``: it is the next leg's input.
