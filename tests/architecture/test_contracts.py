@@ -24,6 +24,11 @@ class Violation(NamedTuple):
 
 VIOLATIONS = [
     Violation(
+        "sdk-without-runtime",
+        "shared/headrace/sdk/intruder.py",
+        "from headrace.jetstream.connection import Bus",
+    ),
+    Violation(
         "services-apart",
         "services/gateway/headrace_gateway/intruder.py",
         "import headrace_worker",

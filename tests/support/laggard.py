@@ -4,7 +4,8 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator
 
-from headrace import Agents, RunContext, agent, demo
+from headrace import Agents, RunContext, agent
+from headrace_worker import demo
 
 COUNT = 60
 

@@ -3,10 +3,9 @@
 from contextlib import aclosing
 
 from headrace.sdk.agent import Agent
-from headrace.sdk.context import RunContext
+from headrace.sdk.context import RunContext, runtime_of
 from headrace.sdk.emit import FILES
 from headrace.sdk.errors import AgentExited
-from headrace.sdk.runtime import runtime_of
 
 
 async def drive(agent: Agent, ctx: RunContext) -> None:

@@ -12,10 +12,9 @@ from headrace.jetstream.objects import SCHEME
 from headrace.model.entry import Entry
 from headrace.model.errors import FileUnknown, StateUnavailable
 from headrace.model.events import Json
-from headrace.sdk.context import RunContext
+from headrace.sdk.context import RunContext, runtime_of
 from headrace.sdk.emit import ToolArguments, ToolResult
 from headrace.sdk.errors import Retryable
-from headrace.sdk.runtime import runtime_of
 from headrace_worker.conversation import (
     RESPONSE,
     Turn,

@@ -9,7 +9,6 @@ from functools import partial
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
-from headrace import assignment
 from headrace.background import keep_running
 from headrace.jetstream.connection import Bus
 from headrace.log import TailRule
@@ -19,6 +18,7 @@ from headrace.sdk.agent import Agent, Agents
 from headrace.sdk.interrupt import Interrupt
 from headrace.tasks.queues import ensure_lane
 from headrace.wait_for import patiently
+from headrace_worker import assignment
 from headrace_worker.attempt import Attempt
 from headrace_worker.concurrency import AgentConcurrency, ConcurrencyLimit, Permit
 from headrace_worker.heartbeat_thread import HeartbeatThread

@@ -430,3 +430,8 @@ class RunContext:
 class _TaskLog(logging.LoggerAdapter[logging.Logger]):
     def process(self, msg: Any, kwargs: Any) -> tuple[Any, Any]:  # noqa: ANN401  # logging's signature
         return f"task {(self.extra or {}).get('task')}: {msg}", kwargs
+
+
+def runtime_of(ctx: RunContext) -> Runtime:
+    """Return what stands behind `ctx`: for adapters, which do more than authors may."""
+    return ctx._runtime  # noqa: SLF001  # the one way to it

@@ -1,15 +1,12 @@
 """What carries out what an agent asks of its context: a worker, or a stand-in for one in tests."""
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from headrace.model.entry import Entry
 from headrace.model.events import Json
 from headrace.sdk.emit import Emission, ToolArguments, ToolResult
 from headrace.sdk.interrupt import Interrupt
 from headrace.sdk.results import Delegation, Named, Result
-
-if TYPE_CHECKING:
-    from headrace.sdk.context import RunContext
 
 
 class Runtime(Protocol):
@@ -140,8 +137,3 @@ class Runtime(Protocol):
         self, result: Result | None, message: str | Json, *, relay: bool, timeout: float | None
     ) -> Result:
         """See `RunContext.answer`."""
-
-
-def runtime_of(ctx: "RunContext") -> Runtime:
-    """Return what stands behind `ctx`: for adapters, which do more than authors may."""
-    return ctx._runtime  # noqa: SLF001  # the one way to it

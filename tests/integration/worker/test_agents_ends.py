@@ -24,12 +24,12 @@ from headrace import (
     ToolArguments,
     ToolCall,
     agent,
-    completion,
 )
 from headrace.model.entry import ANSWERED
 from headrace.model.events import Json
 from headrace.model.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, REJECTED
 from headrace.sdk.agent import AgentFunction
+from headrace_worker import completion
 from tests.integration.worker.conftest import Working
 from tests.support.desk import Desk, Task, eventually
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from headrace import Agent, Emission, EndedTask, InputRequired, Retryable, RunContext, agent
-from headrace import clean_up as cleaning_up
 from headrace.log import last_entry
 from headrace.model import events
 from headrace.model.events import ATTEMPT
@@ -15,6 +14,7 @@ from headrace.model.task import CANCELED, FAILED, INPUT_REQUIRED, WORKING
 from headrace.sdk.policy import Policy
 from headrace.tasks.cancel import cancel_task
 from headrace.tasks.failing import fail_task
+from headrace_worker import clean_up as cleaning_up
 from tests.integration.worker.conftest import Working
 from tests.integration.worker.test_cancelling import cancel
 from tests.support.desk import Desk, Task, eventually

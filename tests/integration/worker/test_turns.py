@@ -8,12 +8,12 @@ import pytest
 from nats.js import api
 
 from headrace import Emission, RunContext, agent
-from headrace import queues as lane_watch
 from headrace.model.errors import StreamsDiffer
 from headrace.model.queues import Lane
 from headrace.tasks.queues import Lanes, ensure_lane
 from headrace_task_state.maintenance import lane_upkeep
 from headrace_task_state.maintenance.lane_upkeep import LaneUpkeep
+from headrace_worker import queues as lane_watch
 from tests.integration.worker.conftest import Working
 from tests.support.desk import Desk, Task, eventually
 

@@ -5,10 +5,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from headrace import Emission, RunContext, agent, claim, give_up, predecessors
+from headrace import Emission, RunContext, agent
 from headrace.jetstream.connection import Bus
 from headrace.model.events import BEHIND
 from headrace.model.task import COMPLETED, TaskKey
+from headrace_worker import claim, give_up, predecessors
 from headrace_worker.predecessors import whose_turn_it_is
 from headrace_worker.recovery import Recovered
 from tests.integration.worker.conftest import Working

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from headrace import loop_turns as module
+from headrace_worker import loop_turns as module
 from headrace_worker.loop_turns import LoopTurns
 
 

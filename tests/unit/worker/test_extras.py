@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from headrace import adapters
+from headrace_worker import adapters
 
 LIBRARIES = {
     "ApiKey": ("a2a", "a2a"),
@@ -28,7 +28,7 @@ import sys
 for name in {libraries!r}:
     sys.modules[name] = None
 import headrace_worker.main
-from headrace import adapters
+from headrace_worker import adapters
 try:
     adapters.{door}
 except ImportError as error:

@@ -6,13 +6,13 @@ from typing import cast
 
 import pytest
 
-from headrace import appender as module
 from headrace.log import LogWriter
 from headrace.model.entry import Stamp
 from headrace.model.errors import BusUnavailable, Fenced
 from headrace.model.events import Draft
 from headrace.model.task import COMPLETED, WORKING
 from headrace.sdk.errors import LegOver, MalformedOutput
+from headrace_worker import appender as module
 from headrace_worker.appender import BATCH, Appender
 from headrace_worker.authorship import Authorship
 

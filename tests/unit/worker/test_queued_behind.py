@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace import appender as module
 from headrace.log import FencedBy, LogWriter
 from headrace.model import events
 from headrace.model.entry import Entry, Stamp
@@ -18,6 +17,7 @@ from headrace.model.errors import BusUnavailable
 from headrace.model.events import Draft, Json
 from headrace.model.messages import Control
 from headrace.model.task import AUTH_REQUIRED, COMPLETED, SUBMITTED, WORKING
+from headrace_worker import appender as module
 from headrace_worker.appender import Appender, GivesWay
 from headrace_worker.authorship import Authorship
 from headrace_worker.inputs import Inputs, Refused

@@ -9,9 +9,8 @@ from dataclasses import asdict
 import orjson
 
 from headrace.model.events import Json
-from headrace.sdk.context import RunContext
+from headrace.sdk.context import RunContext, runtime_of
 from headrace.sdk.emit import ToolResult
-from headrace.sdk.runtime import runtime_of
 from headrace_worker.adapters.agui_events import Telling
 from headrace_worker.conversation import NAMES, Names
 from headrace_worker.remembering import stored

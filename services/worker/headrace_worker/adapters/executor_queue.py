@@ -8,11 +8,10 @@ from typing import override
 from headrace.model import parts
 from headrace.model.events import Json
 from headrace.model.task import AUTH_REQUIRED, COMPLETED, LEG_ENDED
-from headrace.sdk.context import RunContext
+from headrace.sdk.context import RunContext, runtime_of
 from headrace.sdk.emit import Emission, Message
 from headrace.sdk.errors import MalformedOutput
 from headrace.sdk.relayed import Outcome
-from headrace.sdk.runtime import runtime_of
 from headrace_worker.adapters.a2a_json import artifact_of, json_of, outcome_of, said_of
 from headrace_worker.adapters.extras import needs
 from headrace_worker.quoting import hinted

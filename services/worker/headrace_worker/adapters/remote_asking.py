@@ -6,8 +6,7 @@ from contextlib import suppress
 
 from headrace.model import parts
 from headrace.model.events import Json
-from headrace.sdk.context import RunContext
-from headrace.sdk.runtime import runtime_of
+from headrace.sdk.context import RunContext, runtime_of
 from headrace_worker.quoting import hinted
 
 

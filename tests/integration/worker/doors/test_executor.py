@@ -24,10 +24,10 @@ from a2a.types import (
     Task as A2ATask,
 )
 
-from headrace import completion
 from headrace.jetstream.objects import FileOwner, FileStore
 from headrace.model.events import ACCEPTED_MODES, EXTENSIONS, Json
 from headrace.model.messages import Control
+from headrace_worker import completion
 from headrace_worker.adapters import executor_agent
 from headrace_worker.adapters.executor import RUN
 from tests.integration.worker.conftest import Working
