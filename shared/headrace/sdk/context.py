@@ -37,6 +37,7 @@ from headrace.sdk.signals import (
     State,
     StateDelta,
     Step,
+    Subagent,
     Usage,
 )
 
@@ -340,6 +341,10 @@ class RunContext:
     async def step(self, name: str, *, finished: bool = False) -> None:
         """Say that a step begins, or ends."""
         await self.emit(Step(name, finished))
+
+    async def subagent(self, subagent: Subagent) -> None:
+        """Say that another agent of the same process goes on with the task, or ends."""
+        await self.emit(subagent)
 
     async def usage(self, usage: Usage) -> None:
         """Say what a model has used."""
