@@ -5,7 +5,6 @@ import signal
 from collections.abc import AsyncIterator
 
 from headrace import Agents, RunContext, agent
-from headrace import Agents, RunContext, agent
 from tests.support.gates import opened
 
 

@@ -26,7 +26,6 @@ from headrace.tasks.rejecting import TOO_LATE, reject_unbegun
 from headrace_worker.assignment import Assignment
 from headrace_worker.authorship import Authorship
 from headrace_worker.give_up import count_survivors, deadline_of, give_up, is_too_late, why_hopeless
-from headrace.sdk.policy import Policy
 from headrace_worker.predecessors import whose_turn_it_is
 from headrace_worker.recovery import Recovered, read_past, why_handed_back
 

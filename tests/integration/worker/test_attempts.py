@@ -17,7 +17,6 @@ from headrace.model.entry import Entry
 from headrace.model.events import Json
 from headrace.model.messages import DeadLetter
 from headrace.model.task import COMPLETED, FAILED, WORKING, mint_task_id
-from headrace import Emission, Retryable, RunContext, agent
 from headrace_worker.give_up import MOST_SURVIVED
 from tests.integration.worker.conftest import Spawn, Working
 from tests.support.desk import Desk, Task, eventually

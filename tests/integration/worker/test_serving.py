@@ -18,8 +18,6 @@ from headrace.model.entry import Entry
 from headrace.model.messages import DeadLetter, Holding
 from headrace.model.task import COMPLETED
 from headrace.settings import BusSettings
-from headrace.tasks.queues import ACK_WAIT
-from headrace import Agent, Agents, Emission, RunContext, agent
 from headrace_worker.demo import counter, echo
 from headrace_worker.heartbeats import HEARTBEAT
 from headrace_worker.settings import WorkerSettings
