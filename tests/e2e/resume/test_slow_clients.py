@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.deployment import get
 from tests.support.fleet import Fleet
 from tests.support.resuming import Client, Step
 from tests.support.resuming_bindings import REST_GET, Ask, Received, SseStream
@@ -151,4 +152,8 @@ async def test_a_client_that_takes_nothing_is_disconnected_and_may_come_back(
 
 
 async def gave_up(gateway: OwnGateway) -> bool:
-    return "the client takes nothing" in gateway.log.read_text()
+    """Tell whether it has hung up: it says why first, and waits for a while that this is taken."""
+    if "the client takes nothing" not in gateway.log.read_text():
+        return False
+    _, page = await asyncio.to_thread(get, gateway.url.removeprefix("http://"), "/metrics")
+    return b"\nheadrace_open_streams 0.0\n" in page
