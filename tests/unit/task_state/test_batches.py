@@ -129,6 +129,16 @@ def test_what_is_remembered_of_tasks_is_bounded(monkeypatch: pytest.MonkeyPatch)
     assert len(batches._deltas) <= 4
 
 
+def test_what_a_batch_has_changed_is_not_remembered_and_nothing_of_ended_tasks() -> None:
+    open_log, ended = begun(), begun()
+    ended.append([ended.status(COMPLETED)], state=COMPLETED)
+    batches = Batches(SUBJECTS, 5)
+    assert len(batches.build([*arrivals(open_log), *arrivals(ended)], Progress()).changes) == 2
+    [delta] = batches._deltas.values()
+    assert delta.key == open_log.key
+    assert delta._change.fields == {}
+
+
 def test_a_letter_is_never_larger_than_a_message() -> None:
     headers = {"Short": "1", "Long": "x" * 400_000, "Last": "2"}
     of = arrival(7, "headrace.event.3.t.a.x", b"x" * 900_000, headers)

@@ -29,6 +29,9 @@ _EXACT = 2**53
 _AT_WORK = frozenset({WORKING, AUTH_REQUIRED})
 _OVER = TERMINAL | {ANSWERED}
 
+_NONE = TaskChange(TaskKey("", "", ""), "")
+"""Stands where nothing has changed: what a batch has flushed is not kept."""
+
 
 class Delta:
     """One task as a batch sees it. It outlives the batch, for what its lists end with.
@@ -61,7 +64,7 @@ class Delta:
         self._frame: ChunkFrame | None = None
         self._framed: Json | None = None
         """The text part with which chunks of that frame go on."""
-        self._change = TaskChange(key, "")
+        self._change = _NONE
         self._status: Json | None = None
         self._stored = self._start_by = 0
 
@@ -145,7 +148,7 @@ class Delta:
 
     def flush(self, patience: int) -> TaskChange:
         """Return what the batch changes; what waits is looked at after `patience` ms."""
-        change, self.touched = self._change, False
+        change, self._change, self.touched = self._change, _NONE, False
         if self._status is not None:
             change.fields["status"] = orjson.dumps(self._status).decode()
         if state := change.state:
