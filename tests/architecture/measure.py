@@ -20,7 +20,7 @@ _COMMANDS = {
     "begin a task": r"(?<!def )\btask_submitted\(",
     "continue a task": r"\bstatus_update\([^)]*\bSUBMITTED\b",
     "write a dead letter": r"\bsubjects\.dead\((?!\s*\"\*\")",
-    "cancel through a holder": r"\bask_holder\([^)]*\bCANCEL\b",
+    "cancel through a holder": r"\bask=[\"']cancel[\"']|\bask_holder\([^)]*\bCANCEL\b",
     "store large files": r"\b_?files\.put\(",
 }
 """What a module that carries out a command itself has in it."""

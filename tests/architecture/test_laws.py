@@ -30,6 +30,48 @@ class Law:
 
 LAWS = [
     Law(
+        "only log/, the commands on a task and the holder of a run append to logs",
+        re.compile(r"\bLogWriter\b"),
+        (
+            "shared/headrace/log/",
+            "shared/headrace/tasks/",
+            "services/worker/headrace_worker/appender.py",
+            "services/worker/headrace_worker/claim.py",
+            "services/worker/headrace_worker/give_up.py",
+        ),
+        "writer = LogWriter(bus, key)",
+    ),
+    Law(
+        "only headrace.tasks begins a task",
+        re.compile(r"\btask_submitted\("),
+        ("shared/headrace/tasks/begin.py", "shared/headrace/model/events.py"),
+        "draft = events.task_submitted(task, context, message)",
+    ),
+    Law(
+        "only headrace.tasks continues a task",
+        re.compile(r"\bstatus_update\(.*\bSUBMITTED\b"),
+        ("shared/headrace/tasks/continue_.py",),
+        "draft = events.status_update(task, context, SUBMITTED, message)",
+    ),
+    Law(
+        "only headrace.tasks cancels through a holder",
+        re.compile(r"\bask=[\"']cancel[\"']"),
+        ("shared/headrace/tasks/cancel.py",),
+        'CANCEL = Control(ask="cancel")',
+    ),
+    Law(
+        "only headrace.tasks publishes run requests",
+        re.compile(r"\bsubjects\.run\("),
+        ("shared/headrace/tasks/runs.py",),
+        "subject = bus.subjects.run(key, 1)",
+    ),
+    Law(
+        "only headrace.tasks writes and reads dead letters",
+        re.compile(r"\bsubjects\.dead\("),
+        ("shared/headrace/tasks/dead_letters/",),
+        "subject = bus.subjects.dead(tenant, agent)",
+    ),
+    Law(
         "only jetstream/ names JetStream's API, buckets and object stores",
         re.compile(r"\$(?:JS|KV|O)\."),
         ("shared/headrace/jetstream/",),

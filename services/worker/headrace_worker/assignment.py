@@ -5,17 +5,14 @@ from dataclasses import dataclass
 
 from nats.aio.msg import Msg
 
-from headrace import metrics
-from headrace.jetstream.api import store
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.consumers import ACK, TERM, nak
-from headrace.jetstream.headers import MESSAGE_ID
 from headrace.model.errors import InvalidName, UndecodableMessage
 from headrace.model.events import now
 from headrace.model.messages import DeadLetter, Run
 from headrace.model.task import TaskKey, check_task_id
-
-_PATIENCE = 2.0
+from headrace.tasks.dead_letters import write_letter
+from headrace.tasks.runs import publish_unconfirmed
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +37,10 @@ class Assignment:
         """Ask workers to do the task's next leg. Should that fail, task state's sweep will.
 
         Raises:
-            nats.errors.Error: as `ack`.
+            BusUnavailable: there is no connection, and no room to wait for one.
         """
         priority = bus.subjects.priority_of_run(self.message.subject)
-        subject = bus.subjects.run(self.key, leg, priority)
-        run = self.run.model_copy(update={"input": None, "sequence": None})
-        await bus.connection.publish(subject, run.encode())
+        await publish_unconfirmed(bus, self.key, leg, self.run, priority)
 
     async def give_back(self, bus: Bus, pause: float = 0) -> None:
         """Let another worker have the run, at once or in `pause` seconds.
@@ -108,7 +103,4 @@ async def _send(
         body=b64encode(msg.data).decode(),
         at=now(),
     )
-    tenant, agent = msg.subject.removeprefix(f"{bus.subjects.prefix}.run.").split(".")[:2]
-    dead = bus.subjects.dead(tenant, agent)
-    await store(bus, dead, letter.encode(), _PATIENCE, {MESSAGE_ID: name} if name else None)
-    metrics.DEAD_LETTERS.labels("run" if task is None else "leg").inc()
+    await write_letter(bus, letter, name)

@@ -9,9 +9,10 @@ from headrace import metrics
 from headrace.model import events
 from headrace.model.entry import ANSWERED
 from headrace.model.events import Draft
-from headrace.model.task import COMPLETED, INPUT_REQUIRED, SUBMITTED, WORKING
+from headrace.model.task import COMPLETED, INPUT_REQUIRED, WORKING
 from headrace.sdk.errors import DelegationFailed, MalformedOutput, Retryable
 from headrace.sdk.interrupt import Interrupt
+from headrace.tasks.continue_ import submitted
 from headrace_worker.appender import GivesWay
 from headrace_worker.end_events import End
 from headrace_worker.execution import Execution
@@ -81,7 +82,7 @@ def _with_expense(execution: Execution, end: End) -> End:
 def _next_input(execution: Execution, following: Queued, *others: Queued) -> Draft:
     metadata = {**following.metadata, events.WAITING: [other.generation for other in others]}
     ctx = execution.context
-    return events.status_update(ctx.task, ctx.context, SUBMITTED, following.message, metadata)
+    return submitted(ctx.task, ctx.context, following.message, metadata)
 
 
 def _interrupted(execution: Execution, why: Interrupt) -> End:

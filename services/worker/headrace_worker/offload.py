@@ -3,12 +3,17 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.objects import FileOwner, FileStore, stowed_part
+from headrace.jetstream.objects import (
+    FileOwner,
+    FileStore,
+    drop_links,
+    stowed_part,
+    with_parts,
+)
 from headrace.model.errors import BusUnavailable, LogFull, StateUnavailable
 from headrace.model.events import Json
 from headrace.model.messages import DropFile
@@ -82,19 +87,19 @@ class Offload:
         Raises:
             LogFull: the store is at its limit.
         """
-        parts, links = list[Json](), list[str]()
-        for part in message["parts"]:
-            stowed = await self._part(part)
-            if stowed is not part:
-                links.append(stowed["url"])
-            parts.append(stowed)
-        return ({**message, "parts": parts} if links else message), links
+        links = list[str]()
+
+        async def stored(part: Json) -> Json:
+            one = await self._part(part)
+            if one is not part:
+                links.append(one["url"])
+            return one
+
+        return await with_parts(message, stored), links
 
     async def drop(self, links: list[str]) -> None:
         """Forget files of the task, as far as task state answers."""
-        for link in links:
-            with suppress(BusUnavailable):
-                await self.files.drop(self.key, link.rpartition("/")[2])
+        await drop_links(self.files, self.key, links)
 
     async def put(self, content: bytes, filename: str = "", media_type: str = "") -> str:
         """Store a file of the task and return its link, however long NATS is away.

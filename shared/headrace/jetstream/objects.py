@@ -17,6 +17,7 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from operator import is_
 
 import orjson
 from nats.aio.msg import Msg
@@ -274,6 +275,24 @@ async def stowed_part(
     name, media_type = part.get("filename", ""), part.get("mediaType", "")
     link = await files.put(key, belongs_to, base64.b64decode(raw), name, media_type)
     return {"url": link, **{name: value for name, value in part.items() if name != "raw"}}
+
+
+async def with_parts(message: Json, convert: Callable[[Json], Awaitable[Json]]) -> Json:
+    """Return a Message with its parts as `convert` returns them; itself if they stay the same.
+
+    Raises:
+        Exception: whatever `convert` raises.
+    """
+    given = message.get("parts", [])
+    parts = [await convert(part) for part in given]
+    return message if all(map(is_, parts, given)) else {**message, "parts": parts}
+
+
+async def drop_links(files: FileStore, key: TaskKey, links: list[str]) -> None:
+    """Forget files of the task at `key`, as far as the store answers."""
+    for link in links:
+        with suppress(BusUnavailable):
+            await files.drop(key, link.rpartition("/")[2])
 
 
 def _digest(content: bytes) -> str:

@@ -1,52 +1,91 @@
-"""Cancelling a task that an agent, not a client, asked for: confirmed by its log."""
+"""Cancelling a task: confirmed by CANCELED in its log, whoever writes it."""
 
 import asyncio
+from typing import Protocol
 
 from headrace.jetstream.connection import Bus
 from headrace.log import last_entry
-from headrace.model.entry import Entry
 from headrace.model.messages import Control
-from headrace.model.task import CANCELED, INTERRUPTED, TaskKey
+from headrace.model.task import CANCELED, TaskKey
 from headrace.tasks.end import end_task
 from headrace.tasks.holder import ask_holder
 
-CANCEL = Control(ask="cancel")
-
 HOLDER_TIMEOUT = 0.5
-"""Seconds that a holder has to answer; no answer and it counts as gone."""
+"""Seconds that a holder has to answer; no answer twice and it counts as gone."""
 
 CLEANUP = 8.0
-"""Seconds that a holder has to end the leg (its agent cleans up) before it is fenced."""
+"""Seconds that a holder has to end the run (its agent cleans up) before it is fenced."""
 
+_CANCEL = Control(ask="cancel")
+_ASKED = 2
 _LOOK_EVERY = 0.1
 
 
-async def cancel_task(bus: Bus, key: TaskKey, writer: str) -> None:
+class Watched(Protocol):
+    """A task's log as whoever cancels the task sees it."""
+
+    async def is_over(self) -> bool:
+        """Tell whether nothing can follow in the log, or there is none."""
+
+    async def run_ends(self) -> bool:
+        """Wait until the task is over, or another run has begun, whose holder is to be asked.
+
+        False: the task waits for its user, whom nobody holds it for.
+        """
+
+
+async def cancel_task(bus: Bus, key: TaskKey, writer: str, log: Watched | None = None) -> None:
     """End the task, through its holder if it lives, as `writer` if not.
 
     It may have ended otherwise in the moment. Where there is no such log there is nothing to end.
+    `log` is watched instead of being read over and over.
 
     Raises:
-        LogLost: the log went away.
+        TaskUnknown, LogLost: the log went away.
         BusUnavailable: NATS does not answer.
     """
-    while (last := await last_entry(bus, key)) is not None and not last.ends_task:
-        if not await _holder_ends(bus, key, last):
+    log = log or _Read(bus, key)
+    while not await log.is_over():
+        if not (await _holder_accepts(bus, key) and await _ends(log)):
             await end_task(bus, key, CANCELED, writer)
+            return
 
 
-async def _holder_ends(bus: Bus, key: TaskKey, last: Entry) -> bool:
-    """Tell whether the holder has ended the leg, or another leg has begun meanwhile."""
-    holding = await ask_holder(bus, key, CANCEL, HOLDER_TIMEOUT)
-    if holding is None or not holding.accepted:
-        return False
-    loop = asyncio.get_running_loop()
-    until = loop.time() + CLEANUP
-    while loop.time() < until:
-        now = await last_entry(bus, key)
-        if now is None or now.ends_task or now.stamp.leg != last.stamp.leg:
-            return True
-        if now.stamp.state in INTERRUPTED and now.ends_leg:
-            return False
-        await asyncio.sleep(_LOOK_EVERY)
+async def _holder_accepts(bus: Bus, key: TaskKey) -> bool:
+    for _ in range(_ASKED):
+        holding = await ask_holder(bus, key, _CANCEL, HOLDER_TIMEOUT)
+        if holding is not None:
+            return holding.accepted
     return False
+
+
+async def _ends(log: Watched) -> bool:
+    try:
+        async with asyncio.timeout(CLEANUP):
+            return await log.run_ends()
+    except TimeoutError:
+        return False
+
+
+class _Read:
+    """Reads the log's last entry."""
+
+    def __init__(self, bus: Bus, key: TaskKey) -> None:
+        self._bus, self._key = bus, key
+        self._run = 0
+
+    async def is_over(self) -> bool:
+        last = await last_entry(self._bus, self._key)
+        if last is None:
+            return True
+        self._run = last.stamp.leg
+        return last.ends_task
+
+    async def run_ends(self) -> bool:
+        while (last := await last_entry(self._bus, self._key)) is not None:
+            if last.ends_task or last.stamp.leg != self._run:
+                return True
+            if last.ends_leg:
+                return False
+            await asyncio.sleep(_LOOK_EVERY)
+        return True

@@ -8,7 +8,6 @@ asks for a last run, named after the generation of the end. Its worker calls the
 import asyncio
 import logging
 
-from headrace.jetstream.api import store
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.kv import Bucket
 from headrace.log.read import next_stored
@@ -16,14 +15,11 @@ from headrace.model.agent_card import AgentCard
 from headrace.model.entry import Entry
 from headrace.model.errors import BusUnavailable, UndecodableMessage
 from headrace.model.messages import Run
-from headrace.model.queues import Lane
-from headrace.model.subjects import NORMAL
 from headrace.model.task import TaskKey
-from headrace.tasks.queues import Lanes
+from headrace.tasks.runs import RunRequests
 
 _log = logging.getLogger(__name__)
 
-_PATIENCE = 2.0
 _TRIES = 3
 _PAUSE = 0.5
 
@@ -53,9 +49,7 @@ async def _ask(bus: Bus, key: TaskKey, last: Entry, context: str) -> None:
     first = await next_stored(bus, key, 0)
     owner = first.entry.stamp.owner if first is not None and first.entry is not None else None
     run = Run(log=last.stamp.log, context=context, owner=owner or "")
-    subject = bus.subjects.run(key, last.last_generation + 1)
-    await store(bus, subject, run.encode(), _PATIENCE)
-    await Lanes(bus).open(Lane.of(key, NORMAL))
+    await RunRequests(bus).publish(key, last.last_generation + 1, run)
 
 
 async def _cleans_up(bus: Bus, agent: str) -> bool:

@@ -6,13 +6,9 @@ the task out of its view. What lies elsewhere goes next; whoever dies in between
 by which task state finishes the work.
 """
 
-import asyncio
 import logging
-from contextlib import suppress
 
-from headrace.jetstream.api import stream_info
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.errors import Refused
 from headrace.jetstream.objects import FileStore
 from headrace.jetstream.purge import erase, purge
 from headrace.log.read import last_stored, next_stored
@@ -23,6 +19,7 @@ from headrace.model.task import TaskKey
 from headrace.tasks.cancel import cancel_task
 from headrace.tasks.dead_letters.letters import Letters, LetterUnknown, Wanted
 from headrace.tasks.end import writer_of
+from headrace.tasks.runs import until_gone
 
 _log = logging.getLogger(__name__)
 
@@ -32,7 +29,6 @@ send the task's first message again, learn from it for so long."""
 
 _CLEAN_UP = 5.0
 """Seconds that the agent of a task which is to be deleted has to clean up."""
-_PAUSE = 0.1
 
 
 async def mark_deleted(bus: Bus, key: TaskKey) -> None:
@@ -51,7 +47,7 @@ async def mark_deleted(bus: Bus, key: TaskKey) -> None:
         raise TaskUnknown
     if not last.is_tombstone:
         if last.entry is not None:
-            await _cleaned_up(bus, bus.subjects.run(key, last.entry.last_generation))
+            await until_gone(bus, key, last.entry.last_generation, _CLEAN_UP)
         owner = first.entry.stamp.owner if first.entry is not None else None
         seconds = max(bus.settings.tombstone_seconds, DELETED)
         await bury(bus, key, owner or "", "deleted", seconds, last.sequence)
@@ -93,18 +89,6 @@ async def clear_away(bus: Bus, key: TaskKey) -> None:
     if last is not None:
         stream, subject = bus.streams.of_shard(key.shard), bus.subjects.event(key)
         await (erase if is_deleted else purge)(bus, stream, subject, last.sequence)
-
-
-async def _cleaned_up(bus: Bus, run: str) -> None:
-    """Return when the run that has the agent clean up is done, or after a while."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + _CLEAN_UP
-    while loop.time() < deadline:
-        with suppress(Refused):  # The queue's leader is being elected.
-            answer = await stream_info(bus, bus.streams.runs, {"subjects_filter": run}, _CLEAN_UP)
-            if not answer["state"].get("subjects"):
-                return
-        await asyncio.sleep(_PAUSE)
 
 
 async def _drop_letters(bus: Bus, key: TaskKey) -> None:

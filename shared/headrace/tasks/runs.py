@@ -1,65 +1,78 @@
-"""Asking workers for a leg."""
+"""Asking workers for runs."""
 
 import asyncio
-import logging
+from contextlib import suppress
 
-from headrace.jetstream.api import store
+from headrace.jetstream.api import store, stream_info
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.errors import Refused
-from headrace.model.errors import BusUnavailable, LogLost
 from headrace.model.messages import Run
 from headrace.model.queues import Lane
 from headrace.model.subjects import NORMAL
 from headrace.model.task import TaskKey
 from headrace.tasks.queues import Lanes
-from headrace.tasks.rejecting import QUEUE_FULL, reject_unbegun
 
-_log = logging.getLogger(__name__)
-
-CARRIED = 16 * 1024
-"""Bytes up to which a run carries its input; larger ones are not stored twice."""
-
-_ACK_PATIENCE = 2.0
+_ACK_TIMEOUT = 2.0
+_LOOK_EVERY = 0.1
 
 
 class RunRequests:
-    """Publishes runs, without letting anybody wait for it."""
+    """Publishes run requests, and sees that they find a queue."""
 
     def __init__(self, bus: Bus) -> None:
         """Publish on `bus`."""
         self._bus, self._lanes = bus, Lanes(bus)
-        self._publishing: set[asyncio.Task[None]] = set()
 
-    def ask_for(
-        self, key: TaskKey, leg: int, run: Run, priority: str = NORMAL
-    ) -> asyncio.Task[None]:
-        """Ask for a leg, and return what is over when that is done.
+    async def publish(
+        self, key: TaskKey, generation: int, run: Run, priority: str = NORMAL
+    ) -> bool:
+        """Ask workers for the run on the input `generation`; return whether it did not wait yet.
 
-        Should it fail, task state's sweep publishes the run again.
+        Raises:
+            Refused: the work queue is full (`is_full`), or does not take it.
+            BusUnavailable: JetStream does not answer.
         """
-        task = asyncio.create_task(self._publish(key, leg, run, priority))
-        self._publishing.add(task)
-        task.add_done_callback(self._publishing.discard)
-        return task
-
-    async def _publish(self, key: TaskKey, leg: int, run: Run, priority: str) -> None:
-        subject = self._bus.subjects.run(key, leg, priority)
+        subject = self._bus.subjects.run(key, generation, priority)
+        is_new = True
         try:
-            try:
-                await store(self._bus, subject, run.encode(), _ACK_PATIENCE)
-            except Refused as refused:
-                _log.warning("%s; the sweep will look", refused)
-                if leg == 1 and refused.is_full:
-                    # Who has just asked is told so; a task that went on before may wait for the
-                    # sweep.
-                    await reject_unbegun(self._bus, key, leg, QUEUE_FULL)
-            await self._lanes.open(Lane.of(key, priority))
-        except (BusUnavailable, LogLost) as trouble:
-            _log.warning("%s; the sweep will look", trouble)
+            await store(self._bus, subject, run.encode(), _ACK_TIMEOUT)
+        except Refused as refused:
+            if not refused.is_duplicate:
+                raise
+            is_new = False
+        # Whoever published it first may have died before there was a queue for it.
+        await self._lanes.open(Lane.of(key, priority))
+        return is_new
 
 
-def with_input(run: Run, line: bytes, sequence: int) -> Run:
-    """Return `run` with the input that was just appended, unless that is large."""
-    if len(line) > CARRIED:
-        return run
-    return run.model_copy(update={"input": line.decode(), "sequence": sequence})
+async def publish_unconfirmed(
+    bus: Bus, key: TaskKey, generation: int, run: Run, priority: str = NORMAL
+) -> None:
+    """Ask workers for a run whose queue exists, without an answer: task state's sweep will, too.
+
+    Raises:
+        BusUnavailable: there is no connection, and no room to wait for one.
+    """
+    await bus.publish(bus.subjects.run(key, generation, priority), without_input(run).encode())
+
+
+async def until_gone(bus: Bus, key: TaskKey, generation: int, timeout: float) -> None:
+    """Return when the run request is off the queue, or after `timeout` seconds.
+
+    Raises:
+        BusUnavailable: JetStream does not answer.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout
+    query = {"subjects_filter": bus.subjects.run(key, generation)}
+    while loop.time() < deadline:
+        with suppress(Refused):  # The queue's leader is being elected.
+            answer = await stream_info(bus, bus.streams.runs, query, timeout)
+            if not answer["state"].get("subjects"):
+                return
+        await asyncio.sleep(_LOOK_EVERY)
+
+
+def without_input(run: Run) -> Run:
+    """Return `run` for another input than the one that it carries."""
+    return run.model_copy(update={"input": None, "sequence": None})

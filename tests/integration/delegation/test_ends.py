@@ -8,8 +8,9 @@ import pytest
 from headrace import DelegationFailed, Emission, Retryable, RunContext, agent
 from headrace.model import events
 from headrace.model.task import CANCELED, COMPLETED, FAILED, TaskKey
+from headrace.sdk import agent
 from headrace.tasks import cancel as canceling
-from headrace_gateway.tasks import cancel as cancelling
+from headrace_worker import DelegationFailed, Emission, Retryable, RunContext
 from headrace_worker.delegation import children as delegation
 from tests.integration.worker.conftest import Working
 from tests.integration.worker.test_cancelling import cancel
@@ -56,9 +57,8 @@ async def test_a_cancel_reaches_everybody_below_before_it_is_confirmed(
 ) -> None:
     # However long the others take, here they are waited for.
     monkeypatch.setattr(delegation, "CONFIRMATION", 60.0)
-    for module in (canceling, cancelling):
-        monkeypatch.setattr(module, "HOLDER_TIMEOUT", 5.0)
-        monkeypatch.setattr(module, "CLEANUP", 90.0)
+    monkeypatch.setattr(canceling, "HOLDER_TIMEOUT", 5.0)
+    monkeypatch.setattr(canceling, "CLEANUP", 90.0)
     async with working(top), working(middle), working(endless):
         task = await desk.start("top")
         below = [await child_of(task), *(await grandchildren(desk, task))]

@@ -11,6 +11,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+import headrace.tasks.dead_letters.letters
 from headrace.jetstream.streams import ensure_streams
 from headrace.log import LogWriter
 from headrace.model.entry import Stamp
@@ -304,7 +305,8 @@ async def test_old_dead_letters_are_not_sent_again_after_a_rebuild(
 ) -> None:
     # As if JetStream had forgotten the message ids already.
     monkeypatch.setattr(dead_letters, "WINDOW", -1e9)
-    monkeypatch.setattr(dead_letters, "MESSAGE_ID", "Some-Id")
+    for module in (dead_letters, headrace.tasks.dead_letters.letters):
+        monkeypatch.setattr(module, "MESSAGE_ID", "Some-Id")
     subject = fleet.bus.subjects.event(new_key())
     for _ in range(3):
         ack = await fleet.bus.js.publish(subject, b"junk")

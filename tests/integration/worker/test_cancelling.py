@@ -15,12 +15,12 @@ from headrace.model.queues import Lane
 from headrace.model.subjects import NORMAL
 from headrace.model.task import CANCELED, COMPLETED, TERMINAL
 from headrace.state_client import StateClient
+from headrace.tasks import cancel as cancelling
 from headrace.tasks.queues import ensure_lane
 from headrace_gateway.detached import Detached
 from headrace_gateway.feeds import Feeds
 from headrace_gateway.refusals import TaskEnded
 from headrace_gateway.server.auth.caller import Caller
-from headrace_gateway.tasks import cancel as cancelling
 from headrace_gateway.tasks.cancel import Cancelling
 from headrace_gateway.tasks.queue_figures import Scope, read_figures
 from tests.integration.worker.conftest import Spawn, Working

@@ -15,9 +15,11 @@ from headrace.model.events import Json
 from headrace.model.messages import DeadLetter, Run
 from headrace.model.queues import Lane
 from headrace.model.task import CANCELED, COMPLETED, FAILED, TaskKey
+from headrace.sdk import agent
 from headrace.sdk.agent import Agent
+from headrace.tasks.background_runs import BackgroundRuns
 from headrace.tasks.dead_letters import Letter, Letters, Wanted, retry
-from headrace.tasks.runs import RunRequests
+from headrace_worker import Emission, Retryable, RunContext
 from tests.integration.worker.conftest import Working
 from tests.integration.worker.terminal import Said, Terminal
 from tests.support.desk import Desk, Task, eventually
@@ -177,7 +179,7 @@ async def test_a_leg_of_any_tenant_and_priority_is_retried_in_its_own_lane(
     async with working(service.needed_by()):
         task = await desk.start("needy", "hello", publish=False)
         run = Run(log=task.log, context=task.context, owner="anonymous")
-        RunRequests(desk.bus).ask_for(task.key, 1, run, "high")
+        BackgroundRuns(desk.bus).publish_soon(task.key, 1, run, "high")
         await task.ended()
         service.works = True
         [letter] = await letters(desk)

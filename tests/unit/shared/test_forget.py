@@ -2,19 +2,16 @@
 
 from typing import Any
 
-import pytest
-
-from headrace.tasks import forget
+from headrace.model.task import TaskKey
+from headrace.tasks.runs import until_gone
 from tests.unit.shared.fake_bus import FakeBus
 
+KEY = TaskKey("default", "echo", "0-1")
 RUN = "headrace.run.default.echo.0-1.1"
 NO_LEADER = {"error": {"code": 503, "err_code": 10008, "description": "no leader"}}
 
 
-async def test_a_queue_without_a_leader_does_not_say_that_the_agent_has_cleaned_up(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(forget, "_CLEAN_UP", 60.0)
+async def test_a_queue_without_a_leader_does_not_say_that_the_agent_has_cleaned_up() -> None:
     answers: list[dict[str, Any]] = [
         NO_LEADER,
         {"state": {"subjects": {RUN: 1}}},
@@ -25,5 +22,5 @@ async def test_a_queue_without_a_leader_does_not_say_that_the_agent_has_cleaned_
     def answer(_subject: str, _query: bytes) -> dict[str, Any]:
         return answers.pop(0)
 
-    await forget._cleaned_up(FakeBus(answer), RUN)
+    await until_gone(FakeBus(answer), KEY, 1, 60.0)
     assert not answers

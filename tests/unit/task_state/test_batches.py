@@ -12,11 +12,12 @@ from headrace.model.events import Json
 from headrace.model.fold import Change
 from headrace.model.subjects import Subjects
 from headrace.model.task import COMPLETED, WORKING
+from headrace.tasks.dead_letters.letters import addressee
 from headrace_task_state.projector import batches as module
 from headrace_task_state.projector.arrival import Arrival
 from headrace_task_state.projector.batches import Batches
 from headrace_task_state.projector.compaction import Compaction
-from headrace_task_state.projector.dead_letters import BODY_MOST, addressee, letter
+from headrace_task_state.projector.dead_letters import BODY_MOST, letter
 from headrace_task_state.projector.delta import time_of
 from headrace_task_state.store import Progress, TaskChange
 from tests.support.legal_logs import LegalLog

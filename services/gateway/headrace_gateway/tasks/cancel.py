@@ -1,14 +1,11 @@
 """Cancelling a task: confirmed by CANCELED in the log, whoever writes it."""
 
-import asyncio
-
 from headrace.jetstream.connection import Bus
 from headrace.model.messages import GetTask, TaskFound
-from headrace.model.task import CANCELED, TERMINAL, TaskKey
+from headrace.model.task import TERMINAL, TaskKey
 from headrace.state_client import StateClient
-from headrace.tasks.cancel import CANCEL, CLEANUP, HOLDER_TIMEOUT
-from headrace.tasks.end import end_task, writer_of
-from headrace.tasks.holder import ask_holder
+from headrace.tasks.cancel import cancel_task
+from headrace.tasks.end import writer_of
 from headrace_gateway.detached import Detached
 from headrace_gateway.feeds import Feed, Feeds
 from headrace_gateway.refusals import TaskEnded
@@ -47,35 +44,23 @@ class Cancelling:
         if found.state in TERMINAL:
             raise TaskEnded(f"task {task} is over")
         async with self._feeds.using(TaskKey(caller.tenant, found.agent, task)) as feed:
-            await self._end(feed)
+            await cancel_task(self._bus, feed.key, writer_of("gateway"), _WatchedFeed(feed))
         return await self._state.get(query)
 
-    async def _end(self, feed: Feed) -> None:
-        while not feed.ended:
-            if not (await self._holder_takes(feed.key) and await self._leg_ends(feed)):
-                await end_task(self._bus, feed.key, CANCELED, writer_of("gateway"))
-                return
 
-    async def _holder_takes(self, key: TaskKey) -> bool:
-        # No answer twice, and it counts as gone.
-        for _ in range(2):
-            holding = await ask_holder(self._bus, key, CANCEL, HOLDER_TIMEOUT)
-            if holding is not None:
-                return holding.accepted
-        return False
+class _WatchedFeed:
+    """Follows the task's feed."""
 
-    async def _leg_ends(self, feed: Feed) -> bool:
-        """Wait until the task is over, or at work on another leg, whose holder is to be asked.
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
 
-        False: it is neither, for too long or because it waits for its user.
-        """
-        reader, leg = feed.reader(feed.head), feed.leg
-        try:
-            async with asyncio.timeout(CLEANUP):
-                while not feed.ended and feed.leg == leg:
-                    if feed.rests:
-                        return False
-                    await reader.wait()
-        except TimeoutError:
-            return False
+    async def is_over(self) -> bool:
+        return self._feed.ended
+
+    async def run_ends(self) -> bool:
+        feed, reader, run = self._feed, self._feed.reader(self._feed.head), self._feed.leg
+        while not feed.ended and feed.leg == run:
+            if feed.rests:
+                return False
+            await reader.wait()
         return True

@@ -9,12 +9,13 @@ lives finds the message there, goes on behind it, and queues none of that name i
 import secrets
 
 from headrace.jetstream.connection import Bus
-from headrace.log import LogWriter, last_entry, replay
+from headrace.log import last_entry, replay
 from headrace.model import events
-from headrace.model.entry import Entry, Stamp
+from headrace.model.entry import Entry
 from headrace.model.errors import BusUnavailable, EventTooLarge, Fenced, OutcomeUnknown, TaskUnknown
 from headrace.model.messages import Control, Holding, TaskFound
 from headrace.model.task import TaskKey
+from headrace.tasks.continue_ import QueuedInput, queue_input
 from headrace.tasks.holder import ask_holder
 from headrace.wait_for import ELECTION
 from headrace_gateway.refusals import GenerationMismatch, TaskBusy
@@ -24,7 +25,6 @@ HOLDER_PATIENCE = 2.0
 """Seconds that a holder has to put a message into the log; then the gateway does."""
 
 _ROUNDS = 20
-_APPEND_PATIENCE = ELECTION
 
 
 class HandingIn:
@@ -80,12 +80,12 @@ class HandingIn:
                 return None
             if asked.if_generation not in (None, last.last_generation):
                 raise GenerationMismatch(key.task, last.last_generation)
-            looked, now = last.sequence, last.stamp
-            stamp = Stamp(now.log, last.last_generation + 1, name, now.state, now.leg, now.attempt)
-            draft = events.queued(key.task, context, now.state, asked.message, asked.metadata, name)
+            looked, queued = (
+                last.sequence,
+                QueuedInput(name, context, asked.message, asked.metadata),
+            )
             try:
-                writer = LogWriter.behind(self._bus, key, last)
-                return (await writer.append([draft], stamp, _APPEND_PATIENCE)).generation
+                return (await queue_input(self._bus, key, last, queued, ELECTION)).generation
             except Fenced:
                 # By the holder, with this message perhaps.
                 continue

@@ -2,17 +2,17 @@
 
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from headrace.directory import Directory
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.objects import FileOwner
-from headrace.log import LogWriter
 from headrace.model import events
-from headrace.model.entry import Stamp
 from headrace.model.errors import Fenced
 from headrace.model.messages import GetTask, Run, TaskFound
-from headrace.model.task import AUTH_REQUIRED, INPUT_REQUIRED, SUBMITTED, TERMINAL, TaskKey
+from headrace.model.task import AUTH_REQUIRED, INPUT_REQUIRED, TERMINAL, TaskKey
 from headrace.state_client import StateClient
+from headrace.tasks.continue_ import LogEnd, next_input
 from headrace_gateway.feeds import Feeds
 from headrace_gateway.refusals import ContextMismatch, GenerationMismatch, TaskBusy, TaskEnded
 from headrace_gateway.server.auth.caller import Caller
@@ -133,8 +133,7 @@ class FollowUps:
     ) -> Accepted:
         task, context, leg = found.task["id"], found.task["contextId"], found.generation + 1
         key = TaskKey(caller.tenant, found.agent, task)
-        stamp = Stamp(found.log, leg, name, SUBMITTED, leg)
-        writer = LogWriter(self._bus, key, sequence=found.sequence, generation=found.generation)
+        end = LogEnd(key, found.sequence, found.generation)
         async with (
             self._runs.admitted(key) as admitted,
             self._stowage.stowed(
@@ -142,15 +141,9 @@ class FollowUps:
             ) as (said, beside),
             self._feeds.handed_on(await self._feeds.acquire(key)) as feed,
         ):
-            draft = events.status_update(task, context, SUBMITTED, said, beside)
             run = Run(
                 log=found.log, context=context, owner=caller.owner, traceparent=found.traceparent
             )
-            await self._settling.append(
-                writer,
-                context,
-                draft,
-                stamp,
-                lambda _: self._runs.ask_for(key, leg, run, asked.metadata, admitted),
-            )
+            following = next_input(self._bus, end, run, said, beside, writer=name)
+            await self._settling.append(following, partial(self._runs.request, following, admitted))
         return Accepted(key, context, found.log, leg, feed, found)

@@ -2,13 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from operator import is_
+from contextlib import asynccontextmanager
 
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.objects import FileOwner, FileStore, stowed_part
+from headrace.jetstream.objects import FileOwner, FileStore, drop_links, stowed_part, with_parts
 from headrace.links import Links
-from headrace.model.errors import BusUnavailable, FileUnknown, OutcomeUnknown
+from headrace.model.errors import FileUnknown, OutcomeUnknown
 from headrace.model.events import Json
 from headrace.model.task import TaskKey
 from headrace.model.user_content import with_links
@@ -39,7 +38,7 @@ class Stowage:
             LogFull: the store is at its limit.
             BusUnavailable: it does not take a file now.
         """
-        parts, links = list[Json](), list[str]()
+        links = list[str]()
 
         async def put(content: bytes, media_type: str) -> str:
             links.append(await self._files.put(key, belongs_to, content, "", media_type))
@@ -48,20 +47,20 @@ class Stowage:
         async def link_of(url: object) -> str | None:
             return await self._link_of(url, key.tenant, belongs_to)
 
+        async def stored(part: Json) -> Json:
+            one = await stowed_part(self._files, key, belongs_to, part, self._inline)
+            if one is not part:
+                links.append(one["url"])
+            elif (link := await link_of(part.get("url"))) is not None:
+                return {**part, "url": link}
+            return one
+
         try:
-            for part in message.get("parts", []):
-                stowed = await stowed_part(self._files, key, belongs_to, part, self._inline)
-                if stowed is not part:
-                    links.append(stowed["url"])
-                elif (link := await link_of(part.get("url"))) is not None:
-                    stowed = {**part, "url": link}
-                parts.append(stowed)
-            is_same = all(map(is_, parts, message.get("parts", [])))
-            said = message if is_same else {**message, "parts": parts}
+            said = await with_parts(message, stored)
             yield said, await with_links(metadata, self._inline, put, link_of)
         except BaseException as error:
             if not _may_be_in_a_log(error):
-                await self._drop(key, links)
+                await drop_links(self._files, key, links)
             raise
 
     async def _link_of(self, url: object, tenant: str, reader: FileOwner) -> str | None:
@@ -73,11 +72,6 @@ class Stowage:
         except FileUnknown:
             return None
         return link
-
-    async def _drop(self, key: TaskKey, links: list[str]) -> None:
-        for link in links:
-            with suppress(BusUnavailable):
-                await self._files.drop(key, link.rpartition("/")[2])
 
 
 def _may_be_in_a_log(error: BaseException) -> bool:

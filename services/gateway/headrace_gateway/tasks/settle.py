@@ -10,11 +10,10 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from headrace.jetstream.health_probe import Pulse
-from headrace.log import Appended, LogWriter
-from headrace.model.entry import Stamp
+from headrace.log import Appended
 from headrace.model.errors import BusUnavailable, HeadraceError, OutcomeUnknown, StateUnavailable
-from headrace.model.events import Draft
 from headrace.model.task import TaskKey
+from headrace.tasks.begin import Input
 from headrace.wait_for import RECONNECT
 from headrace_gateway.detached import Detached
 from headrace_gateway.tasks.unanswered import Unsettled
@@ -51,13 +50,10 @@ class Settling:
 
     async def append(
         self,
-        writer: LogWriter,
-        context: str,
-        draft: Draft,
-        stamp: Stamp,
+        asked: Input,
         then: Callable[[Appended], None],
     ) -> Appended:
-        """Append `draft`, an input of a task in `context`; `then` is called when it is stored.
+        """Append an input; `then` is called when it is stored.
 
         Raises:
             Unsettled: it is not known yet whether it is stored.
@@ -66,9 +62,9 @@ class Settling:
         """
 
         async def attempt() -> Appended:
-            return await writer.append([draft], stamp, self._patience)
+            return await asked.append(self._patience)
 
-        return await self.carry_out(writer.key, context, attempt, then)
+        return await self.carry_out(asked.key, asked.run.context, attempt, then)
 
     async def carry_out[Result](
         self,

@@ -6,18 +6,15 @@ Whatever is accepted is in the log before the caller hears of it.
 import random
 import uuid
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from headrace.directory import Directory
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.objects import FileOwner
-from headrace.log import Appended, LogWriter
-from headrace.model import events
-from headrace.model.entry import Stamp
 from headrace.model.events import Json
-from headrace.model.messages import Run
-from headrace.model.task import SHARDS_PER_STREAM, SUBMITTED, TaskKey, mint_log_id, mint_task_id
+from headrace.model.task import SHARDS_PER_STREAM, TaskKey, mint_task_id
 from headrace.state_client import StateClient
-from headrace.tasks.runs import with_input
+from headrace.tasks.begin import first_input
 from headrace_gateway.detached import Detached
 from headrace_gateway.feeds import Feeds
 from headrace_gateway.refusals import AgentUnknown
@@ -103,7 +100,7 @@ class Intake:
             TooManyWaiting, EventTooLarge, BusUnavailable, Unsettled: as `start`.
         """
         await self._settling.ready()
-        stamp = Stamp(mint_log_id(), 1, new_writer(), SUBMITTED, 1, owner=caller.owner)
+        writer = new_writer()
         # What is refused for the runs that wait stores no file.
         async with (
             self._runs.admitted(key) as admitted,
@@ -112,17 +109,12 @@ class Intake:
                 beside,
             ),
         ):
-            draft = events.task_submitted(key.task, context, said, beside)
-            writer = LogWriter(self._bus, key)
-
-            def ask_for_run(first: Appended) -> None:
-                run = Run(log=stamp.log, context=context, owner=caller.owner)
-                run = with_input(run, draft.line(1), first.sequence)
-                self._runs.ask_for(key, 1, run, metadata, admitted)
-
+            first = first_input(
+                self._bus, key, context, said, beside, owner=caller.owner, writer=writer
+            )
             async with self._feeds.handed_on(await self._feeds.begin(key)) as feed:
-                await self._settling.append(writer, context, draft, stamp, ask_for_run)
-        return Accepted(key, context, stamp.log, 1, feed)
+                await self._settling.append(first, partial(self._runs.request, first, admitted))
+        return Accepted(key, context, first.stamp.log, 1, feed)
 
     async def give_back(self, accepted: Accepted) -> None:
         """Release the feed of an input whose client has gone."""

@@ -4,11 +4,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from headrace.jetstream.connection import Bus
-from headrace.model.events import PRIORITY, TRACEPARENT, Json
-from headrace.model.messages import Run
-from headrace.model.subjects import NORMAL
+from headrace.log import Appended
 from headrace.model.task import TaskKey
-from headrace.tasks.runs import RunRequests
+from headrace.tasks.background_runs import BackgroundRuns
+from headrace.tasks.begin import Input
 from headrace_gateway.tasks.admission import Admission, Admitted
 
 
@@ -17,7 +16,7 @@ class WantedRuns:
 
     def __init__(self, bus: Bus, admission: Admission) -> None:
         """Ask on `bus` for what `admission` admits."""
-        self._requests, self._admission = RunRequests(bus), admission
+        self._requests, self._admission = BackgroundRuns(bus), admission
 
     @asynccontextmanager
     async def admitted(self, key: TaskKey) -> AsyncIterator[Admitted]:
@@ -33,12 +32,8 @@ class WantedRuns:
             admitted.settle()
             raise
 
-    def ask_for(
-        self, key: TaskKey, leg: int, run: Run, metadata: Json | None, admitted: Admitted
-    ) -> None:
-        """Ask for a leg on the terms in its input's `metadata`."""
-        terms = metadata or {}
-        if TRACEPARENT in terms:
-            run = run.model_copy(update={"traceparent": terms[TRACEPARENT]})
-        asking = self._requests.ask_for(key, leg, run, terms.get(PRIORITY, NORMAL))
+    def request(self, asked: Input, admitted: Admitted, appended: Appended) -> None:
+        """Ask workers for the run on an input that was appended."""
+        run = asked.run_request(appended)
+        asking = self._requests.publish_soon(asked.key, asked.stamp.leg, run, asked.priority)
         asking.add_done_callback(lambda _: admitted.settle())

@@ -14,19 +14,17 @@ import logging
 from datetime import datetime
 
 from headrace import metrics
-from headrace.jetstream.api import store
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.errors import Refused
 from headrace.log import last_entry
 from headrace.model.entry import Entry
 from headrace.model.errors import BusUnavailable, StateUnavailable
 from headrace.model.messages import Control, Run
-from headrace.model.queues import Lane
 from headrace.model.subjects import NORMAL
 from headrace.model.task import TaskKey
 from headrace.tasks.holder import ask_holder
-from headrace.tasks.queues import Lanes
 from headrace.tasks.rejecting import TOO_LATE, is_unbegun, reject_unbegun
+from headrace.tasks.runs import RunRequests
 from headrace_task_state.maintenance.clock import Clock
 from headrace_task_state.maintenance.due import DueTasks
 from headrace_task_state.store import DueList, Fields, LeaseLost, Writer
@@ -46,7 +44,6 @@ _HOLDER = 2.0
 """Seconds that a holder has to answer."""
 
 _WHO = Control(ask="who")
-_ACK_TIMEOUT = 2.0
 
 
 class Sweep:
@@ -56,7 +53,7 @@ class Sweep:
         """Look through `writer`; what nobody has begun after `start_within` s is rejected."""
         self._bus = bus
         self._start_within = round(start_within * 1000)
-        self._lanes, self._clock = Lanes(bus), clock
+        self._runs, self._clock = RunRequests(bus), clock
         self._due = DueTasks(bus, writer, DueList.AT_WORK, self._look)
 
     async def run(self) -> None:
@@ -117,7 +114,6 @@ class Sweep:
         return min(due, start_by) if start_by > now else due
 
     async def _publish(self, key: TaskKey, task: Fields, priority: str) -> None:
-        subject = self._bus.subjects.run(key, int(task["leg"]), priority)
         run = Run(
             log=task["log"],
             context=task["context"],
@@ -125,12 +121,11 @@ class Sweep:
             traceparent=task.get("traceparent"),
         )
         try:
-            await store(self._bus, subject, run.encode(), _ACK_TIMEOUT)
+            is_new = await self._runs.publish(key, int(task["leg"]), run, priority)
         except Refused as refused:
-            if not (refused.is_duplicate or refused.is_full):
+            if not refused.is_full:
                 raise
         else:
-            metrics.RUNS_ASKED_AGAIN.inc()
-            _log.warning("nobody works on %s of leg %s: asked again", key.task, task["leg"])
-        # Who asked first may have died before there was a lane for it.
-        await self._lanes.open(Lane.of(key, priority))
+            if is_new:
+                metrics.RUNS_ASKED_AGAIN.inc()
+                _log.warning("nobody works on %s of leg %s: asked again", key.task, task["leg"])

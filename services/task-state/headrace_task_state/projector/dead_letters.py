@@ -8,13 +8,12 @@ from datetime import UTC, datetime
 
 from nats.aio.msg import Msg
 
-from headrace import metrics
-from headrace.jetstream.api import store
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.direct_get import direct_get
 from headrace.jetstream.headers import MESSAGE_ID, SEQUENCE
 from headrace.model.errors import BusUnavailable
 from headrace.model.messages import DeadLetter
+from headrace.tasks.dead_letters import write_letter
 from headrace_task_state.projector.arrival import Arrival
 
 _log = logging.getLogger(__name__)
@@ -22,7 +21,6 @@ _log = logging.getLogger(__name__)
 WINDOW = 60.0
 """Seconds for which JetStream is relied on to know a message id; it does for 120."""
 
-_ACK_TIMEOUT = 2.0
 _PAUSE = 0.5
 _BATCH = 500
 
@@ -41,27 +39,23 @@ class DeadLetters:
 
         It is sent once under its `name`; unless one is given, that is the message's place.
         """
-        tenant, agent = addressee(letter.subject, self._bus.subjects.prefix)
-        subject = self._bus.subjects.dead(tenant, agent)
         _log.warning("%s at %s: %s", letter.subject, letter.sequence, letter.reason)
         while True:
             try:
-                await self._send_once(subject, letter, name)
+                await self._send_once(letter, name)
             except BusUnavailable as trouble:
                 _log.warning("a dead letter waits: %s", trouble)
                 await asyncio.sleep(_PAUSE)
             else:
                 return
 
-    async def _send_once(self, subject: str, letter: DeadLetter, name: str) -> None:
+    async def _send_once(self, letter: DeadLetter, name: str) -> None:
         age = datetime.now(UTC) - datetime.fromisoformat(letter.at)
         is_old = bool(name) or age.total_seconds() > WINDOW
         name = f"{self._stream}.{name or letter.sequence}"
         if is_old and name in await self._sent_before():
             return
-        headers = {MESSAGE_ID: name}
-        metrics.DEAD_LETTERS.labels("entry").inc()
-        await store(self._bus, subject, letter.encode(), _ACK_TIMEOUT, headers)
+        await write_letter(self._bus, letter, name)
         if self._before is not None:
             self._before.add(name)
 
@@ -122,10 +116,3 @@ def _kept(headers: Mapping[str, str]) -> dict[str, str]:
             kept[name] = value
             room -= len(name) + len(value)
     return kept
-
-
-def addressee(subject: str, prefix: str) -> tuple[str, str]:
-    """Return the tenant and agent whose letter it is; a subject too short for that names none."""
-    tokens = subject.removeprefix(f"{prefix}.").split(".")[2:]
-    tenant, agent = (*tokens, "unknown", "unknown")[:2]
-    return tenant, agent

@@ -3,17 +3,17 @@
 import secrets
 
 from headrace.jetstream.connection import Bus
-from headrace.log import LogWriter, last_entry, replay
+from headrace.log import last_entry, replay
 from headrace.log.read import next_stored
-from headrace.model import events
 from headrace.model.delegation import DELEGATION, Lineage
-from headrace.model.entry import Entry, Stamp
+from headrace.model.entry import Entry
 from headrace.model.errors import Fenced, StartRefused, TaskUnknown
 from headrace.model.events import PRIORITY, TRACEPARENT, Json
 from headrace.model.messages import Run, StartTask, TaskStarted
 from headrace.model.subjects import NORMAL
-from headrace.model.task import INPUT_REQUIRED, SUBMITTED, TaskKey
-from headrace.tasks.runs import RunRequests
+from headrace.model.task import INPUT_REQUIRED, TaskKey
+from headrace.tasks.background_runs import BackgroundRuns
+from headrace.tasks.continue_ import LogEnd, next_input
 
 _APPEND_PATIENCE = 3.0
 _ROUNDS = 3
@@ -22,7 +22,7 @@ _ROUNDS = 3
 class Resuming:
     """Goes on with children that wait."""
 
-    def __init__(self, bus: Bus, runs: RunRequests) -> None:
+    def __init__(self, bus: Bus, runs: BackgroundRuns) -> None:
         """Append on `bus` and ask for legs with `runs`."""
         self._bus, self._runs = bus, runs
 
@@ -67,13 +67,12 @@ class Resuming:
         context, leg = _context_of(last), last.last_generation + 1
         said = as_asked(query, key.task)
         metadata = {DELEGATION: lineage.to_json(), **terms_of(query)}
-        draft = events.status_update(key.task, context, SUBMITTED, said, metadata)
-        stamp = Stamp(last.stamp.log, leg, writer_id(), SUBMITTED, leg)
-        writer = LogWriter.behind(self._bus, key, last)
-        appended = await writer.append([draft], stamp, _APPEND_PATIENCE)
-        run = Run(log=stamp.log, context=context, owner=owner, traceparent=query.traceparent)
-        self._runs.ask_for(key, leg, run, query.priority)
-        return _started(key, stamp.log, (leg, appended.sequence, context))
+        run = Run(log=last.stamp.log, context=context, owner=owner)
+        end = LogEnd(key, last.sequence, last.last_generation)
+        following = next_input(self._bus, end, run, said, metadata, writer=writer_id())
+        appended = await following.append(_APPEND_PATIENCE)
+        self._runs.publish_soon(key, leg, following.run, following.priority)
+        return _started(key, run.log, (leg, appended.sequence, context))
 
     async def _find(
         self, key: TaskKey, last: Entry, lineage: Lineage

@@ -6,20 +6,20 @@ import orjson
 
 from headrace.directory import Directory
 from headrace.jetstream.connection import Bus
-from headrace.log import LogWriter, last_entry
+from headrace.log import last_entry
 from headrace.log.read import next_stored
-from headrace.model import events
 from headrace.model.asked_message import why_no_message
 from headrace.model.delegation import DELEGATION, Lineage, child_task_id
-from headrace.model.entry import Entry, Stamp
+from headrace.model.entry import Entry
 from headrace.model.errors import Fenced, InvalidName, StartRefused, TaskUnknown
 from headrace.model.events import SHOWN, Json
-from headrace.model.messages import Run, StartTask, TaskStarted
+from headrace.model.messages import StartTask, TaskStarted
 from headrace.model.names import is_token
 from headrace.model.queues import PRIORITIES
 from headrace.model.subjects import NORMAL
-from headrace.model.task import SUBMITTED, TaskKey, check_task_id, mint_log_id
-from headrace.tasks.runs import RunRequests, with_input
+from headrace.model.task import TaskKey, check_task_id
+from headrace.tasks.background_runs import BackgroundRuns
+from headrace.tasks.begin import first_input
 from headrace_task_state.queries.resuming import Resuming, as_asked, terms_of, writer_id
 from headrace_task_state.settings import TaskStateSettings
 
@@ -32,7 +32,7 @@ class Starting:
     def __init__(self, bus: Bus, directory: Directory, settings: TaskStateSettings) -> None:
         """Start agents that `directory` lists, as deep and as often as `settings` allow."""
         self._bus, self._directory, self._settings = bus, directory, settings
-        self._runs = RunRequests(bus)
+        self._runs = BackgroundRuns(bus)
         self._resuming = Resuming(bus, self._runs)
 
     async def start(self, query: StartTask) -> Json:
@@ -98,22 +98,27 @@ class Starting:
         task = child_task_id(query.parent, query.leg, query.agent, query.name)
         key = TaskKey(query.tenant, query.agent, task)
         metadata = {DELEGATION: lineage.to_json(), SHOWN: True, **terms_of(query)}
-        draft = events.task_submitted(task, context, as_asked(query, task), metadata)
-        stamp = Stamp(mint_log_id(), 1, writer_id(), SUBMITTED, 1, owner=owner)
+        first = first_input(
+            self._bus,
+            key,
+            context,
+            as_asked(query, task),
+            metadata,
+            owner=owner,
+            writer=writer_id(),
+        )
         try:
-            appended = await LogWriter(self._bus, key).append([draft], stamp, _APPEND_PATIENCE)
+            appended = await first.append(_APPEND_PATIENCE)
         except Fenced:
             return await self._begun(key, lineage)
-        run = Run(log=stamp.log, context=context, owner=owner, traceparent=query.traceparent)
-        line = draft.line(1)
-        self._runs.ask_for(key, 1, with_input(run, line, appended.sequence), query.priority)
+        self._runs.publish_soon(key, 1, first.run_request(appended), first.priority)
         return TaskStarted(
             task=task,
-            log=stamp.log,
+            log=first.stamp.log,
             context=context,
             leg=1,
             sequence=appended.sequence,
-            input=line.decode(),
+            input=first.line().decode(),
         )
 
     async def _begun(self, key: TaskKey, lineage: Lineage) -> TaskStarted:

@@ -4,19 +4,15 @@ from base64 import b64encode
 from datetime import UTC, datetime
 from typing import Any
 
-from headrace import metrics
-from headrace.jetstream.api import store
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.headers import MESSAGE_ID
 from headrace.model.messages import BusMessage, DeadLetter
 from headrace.model.task import TaskKey
+from headrace.tasks.dead_letters import write_letter
 from headrace.webhooks import Webhook
 from headrace_task_state.webhooks.attempt import notice_id
 
 BODY_MOST = 500_000
 """Bytes of a notification that a letter carries; base64 must fit a bus message with it."""
-
-_ACK_TIMEOUT = 2.0
 
 
 class Undelivered(BusMessage):
@@ -57,6 +53,4 @@ class UndeliveredLetters:
             at=datetime.now(UTC).isoformat(),
         )
         name = f"push.{notice_id(undelivered.log, undelivered.generation, webhook.id)}"
-        subject = self._bus.subjects.dead(key.tenant, key.agent)
-        await store(self._bus, subject, letter.encode(), _ACK_TIMEOUT, {MESSAGE_ID: name})
-        metrics.DEAD_LETTERS.labels("push").inc()
+        await write_letter(self._bus, letter, name)

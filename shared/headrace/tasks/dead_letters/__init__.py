@@ -1,6 +1,14 @@
-"""The dead letters, as operators see them: found, looked at, tried again, dropped."""
+"""Dead letters: written once each, and for operators found, looked at, tried again, dropped."""
 
-from headrace.tasks.dead_letters.letters import KINDS, Kind, Letter, Letters, LetterUnknown, Wanted
+from headrace.tasks.dead_letters.letters import (
+    KINDS,
+    Kind,
+    Letter,
+    Letters,
+    LetterUnknown,
+    Wanted,
+    write_letter,
+)
 from headrace.tasks.dead_letters.retrying import NotRetryable, Retried, retry
 
 __all__ = [
@@ -13,4 +21,5 @@ __all__ = [
     "Retried",
     "Wanted",
     "retry",
+    "write_letter",
 ]

@@ -1,4 +1,4 @@
-"""Reading and dropping dead letters.
+"""Writing, reading and dropping dead letters.
 
 A letter's number is its sequence in the stream: given once, and never to another letter.
 """
@@ -11,11 +11,12 @@ from typing import Literal, get_args
 
 from nats.aio.msg import Msg
 
-from headrace.jetstream.api import delete_message, get_message, stream_info
+from headrace import metrics
+from headrace.jetstream.api import delete_message, get_message, store, stream_info
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.direct_get import direct_get
 from headrace.jetstream.errors import ErrorCode, Refused
-from headrace.jetstream.headers import SEQUENCE, SUBJECT
+from headrace.jetstream.headers import MESSAGE_ID, SEQUENCE, SUBJECT
 from headrace.model.errors import BusUnavailable, HeadraceError, UndecodableMessage
 from headrace.model.messages import DeadLetter
 from headrace.model.names import decode_token, encode_token
@@ -28,6 +29,7 @@ type Kind = Literal["leg", "run", "entry", "push", "other"]
 KINDS: tuple[Kind, ...] = get_args(Kind.__value__)
 
 _TIMEOUT = 5.0
+_ACK_TIMEOUT = 2.0
 _BATCH = 100
 _BATCH_BYTES = 4 * 1024 * 1024
 
@@ -154,16 +156,35 @@ class Letters:
         except UndecodableMessage as error:
             content = DeadLetter(reason=f"no dead letter: {error.reason}", subject="", at="")
             return Letter(number, tenant, agent, "other", content)
-        return Letter(number, tenant, agent, self._kind(content), content)
+        return Letter(number, tenant, agent, _kind(content, self._bus.subjects.prefix), content)
 
-    def _kind(self, content: DeadLetter) -> Kind:
-        kind = content.subject.removeprefix(f"{self._bus.subjects.prefix}.").partition(".")[0]
-        match kind:
-            case "run":
-                return "run" if content.task is None else "leg"
-            case "event":
-                return "entry"
-            case "push":
-                return "push"
-            case _:
-                return "other"
+
+async def write_letter(bus: Bus, letter: DeadLetter, message_id: str | None = None) -> None:
+    """Store a letter; a second one with the same `message_id` is dropped for two minutes.
+
+    Raises:
+        BusUnavailable: it is not stored, or not for certain.
+    """
+    tenant, agent = addressee(letter.subject, bus.subjects.prefix)
+    headers = None if message_id is None else {MESSAGE_ID: message_id}
+    await store(bus, bus.subjects.dead(tenant, agent), letter.encode(), _ACK_TIMEOUT, headers)
+    metrics.DEAD_LETTERS.labels(_kind(letter, bus.subjects.prefix)).inc()
+
+
+def addressee(subject: str, prefix: str) -> tuple[str, str]:
+    """Return the tenant and agent whose letter it is; a subject too short for that names none."""
+    kind, *tokens = subject.removeprefix(f"{prefix}.").split(".")
+    tenant, agent = (*tokens[0 if kind == "run" else 1 :], "unknown", "unknown")[:2]
+    return tenant, agent
+
+
+def _kind(letter: DeadLetter, prefix: str) -> Kind:
+    match letter.subject.removeprefix(f"{prefix}.").partition(".")[0]:
+        case "run":
+            return "run" if letter.task is None else "leg"
+        case "event":
+            return "entry"
+        case "push":
+            return "push"
+        case _:
+            return "other"

@@ -15,18 +15,18 @@ from headrace.jetstream.api import store
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.errors import Refused
 from headrace.jetstream.headers import without_nats
-from headrace.log import LogWriter, last_entry, replay
+from headrace.log import last_entry, replay
 from headrace.model import events
 from headrace.model.delegation import DELEGATION
-from headrace.model.entry import Entry, Stamp
+from headrace.model.entry import Entry
 from headrace.model.errors import Fenced, HeadraceError, LogLost, UndecodableMessage
 from headrace.model.events import Json
 from headrace.model.fold import TaskFold
 from headrace.model.messages import Run
-from headrace.model.queues import Lane
-from headrace.model.task import FAILED, SUBMITTED, TaskKey, derive_task_id, mint_log_id
+from headrace.model.task import FAILED, TaskKey, derive_task_id
+from headrace.tasks.begin import first_input
 from headrace.tasks.dead_letters.letters import Letter
-from headrace.tasks.queues import Lanes
+from headrace.tasks.runs import RunRequests, without_input
 
 _PATIENCE = 5.0
 _PASSING = (events.GENERATION, events.WAITING, events.SHOWN, events.START_BY, DELEGATION)
@@ -95,7 +95,7 @@ async def _retry_leg(bus: Bus, letter: Letter) -> Retried:
     if last.stamp.leg > leg:
         raise NotRetryable(f"task {key.task} has gone on to another input since")
     if not last.ends_leg:
-        await _ask_for(bus, Lane.of(key, priority), key, leg, run)
+        await RunRequests(bus).publish(key, leg, without_input(run), priority)
         return Retried(key.task, "it has not failed; workers are asked again")
     if last.stamp.state != FAILED:
         state = last.stamp.state.removeprefix("TASK_STATE_")
@@ -133,32 +133,25 @@ async def _begin_anew(bus: Bus, failed: _Failed, priority: str) -> Retried:
         events.SHOWN: True,
         events.RETRY_OF: {"task": old.task, "generation": failed.leg},
     }
-    draft = events.task_submitted(
-        key.task, run.context, message | {"referenceTaskIds": list(references)}, metadata, before
-    )
     writer = f"retry-{secrets.token_hex(6)}"
-    stamp = Stamp(mint_log_id(), 1, writer, SUBMITTED, 1, owner=run.owner)
+    message = message | {"referenceTaskIds": list(references)}
+    again = first_input(
+        bus, key, run.context, message, metadata, owner=run.owner, writer=writer, history=before
+    )
     try:
-        await LogWriter(bus, key).append([draft], stamp, _PATIENCE)
+        appended = await again.append(_PATIENCE)
     except Fenced:
         return await _was_retried(bus, key, run, priority)
-    again = run.model_copy(update={"log": stamp.log})
-    await _ask_for(bus, Lane.of(key, priority), key, 1, again)
+    await RunRequests(bus).publish(key, 1, again.run_request(appended), priority)
     return Retried(key.task, f"runs again as task {key.task}")
 
 
 async def _was_retried(bus: Bus, key: TaskKey, run: Run, priority: str) -> Retried:
     last = await last_entry(bus, key)
     if last is not None and last.stamp.leg == 1 and not last.ends_leg:
-        again = run.model_copy(update={"log": last.stamp.log})
-        await _ask_for(bus, Lane.of(key, priority), key, 1, again)
+        again = without_input(run.model_copy(update={"log": last.stamp.log}))
+        await RunRequests(bus).publish(key, 1, again, priority)
     return Retried(key.task, f"was retried before, as task {key.task}")
-
-
-async def _ask_for(bus: Bus, lane: Lane, key: TaskKey, leg: int, run: Run) -> None:
-    run = run.model_copy(update={"input": None, "sequence": None})
-    await _send_again(bus, bus.subjects.run(key, leg, lane.priority), run.encode())
-    await Lanes(bus).open(lane)
 
 
 async def _send_again(

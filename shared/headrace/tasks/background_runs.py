@@ -1,0 +1,50 @@
+"""Run requests of inputs that were just appended: nobody waits for them."""
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import override
+
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.errors import Refused
+from headrace.model.errors import BusUnavailable, LogLost
+from headrace.model.messages import Run
+from headrace.model.subjects import NORMAL
+from headrace.model.task import TaskKey
+from headrace.tasks.rejecting import QUEUE_FULL, reject_unbegun
+from headrace.tasks.runs import RunRequests
+
+_log = logging.getLogger(__name__)
+
+
+class BackgroundRuns(RunRequests):
+    """Publishes run requests in the background."""
+
+    @override
+    def __init__(self, bus: Bus) -> None:
+        super().__init__(bus)
+        self._publishing: set[asyncio.Task[None]] = set()
+
+    def publish_soon(
+        self, key: TaskKey, generation: int, run: Run, priority: str = NORMAL
+    ) -> asyncio.Task[None]:
+        """As `publish`, without letting anybody wait for it; return what is over when it is done.
+
+        Should it fail, task state's sweep publishes the run request again. A first input that a
+        full queue does not take is rejected: whoever has just asked is told so.
+        """
+        task = asyncio.create_task(self._publish(key, generation, run, priority))
+        self._publishing.add(task)
+        task.add_done_callback(self._publishing.discard)
+        return task
+
+    async def _publish(self, key: TaskKey, generation: int, run: Run, priority: str) -> None:
+        try:
+            await self.publish(key, generation, run, priority)
+        except Refused as refused:
+            _log.warning("%s; the sweep will look", refused)
+            if generation == 1 and refused.is_full:
+                with suppress(BusUnavailable, LogLost):
+                    await reject_unbegun(self._bus, key, generation, QUEUE_FULL)
+        except BusUnavailable as trouble:
+            _log.warning("%s; the sweep will look", trouble)

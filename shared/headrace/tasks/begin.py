@@ -1,0 +1,88 @@
+"""Beginning a task: the first event of its log, and the run that it asks for."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from headrace.jetstream.connection import Bus
+from headrace.log import Appended, LogWriter
+from headrace.model import events
+from headrace.model.entry import Stamp
+from headrace.model.events import PRIORITY, TRACEPARENT, Draft, Json
+from headrace.model.messages import Run
+from headrace.model.subjects import NORMAL
+from headrace.model.task import SUBMITTED, TaskKey, mint_log_id
+
+CARRIED = 16 * 1024
+"""Bytes up to which a run request carries its input; larger ones are not stored twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """An input that is to be appended to a log, and the run that workers are then asked for."""
+
+    draft: Draft
+    stamp: Stamp
+    run: Run
+    priority: str
+    """Of its run."""
+    log: LogWriter
+    """Stands where the input is to be appended."""
+    is_carried: bool = False
+    """Whether its run request carries it, unless it is large."""
+
+    @property
+    def key(self) -> TaskKey:
+        """Where the log is."""
+        return self.log.key
+
+    async def append(self, patience: float) -> Appended:
+        """Append it. Done again after OutcomeUnknown, it is the same append.
+
+        Raises:
+            FencedBy: something else stands where it was to be.
+            LogLost, LogFull, EventTooLarge, BusUnavailable, OutcomeUnknown: as `LogWriter.append`.
+        """
+        return await self.log.append([self.draft], self.stamp, patience)
+
+    def line(self) -> bytes:
+        """Return the event as it is in the log."""
+        return self.draft.line(self.stamp.generation)
+
+    def run_request(self, appended: Appended) -> Run:
+        """Return what workers are asked with, once it is appended."""
+        if not self.is_carried or len(line := self.line()) > CARRIED:
+            return self.run
+        update = {"input": line.decode(), "sequence": appended.sequence}
+        return self.run.model_copy(update=update)
+
+
+def first_input(  # noqa: PLR0913 - what a task is begun with
+    bus: Bus,
+    key: TaskKey,
+    context: str,
+    message: Json,
+    metadata: Json | None,
+    *,
+    owner: str,
+    writer: str,
+    history: Sequence[Json] = (),
+) -> Input:
+    """Return the input that begins the log at `key`: `message` behind what was said before it.
+
+    Terms of the run, its priority and trace context, are read from `metadata`.
+    """
+    stamp = Stamp(mint_log_id(), 1, writer, SUBMITTED, 1, owner=owner)
+    draft = events.task_submitted(key.task, context, message, metadata, history)
+    run = Run(log=stamp.log, context=context, owner=owner)
+    return with_terms(
+        Input(draft, stamp, run, NORMAL, LogWriter(bus, key), is_carried=True), metadata
+    )
+
+
+def with_terms(asked: Input, metadata: Json | None) -> Input:
+    """Return the input with the run's priority and trace context that its `metadata` names."""
+    terms = metadata or {}
+    run = asked.run
+    if TRACEPARENT in terms:
+        run = run.model_copy(update={"traceparent": terms[TRACEPARENT]})
+    return replace(asked, run=run, priority=terms.get(PRIORITY, NORMAL))

@@ -1,0 +1,70 @@
+"""Continuing a task: its next input, behind the end of a run or beside one that goes on."""
+
+from dataclasses import dataclass
+
+from headrace.jetstream.connection import Bus
+from headrace.log import Appended, LogWriter
+from headrace.model import events
+from headrace.model.entry import Entry, Stamp
+from headrace.model.events import Draft, Json
+from headrace.model.messages import Run
+from headrace.model.subjects import NORMAL
+from headrace.model.task import SUBMITTED, TaskKey
+from headrace.tasks.begin import Input, with_terms
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """Where a log ends."""
+
+    key: TaskKey
+    sequence: int
+    generation: int
+
+
+def next_input(
+    bus: Bus, end: LogEnd, run: Run, message: Json, metadata: Json | None, *, writer: str
+) -> Input:
+    """Return the input that goes behind the `end` of a log, of a task that waits for one.
+
+    `run` says of which log and context; terms of the run are read from `metadata`.
+    """
+    generation = end.generation + 1
+    draft = submitted(end.key.task, run.context, message, metadata)
+    stamp = Stamp(run.log, generation, writer, SUBMITTED, generation)
+    log = LogWriter(bus, end.key, sequence=end.sequence, generation=end.generation)
+    return with_terms(Input(draft, stamp, run, NORMAL, log), metadata)
+
+
+def submitted(task: str, context: str, message: Json, metadata: Json | None) -> Draft:
+    """Return the event that makes `message` a task's next input."""
+    return events.status_update(task, context, SUBMITTED, message, metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedInput:
+    """A message for a task that is being worked on."""
+
+    name: str
+    """By which the holder of the run, and whoever repeats it, find it in the log."""
+    context: str
+    message: Json
+    metadata: Json | None
+
+
+async def queue_input(
+    bus: Bus, key: TaskKey, last: Entry, queued: QueuedInput, patience: float
+) -> Appended:
+    """Append a message for the run at work behind `last`, instead of its holder.
+
+    Raises:
+        Fenced: something else stands there.
+        LogLost, LogFull, EventTooLarge, BusUnavailable, OutcomeUnknown: as `LogWriter.append`.
+    """
+    now = last.stamp
+    generation = last.last_generation + 1
+    stamp = Stamp(now.log, generation, queued.name, now.state, now.leg, now.attempt)
+    draft = events.queued(
+        key.task, queued.context, now.state, queued.message, queued.metadata, queued.name
+    )
+    return await LogWriter.behind(bus, key, last).append([draft], stamp, patience)
