@@ -2,23 +2,16 @@
 
 import asyncio
 import logging
-import os
-import signal
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
+from functools import partial
 
-import uvloop
-from pydantic import ValidationError
-
-from headrace import garbage, log_lines
+from headrace import service
 from headrace.directory import Directory
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.health_probe import Pulse
 from headrace.links import Links
 from headrace.log import TailRule
-from headrace.model.errors import HeadraceError, StreamsDiffer
-from headrace.secret_settings import first_error
 from headrace.signing import SigningKeys
 from headrace.state_client import StateClient
 from headrace.webhooks import Webhooks
@@ -55,39 +48,21 @@ _log = logging.getLogger("headrace_gateway")
 
 
 def run() -> int:
-    """Serve until SIGTERM or SIGINT; return the process's exit code.
-
-    1: it could not serve (a taken port, NATS away for too long); 2: a setting does not fit; 78
-    (EX_CONFIG): the streams are not what the settings ask for, or anybody could call.
-    """
-    try:
-        settings = GatewaySettings()
-        log_lines.configure(settings.log_level)
-        logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    except ValidationError as invalid:
-        log_lines.configure("WARNING", "%(message)s")
-        _log.error("%s", first_error(invalid))
-        return 2
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_run(settings))
+    """Serve until SIGTERM or SIGINT; return the process's exit code (see `headrace.service`)."""
+    return service.run(_prepare, hopeless=(Unprotected,))
 
 
-async def _run(settings: GatewaySettings) -> int:
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    try:
-        await serve(settings, stop)
-    except HeadraceError as trouble:
-        _log.error("%s", trouble)
-        return os.EX_CONFIG if isinstance(trouble, (StreamsDiffer, Unprotected)) else 1
-    return 0
+def _prepare() -> service.Prepared:
+    settings = GatewaySettings()
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    return service.Prepared(settings.log_level, partial(serving, settings))
 
 
-async def serve(
+@asynccontextmanager
+async def serving(
     settings: GatewaySettings, stop: asyncio.Event, protocols: Sequence[Protocol] = PROTOCOLS
-) -> None:
-    """Serve `protocols` until `stop` is set.
+) -> AsyncIterator[None]:
+    """Serve `protocols` for the length of a block; set `stop` should the server end by itself.
 
     Raises:
         Unprotected: whoever reaches it could call, and nobody said so by name.
@@ -104,21 +79,19 @@ async def serve(
         rpcs, server = GrpcServer(settings, RPC_FORMS), Server(front, settings)
         rpc_port = await rpcs.start()
         settings = settings.model_copy(update={"grpc_port": rpc_port, "http_port": port})
-        serving = asyncio.create_task(server.serve(sockets=[listener]))
-        serving.add_done_callback(lambda _: stop.set())
+        answering = asyncio.create_task(server.serve(sockets=[listener]))
+        answering.add_done_callback(lambda _: stop.set())
         try:
-            services = await _unless(stop, stack.enter_async_context(composed(settings)))
-            if services is not None:
-                front.open(build_app(services, protocols))
-                rpcs.open(services)
-                garbage.settle()
-                _log.info("serving on http://%s:%d, gRPC on port %d", host, port, rpc_port)
-                await stop.wait()
-                await services.streams.stop()
+            services = await stack.enter_async_context(composed(settings))
+            front.open(build_app(services, protocols))
+            rpcs.open(services)
+            _log.info("serving on http://%s:%d, gRPC on port %d", host, port, rpc_port)
+            yield
+            await services.streams.stop()
         finally:
             # Answers under way end first, then what they rest on.
             server.should_exit = True
-            await asyncio.gather(serving, rpcs.stop())
+            await asyncio.gather(answering, rpcs.stop())
 
 
 @asynccontextmanager
@@ -188,15 +161,3 @@ async def composed(settings: GatewaySettings) -> AsyncIterator[Services]:
             full_streams=FullStreams(bus),
             access=Access(rates),
         )
-
-
-async def _unless[Result](stop: asyncio.Event, work: Coroutine[Any, Any, Result]) -> Result | None:
-    """Return what `work` does; None: `stop` was set first, and it was cancelled."""
-    working, stopping = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
-    await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    if working.done():
-        return working.result()
-    working.cancel()
-    await asyncio.gather(working, return_exceptions=True)
-    return None

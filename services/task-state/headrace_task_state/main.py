@@ -2,22 +2,16 @@
 
 import asyncio
 import logging
-import os
 import secrets
-import signal
-from collections.abc import Coroutine
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-import uvloop
-from pydantic import ValidationError
-
-from headrace import garbage, log_lines, metrics, observing
+from headrace import metrics, service
 from headrace.background import keep_running
 from headrace.directory import Directory
 from headrace.jetstream.connection import Bus
-from headrace.model.errors import BusUnavailable, HeadraceError, StateUnavailable, StreamsDiffer
-from headrace.secret_settings import first_error
+from headrace.model.errors import BusUnavailable, StateUnavailable
 from headrace.wait_for import patiently
 from headrace_task_state.maintenance.clock import Clock
 from headrace_task_state.maintenance.lane_upkeep import LaneUpkeep
@@ -177,50 +171,34 @@ class TaskState:
         ]
 
 
-async def serve(settings: TaskStateSettings) -> int:
-    """Serve until SIGTERM or SIGINT; returns the process's exit code."""
-    stopping = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    service = TaskState(settings)
-    try:
-        observing.serve(
-            settings.metrics_host,
-            settings.metrics_port,
-            lambda: service.is_ready,
-            lambda: service.note,
-        )
-    except OSError as error:
-        _log.error("HEADRACE_METRICS_PORT: %s", error)
-        return 1
-    starting = asyncio.create_task(service.start())
-    waiting = asyncio.create_task(stopping.wait())
-    try:
-        await asyncio.wait([starting, waiting], return_when=asyncio.FIRST_COMPLETED)
-        if starting.done():
-            await starting
-            garbage.settle()
-            await waiting
-    except HeadraceError as error:
-        _log.error("%s", error)
-        return os.EX_CONFIG if isinstance(error, StreamsDiffer) else 1
-    finally:
-        starting.cancel()
-        await service.stop()
-    return 0
-
-
 def run() -> int:
-    """Serve until SIGTERM or SIGINT; return the process's exit code.
+    """Serve until SIGTERM or SIGINT; return the process's exit code (see `headrace.service`)."""
+    return service.run(_prepare)
 
-    1: NATS or Redis was away for too long; 78 (EX_CONFIG): a setting does not fit, or not
-    the streams that there are.
+
+def _prepare() -> service.Prepared:
+    settings = TaskStateSettings()
+    return service.Prepared(settings.log_level, lambda _: serving(settings))
+
+
+@asynccontextmanager
+async def serving(settings: TaskStateSettings) -> AsyncIterator[None]:
+    """Serve for the length of a block.
+
+    Raises:
+        PortTaken: HEADRACE_METRICS_PORT can't be listened on.
+        BusUnavailable: NATS or Redis was not there within HEADRACE_STARTUP_TIMEOUT.
+        StreamsDiffer: the streams are not what the settings ask for.
     """
-    log_lines.configure("WARNING")
+    replica = TaskState(settings)
+    service.observe(
+        settings.metrics_host,
+        settings.metrics_port,
+        lambda: replica.is_ready,
+        lambda: replica.note,
+    )
     try:
-        settings = TaskStateSettings()
-        logging.getLogger().setLevel(settings.log_level.upper())
-    except ValidationError as invalid:
-        _log.error("%s", first_error(invalid))
-        return os.EX_CONFIG
-    return uvloop.run(serve(settings))
+        await replica.start()
+        yield
+    finally:
+        await replica.stop()

@@ -3,20 +3,15 @@
 import asyncio
 import logging
 import os
-import signal
-import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
-import uvloop
-from pydantic import ValidationError
-
-from headrace import garbage, log_lines, observing
+from headrace import service
 from headrace.background import keep_running
-from headrace.model.errors import BusUnavailable, StreamsDiffer
 from headrace.sdk.agent import Agents
 from headrace.sdk.errors import Misdeclared
-from headrace.secret_settings import first_error
 from headrace_worker.config import Unusable, build, read
 from headrace_worker.config.follow import follow
 from headrace_worker.loading import load
@@ -29,57 +24,42 @@ _log = logging.getLogger(__name__)
 def run(target: str = "", config: str = "") -> int:
     """Serve the agents that `target` (MODULE:ATTR) or the file `config` names until SIGTERM.
 
-    Returns the process's exit code: 78 (EX_CONFIG) where starting again cannot help.
+    Returns the process's exit code (see `headrace.service`).
     """
-    file = Path(config) if config else None
-    try:
-        settings = WorkerSettings()
-        agents = build(read(file, os.environ)) if file else load(target)
-    except (ValidationError, Misdeclared, Unusable) as error:
-        sys.stderr.write(f"{_one_line(error)}\n")
-        return os.EX_CONFIG
-    log_lines.configure(settings.log_level)
-    return uvloop.run(serve(settings, agents, file))
+    prepare = partial(_prepare, target, Path(config) if config else None)
+    return service.run(prepare, hopeless=(Misdeclared, Unusable))
 
 
-async def serve(settings: WorkerSettings, agents: Agents, file: Path | None = None) -> int:
-    """Work until a signal says to leave; follow the `file` that the agents are from, if any."""
-    told = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told.set)
+def _prepare(target: str, file: Path | None) -> service.Prepared:
+    settings = WorkerSettings()
+    agents = build(read(file, os.environ)) if file else load(target)
+    return service.Prepared(settings.log_level, lambda _: serving(settings, agents, file))
+
+
+@asynccontextmanager
+async def serving(
+    settings: WorkerSettings, agents: Agents, file: Path | None = None
+) -> AsyncIterator[None]:
+    """Work for the length of a block; follow the `file` that the agents are from, if any.
+
+    Raises:
+        PortTaken: HEADRACE_METRICS_PORT can't be listened on.
+        BusUnavailable: NATS was not there within HEADRACE_STARTUP_TIMEOUT.
+        StreamsDiffer: the streams are not what the settings ask for.
+    """
     worker = Worker(settings, agents)
-    try:
-        observing.serve(settings.metrics_host, settings.metrics_port, lambda: worker.is_ready)
-    except OSError as error:
-        sys.stderr.write(f"HEADRACE_METRICS_PORT: {error}\n")
-        return 1
-    starting = asyncio.create_task(worker.start())
-    leaving = asyncio.create_task(told.wait())
-    await asyncio.wait({starting, leaving}, return_when=asyncio.FIRST_COMPLETED)
-    if not starting.done():
-        return 0
-    try:
-        starting.result()
-    except (BusUnavailable, StreamsDiffer) as error:
-        sys.stderr.write(f"{error}\n")
-        return os.EX_CONFIG if isinstance(error, StreamsDiffer) else 1
-    garbage.settle()
+    service.observe(settings.metrics_host, settings.metrics_port, lambda: worker.is_ready)
+    await worker.start()
     _log.info("%s serves %s", worker.id, ", ".join(agent.name for agent in agents))
     following = _following(worker, file) if file else None
-    await leaving
-    if following is not None:
-        following.cancel()
-        await asyncio.gather(following, return_exceptions=True)
-    await worker.stop()
-    return 0
+    try:
+        yield
+    finally:
+        if following is not None:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+        await worker.stop()
 
 
 def _following(worker: Worker, file: Path) -> asyncio.Task[None]:
     return keep_running(partial(follow, worker, file, os.environ), str(file))
-
-
-def _one_line(error: ValidationError | Misdeclared | Unusable) -> str:
-    if not isinstance(error, ValidationError):
-        return str(error)
-    return first_error(error)

@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 
 import httpx
 
-from headrace_gateway.main import serve
+from headrace.service import serve
+from headrace_gateway.main import serving
 from headrace_gateway.protocol_table import PROTOCOLS, Protocol
 from headrace_gateway.settings import GatewaySettings
 
@@ -17,14 +19,15 @@ async def running(
 ) -> AsyncIterator[str]:
     """Yield the URL of a gateway that is ready, and serves `protocols`."""
     url, stop = f"http://127.0.0.1:{settings.http_port}", asyncio.Event()
-    serving = asyncio.create_task(serve(settings, stop, protocols))
+    block = partial(serving, settings, protocols=protocols)
+    running = asyncio.create_task(serve(block, stop))
     try:
         async with httpx.AsyncClient(base_url=url, timeout=60) as http:
             await until_ready(http)
         yield url
     finally:
         stop.set()
-        await asyncio.wait_for(serving, 60)
+        await asyncio.wait_for(running, 60)
 
 
 async def until_ready(http: httpx.AsyncClient) -> None:
