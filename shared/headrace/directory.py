@@ -7,6 +7,7 @@ once when an unknown key is written. An agent whose instances are gone stays kno
 import asyncio
 import logging
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -20,8 +21,31 @@ from headrace.jetstream.kv import Bucket
 from headrace.model.agent_card import AgentCard
 from headrace.model.errors import BusUnavailable, UndecodableMessage
 from headrace.model.names import check_agent_name
-from headrace.renewals import Renewals
 from headrace.wait_for import patiently
+
+
+class Renewals:
+    """What a reader has seen of some keys."""
+
+    def __init__(self) -> None:
+        """Have seen none."""
+        self._seen: dict[str, tuple[int, float]] = {}
+
+    def fresh(self, keys: Mapping[str, int], now: float, patience: float) -> set[str]:
+        """Return those of `keys` that are new, or have been renewed within `patience` seconds.
+
+        `keys` are all there are now, with their messages' sequences; `now` is the reader's own
+        monotonic clock, seconds.
+        """
+        self._seen = {
+            key: (sequence, self._since(key, sequence, now)) for key, sequence in keys.items()
+        }
+        return {key for key, (_, since) in self._seen.items() if now - since <= patience}
+
+    def _since(self, key: str, sequence: int, now: float) -> float:
+        known, since = self._seen.get(key, (0, now))
+        return since if known == sequence else now
+
 
 __all__ = [
     "ANNOUNCE_EVERY",

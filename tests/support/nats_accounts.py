@@ -6,7 +6,7 @@ import secrets
 import time
 from typing import Any
 
-from headrace.jetstream.nkeys import USER, KeyPair, seed_text
+from headrace.jetstream.credentials import USER, KeyPair, seed_text
 
 _OPERATOR, _ACCOUNT = 14 << 3, 0
 

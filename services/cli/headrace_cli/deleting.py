@@ -3,7 +3,7 @@
 import click
 
 from headrace.jetstream.connection import Bus
-from headrace.log.locate import locate
+from headrace.log.find import locate
 from headrace.tasks.forget import clear_away, mark_deleted
 from headrace.wait_for import ELECTION, patiently
 from headrace.webhooks import Webhooks

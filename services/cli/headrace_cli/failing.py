@@ -3,8 +3,8 @@
 import click
 
 from headrace.jetstream.connection import Bus
-from headrace.log.locate import locate
-from headrace.tasks.failing import fail_task
+from headrace.log.find import locate
+from headrace.tasks.end import fail_task
 from headrace_cli.on_bus import on_bus, with_nats
 
 

@@ -19,8 +19,7 @@ import orjson
 from headrace.model import parts
 from headrace.model.delegation import CHILD
 from headrace.model.entry import Entry
-from headrace.model.events import AGUI, DISCARDED_AFTER, QUEUED, RETRACTED, TAKEN, Json
-from headrace.model.interrupts import INTERRUPTS
+from headrace.model.events import AGUI, DISCARDED_AFTER, INTERRUPTS, QUEUED, RETRACTED, TAKEN, Json
 from headrace.model.parts import ToolResultPart
 from headrace.model.task import AUTH_REQUIRED, INPUT_REQUIRED, SUBMITTED
 from headrace.model.user_content import to_parts

@@ -6,8 +6,7 @@ from typing import Any
 from headrace.model import events, parts
 from headrace.model.delegation import ASKS_FOR
 from headrace.model.entry import ANSWERED
-from headrace.model.events import Draft, Json
-from headrace.model.interrupts import INTERRUPTS, PENDING_TOOL_CALLS
+from headrace.model.events import INTERRUPTS, PENDING_TOOL_CALLS, Draft, Json
 from headrace.model.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, REJECTED
 from headrace.sdk.emit import Complete, Ending, InputRequired, Message, Reject
 from headrace.sdk.errors import MalformedOutput

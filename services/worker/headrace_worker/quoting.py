@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from headrace.model import events, parts
-from headrace.model.events import INPUT_SCHEMA, Draft, Json
-from headrace.model.interrupts import INTERRUPTS, PENDING_TOOL_CALLS
+from headrace.model.events import INPUT_SCHEMA, INTERRUPTS, PENDING_TOOL_CALLS, Draft, Json
 from headrace.model.task import COMPLETED, FAILED, INPUT_REQUIRED, REJECTED, TERMINAL, WORKING
 from headrace.sdk.errors import MalformedOutput
 from headrace.sdk.relayed import Artifact, Outcome, Said

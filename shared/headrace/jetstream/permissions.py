@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from headrace.jetstream.stream_names import Streams
+from headrace.jetstream.streams import Streams
 from headrace.model.errors import InvalidName
 from headrace.model.names import check_agent_name, is_token
 from headrace.model.queues import DEFAULT_TENANT, PRIORITIES, Lane

@@ -7,7 +7,7 @@ by reading what the leader has behind the expected sequence, and a retry is byte
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -15,20 +15,46 @@ from headrace.jetstream.api import store
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.errors import Refused
 from headrace.jetstream.headers import EXPECTED
-from headrace.log.counting import counted
 from headrace.log.read import check_reaches, next_stored
+from headrace.metrics import APPENDS
 from headrace.model.entry import Entry, Stamp
 from headrace.model.errors import (
     BusUnavailable,
     EventTooLarge,
     Fenced,
     LogFull,
+    LogLost,
     NobodyListens,
     OutcomeUnknown,
     TaskForgotten,
 )
 from headrace.model.events import Draft
 from headrace.model.task import TaskKey
+
+_STORED = APPENDS.labels("stored")
+_FAILED = {
+    Fenced.code: APPENDS.labels("fenced"),
+    LogLost.code: APPENDS.labels("lost"),
+    TaskForgotten.code: APPENDS.labels("lost"),
+    LogFull.code: APPENDS.labels("full"),
+}
+_UNKNOWN = APPENDS.labels("unknown")
+
+
+async def counted(storing: Awaitable[int]) -> int:
+    """Return what `storing` does, counted.
+
+    Raises:
+        Fenced, LogLost, LogFull, BusUnavailable: as `storing`.
+    """
+    try:
+        sequence = await storing
+    except (Fenced, LogLost, BusUnavailable) as error:
+        _FAILED.get(error.code, _UNKNOWN).inc()
+        raise
+    _STORED.inc()
+    return sequence
+
 
 _log = logging.getLogger(__name__)
 

@@ -8,8 +8,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from headrace.jetstream.connection import Bus
-from headrace.log.continuity import Continuity
-from headrace.log.read import check_reaches, replay_stored
+from headrace.log.read import Continuity, check_reaches, replay_stored
 from headrace.log.reorder_buffer import Meanwhile
 from headrace.log.stored import Stored, from_message
 from headrace.log.verify_tail import FIRST_CHECK, TailRule

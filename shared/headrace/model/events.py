@@ -78,6 +78,12 @@ _MARK = "\ue000headrace-text\ue001"
 
 type Json = dict[str, Any]
 
+INTERRUPTS = "headrace.interrupts"
+"""AG-UI Interrupts: what is asked, each with an ``id`` that the answer names."""
+PENDING_TOOL_CALLS = "headrace.pendingToolCalls"
+"""Ids of the tool calls that the client carries out; the run then ends with success, and their
+results come with the next one."""
+
 
 class Draft(NamedTuple):
     """An event without its generation."""

@@ -5,17 +5,28 @@ what waits for the task: its runs are taken off the queue, and its agent is aske
 """
 
 import secrets
+from contextlib import suppress
 
 from headrace.jetstream.connection import Bus
+from headrace.jetstream.purge import purge
 from headrace.log import LogWriter, last_entry
 from headrace.model import events, parts
 from headrace.model.entry import Entry, Stamp
-from headrace.model.errors import BusUnavailable, Fenced, TaskUnknown
+from headrace.model.errors import BusUnavailable, Fenced, HeadraceError, TaskUnknown
 from headrace.model.events import Json
-from headrace.model.task import TaskKey
+from headrace.model.task import FAILED, TaskKey
 from headrace.tasks.clean_up import have_cleaned_up
-from headrace.tasks.withdrawing import withdraw
 from headrace.wait_for import ELECTION
+
+
+async def withdraw(bus: Bus, runs: str, patience: float) -> None:
+    """Take the runs on subject `runs` off the queue, if that can be done in `patience` seconds.
+
+    It is no loss if not: the log says that they are over, and whoever is handed one drops it.
+    """
+    with suppress(BusUnavailable):
+        await purge(bus, bus.streams.runs, runs, timeout=patience)
+
 
 _PATIENCE = ELECTION
 _WITHDRAWAL = 1.0
@@ -86,3 +97,24 @@ def _context(last: Entry) -> str:
         context = body.get("contextId") if isinstance(body, dict) else None
         return context if isinstance(context, str) else ""
     return ""
+
+
+class AlreadyOver(HeadraceError):
+    """The task has ended; the message says how."""
+
+    code = "already_over"
+
+
+async def fail_task(bus: Bus, key: TaskKey, reason: str) -> None:
+    """Append FAILED with `reason`, a text that the task's client reads.
+
+    A holder is not asked: it is fenced, and gives the leg up when it sees that it is.
+
+    Raises:
+        AlreadyOver: the task has reached a terminal state; it stays with that.
+        TaskUnknown, LogLost, BusUnavailable: as `end_task`.
+    """
+    before = await end_task(bus, key, FAILED, writer_of("operator"), reason)
+    if before is not None:
+        state = before.stamp.state.removeprefix("TASK_STATE_")
+        raise AlreadyOver(f"task {key.task} is over: {state}")

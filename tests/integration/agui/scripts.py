@@ -4,8 +4,7 @@ import base64
 
 from headrace.directory import AgentCard
 from headrace.model import events, parts
-from headrace.model.events import Json
-from headrace.model.interrupts import PENDING_TOOL_CALLS
+from headrace.model.events import PENDING_TOOL_CALLS, Json
 from headrace.model.parts import text_of
 from headrace.model.task import COMPLETED, FAILED, INPUT_REQUIRED, REJECTED, WORKING
 from tests.support.scripted_fleet import Leg, Script

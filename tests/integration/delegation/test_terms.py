@@ -8,8 +8,9 @@ from headrace.model.messages import Run
 from headrace.model.queues import Lane
 from headrace.model.subjects import NORMAL
 from headrace.model.task import REJECTED
+from headrace.tasks.end import withdraw
 from headrace.tasks.queues import Lanes
-from headrace.tasks.withdrawing import withdraw
+from headrace.tasks.end import (withdraw)
 from tests.integration.worker.conftest import Working
 from tests.support.desk import Desk, fresh_names
 from tests.support.family import answer, children, log_of

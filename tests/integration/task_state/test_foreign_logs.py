@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from headrace.jetstream.connection import Bus
-from headrace.log.locate import locate
+from headrace.log.find import locate
 from headrace.log.stored import TOMBSTONE
 from headrace.model.entry import OWNER, VERSION
 from headrace.model.names import encode_token

@@ -10,7 +10,7 @@ from headrace.model import events
 from headrace.model.errors import HeadraceError
 from headrace.model.queues import Lane
 from headrace.model.task import COMPLETED, FAILED, TERMINAL
-from headrace.tasks.failing import AlreadyOver, fail_task
+from headrace.tasks.end import AlreadyOver, fail_task
 from headrace.tasks.queues import ensure_lane
 from tests.integration.worker.conftest import Spawn, Working
 from tests.integration.worker.terminal import Terminal

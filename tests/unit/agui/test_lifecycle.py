@@ -2,8 +2,7 @@ import pytest
 
 from headrace.model import parts
 from headrace.model.entry import Stamp, parse_entry
-from headrace.model.events import INPUT_SCHEMA, Json
-from headrace.model.interrupts import INTERRUPTS, PENDING_TOOL_CALLS
+from headrace.model.events import INPUT_SCHEMA, INTERRUPTS, PENDING_TOOL_CALLS, Json
 from headrace.model.task import (
     AUTH_REQUIRED,
     CANCELED,

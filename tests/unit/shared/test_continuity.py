@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.log.continuity import Continuity
+from headrace.log.read import Continuity
 from headrace.model.entry import Entry, Stamp
 from headrace.model.errors import LogLost
 from headrace.model.task import WORKING, TaskKey, mint_task_id

@@ -8,8 +8,7 @@ import pytest
 from nats.errors import ProtocolError
 from nats.protocol.parser import Parser
 
-from headrace.jetstream.client import Received
-from headrace.jetstream.parser import FastParser
+from headrace.jetstream.client import FastParser, Received
 
 HEADERS = b"NATS/1.0\r\nHeadrace-Log: abcdefgh\r\nOdd: \xc3\xa9: x\r\n\r\n"
 BODY = b'{"text":"\\r\\n"}\r\nMSG a 1 2\r\n'

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.jetstream.nkeys import KeyPair, NotASeed, seed_text
+from headrace.jetstream.credentials import KeyPair, NotASeed, seed_text
 
 
 def test_a_seed_is_the_text_of_its_key() -> None:

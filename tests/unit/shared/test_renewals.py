@@ -1,6 +1,6 @@
 """Which keys count as renewed."""
 
-from headrace.renewals import Renewals
+from headrace.directory import Renewals
 
 
 def test_a_key_counts_while_its_sequence_moves() -> None:

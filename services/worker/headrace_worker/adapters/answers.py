@@ -7,8 +7,7 @@ from typing import Any
 from headrace.model import parts
 from headrace.model.delegation import CHILD
 from headrace.model.errors import HeadraceError
-from headrace.model.events import QUEUED, Json
-from headrace.model.interrupts import INTERRUPTS
+from headrace.model.events import INTERRUPTS, QUEUED, Json
 from headrace.model.task import INPUT_REQUIRED, SUBMITTED
 
 INTERRUPT_ID = "agui_interrupt_id"

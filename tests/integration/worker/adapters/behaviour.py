@@ -21,8 +21,7 @@ import pytest
 from headrace import Agent
 from headrace.jetstream.objects import FileOwner, FileStore
 from headrace.model import events, parts
-from headrace.model.events import Json
-from headrace.model.interrupts import INTERRUPTS, PENDING_TOOL_CALLS
+from headrace.model.events import INTERRUPTS, PENDING_TOOL_CALLS, Json
 from headrace.model.task import CANCELED
 from tests.integration.worker.adapters.office import Office
 from tests.integration.worker.adapters.wire import (

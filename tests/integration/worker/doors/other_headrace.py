@@ -10,7 +10,7 @@ from headrace import Agent
 from headrace.directory import AgentCard
 from headrace.jetstream.connection import Bus
 from headrace.model import events, parts
-from headrace.model.interrupts import INTERRUPTS
+from headrace.model.events import INTERRUPTS
 from headrace.model.task import COMPLETED, INPUT_REQUIRED, WORKING
 from headrace.settings import BusSettings
 from headrace_gateway.settings import GatewaySettings

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.log import last_entry
 from headrace.model import events, parts
-from headrace.model.interrupts import INTERRUPTS
+from headrace.model.events import INTERRUPTS
 from headrace.model.task import CANCELED
 from tests.integration.worker.conftest import Working
 from tests.integration.worker.doors.other_headrace import Other, another_headrace

@@ -1,8 +1,7 @@
 """How a run begins and how it ends: always with one terminal event, and nothing left open."""
 
 from headrace.model import parts
-from headrace.model.events import INPUT_SCHEMA, Json
-from headrace.model.interrupts import INTERRUPTS, PENDING_TOOL_CALLS
+from headrace.model.events import INPUT_SCHEMA, INTERRUPTS, PENDING_TOOL_CALLS, Json
 from headrace.model.task import AUTH_REQUIRED, CANCELED, FAILED, INPUT_REQUIRED, REJECTED
 from headrace_gateway.protocols.agui.output import Output
 from headrace_gateway.protocols.agui.run import Run
