@@ -138,7 +138,7 @@ def test_a_taken_port_is_one_clear_line(tmp_path: Path, setting: str) -> None:
 def test_a_setting_that_does_not_fit_is_one_clear_line(tmp_path: Path) -> None:
     for name, value in (("http_port", "http"), ("keepalive", "-1"), ("log_level", "loud")):
         with started(tmp_path, **{"http_port": 0, "nats_url": NOWHERE, name: value}) as gateway:
-            assert gateway.ends() == 2
+            assert gateway.ends() == os.EX_CONFIG
         (line,) = gateway.log().splitlines()
         assert f"HEADRACE_{name.upper()}" in line
 
