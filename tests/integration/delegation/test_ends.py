@@ -8,9 +8,7 @@ import pytest
 from headrace import DelegationFailed, Emission, Retryable, RunContext, agent
 from headrace.model import events
 from headrace.model.task import CANCELED, COMPLETED, FAILED, TaskKey
-from headrace.sdk import agent
 from headrace.tasks import cancel as canceling
-from headrace_worker import DelegationFailed, Emission, Retryable, RunContext
 from headrace_worker.delegation import children as delegation
 from tests.integration.worker.conftest import Working
 from tests.integration.worker.test_cancelling import cancel

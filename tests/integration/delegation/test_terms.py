@@ -10,7 +10,6 @@ from headrace.model.subjects import NORMAL
 from headrace.model.task import REJECTED
 from headrace.tasks.end import withdraw
 from headrace.tasks.queues import Lanes
-from headrace.tasks.end import (withdraw)
 from tests.integration.worker.conftest import Working
 from tests.support.desk import Desk, fresh_names
 from tests.support.family import answer, children, log_of

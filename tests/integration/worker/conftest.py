@@ -10,8 +10,6 @@ import pytest
 from headrace import Agent, Agents
 from headrace.settings import BusSettings
 from headrace.tasks import cancel
-from headrace_gateway.tasks import cancel
-from headrace_worker import Agent, Agents
 from headrace_worker.settings import WorkerSettings
 from headrace_worker.worker import Worker
 from tests.support.desk import Desk, fresh_names, open_desk

@@ -15,11 +15,9 @@ from headrace.model.events import Json
 from headrace.model.messages import DeadLetter, Run
 from headrace.model.queues import Lane
 from headrace.model.task import CANCELED, COMPLETED, FAILED, TaskKey
-from headrace.sdk import agent
 from headrace.sdk.agent import Agent
 from headrace.tasks.background_runs import BackgroundRuns
 from headrace.tasks.dead_letters import Letter, Letters, Wanted, retry
-from headrace_worker import Emission, Retryable, RunContext
 from tests.integration.worker.conftest import Working
 from tests.integration.worker.terminal import Said, Terminal
 from tests.support.desk import Desk, Task, eventually

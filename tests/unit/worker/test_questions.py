@@ -3,8 +3,7 @@
 import orjson
 
 from headrace import InputRequired
-from headrace.model.events import GENERATION, INPUT_SCHEMA, Json
-from headrace.model.events import (INTERRUPTS, PENDING_TOOL_CALLS)
+from headrace.model.events import GENERATION, INPUT_SCHEMA, INTERRUPTS, PENDING_TOOL_CALLS, Json
 from headrace.model.task import INPUT_REQUIRED
 from headrace_worker.end_events import Endings
 from headrace_worker.ids import LegIds

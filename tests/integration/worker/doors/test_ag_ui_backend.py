@@ -6,8 +6,7 @@ import pytest
 
 from headrace import Agent
 from headrace.model import parts
-from headrace.model.events import Json
-from headrace.model.events import (INTERRUPTS, PENDING_TOOL_CALLS)
+from headrace.model.events import INTERRUPTS, PENDING_TOOL_CALLS, Json
 from headrace.sdk.errors import Retryable
 from headrace_worker.adapters import ag_ui_agent
 from headrace_worker.adapters.agui_events import Telling

@@ -16,7 +16,7 @@ from langgraph.types import interrupt
 
 from headrace import Status
 from headrace.model import parts
-from headrace.model.events import (INTERRUPTS, PENDING_TOOL_CALLS)
+from headrace.model.events import INTERRUPTS, PENDING_TOOL_CALLS
 from headrace_worker.adapters import langgraph_agent
 from tests.integration.worker.adapters.behaviour import answered, cancel_waiting, interrupts
 from tests.integration.worker.conftest import Working
