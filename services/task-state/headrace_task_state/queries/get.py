@@ -5,6 +5,7 @@ import logging
 
 from headrace.jetstream.connection import Bus
 from headrace.log.logged_task import LoggedTask, fold_log, log_of
+from headrace.log.read import as_if_empty
 from headrace.model.errors import StateUnavailable, TaskUnknown
 from headrace.model.events import Json
 from headrace.model.messages import GetTask
@@ -44,7 +45,10 @@ class Tasks:
         finally:
             tail.cancel()
         found = None if where is None else await fold_log(self._bus, *where, seen)
-        if found is None or not found.is_for(query):
+        if found is None or where is None:
+            raise TaskUnknown
+        if not found.is_for(query):
+            await as_if_empty(self._bus, where[0])
             raise TaskUnknown
         return found.found(query.history_length).model_dump()
 
