@@ -293,6 +293,7 @@ async def ensure_streams(js: JetStreamContext, settings: BusSettings) -> None:
 
     Raises:
         StreamsDiffer: something exists and is not as the contract or `settings` ask for.
+        BusUnavailable: not all that was made is there yet, or this service may make nothing.
         nats.errors.Error: JetStream does not answer, or refuses a declaration.
     """
     found = await differences(js, settings)
@@ -301,6 +302,9 @@ async def ensure_streams(js: JetStreamContext, settings: BusSettings) -> None:
             if declared.name in missing:
                 await _create(js, declared)
         found = await differences(js, settings)
+    if unseen := [one.stream for one in found if one.effect is Effect.CREATE]:
+        # Made a moment ago, by this service or another, and not heard of by every server yet.
+        raise BusUnavailable(f"{', '.join(unseen)} can't be looked at yet")
     if found:
         lines = "\n  ".join(map(str, found))
         raise StreamsDiffer(

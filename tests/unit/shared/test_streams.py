@@ -1,11 +1,14 @@
 """What is declared: names and subjects that do not overlap, and what promises rest on."""
 
 from itertools import combinations
+from typing import Any, cast
 
 import pytest
-from nats.js import api
+from nats.js import JetStreamContext, api
+from nats.js.errors import APIError, NotFoundError
 
-from headrace.jetstream.streams import Streams, declarations
+from headrace.jetstream.streams import Streams, declarations, ensure_streams
+from headrace.model.errors import BusUnavailable
 from headrace.model.subjects import Subjects
 from headrace.model.task import TaskKey, mint_task_id
 from headrace.settings import BusSettings
@@ -77,3 +80,30 @@ def test_settings_reach_every_stream(replicas: int) -> None:
     assert all(name.removeprefix("KV_").removeprefix("OBJ_").startswith("X_") for name in streams)
     assert streams["X_EVENTS_1"].max_bytes == 5
     assert streams["X_EVENTS_1"].republish == api.RePublish(src="a.b.event.>", dest="a.b.live.>")
+
+
+class Cluster:
+    """JetStream on servers that have not all heard of a stream which another service has made."""
+
+    def __init__(self, hidden: str) -> None:
+        self.hidden, self.made = hidden, list[str]()
+
+    async def _api_request(self, subject: str, _: bytes, __: float) -> dict[str, Any]:
+        streams, name = declared(), subject.rpartition(".")[2]
+        if name == self.hidden or name not in streams:
+            raise NotFoundError(code=404, err_code=10059)
+        return {"config": streams[name].as_dict()}
+
+    async def add_stream(self, stream: api.StreamConfig) -> None:
+        self.made.append(str(stream.name))
+        raise APIError(code=400, err_code=10058)
+
+
+async def test_a_stream_that_another_service_has_just_made_is_waited_for() -> None:
+    cluster = Cluster("PUSHES")
+    js = cast("JetStreamContext", cluster)
+    with pytest.raises(BusUnavailable, match="PUSHES can't be looked at yet"):
+        await ensure_streams(js, BusSettings())
+    assert cluster.made == ["PUSHES"]
+    cluster.hidden = ""
+    await ensure_streams(js, BusSettings())
