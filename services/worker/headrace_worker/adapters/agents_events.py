@@ -11,6 +11,7 @@ from headrace.sdk.emit import Text, Thinking, ToolArguments, ToolCall, ToolResul
 from headrace.sdk.signals import Usage
 from headrace_worker.adapters.agents_input import FORMAT, verbatim_of
 from headrace_worker.adapters.agents_replay import REPLAYED
+from headrace_worker.adapters.call_ids import own_call_id
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.speaker import Speaker
 from headrace_worker.conversation import Call, Verbatim
@@ -186,9 +187,7 @@ class Telling(RunHooks[Any]):
 
     def _own(self, theirs: str) -> str:
         """Return the id that a call has in the log, where each has one of its own."""
-        own = theirs if theirs and theirs not in self._used else self._ctx.new_id("call")
-        self._used.add(own)
-        self._ids[theirs] = own
+        own = self._ids[theirs] = own_call_id(self._ctx, self._used, theirs)
         return own
 
     def _id(self, theirs: str) -> str:

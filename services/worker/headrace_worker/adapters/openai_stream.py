@@ -9,6 +9,7 @@ from headrace.sdk.context import RunContext
 from headrace.sdk.emit import Thinking, ToolArguments
 from headrace.sdk.errors import Retryable
 from headrace.sdk.signals import Usage
+from headrace_worker.adapters.call_ids import own_call_id
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.openai_verbatim import Fields
 from headrace_worker.conversation import Call as Called
@@ -136,9 +137,7 @@ class Answering:
             await self._ctx.emit(ToolArguments(call.id, said, call.name))
 
     def _begun(self, theirs: str) -> Call:
-        own = theirs if theirs and theirs not in self._used else self._ctx.new_id("call")
-        self._used.add(own)
-        self.calls.append(Call(own, theirs))
+        self.calls.append(Call(own_call_id(self._ctx, self._used, theirs), theirs))
         return self.calls[-1]
 
     async def _say_usage(self) -> None:

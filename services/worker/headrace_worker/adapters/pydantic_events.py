@@ -14,6 +14,7 @@ from headrace.sdk.emit import Data, Text, Thinking, ToolArguments, ToolCall, Too
 from headrace.sdk.signals import Custom, Usage
 from headrace_worker.adapters.agui_events import Telling as AgUiTelling
 from headrace_worker.adapters.approvals import ask, question
+from headrace_worker.adapters.call_ids import own_call_id
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.pydantic_messages import FORMAT, verbatim_of
 from headrace_worker.conversation import Call, Verbatim
@@ -204,9 +205,7 @@ class Telling:
 
     def _own(self, theirs: str) -> str:
         """Return the id that a call has in the log, where each has one of its own."""
-        own = theirs if theirs and theirs not in self._used else self._ctx.new_id("call")
-        self._used.add(own)
-        self._ids[theirs] = own
+        own = self._ids[theirs] = own_call_id(self._ctx, self._used, theirs)
         return own
 
     async def _call(self, part: ToolCallPart) -> None:
