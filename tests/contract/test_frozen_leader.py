@@ -8,6 +8,7 @@ import pytest
 from headrace.jetstream.connection import Bus
 from headrace.log import TailRule
 from headrace.log.read import last_stored
+from headrace.tasks.runs import until_gone
 from tests.contract.conftest import Connect
 from tests.support.task_log import TaskLog, following, generations
 from tests.support.topology import Topology
@@ -55,3 +56,16 @@ async def test_a_leader_that_froze_and_thawed_leaves_no_hole_and_no_duplicate(
         assert reading.losses == []
     assert generations(await log.read()) == list(range(1, 401))
     await rule.stop()
+
+
+async def test_whoever_deletes_a_task_waits_out_a_queue_that_has_no_leader(
+    connect: Connect, topology: Topology, bus: Bus
+) -> None:
+    """Its canceled run may stand in the queue a little longer: that is no reason to refuse."""
+    log = TaskLog(bus)
+    leader = await topology.leader(bus, bus.streams.runs)
+    others = await topology.followers(bus, bus.streams.runs) or topology.nodes
+    beside = await connect(nats_url=",".join(node.url for node in others))
+    leader.freeze()
+    await until_gone(beside, log.key, 1, timeout=0.2)
+    await until_gone(beside, log.key, 1, timeout=2.5)

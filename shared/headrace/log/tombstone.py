@@ -19,8 +19,9 @@ from headrace.log.stored import TOMBSTONE
 from headrace.model.entry import CONTRACT_VERSION, OWNER, VERSION
 from headrace.model.errors import BusUnavailable, Fenced, LogFull
 from headrace.model.task import TaskKey
+from headrace.wait_for import ELECTION
 
-_ROUNDS = 20
+_PATIENCE = ELECTION
 _PAUSE = 0.05
 
 type Why = Literal["retention", "deleted"]
@@ -54,8 +55,10 @@ async def bury(bus: Bus, key: TaskKey, owner: str, why: Why, seconds: float, beh
         OWNER: owner,
         TTL: f"{max(round(seconds), 1)}s",
     }
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + _PATIENCE
     trouble: BusUnavailable = BusUnavailable(f"{subject}: others keep appending")
-    for _ in range(_ROUNDS):
+    while loop.time() < deadline:
         try:
             await store(bus, subject, b"", ACK_TIMEOUT, headers | {EXPECTED: str(behind)})
         except Refused as refused:

@@ -3,9 +3,10 @@
 import asyncio
 from contextlib import suppress
 
-from headrace.jetstream.api import store, stream_info
+from headrace.jetstream.api import LEADER_TIMEOUT, Json, store, stream_info
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.errors import Refused
+from headrace.model.errors import BusUnavailable
 from headrace.model.messages import Run
 from headrace.model.queues import Lane
 from headrace.model.subjects import NORMAL
@@ -59,18 +60,21 @@ async def publish_unconfirmed(
 async def until_gone(bus: Bus, key: TaskKey, generation: int, timeout: float) -> None:
     """Return when the run request is off the queue, or after `timeout` seconds.
 
-    Raises:
-        BusUnavailable: JetStream does not answer.
+    A queue whose leader does not answer is asked again: it may be electing one.
     """
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + timeout
     query = {"subjects_filter": bus.subjects.run(key, generation)}
-    while loop.time() < deadline:
-        with suppress(Refused):  # The queue's leader is being elected.
-            answer = await stream_info(bus, bus.streams.runs, query, timeout)
-            if not answer["state"].get("subjects"):
-                return
-        await asyncio.sleep(_LOOK_EVERY)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(timeout):
+            while await _is_queued(bus, query):
+                await asyncio.sleep(_LOOK_EVERY)
+
+
+async def _is_queued(bus: Bus, query: Json) -> bool:
+    try:
+        answer = await stream_info(bus, bus.streams.runs, query, LEADER_TIMEOUT)
+    except BusUnavailable:
+        return True
+    return bool(answer["state"].get("subjects"))
 
 
 def without_input(run: Run) -> Run:
