@@ -15,7 +15,7 @@ _COMMANDS = {
     "task-state": "headrace_cli.services:task_state",
     "agents": "headrace_cli.reading:agents",
     "send": "headrace_cli.sending:send",
-    "tail": "headrace_cli.tailing:tail",
+    "tail": "headrace_cli.sending:tail",
     "tasks": "headrace_cli.reading:tasks",
     "cancel": "headrace_cli.sending:cancel",
     "credential": "headrace_cli.credential:credential",

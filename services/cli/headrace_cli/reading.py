@@ -5,11 +5,70 @@ from urllib.parse import urlencode
 
 import click
 
+from headrace.jetstream.connection import Bus
+from headrace.log.find import locate
+from headrace.tasks.end import fail_task
+from headrace.tasks.forget import clear_away, mark_deleted
+from headrace.wait_for import ELECTION, patiently
+from headrace.webhooks import Webhooks
 from headrace_cli.client import Client, Json, agent_path, task_path, with_agent, with_gateway
-from headrace_cli.deleting import delete
-from headrace_cli.failing import fail
 from headrace_cli.failures import RequestFailed
+from headrace_cli.on_bus import on_bus, with_nats
 from headrace_cli.tables import one_line, table
+
+_PATIENCE = 3 * ELECTION
+"""Seconds: elections of more than one stream's leader, and an agent that cleans up."""
+
+
+@click.command()
+@with_nats
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.argument("task")
+def delete(nats_url: str | None, yes: bool, task: str) -> None:  # noqa: FBT001 - as click hands it over
+    """Erase TASK everywhere: log, files, webhooks, dead letters, and task state's view.
+
+    A task that has not ended is canceled first. Child tasks are tasks of their own and stay: delete
+    them, too. Repeat the command if it was interrupted: it finishes what is left.
+    """
+    if not yes:
+        click.confirm(f"Erase task {task}? It can't be restored", abort=True)
+
+    async def work(bus: Bus) -> None:
+        async def erase() -> None:
+            key = await locate(bus, task)
+            await mark_deleted(bus, key)
+            await Webhooks(bus).delete_all(key)
+            await clear_away(bus, key)
+
+        # Done again it finishes what is left, so a leader's election is waited out anywhere in it.
+        await patiently("NATS", erase, _PATIENCE)
+
+    on_bus(nats_url, work)
+    click.echo(f"task {task} deleted")
+
+
+@click.command()
+@with_nats
+@click.option(
+    "--reason",
+    default="An operator has ended it",
+    show_default=True,
+    help="What the task's client reads.",
+)
+@click.argument("task")
+def fail(nats_url: str | None, reason: str, task: str) -> None:
+    """End TASK with FAILED, over the head of whoever works on it.
+
+    Try `headrace cancel` first: it lets the agent clean up. A worker that still holds the task is
+    fenced: it can say nothing more, and stops its agent. A task that is over stays as it is.
+    """
+
+    async def work(bus: Bus) -> None:
+        await fail_task(bus, await locate(bus, task), reason)
+
+    on_bus(nats_url, work)
+    click.echo(f"task {task} FAILED")
+
 
 _STATE = "TASK_STATE_"
 

@@ -37,8 +37,7 @@ from headrace_gateway.tasks.admission import Admission
 from headrace_gateway.tasks.cancel import Cancelling
 from headrace_gateway.tasks.delete import Deleting
 from headrace_gateway.tasks.full_streams import FullStreams
-from headrace_gateway.tasks.idempotency import Resending
-from headrace_gateway.tasks.sent_records import SentRecords
+from headrace_gateway.tasks.idempotency import Resending, SentRecords
 from headrace_gateway.tasks.settle import Settling
 from headrace_gateway.tasks.submit import Intake
 from headrace_gateway.tasks.subscribe import TaskStreams

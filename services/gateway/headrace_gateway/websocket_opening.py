@@ -7,8 +7,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from headrace_gateway.call import Call, call_of
 from headrace_gateway.refusals import CredentialsRefused, TooManyStreams, TooManyStreamsOfOwner
-from headrace_gateway.server.websocket_closing import close_at_once, refused, try_later
-from headrace_gateway.server.websocket_subprotocol import chosen
+from headrace_gateway.server.websocket_closing import chosen, close_at_once, refused, try_later
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.websocket import Connection, Session
 

@@ -1,5 +1,7 @@
 """What an agent emits: checked, encoded as events, and handed to the appender."""
 
+import asyncio
+import time
 from typing import Any
 
 from headrace.sdk.emit import ENDINGS, Emission, Ending, Message, Text, ToolArguments, ToolResult
@@ -10,8 +12,43 @@ from headrace_worker.checkpoint import Checkpoint
 from headrace_worker.encoder import Encoder
 from headrace_worker.end_events import End, Endings
 from headrace_worker.ids import LegIds
-from headrace_worker.loop_turns import LoopTurns
 from headrace_worker.usage import UsageTotals
+
+INTERVAL = 0.02
+"""Seconds that an agent may keep the loop before its next word makes it pause."""
+
+_PAUSE = 0.001
+
+
+class LoopTurns:
+    """Notices that the loop has had no turn, and gives it one."""
+
+    def __init__(self) -> None:
+        """Watch from now on."""
+        self._loop = asyncio.get_running_loop()
+        self._check_at = time.monotonic() + INTERVAL
+        self._had_a_turn = True
+        self._is_due = False
+
+    def is_due(self) -> bool:
+        """Tell whether the loop has had no turn for about `INTERVAL`. Costs less than 0.1 µs."""
+        now = time.monotonic()
+        if now < self._check_at:
+            return False
+        self._check_at = now + INTERVAL
+        self._is_due = not self._had_a_turn
+        self._had_a_turn = False
+        self._loop.call_soon(self._turn)
+        return self._is_due
+
+    async def take(self) -> None:
+        """Give the loop a turn if one is due: long enough to send and receive."""
+        if self._is_due:
+            self._is_due = False
+            await asyncio.sleep(_PAUSE)
+
+    def _turn(self) -> None:
+        self._had_a_turn = True
 
 
 class Emitter:

@@ -19,7 +19,7 @@ from headrace.tasks.queues import ensure_lane
 from headrace_gateway.refusals import TooManyWaiting
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.tasks import admission
-from headrace_gateway.tasks.queue_figures import Figures, read_figures
+from headrace_gateway.tasks.admission import Figures, read_figures
 from tests.integration.gateway.running import running, until
 from tests.integration.gateway.talking import Json, Rest, Rpc, Talk, message
 from tests.support.scripted_fleet import ScriptedFleet

@@ -17,8 +17,7 @@ from headrace.tasks.forget import clear_away
 from headrace_gateway.protocols.a2a.parameters import SendMessage
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.settings import GatewaySettings
-from headrace_gateway.tasks.idempotency import Keyed
-from headrace_gateway.tasks.sent_records import Sent, SentRecords
+from headrace_gateway.tasks.idempotency import Keyed, Sent, SentRecords
 from tests.integration.gateway.running import running, until
 from tests.integration.gateway.talking import Json, Rest, Rpc, Talk, message
 from tests.support.scripted_fleet import ScriptedFleet

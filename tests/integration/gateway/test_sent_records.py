@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from headrace.jetstream.connection import Bus
 from headrace.settings import BusSettings
-from headrace_gateway.tasks.sent_records import Sent, SentRecords
+from headrace_gateway.tasks.idempotency import Sent, SentRecords
 from tests.integration.gateway.running import until
 
 GATEWAYS = 3

@@ -21,8 +21,8 @@ from headrace_gateway.detached import Detached
 from headrace_gateway.feeds import Feeds
 from headrace_gateway.refusals import TaskEnded
 from headrace_gateway.server.auth.caller import Caller
+from headrace_gateway.tasks.admission import Scope, read_figures
 from headrace_gateway.tasks.cancel import Cancelling
-from headrace_gateway.tasks.queue_figures import Scope, read_figures
 from tests.integration.worker.conftest import Spawn, Working
 from tests.integration.worker.test_follow_ups import PARROTS, by_id, hand_in
 from tests.support.desk import Desk, Task, eventually

@@ -21,8 +21,7 @@ from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.tasks.accepted import Accepted
 from headrace_gateway.tasks.admission import Admission
 from headrace_gateway.tasks.asked import FollowUp
-from headrace_gateway.tasks.idempotency import Keyed, Resending
-from headrace_gateway.tasks.sent_records import SentRecords
+from headrace_gateway.tasks.idempotency import Keyed, Resending, SentRecords
 from headrace_gateway.tasks.settle import Settling
 from headrace_gateway.tasks.submit import Intake
 from headrace_gateway.tasks.wanted_runs import WantedRuns

@@ -14,8 +14,8 @@ from headrace.model.errors import HeadraceError, TaskUnknown
 from headrace.model.events import Json
 from headrace.settings import BusSettings
 from headrace_gateway.problems import problem_of
-from headrace_gateway.protocols.a2a.history import with_history
-from headrace_gateway.protocols.a2a.query import from_query
+from headrace_gateway.protocols.a2a.protojson import from_query
+from headrace_gateway.protocols.a2a.sending import with_history
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.tasks.cursor import Cursor
 from headrace_gateway.tasks.ids import task_key

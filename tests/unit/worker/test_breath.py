@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from headrace_worker import loop_turns as module
-from headrace_worker.loop_turns import LoopTurns
+from headrace_worker import emitter as module
+from headrace_worker.emitter import LoopTurns
 
 
 class Clock:

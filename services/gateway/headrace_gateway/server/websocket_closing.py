@@ -5,7 +5,14 @@ from typing import NamedTuple
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from headrace_gateway.server.websocket_subprotocol import chosen
+SPOKEN = "headrace"
+"""What a client offers that needs the place beside it for its token; all speak the same."""
+
+
+def chosen(socket: WebSocket) -> str | None:
+    """Return the subprotocol to answer with: browsers hang up on who takes none of theirs."""
+    return SPOKEN if SPOKEN in socket.scope.get("subprotocols", ()) else None
+
 
 _PATIENCE = 2.0
 """Seconds that a client has to take a refusal."""

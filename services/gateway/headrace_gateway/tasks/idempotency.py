@@ -9,21 +9,23 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakValueDictionary
 
 import orjson
 
 from headrace.jetstream.connection import Bus
+from headrace.jetstream.kv import Bucket, Moved
 from headrace.log import find_generation, last_entry, replay
 from headrace.log.read import next_stored
 from headrace.model.entry import Entry
 from headrace.model.errors import BusUnavailable, Fenced, HeadraceError, LogLost, TaskUnknown
 from headrace.model.events import INPUT_ID, Json
 from headrace.model.fold import TaskFold
-from headrace.model.messages import TaskFound
+from headrace.model.messages import BusMessage, TaskFound
 from headrace.model.task import TaskKey
+from headrace.wait_for import ELECTION
 from headrace_gateway.detached import Detached
 from headrace_gateway.feeds import Feeds
 from headrace_gateway.refusals import GenerationMismatch, KeyReused, TaskBusy, TaskEnded
@@ -31,9 +33,86 @@ from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.tasks.accepted import Accepted
 from headrace_gateway.tasks.asked import FollowUp
 from headrace_gateway.tasks.inputs import ROUNDS
-from headrace_gateway.tasks.sent_records import Kept, Sent, SentRecords
 from headrace_gateway.tasks.submit import Intake
 from headrace_gateway.tasks.unanswered import Unsettled
+
+_PATIENCE = ELECTION
+_PAUSE = 0.05
+
+
+class Sent(BusMessage):
+    """One request, and where what it asks for is or is to be."""
+
+    fingerprint: str
+    """Hash of the request: another one may not use the key."""
+    task: str
+    context: str
+    leg: int
+    """Generation of the input."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A record as it is in the bucket."""
+
+    sent: Sent
+    sequence: int
+    """Of the bucket's stream: what a change of the record expects."""
+    age: float = field(default=0.0, compare=False)
+    """Seconds since it was made."""
+
+
+class SentRecords:
+    """The bucket's records, by name (a subject token)."""
+
+    def __init__(self, bus: Bus, seconds: int) -> None:
+        """Keep records for so long."""
+        self._bucket, self._seconds = Bucket(bus, bus.streams.idempotency), seconds
+
+    async def claim(self, name: str, sent: Sent, *, behind: int = 0) -> Kept:
+        """Make the record, or change the one at sequence `behind`; return the one that is there.
+
+        That is another one if somebody else was first.
+
+        Raises:
+            BusUnavailable: the bucket does not answer, or takes no more.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _PATIENCE
+        while True:
+            outcome = await self._put(name, sent, behind)
+            if isinstance(outcome, int):
+                return Kept(sent, outcome)
+            # Refused or unknown: whatever is there now decides, be it this very record.
+            kept = await self.find(name)
+            if kept is not None and kept.sequence != behind:
+                return kept
+            if kept is None and behind:
+                behind = 0  # it expired meanwhile
+            elif loop.time() > deadline:
+                raise outcome
+            await asyncio.sleep(_PAUSE)
+
+    async def find(self, name: str) -> Kept | None:
+        """Return the record of that name as the leader knows it; None: there is none.
+
+        Raises:
+            BusUnavailable: no leader answers.
+        """
+        found = await self._bucket.get(name)
+        if found.data is None:
+            return None
+        return Kept(Sent.decode(f"record {name}", found.data), found.sequence, found.age)
+
+    async def _put(self, name: str, sent: Sent, behind: int) -> int | BusUnavailable:
+        """Return the record's sequence, or why it is unknown whether it was made."""
+        try:
+            return await self._bucket.put(name, sent.encode(), behind, seconds=self._seconds)
+        except BusUnavailable as trouble:
+            return trouble
+        except Moved as moved:
+            return BusUnavailable(str(moved))
+
 
 _BEGINS = 60.0
 """Seconds within which a task begins after its record was made. Without a log it has been forgotten

@@ -1,13 +1,47 @@
 """What ``headrace.yaml`` may say; its JSON Schema is published and checks it."""
 
+import re
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from headrace.model.events import Json
 from headrace.sdk.policy import FollowUps
-from headrace_worker.config.addresses import check_headers, check_url
 from headrace_worker.remembering import Memory
+
+_FIELD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+
+def check_url(url: str) -> str:
+    """Return the URL.
+
+    Raises:
+        ValueError: it has no host, or is none.
+    """
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise ValueError(f"is no URL: {error}") from None
+    if not parts.hostname or port == 0 or url != url.strip() or " " in url:
+        raise ValueError("is no URL: it needs a host")
+    return url
+
+
+def check_headers(headers: dict[str, str]) -> dict[str, str]:
+    """Return the headers.
+
+    Raises:
+        ValueError: HTTP can't carry one of them.
+    """
+    for name, value in headers.items():
+        if not _FIELD.fullmatch(name):
+            raise ValueError(f"{name!r} can't be a header's name")
+        if "\n" in value or "\r" in value or not value.isascii():
+            raise ValueError(f"the value of {name} can't be a header's")
+    return headers
+
 
 _TARGET = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$"
 _URL = r"^(https?://|\$\{)"

@@ -13,7 +13,7 @@ from headrace.model.events import Json
 from headrace_gateway.call import Call, call_of
 from headrace_gateway.problems import headers, problem_of
 from headrace_gateway.protocols.a2a.agui_events import agui_stream
-from headrace_gateway.protocols.a2a.card_get import card_get
+from headrace_gateway.protocols.a2a.cards import agent_card
 from headrace_gateway.protocols.a2a.content_types import check_content_type
 from headrace_gateway.protocols.a2a.error_shapes import rpc_body, rpc_error
 from headrace_gateway.protocols.a2a.hector_shapes import (
@@ -39,6 +39,14 @@ from headrace_gateway.server.body import read_body
 from headrace_gateway.server.json_response import JSON, json_response
 from headrace_gateway.services import Services
 from headrace_gateway.tasks.subscribe import NothingLeft
+
+
+def card_get(services: Services, call: Call, versions: Versions) -> Json:
+    """Return the asked agent's signed card as its page does: for clients of all `versions`."""
+    base = call.base or services.settings.public_url or ""
+    said = agent_card(call.card, base, call.grpc, services.callers.known)
+    return {"agent": versions.card(services.cards.sign(call.agent, base, said).card)}
+
 
 type _Id = str | int | float | None
 

@@ -10,9 +10,10 @@ while ``data`` and ``metadata`` stay as they came. Unknown fields are passed ove
 from typing import Any
 
 from google.protobuf.message import Message
+from starlette.datastructures import QueryParams
 
 from headrace.model.events import Json
-from headrace_gateway.protocols.a2a.proto_scalars import NotReadable
+from headrace_gateway.protocols.a2a.proto_scalars import NotReadable, boolean
 from headrace_gateway.protocols.a2a.proto_schema import Field, Free, Nested, Schema, schema
 from headrace_gateway.refusals import Malformed, Violation
 from headrace_gateway.server.json_depth import RULE, is_too_deep
@@ -105,3 +106,20 @@ class _Walk:
 
 def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
+
+
+_BOOLEANS = {"true": True, "false": False}
+
+
+def from_query(message: type[Message], query: QueryParams) -> Json:
+    """Return the fields of the message that `query` names; an empty value says nothing.
+
+    Numbers, enums and times may stand as strings in ProtoJSON too; only booleans need turning.
+    """
+    fields, found = schema(message).fields, dict[str, object]()
+    for name, value in query.items():
+        field = fields.get(name)
+        if field is None or not value:
+            continue
+        found[name] = _BOOLEANS.get(value.lower(), value) if field.kind is boolean else value
+    return found

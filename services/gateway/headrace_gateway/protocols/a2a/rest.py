@@ -21,7 +21,7 @@ from headrace_gateway.protocols.a2a.content_types import check_content_type
 from headrace_gateway.protocols.a2a.hector_shapes import SENDS, ending_for, wording_for
 from headrace_gateway.protocols.a2a.json_body import parse_object
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
-from headrace_gateway.protocols.a2a.query import from_query
+from headrace_gateway.protocols.a2a.protojson import from_query
 from headrace_gateway.protocols.a2a.rest_errors import answering_errors, media_type
 from headrace_gateway.protocols.a2a.stream_responses import Manner, empty_stream, rest_stream
 from headrace_gateway.protocols.a2a.versions import (

@@ -5,12 +5,19 @@ from headrace.model.messages import TaskFound
 from headrace_gateway.call import Call
 from headrace_gateway.protocols.a2a.accepting import accept, answering
 from headrace_gateway.protocols.a2a.bare_messages import bare_answer
-from headrace_gateway.protocols.a2a.history import with_history
 from headrace_gateway.protocols.a2a.parameters import SendMessage
 from headrace_gateway.protocols.a2a.streaming import check_streaming
 from headrace_gateway.services import Services
 from headrace_gateway.tasks.accepted import Accepted
 from headrace_gateway.tasks.subscribe import Snapshot, TaskStream
+
+
+def with_history(task: Json, length: int | None) -> Json:
+    """Return `task` with the `length` latest messages of its history; None: all, 0: no history."""
+    if length is None or len(task.get("history", ())) <= length:
+        return task
+    rest = {key: value for key, value in task.items() if key != "history"}
+    return rest | ({"history": task["history"][-length:]} if length else {})
 
 
 async def send_streaming(services: Services, call: Call, params: object) -> TaskStream:

@@ -4,15 +4,89 @@ from collections.abc import Callable
 
 from headrace.model import parts
 from headrace.model.events import Json
+from headrace.model.parts import TITLE
 from headrace_gateway.protocols.agui.activities import Activities
 from headrace_gateway.protocols.agui.agents_messages import AgentsMessages
 from headrace_gateway.protocols.agui.blocks import REASONING, TEXT, Blocks
-from headrace_gateway.protocols.agui.output import OpenItem, Output
+from headrace_gateway.protocols.agui.output import Event, OpenItem, Output
 from headrace_gateway.protocols.agui.shared_state import SharedState
-from headrace_gateway.protocols.agui.thoughts import Thoughts
 from headrace_gateway.protocols.agui.tool_calls import ToolCalls
-from headrace_gateway.protocols.agui.usage import add_usage
 from headrace_gateway.protocols.agui.view import View
+
+_USE = "thinking"
+_CLOSING: tuple[Event, ...] = (("THINKING_TEXT_MESSAGE_END", {}), ("THINKING_END", {}))
+
+
+class Thoughts:
+    """Turns the pieces of reasoning into THINKING events."""
+
+    def __init__(self, output: Output) -> None:
+        """Say them to `output`."""
+        self._output = output
+
+    def piece(self, part: Json, block: str) -> None:
+        """Say a piece of `block`, and the block's end where the part says so.
+
+        Raises:
+            TypeError: its text is none.
+        """
+        text = part["text"]
+        if not isinstance(text, str):
+            raise TypeError("text is a string")
+        if text:
+            self._turn_to(block, parts.metadata_of(part, TITLE))
+            self._output.emit("THINKING_TEXT_MESSAGE_CONTENT", delta=text)
+        if parts.is_block_end(part):
+            self._output.end((_USE, block))
+
+    def _turn_to(self, block: str, title: object) -> None:
+        if (_USE, block) in self._output.open:
+            return
+        titled = {"title": title} if isinstance(title, str) and title else {}
+        opening: tuple[Event, ...] = (
+            ("THINKING_START", titled),
+            ("THINKING_TEXT_MESSAGE_START", {}),
+        )
+        self._output.begin_alone((_USE, block), OpenItem(opening, _CLOSING))
+
+
+_LABELS = ("provider", "model")
+_COUNTS = (
+    "inputTokens",
+    "outputTokens",
+    "totalTokens",
+    "reasoningTokens",
+    "cachedInputTokens",
+    "cacheWriteInputTokens",
+)
+_MOST = 2**53 - 1
+"""Counts above this do not survive JavaScript; a client would refuse the event."""
+
+
+def add_usage(usage: list[Json], more: object) -> None:
+    """Add `more`, an AG-UI TokenUsage, to the entry of its provider and model.
+
+    What is no label or count is left out: clients refuse an event with a count that is none.
+    """
+    if not isinstance(more, dict):
+        return
+    labels = {key: more[key] for key in _LABELS if isinstance(more.get(key), str)}
+    counts = {key: int(more[key]) for key in _COUNTS if _is_count(more.get(key))}
+    if not counts:
+        return
+    for at, entry in enumerate(usage):
+        if all(entry.get(key) == labels.get(key) for key in _LABELS):
+            sums = {key: min(entry.get(key, 0) + count, _MOST) for key, count in counts.items()}
+            usage[at] = {**entry, **sums}
+            return
+    usage.append({**labels, **counts})
+
+
+def _is_count(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return 0 <= value <= _MOST and int(value) == value
+
 
 _ANSWER = frozenset({"", "message", "text", parts.CONTENT_BLOCK})
 

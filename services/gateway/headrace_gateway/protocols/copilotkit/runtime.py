@@ -16,14 +16,25 @@ from headrace_gateway.protocols.agui.capabilities import capabilities
 from headrace_gateway.protocols.agui.endpoint import RunEndpoint
 from headrace_gateway.protocols.agui.media_types import EVENT_STREAM, check_body_type
 from headrace_gateway.protocols.agui.named_run import NamedRun, named_run
-from headrace_gateway.protocols.agui.refusal import InputInvalid, RunUnknown
+from headrace_gateway.protocols.agui.refusal import InputInvalid, RunUnknown, told
 from headrace_gateway.protocols.agui.stopping import stop
 from headrace_gateway.protocols.copilotkit.envelope import Envelope, unwrapped
-from headrace_gateway.protocols.copilotkit.failures import answering_failures
 from headrace_gateway.server.body import read_body
-from headrace_gateway.server.endpoint import Endpoint
+from headrace_gateway.server.endpoint import Endpoint, telling
 from headrace_gateway.server.json_response import json_response
 from headrace_gateway.services import Services
+
+
+def answering_failures(endpoint: Endpoint) -> Endpoint:
+    """Return `endpoint` with everything that it raises told to the client."""
+    return telling(endpoint, _failure)
+
+
+def _failure(_: Request, error: Exception) -> Response:
+    status, code, message, more = told(error)
+    content = {"error": {"code": code, "message": message}, "message": message}
+    return json_response(content, status, more)
+
 
 BASE = "/copilotkit"
 
