@@ -203,16 +203,16 @@ class TaskClient(Client):
     async def work(self) -> None:
         try:
             async with asyncio.TaskGroup() as group:
-                meanwhile = group.create_task(self.meanwhile())
+                reorder_buffer = group.create_task(self.reorder_buffer())
                 await self._see_the_end()
-                meanwhile.cancel()
+                reorder_buffer.cancel()
         except* GaveUp:
             self.gave_up = True
         if self.came_to == "ended":
             response = await self.insist("GET", f"tasks/{self.follower.task}")
             self.view = response.json() if response.is_success else None
 
-    async def meanwhile(self) -> None:
+    async def reorder_buffer(self) -> None:
         """Do what the kind does beside following."""
 
     async def say(self, text: str, key: str) -> httpx.Response:
@@ -254,7 +254,7 @@ class Canceler(TaskClient):
         super().__init__(place, number)
         self.may_end_as = {"COMPLETED", "CANCELED"}
 
-    async def meanwhile(self) -> None:
+    async def reorder_buffer(self) -> None:
         await self.follower.told.wait()
         await asyncio.sleep(self.chance.uniform(0, 2))
         response = await self.insist("POST", f"tasks/{self.follower.task}:cancel")
@@ -276,7 +276,7 @@ class Deleter(TaskClient):
         await super().work()
         await self._delete()
 
-    async def meanwhile(self) -> None:
+    async def reorder_buffer(self) -> None:
         await self.follower.told.wait()
         await asyncio.sleep(self.chance.uniform(0, 2))
         await self._delete()
@@ -292,7 +292,7 @@ class Talker(TaskClient):
 
     agents: tuple[str, ...] = ("plain", "careful", "blocking", "steered")
 
-    async def meanwhile(self) -> None:
+    async def reorder_buffer(self) -> None:
         await self.follower.told.wait()
         for number in range(1, self.chance.randrange(1, _FOLLOW_UPS) + 1):
             await asyncio.sleep(self.chance.uniform(0, 0.5))

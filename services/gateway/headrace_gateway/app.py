@@ -46,7 +46,7 @@ def _routes(services: Services) -> list[BaseRoute]:
     """Return the routes of no protocol."""
     return [
         *Discovery(services).routes(),
-        *Health(services.bus, services.pulse).routes(),
+        *Health(services.bus, services.health_probe).routes(),
         *MetricsPage(services).routes(),
         *FileDownload(services).routes(AGENT),
         *FileDownload(services).routes(""),

@@ -9,7 +9,7 @@ from functools import partial
 from headrace import service
 from headrace.directory import Directory
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.health_probe import Pulse
+from headrace.jetstream.health_probe import HealthProbe
 from headrace.links import Links
 from headrace.log import TailRule
 from headrace.signing import SigningKeys
@@ -27,7 +27,7 @@ from headrace_gateway.server.http_server import Server
 from headrace_gateway.server.listeners import Unprotected, check_exposure, listen
 from headrace_gateway.server.public_url import own_url
 from headrace_gateway.server.startup import FrontDoor
-from headrace_gateway.server.stream_limits import Seats
+from headrace_gateway.server.stream_limits import StreamLimits
 from headrace_gateway.services import Services
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.signed_cards import SignedCards
@@ -37,9 +37,9 @@ from headrace_gateway.tasks.admission import Admission
 from headrace_gateway.tasks.cancel import Cancelling
 from headrace_gateway.tasks.delete import Deleting
 from headrace_gateway.tasks.full_streams import FullStreams
-from headrace_gateway.tasks.idempotency import Resending, SentRecords
+from headrace_gateway.tasks.idempotency import Idempotency, SentRecords
 from headrace_gateway.tasks.settle import Settling
-from headrace_gateway.tasks.submit import Intake
+from headrace_gateway.tasks.submit import Submissions
 from headrace_gateway.tasks.subscribe import TaskStreams
 from headrace_gateway.tasks.wanted_runs import WantedRuns
 
@@ -108,9 +108,9 @@ async def composed(settings: GatewaySettings) -> AsyncIterator[Services]:
         bus = Bus(settings)
         await bus.connect("gateway")
         stack.push_async_callback(bus.close)
-        pulse = Pulse(bus)
-        await pulse.start()
-        stack.push_async_callback(pulse.stop)
+        health_probe = HealthProbe(bus)
+        await health_probe.start()
+        stack.push_async_callback(health_probe.stop)
         signing = SigningKeys(bus, settings.signing_keys)
         await signing.start()
         stack.push_async_callback(signing.stop)
@@ -132,27 +132,27 @@ async def composed(settings: GatewaySettings) -> AsyncIterator[Services]:
         rates = RateLimits(bus, settings)
         await rates.start()
         stack.push_async_callback(rates.stop)
-        settling = Settling(detached, pulse, settings.append_patience)
+        settling = Settling(detached, health_probe, settings.append_patience)
         runs = WantedRuns(bus, admission)
-        intake = Intake(bus, feeds, state, directory, runs, detached, settling)
+        submissions = Submissions(bus, feeds, state, directory, runs, detached, settling)
         records = SentRecords(bus, settings.idempotency_seconds)
         yield Services(
             settings=settings,
             bus=bus,
-            pulse=pulse,
+            health_probe=health_probe,
             directory=directory,
             callers=callers,
             state=state,
             feeds=feeds,
             streams=streams,
-            seats=Seats(settings.max_streams, settings.max_streams_per_owner),
+            stream_limits=StreamLimits(settings.max_streams, settings.max_streams_per_owner),
             subscriptions=Subscriptions(feeds, streams, settings),
             task_streams=TaskStreams(bus, feeds, state),
             webhooks=Webhooks(bus),
             signing=signing,
             cards=SignedCards(signing, settings.public_url),
-            intake=intake,
-            resending=Resending(bus, feeds, intake, records, detached),
+            submissions=submissions,
+            idempotency=Idempotency(bus, feeds, submissions, records, detached),
             cancelling=Cancelling(bus, feeds, state, detached),
             deleting=Deleting(bus, state, detached),
             detached=detached,

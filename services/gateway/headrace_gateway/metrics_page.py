@@ -25,7 +25,7 @@ class MetricsPage:
         cards, available = services.directory.cards, services.directory.available
         gauges: dict[tuple[str, str], Callable[[], float]] = {
             ("headrace_open_streams", "Streams and WebSockets that are open."): (
-                lambda: len(services.seats)
+                lambda: len(services.stream_limits)
             ),
             ("headrace_feeds", "Logs that are being followed for clients."): (
                 lambda: len(services.feeds)

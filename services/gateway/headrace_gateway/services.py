@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from headrace.directory import Directory
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.health_probe import Pulse
+from headrace.jetstream.health_probe import HealthProbe
 from headrace.signing import SigningKeys
 from headrace.state_client import StateClient
 from headrace.webhooks import Webhooks
@@ -13,7 +13,7 @@ from headrace_gateway.feeds import Feeds
 from headrace_gateway.server.auth.access import Access
 from headrace_gateway.server.auth.authenticate import Callers
 from headrace_gateway.server.body import BodyLimits
-from headrace_gateway.server.stream_limits import Seats
+from headrace_gateway.server.stream_limits import StreamLimits
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.signed_cards import SignedCards
 from headrace_gateway.streaming.open_streams import OpenStreams
@@ -21,9 +21,9 @@ from headrace_gateway.streaming.subscription import Subscriptions
 from headrace_gateway.tasks.cancel import Cancelling
 from headrace_gateway.tasks.delete import Deleting
 from headrace_gateway.tasks.full_streams import FullStreams
-from headrace_gateway.tasks.idempotency import Resending
+from headrace_gateway.tasks.idempotency import Idempotency
 from headrace_gateway.tasks.settle import Settling
-from headrace_gateway.tasks.submit import Intake
+from headrace_gateway.tasks.submit import Submissions
 from headrace_gateway.tasks.subscribe import TaskStreams
 
 
@@ -33,7 +33,7 @@ class Services:
 
     settings: GatewaySettings
     bus: Bus
-    pulse: Pulse
+    health_probe: HealthProbe
     """Whether NATS answers."""
     directory: Directory
     callers: Callers
@@ -44,15 +44,15 @@ class Services:
     """Which logs take nothing more."""
     streams: OpenStreams
     """Every open answer, to be closed when the gateway stops."""
-    seats: Seats
+    stream_limits: StreamLimits
     """How many streams may be open."""
     subscriptions: Subscriptions
     task_streams: TaskStreams
     webhooks: Webhooks
     signing: SigningKeys
     cards: SignedCards
-    intake: Intake
-    resending: Resending
+    submissions: Submissions
+    idempotency: Idempotency
     cancelling: Cancelling
     deleting: Deleting
     detached: Detached

@@ -27,7 +27,7 @@ async def open_socket(
         call = call_of(services, socket)
         connection = Connection(services.subscriptions, socket)
         session = begin(call, connection)
-        seat = services.seats.take(call.caller)
+        permit = services.stream_limits.acquire(call.caller)
     except (TooManyStreams, TooManyStreamsOfOwner) as full:
         await close_at_once(socket, try_later(str(full)))
         return
@@ -41,7 +41,7 @@ async def open_socket(
     except WebSocketDisconnect:
         pass  # it went before it was accepted
     finally:
-        seat.release()
+        permit.release()
 
 
 def as_of_now(services: Services, call: Call, socket: WebSocket) -> Call:

@@ -71,7 +71,7 @@ async def _end_children(execution: Execution, state: str) -> None:
 
 
 def _with_expense(execution: Execution, end: End) -> End:
-    told, ctx = execution.emitter.expense.metadata(), execution.context
+    told, ctx = execution.emitter.usage_totals.metadata(), execution.context
     if not told or end.state == ANSWERED:
         return end
     metadata = {**end.metadata, **told}

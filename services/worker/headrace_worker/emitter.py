@@ -70,7 +70,7 @@ class Emitter:
         self._has_emitted = False
         self._loop_turns = LoopTurns()
         self.new_id = ids.mint
-        self.expense = UsageTotals()
+        self.usage_totals = UsageTotals()
         self.end: End | None = None
         """The end that the agent asked for; None: it has not."""
         self.answer: Message | None = None
@@ -125,7 +125,7 @@ class Emitter:
         if isinstance(said, ENDINGS):
             return self._end_with(said)
         if isinstance(said, Usage):
-            self.expense.add(said)
+            self.usage_totals.add(said)
         has_room = True
         for draft in self._encoder.drafts(said):
             has_room = self._appender.offer(draft)

@@ -82,7 +82,7 @@ class Execution:
             self.encoder, self.endings, self.appender, ids, may_answer=agent.card.bare_message
         )
         trace = taken.past.metadata.get(events.TRACEPARENT) or run.traceparent
-        stowing = Offload(
+        offload = Offload(
             files=WorkerFiles(resources.bus),
             key=key,
             belongs_to=FileOwner(run.owner, run.context),
@@ -98,8 +98,8 @@ class Execution:
             appender=self.appender,
             inputs=self.inputs,
             permit=permit,
-            expense=self.emitter.expense,
-            stowing=stowing,
+            usage_totals=self.emitter.usage_totals,
+            offload=offload,
             interrupt=interrupt,
             most_children=resources.settings.delegation_children,
             deadline=taken.deadline,
@@ -107,7 +107,7 @@ class Execution:
             priority=resources.bus.subjects.priority_of_run(assignment.message.subject),
             traceparent=trace,
         )
-        self.children = Children(parent, taken.past.offspring)
+        self.children = Children(parent, taken.past.known_children)
         logged = LoggedTask(resources.bus, parent, run.owner, taken.writer.sequence)
         self.context = RunContext(
             key=key,

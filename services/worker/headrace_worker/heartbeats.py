@@ -79,7 +79,7 @@ class Leases:
         self._holds: set[Hold] = set()
         self._lock = threading.Lock()
         self._kept: set[Hold] = set()
-        self._pulse = time.monotonic()
+        self._health_probe = time.monotonic()
 
     def start(self) -> None:
         """Begin to keep."""
@@ -102,9 +102,9 @@ class Leases:
         self.release(hold)
         await self._heartbeat_thread.call(self._fall_silent(hold))
 
-    def pulse(self) -> None:
+    def health_probe(self) -> None:
         """Say that the worker's loop runs."""
-        self._pulse = time.monotonic()
+        self._health_probe = time.monotonic()
 
     async def _keep(self) -> None:
         blocked = False
@@ -195,7 +195,7 @@ class Leases:
     @property
     def _silence(self) -> float:
         """Seconds without a sign of the worker's loop."""
-        return time.monotonic() - self._pulse
+        return time.monotonic() - self._health_probe
 
     def _watch_pulse(self, *, blocked: bool) -> bool:
         silence = self._silence

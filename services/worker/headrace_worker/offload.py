@@ -11,7 +11,7 @@ from headrace.jetstream.objects import (
     FileOwner,
     FileStore,
     drop_links,
-    stowed_part,
+    offloaded_part,
     with_parts,
 )
 from headrace.model.errors import BusUnavailable, LogFull, StateUnavailable
@@ -60,7 +60,7 @@ class Offload:
     inline: int
     """Bytes of the largest file that the log takes."""
 
-    async def stowed(self, said: Emission) -> Emission:
+    async def offloaded(self, said: Emission) -> Emission:
         """Return `said` as it may stand in the log, once its large files are stored.
 
         However long NATS is away: as the log, the store takes it when it is back.
@@ -121,5 +121,5 @@ class Offload:
                 await asyncio.sleep(_PAUSE)
 
     async def _part(self, part: Json) -> Json:
-        put = partial(stowed_part, self.files, self.key, self.belongs_to, part, self.inline)
+        put = partial(offloaded_part, self.files, self.key, self.belongs_to, part, self.inline)
         return await self._patiently(put)

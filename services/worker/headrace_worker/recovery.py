@@ -14,7 +14,7 @@ from headrace.model.events import Json
 from headrace.model.fold import TaskFold
 from headrace.model.task import CANCELED, TaskKey
 from headrace_worker.checkpoint import Checkpoint, decode
-from headrace_worker.delegation.offspring import Offspring
+from headrace_worker.delegation.known_children import KnownChildren
 from headrace_worker.queued import Queued
 
 _STATE = frozenset({parts.STATE_SNAPSHOT, parts.STATE_DELTA})
@@ -55,7 +55,7 @@ class Recovered:
     """Artifacts that dead attempts made behind `kept`, oldest first."""
     signals: list[Json] = field(default_factory=list)
     """Parts that changed the shared state, up to `kept`."""
-    offspring: Offspring = field(default_factory=Offspring)
+    known_children: KnownChildren = field(default_factory=KnownChildren)
     """Whom the leg's attempts have asked."""
     unsaved: list[Json] = field(default_factory=list)
     """Those behind it: an attempt that makes the next checkpoint saves them."""
@@ -187,7 +187,7 @@ def _go_through(past: Recovered, entry: Entry) -> None:
         if artifact is not None and artifact not in past.orphans:
             past.orphans.append(artifact)
         _note_state(past, event)
-        past.offspring.note(event)
+        past.known_children.note(event)
         past.is_canceling |= entry.stamp.attempt > 0 and _is_canceled(event)
         if why_handed_back(event) == events.LEAVING:
             past.handed_back += 1

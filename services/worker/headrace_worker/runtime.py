@@ -84,7 +84,7 @@ class WorkerRuntime:
         self.room = emitter.room
         self.new_id = emitter.new_id
         self.ask, self.next_input = inputs.ask, inputs.next_steering
-        self.offloaded = parent.stowing.stowed
+        self.offloaded = parent.offload.offloaded
         self.task, self.events, self.entries = logged.task, logged.events, logged.entries
         self.context_tasks, self.context_logs = logged.context_tasks, logged.context_logs
         self._emitter, self._inputs, self._state = emitter, inputs, state
@@ -173,7 +173,7 @@ class WorkerRuntime:
 
     @property
     def _offload(self) -> Offload:
-        return self._parent.stowing
+        return self._parent.offload
 
 
 def _question(

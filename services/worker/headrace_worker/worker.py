@@ -196,7 +196,7 @@ class Worker:
 
     async def _beat(self) -> None:
         while True:
-            self._leases.pulse()
+            self._leases.health_probe()
             await asyncio.sleep(_PULSE)
 
 

@@ -18,7 +18,7 @@ _PATIENCE = 2.0
 _log = logging.getLogger(__name__)
 
 
-class Pulse:
+class HealthProbe:
     """Sends itself messages by the server that a bus is connected to.
 
     A server that froze stays connected for half a minute.

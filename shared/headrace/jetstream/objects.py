@@ -259,7 +259,7 @@ def unknown_file(key: TaskKey, name: str) -> FileUnknown:
     return FileUnknown(f"task {key.task} has no file {name}")
 
 
-async def stowed_part(
+async def offloaded_part(
     files: FileStore, key: TaskKey, belongs_to: FileOwner, part: Json, inline: int
 ) -> Json:
     """Return the Part of a message or artifact with a file beyond `inline` bytes in the store.

@@ -9,7 +9,7 @@ from nats.aio.subscription import Subscription
 
 from headrace.jetstream.connection import Bus
 from headrace.log.read import Continuity, check_reaches, replay_stored
-from headrace.log.reorder_buffer import Meanwhile
+from headrace.log.reorder_buffer import ReorderBuffer
 from headrace.log.stored import Stored, from_message
 from headrace.log.verify_tail import FIRST_CHECK, TailRule
 from headrace.model.entry import Entry
@@ -44,7 +44,7 @@ class Follower:
         self._live, self._event = bus.subjects.live(key), bus.subjects.event(key)
         self._deliver, self._lost = deliver, lost
         self._continuity = Continuity(key, 0)
-        self._meanwhile = Meanwhile()
+        self._reorder_buffer = ReorderBuffer()
         self._wanted = 0
         self._doubted = False
         self._over = False
@@ -103,7 +103,7 @@ class Follower:
         if self._repair is None and stored.previous == self.sequence >= 0:
             self._take(stored)
         elif stored.sequence > self.sequence:
-            self._wanted = max(self._wanted, self._meanwhile.keep(stored))
+            self._wanted = max(self._wanted, self._reorder_buffer.keep(stored))
             self._repair_if_needed()
 
     def _take(self, live: Stored) -> None:
@@ -125,7 +125,7 @@ class Follower:
 
     @property
     def _needs_repair(self) -> bool:
-        is_behind = self._wanted > self.sequence or self._meanwhile.first is not None
+        is_behind = self._wanted > self.sequence or self._reorder_buffer.first is not None
         return self.sequence >= 0 and (self._doubted or is_behind)
 
     def _repair_if_needed(self) -> None:
@@ -143,9 +143,9 @@ class Follower:
             self._repair = None
 
     def _go_on_live(self) -> None:
-        for stored in self._meanwhile.following(self.sequence):
+        for stored in self._reorder_buffer.following(self.sequence):
             self._hand_on(stored)
-        ahead = self._meanwhile.first
+        ahead = self._reorder_buffer.first
         if ahead is not None and ahead.previous <= self.sequence:
             # What it followed on is not there any more: reading tells what became of it.
             self._wanted = max(self._wanted, ahead.sequence)

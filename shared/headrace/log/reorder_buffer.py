@@ -9,7 +9,7 @@ LIMIT = 256 * 1024
 """Bytes of events that are kept; what exceeds it is read like the rest."""
 
 
-class Meanwhile:
+class ReorderBuffer:
     """The newest live messages, without a hole between them, until reading has reached them.
 
     Without it a reader whose every read takes longer than the log is silent reads for ever: when

@@ -11,7 +11,7 @@ from headrace.jetstream import direct_get as direct
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.direct_get import Answer
 from headrace.log import TailRule, read
-from headrace.log.reorder_buffer import Meanwhile
+from headrace.log.reorder_buffer import ReorderBuffer
 from headrace.log.stored import Stored
 from headrace.settings import BusSettings
 from tests.support.servers import NatsProcess
@@ -83,7 +83,7 @@ async def test_a_follower_that_had_to_read_goes_on_live(
 async def test_a_follower_that_keeps_little_reads_the_rest(
     bus: Bus, rule: TailRule, reads: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.log.follow.Meanwhile", lambda: Meanwhile(limit=700))
+    monkeypatch.setattr("headrace.log.follow.Meanwhile", lambda: ReorderBuffer(limit=700))
     log = TaskLog(bus)
     await log.begin()
     await log.grow(20)

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from headrace.directory import Directory
-from headrace.jetstream.health_probe import Pulse
+from headrace.jetstream.health_probe import HealthProbe
 from headrace.log import TailRule
 from headrace.model.errors import Fenced
 from headrace.model.messages import GetTask, TaskFound
@@ -21,9 +21,9 @@ from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.tasks.accepted import Accepted
 from headrace_gateway.tasks.admission import Admission
 from headrace_gateway.tasks.asked import FollowUp
-from headrace_gateway.tasks.idempotency import Keyed, Resending, SentRecords
+from headrace_gateway.tasks.idempotency import Idempotency, Keyed, SentRecords
 from headrace_gateway.tasks.settle import Settling
-from headrace_gateway.tasks.submit import Intake
+from headrace_gateway.tasks.submit import Submissions
 from headrace_gateway.tasks.wanted_runs import WantedRuns
 from tests.integration.worker.conftest import Spawn, Working
 from tests.integration.worker.test_follow_ups import PARROTS, inputs, parrot, whole
@@ -54,21 +54,21 @@ class Gateway:
         self.rule = TailRule(bus)
         detached = Detached()
         feeds = Feeds(bus, self.rule, 1024 * 1024, detached)
-        settling = Settling(detached, Pulse(bus), 60.0)
+        settling = Settling(detached, HealthProbe(bus), 60.0)
         settings = GatewaySettings.model_validate(bus.settings.model_dump())
         runs = WantedRuns(bus, Admission(bus, settings))
         state, directory = cast("StateClient", found), cast("Directory", found)
-        self.intake = Intake(bus, feeds, state, directory, runs, detached, settling)
-        self.resending = Resending(bus, feeds, self.intake, SentRecords(bus, 60), detached)
+        self.submissions = Submissions(bus, feeds, state, directory, runs, detached, settling)
+        self.idempotency = Idempotency(bus, feeds, self.submissions, SentRecords(bus, 60), detached)
 
     async def send(self, task: Task, text: str, key: str) -> Accepted:
         said = {**user_message(text), "messageId": text}
         request = Keyed(Caller(), task.key.agent, key, text)
-        return await self.resending.follow_up(request, FollowUp(task.key.task, said))
+        return await self.idempotency.follow_up(request, FollowUp(task.key.task, said))
 
     async def send_at(self, task: Task, text: str, generation: int) -> Accepted:
         asked = FollowUp(task.key.task, user_message(text), if_generation=generation)
-        return await self.intake.follow_up(Caller(), task.key.agent, asked)
+        return await self.submissions.follow_up(Caller(), task.key.agent, asked)
 
 
 type Gateways = Callable[[Task], tuple[Gateway, Gateway]]

@@ -42,10 +42,10 @@ class _Endpoint:
         message = {"messageId": mint_message_id(), "role": "ROLE_USER", "parts": [part]}
 
         async def opening() -> ASGIApp:
-            accepted = await services.intake.start(call.caller, call.agent, message)
+            accepted = await services.submissions.start(call.caller, call.agent, message)
             return self._stream(TaskStream(accepted.feed, 0, accepted.log))
 
-        return await services.seats.seated(call.caller, opening)
+        return await services.stream_limits.with_permit(call.caller, opening)
 
     async def follow(self, request: Request) -> ASGIApp:
         services, call = self._services, call_of(self._services, request)
@@ -59,7 +59,7 @@ class _Endpoint:
                 return Response(status_code=204)
             return self._stream(opened)
 
-        return await services.seats.seated(call.caller, opening)
+        return await services.stream_limits.with_permit(call.caller, opening)
 
     async def cancel(self, request: Request) -> ASGIApp:
         services, call = self._services, call_of(self._services, request)

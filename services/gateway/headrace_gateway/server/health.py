@@ -6,7 +6,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.health_probe import Pulse
+from headrace.jetstream.health_probe import HealthProbe
 from headrace.model.errors import BusUnavailable
 from headrace_gateway.server.json_response import json_response
 
@@ -17,9 +17,9 @@ _PATIENCE = 1.0
 class Health:
     """Answers ``/healthz`` and ``/readyz``."""
 
-    def __init__(self, bus: Bus, pulse: Pulse) -> None:
+    def __init__(self, bus: Bus, health_probe: HealthProbe) -> None:
         """Tell of this gateway and what it needs."""
-        self._bus, self._pulse = bus, pulse
+        self._bus, self._health_probe = bus, health_probe
 
     def routes(self) -> list[Route]:
         """Return both routes."""
@@ -30,7 +30,7 @@ class Health:
 
         Without task state a gateway still takes tasks and streams them: degraded, but ready.
         """
-        reached = self._pulse.beats
+        reached = self._health_probe.beats
         follows = reached and await self._task_state_follows()
         status = "ready" if follows else "degraded" if reached else "unavailable"
         content = {"status": status, "nats": reached, "taskState": follows}

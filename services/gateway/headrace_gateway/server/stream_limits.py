@@ -1,4 +1,4 @@
-"""How many streams a gateway has open: bounded in all and per owner, checked before one begins."""
+"""Limits on open streams: in all and per owner, checked before a stream is opened."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -10,38 +10,38 @@ from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.server.deferred_response import deferred_of
 
 
-class Seat:
-    """One stream's place, to be given back once."""
+class StreamPermit:
+    """The permit of one open stream."""
 
-    __slots__ = ("_caller", "_held", "_seats")
+    __slots__ = ("_caller", "_held", "_limits")
 
-    def __init__(self, seats: "Seats", caller: Caller) -> None:
-        """Hold a place that `seats` has counted."""
-        self._seats, self._caller = seats, caller
+    def __init__(self, limits: "StreamLimits", caller: Caller) -> None:
+        """Hold a permit that `limits` has counted."""
+        self._limits, self._caller = limits, caller
         self._held = True
 
     def release(self) -> None:
-        """Give the place back; what is given back already stays so."""
+        """Give the permit back; a second call does nothing."""
         if self._held:
             self._held = False
-            self._seats.leave(self._caller)
+            self._limits.release(self._caller)
 
 
-class Seats:
+class StreamLimits:
     """Counts open streams."""
 
     def __init__(self, most: int, most_per_owner: int) -> None:
-        """Have `most` places, of which one owner gets `most_per_owner`; -1: no limit."""
+        """Allow `most` streams, of which one owner may have `most_per_owner`; -1: no limit."""
         self._most, self._most_per_owner = most, most_per_owner
         self._taken = Counter[Caller]()
         self._count = 0
 
     def __len__(self) -> int:
-        """Return how many places are taken."""
+        """Return how many streams are open."""
         return self._count
 
-    def take(self, caller: Caller) -> Seat:
-        """Return a place for one more stream of the caller's.
+    def acquire(self, caller: Caller) -> StreamPermit:
+        """Return a permit for one more stream of the caller's.
 
         Raises:
             TooManyStreams: the gateway has as many as it takes.
@@ -53,37 +53,39 @@ class Seats:
             raise TooManyStreamsOfOwner(f"you have {self._most_per_owner} streams open here")
         self._taken[caller] += 1
         self._count += 1
-        return Seat(self, caller)
+        return StreamPermit(self, caller)
 
-    def leave(self, caller: Caller) -> None:
+    def release(self, caller: Caller) -> None:
         """Count one stream of the caller's less."""
         self._count -= 1
         self._taken[caller] -= 1
         if not self._taken[caller]:
             del self._taken[caller]
 
-    async def seated(self, caller: Caller, opening: Callable[[], Awaitable[ASGIApp]]) -> ASGIApp:
-        """Return the response that `opening` makes, which has a place until it has been served.
+    async def with_permit(
+        self, caller: Caller, opening: Callable[[], Awaitable[ASGIApp]]
+    ) -> ASGIApp:
+        """Return the response that `opening` makes, which holds a permit until it has been served.
 
         Raises:
-            TooManyStreams, TooManyStreamsOfOwner: as `take`; then nothing is opened.
+            TooManyStreams, TooManyStreamsOfOwner: as `acquire`; then nothing is opened.
         """
-        seat = self.take(caller)
+        permit = self.acquire(caller)
         try:
             response = await opening()
         except BaseException:
-            seat.release()
+            permit.release()
             raise
 
         async def serve(scope: Scope, receive: Receive, send: Send) -> None:
             deferred = deferred_of(scope)
             if deferred is not None:
-                deferred.at_end(seat.release)
+                deferred.at_end(permit.release)
                 await response(scope, receive, send)
                 return
             try:
                 await response(scope, receive, send)
             finally:
-                seat.release()
+                permit.release()
 
         return serve

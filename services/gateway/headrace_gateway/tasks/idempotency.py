@@ -33,7 +33,7 @@ from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.tasks.accepted import Accepted
 from headrace_gateway.tasks.asked import FollowUp
 from headrace_gateway.tasks.inputs import ROUNDS
-from headrace_gateway.tasks.submit import Intake
+from headrace_gateway.tasks.submit import Submissions
 from headrace_gateway.tasks.unanswered import Unsettled
 
 _PATIENCE = ELECTION
@@ -142,15 +142,20 @@ class Keyed:
         return f"key-{self.name[:24]}"
 
 
-class Resending:
+class Idempotency:
     """Accepts inputs once per key, on whichever gateway they arrive."""
 
     def __init__(
-        self, bus: Bus, feeds: Feeds, intake: Intake, records: SentRecords, detached: Detached
+        self,
+        bus: Bus,
+        feeds: Feeds,
+        submissions: Submissions,
+        records: SentRecords,
+        detached: Detached,
     ) -> None:
         """Accept through `intake` what `records` do not know; go on in `detached`."""
         self._detached = detached
-        self._bus, self._feeds, self._intake, self._records = bus, feeds, intake, records
+        self._bus, self._feeds, self._submissions, self._records = bus, feeds, submissions, records
         self._under_way = WeakValueDictionary[str, asyncio.Lock]()
 
     async def start(
@@ -164,14 +169,14 @@ class Resending:
             HeadraceError: as `Intake.start`.
         """
         starting = self._start(request, message, context, metadata)
-        return await self._detached.run(_repeatable(starting), self._intake.give_back)
+        return await self._detached.run(_repeatable(starting), self._submissions.give_back)
 
     async def _start(
         self, request: Keyed, message: Json, context: str | None, metadata: Json | None
     ) -> Accepted:
         async with self._one_at_a_time(request):
             caller = request.caller
-            key, context = await self._intake.place(caller, request.agent, context)
+            key, context = await self._submissions.place(caller, request.agent, context)
             sent = Sent(fingerprint=request.fingerprint, task=key.task, context=context, leg=1)
             kept = await self._records.claim(request.name, sent)
             _check_same(kept, request)
@@ -183,7 +188,9 @@ class Resending:
                 if not is_mine and kept.age > _BEGINS:
                     raise _gone(key)
                 try:
-                    return await self._intake.begin(caller, key, sent.context, message, metadata)
+                    return await self._submissions.begin(
+                        caller, key, sent.context, message, metadata
+                    )
                 except Fenced:
                     is_mine = False
             raise TaskBusy(f"task {key.task} is being started")
@@ -196,7 +203,7 @@ class Resending:
             HeadraceError: as `FollowUps.take_in`.
         """
         following = self._follow_up(request, asked)
-        return await self._detached.run(_repeatable(following), self._intake.give_back)
+        return await self._detached.run(_repeatable(following), self._submissions.give_back)
 
     async def _follow_up(self, request: Keyed, asked: FollowUp) -> Accepted:
         async with self._one_at_a_time(request):
@@ -224,14 +231,16 @@ class Resending:
             raise refused or _gone(TaskKey(request.caller.tenant, request.agent, asked.task))
         if kept is None:
             await self._claim(request, found)
-        return await self._intake.follow_ups.put(request.caller, found, asked, request.writer)
+        return await self._submissions.follow_ups.put(request.caller, found, asked, request.writer)
 
     async def _look(
         self, request: Keyed, asked: FollowUp
     ) -> tuple[TaskFound | None, HeadraceError | None]:
         """Return the task or why the message can't come behind it, which need not matter."""
         try:
-            return await self._intake.follow_ups.look(request.caller, request.agent, asked), None
+            return await self._submissions.follow_ups.look(
+                request.caller, request.agent, asked
+            ), None
         except (TaskEnded, GenerationMismatch) as refused:
             return None, refused
 

@@ -19,7 +19,7 @@ from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.tasks.accepted import Accepted
 from headrace_gateway.tasks.asked import FollowUp
 from headrace_gateway.tasks.handing_in import HandingIn, busy, new_name
-from headrace_gateway.tasks.offload import Stowage
+from headrace_gateway.tasks.offload import Offload
 from headrace_gateway.tasks.settle import Settling
 from headrace_gateway.tasks.wanted_runs import WantedRuns
 
@@ -45,7 +45,7 @@ class FollowUps:
         """Work over these."""
         self._bus, self._feeds, self._state, self._directory = bus, feeds, state, directory
         self._runs, self._settling = runs, settling
-        self._handing_in, self._stowage = HandingIn(bus), Stowage(bus, feeds.links)
+        self._handing_in, self._offload = HandingIn(bus), Offload(bus, feeds.links)
 
     async def take_in(self, caller: Caller, agent: str, asked: FollowUp) -> Accepted:
         """Append the message to a task, and ask workers to go on if it waits for input.
@@ -113,10 +113,10 @@ class FollowUps:
         asked = asked.without(_TERMS)
         belongs_to = FileOwner(caller.owner, context)
         async with (
-            self._stowage.stowed(key, belongs_to, asked.message, asked.metadata) as stowed,
+            self._offload.offloaded(key, belongs_to, asked.message, asked.metadata) as offloaded,
             self._feeds.handed_on(await self._feeds.acquire(key)) as feed,
         ):
-            said, beside = stowed
+            said, beside = offloaded
             message = replace(asked, message=said, metadata=beside)
             generation = await self._settling.carry_out(
                 key,
@@ -136,7 +136,7 @@ class FollowUps:
         end = LogEnd(key, found.sequence, found.generation)
         async with (
             self._runs.admitted(key) as admitted,
-            self._stowage.stowed(
+            self._offload.offloaded(
                 key, FileOwner(caller.owner, context), asked.message, asked.metadata
             ) as (said, beside),
             self._feeds.handed_on(await self._feeds.acquire(key)) as feed,

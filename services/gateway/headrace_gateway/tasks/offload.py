@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.objects import FileOwner, FileStore, drop_links, stowed_part, with_parts
+from headrace.jetstream.objects import FileOwner, FileStore, drop_links, offloaded_part, with_parts
 from headrace.links import Links
 from headrace.model.errors import FileUnknown, OutcomeUnknown
 from headrace.model.events import Json
@@ -14,7 +14,7 @@ from headrace.model.user_content import with_links
 from headrace_gateway.tasks.unanswered import Unsettled
 
 
-class Stowage:
+class Offload:
     """Keeps the files that are too large for a log."""
 
     def __init__(self, bus: Bus, links: Links | None) -> None:
@@ -23,7 +23,7 @@ class Stowage:
         self._links = links
 
     @asynccontextmanager
-    async def stowed(
+    async def offloaded(
         self, key: TaskKey, belongs_to: FileOwner, message: Json, metadata: Json | None = None
     ) -> AsyncIterator[tuple[Json, Json | None]]:
         """Yield Message and metadata with links for their large files, for a block that appends.
@@ -48,7 +48,7 @@ class Stowage:
             return await self._link_of(url, key.tenant, belongs_to)
 
         async def stored(part: Json) -> Json:
-            one = await stowed_part(self._files, key, belongs_to, part, self._inline)
+            one = await offloaded_part(self._files, key, belongs_to, part, self._inline)
             if one is not part:
                 links.append(one["url"])
             elif (link := await link_of(part.get("url"))) is not None:

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from headrace.jetstream.health_probe import Pulse
+from headrace.jetstream.health_probe import HealthProbe
 from headrace.log import Appended
 from headrace.model.errors import BusUnavailable, HeadraceError, OutcomeUnknown, StateUnavailable
 from headrace.model.task import TaskKey
@@ -30,9 +30,9 @@ MOST = 1000
 class Settling:
     """Carries out what puts an input into a log, beyond the patience of its client."""
 
-    def __init__(self, detached: Detached, pulse: Pulse, patience: float) -> None:
+    def __init__(self, detached: Detached, health_probe: HealthProbe, patience: float) -> None:
         """Go on in `detached` with what has no outcome after `patience` seconds."""
-        self._detached, self._pulse, self._patience = detached, pulse, patience
+        self._detached, self._health_probe, self._patience = detached, health_probe, patience
         self._open = set[TaskKey]()
 
     async def ready(self) -> None:
@@ -43,7 +43,7 @@ class Settling:
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + min(self._patience, RECONNECT)
-        while not self._pulse.beats or len(self._open) >= MOST:
+        while not self._health_probe.beats or len(self._open) >= MOST:
             if loop.time() > deadline:
                 raise BusUnavailable("NATS does not answer")
             await asyncio.sleep(_LOOK_EVERY)

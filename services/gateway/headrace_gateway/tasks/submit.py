@@ -22,7 +22,7 @@ from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.tasks.accepted import Accepted, new_writer
 from headrace_gateway.tasks.asked import FollowUp
 from headrace_gateway.tasks.inputs import FollowUps
-from headrace_gateway.tasks.offload import Stowage
+from headrace_gateway.tasks.offload import Offload
 from headrace_gateway.tasks.settle import Settling
 from headrace_gateway.tasks.wanted_runs import WantedRuns
 
@@ -30,7 +30,7 @@ type Prepare = Callable[[TaskKey], Awaitable[None]]
 """What is to be done once a task has a name, before it begins."""
 
 
-class Intake:
+class Submissions:
     """Accepts inputs and hands them to the workers by way of the log."""
 
     def __init__(  # noqa: PLR0913, PLR0917  # one of each
@@ -46,7 +46,7 @@ class Intake:
         """Work over these; what is begun goes on in `detached` when its client leaves."""
         self._bus, self._feeds, self._directory = bus, feeds, directory
         self._shards = bus.settings.event_streams * SHARDS_PER_STREAM
-        self._runs, self._stowage = runs, Stowage(bus, feeds.links)
+        self._runs, self._offload = runs, Offload(bus, feeds.links)
         self._detached, self._settling = detached, settling
         self.follow_ups = FollowUps(bus, feeds, state, directory, runs, settling)
 
@@ -104,7 +104,7 @@ class Intake:
         # What is refused for the runs that wait stores no file.
         async with (
             self._runs.admitted(key) as admitted,
-            self._stowage.stowed(key, FileOwner(caller.owner, context), message, metadata) as (
+            self._offload.offloaded(key, FileOwner(caller.owner, context), message, metadata) as (
                 said,
                 beside,
             ),

@@ -24,7 +24,7 @@ from headrace.model.task import (
 from headrace.sdk.errors import DelegationFailed, LegOver, MalformedOutput
 from headrace.sdk.results import Result
 from headrace_worker.delegation.credentials import Credentials
-from headrace_worker.delegation.offspring import Known
+from headrace_worker.delegation.known_children import Known
 from headrace_worker.delegation.parent import Parent
 from headrace_worker.delegation.question import Question
 from headrace_worker.delegation.relay import Relay
@@ -186,7 +186,7 @@ class Child:
     def _result(self) -> Result:
         task, state = self._fold.task(), self._fold.state
         result = Result(self.key.agent, task)
-        self._parent.expense.add_tokens(result.tokens)
+        self._parent.usage_totals.add_tokens(result.tokens)
         if state in _GOOD or state == ANSWERED:
             return result
         ended = _ENDS.get(state, f"ended as {state}")

@@ -20,7 +20,7 @@ from headrace.sdk.interrupt import Interrupt
 from headrace.sdk.results import Result
 from headrace_worker.appender import Receipt
 from headrace_worker.delegation.child import Child
-from headrace_worker.delegation.offspring import Offspring
+from headrace_worker.delegation.known_children import KnownChildren
 from headrace_worker.delegation.parent import Parent
 from headrace_worker.delegation.question import Question
 
@@ -82,10 +82,10 @@ _LAST_WORDS = 0.3
 class Children:
     """The children of one attempt, and those that former attempts of the leg have asked."""
 
-    def __init__(self, parent: Parent, offspring: Offspring) -> None:
+    def __init__(self, parent: Parent, known_children: KnownChildren) -> None:
         """Begin for `parent` with what its log says."""
-        self._parent, self._offspring = parent, offspring
-        self._names = Names(parent.key.task, parent.leg, offspring.spent)
+        self._parent, self._known_children = parent, known_children
+        self._names = Names(parent.key.task, parent.leg, known_children.spent)
         self._claimed: dict[str, Child] = {}
         self._answers = Counter[str]()
         self._canceling: set[asyncio.Task[None]] = set()
@@ -117,13 +117,13 @@ class Children:
             self._check_room(task, question)
             key = TaskKey(self._parent.key.tenant, question.agent, task)
             child = Child(self._parent, key, question, name)
-            child.begin(self._offspring.known.get(task))
+            child.begin(self._known_children.known.get(task))
             self._claimed[task] = child
         return self._claimed[task]
 
     def _check_room(self, task: str, question: Question) -> None:
         most = self._parent.most_children
-        asked = self._offspring.known.keys() | self._claimed.keys()
+        asked = self._known_children.known.keys() | self._claimed.keys()
         if task not in asked and len(asked) >= most:
             why = f"one run may ask for {most} tasks"
             raise DelegationRefused(question.agent, "too_many", why)
@@ -163,7 +163,7 @@ class Children:
         """Cancel the child, unless it is over or somebody waits for it."""
         if child.over.done() or child.waits or self._parent.interrupt() is not Interrupt.NONE:
             return
-        self._offspring.spent.add(child.key.task)
+        self._known_children.spent.add(child.key.task)
         self._claimed.pop(child.key.task, None)
         try:
             told = self._parent.appender.post(child.relay.given_up(child.generation))
@@ -202,7 +202,7 @@ class Children:
     def _unclaimed(self, *, asks: bool) -> list[TaskKey]:
         return [
             TaskKey(self._parent.key.tenant, known.agent, task)
-            for task, known in self._offspring.known.items()
+            for task, known in self._known_children.known.items()
             if task not in self._claimed
             and not known.is_over
             and not (asks and known.state == INPUT_REQUIRED)

@@ -30,8 +30,8 @@ class Parent:
     appender: Appender
     inputs: Inputs
     permit: Permit
-    expense: UsageTotals
-    stowing: Offload
+    usage_totals: UsageTotals
+    offload: Offload
     interrupt: Callable[[], Interrupt]
     """Why its agent is being stopped."""
     deadline: datetime | None = None
@@ -52,4 +52,4 @@ class Parent:
     @property
     def tokens_left(self) -> int | None:
         """Tokens that it may still use; None: nobody counts."""
-        return None if self.budget is None else max(self.budget - self.expense.tokens, 0)
+        return None if self.budget is None else max(self.budget - self.usage_totals.tokens, 0)

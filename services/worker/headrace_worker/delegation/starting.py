@@ -31,7 +31,7 @@ async def start_child(parent: Parent, key: TaskKey, question: Question, name: st
         DelegationRefused: a rule forbids it.
         LegOver: the parent's leg is over, or somebody else's.
     """
-    message, links = await _stowed(parent, question)
+    message, links = await _offloaded(parent, question)
     query, tries = _query(parent, key, replace(question, message=message), name), 0
     try:
         _check_size(parent, question.agent, query)
@@ -39,18 +39,18 @@ async def start_child(parent: Parent, key: TaskKey, question: Question, name: st
             await asyncio.sleep(_PAUSES[min(tries, len(_PAUSES) - 1)])
             tries += 1
     except (DelegationRefused, LegOver):
-        await parent.stowing.drop(links)
+        await parent.offload.drop(links)
         raise
     if started.again and not tries:
         # Its log has the files of the attempt that asked first. After an answer that did not come,
         # it may well have these.
-        await parent.stowing.drop(links)
+        await parent.offload.drop(links)
     return started
 
 
-async def _stowed(parent: Parent, question: Question) -> tuple[Json, list[str]]:
+async def _offloaded(parent: Parent, question: Question) -> tuple[Json, list[str]]:
     try:
-        return await parent.stowing.of(question.message)
+        return await parent.offload.of(question.message)
     except LogFull:
         raise DelegationRefused(question.agent, "busy", "the store of files is full") from None
 

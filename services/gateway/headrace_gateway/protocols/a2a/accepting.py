@@ -47,8 +47,8 @@ async def accept(services: Services, call: Call, asked: SendMessage) -> Accepted
     key = task_key(services.settings, call.caller, call.agent, asked.task)
     follow_up = FollowUp(key.task, asked.message, asked.context, metadata, asked.if_generation)
     if keyed is not None:
-        return await services.resending.follow_up(keyed, follow_up)
-    return await services.intake.follow_up(call.caller, call.agent, follow_up)
+        return await services.idempotency.follow_up(keyed, follow_up)
+    return await services.submissions.follow_up(call.caller, call.agent, follow_up)
 
 
 @contextmanager
@@ -83,7 +83,7 @@ async def _start(
             if webhook is not None:
                 await services.webhooks.put(key, webhook)
 
-        return await services.intake.start(
+        return await services.submissions.start(
             call.caller,
             call.agent,
             asked.message,
@@ -91,7 +91,7 @@ async def _start(
             metadata=metadata,
             prepare=prepare,
         )
-    accepted = await services.resending.start(keyed, asked.message, asked.context, metadata)
+    accepted = await services.idempotency.start(keyed, asked.message, asked.context, metadata)
     if webhook is not None:
         async with services.feeds.handed_on(accepted.feed):
             # Who is refused here sends the same under the same key again, and gets both.

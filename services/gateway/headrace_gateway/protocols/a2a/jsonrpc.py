@@ -132,7 +132,7 @@ class JsonRpcBinding:
                 services.subscriptions, call, streaming, asked.wording, asked.id, ending
             )
 
-        return await services.seats.seated(call.caller, opening)
+        return await services.stream_limits.with_permit(call.caller, opening)
 
 
 @dataclass(frozen=True, slots=True)

@@ -181,7 +181,7 @@ class RestBinding:
                 return Response(status_code=204) if request.method == "GET" else empty_stream(call)
             return rest_stream(self._services.subscriptions, call, streaming, asked.wording, manner)
 
-        return await self._services.seats.seated(call.caller, opening)
+        return await self._services.stream_limits.with_permit(call.caller, opening)
 
 
 @dataclass(frozen=True, slots=True)

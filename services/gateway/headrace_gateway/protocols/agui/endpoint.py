@@ -82,7 +82,7 @@ class RunEndpoint:
             opened = await open_run(self._services, call, asked)
             return run_stream(self._services.subscriptions, opened, encoding)
 
-        return await self._services.seats.seated(call.caller, opening)
+        return await self._services.stream_limits.with_permit(call.caller, opening)
 
     async def attach(self, request: Request) -> ASGIApp:
         """Return the stream of a run that has been started: behind a cursor, or as of now.
@@ -114,7 +114,7 @@ class RunEndpoint:
             await self._services.feeds.release(opened.feed)
             return Response(status_code=204)
 
-        return await self._services.seats.seated(call.caller, opening)
+        return await self._services.stream_limits.with_permit(call.caller, opening)
 
     async def stop(self, request: Request) -> ASGIApp:
         """Stop the run that the request names, or the thread's newest, for all who watch it.

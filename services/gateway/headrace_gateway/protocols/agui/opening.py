@@ -76,10 +76,10 @@ async def begin(services: Services, call: Call, asked: RunInput) -> Accepted:
     task = await answered(services, call, asked)
     if task is not None:
         follow_up = FollowUp(task, asked.message, asked.thread, metadata)
-        return await services.intake.follow_up(call.caller, call.agent, follow_up)
+        return await services.submissions.follow_up(call.caller, call.agent, follow_up)
     if ahead := await make_way(services, call, asked.thread):
         metadata[events.BEHIND] = ahead
-    return await services.intake.start(
+    return await services.submissions.start(
         call.caller, call.agent, asked.message, context=asked.thread, metadata=metadata
     )
 

@@ -63,7 +63,7 @@ class RunSession:
             if self._connection.is_closing:
                 return
             try:
-                seat = self._services.seats.take(self._call.caller)
+                permit = self._services.stream_limits.acquire(self._call.caller)
             except Exception as error:  # noqa: BLE001 - whatever it is, the client is told
                 await self._refuse(error)
                 return
@@ -73,7 +73,7 @@ class RunSession:
             except Exception as error:  # noqa: BLE001 - as above
                 await self._refuse(error)
             finally:
-                seat.release()
+                permit.release()
 
     async def _open(self, body: bytes) -> Opened:
         call = as_of_now(self._services, self._call, self._socket)

@@ -12,7 +12,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from headrace.background import keep_running
-from headrace.jetstream.health_probe import Pulse
+from headrace.jetstream.health_probe import HealthProbe
 from headrace.model.errors import BusUnavailable
 from headrace_gateway.problems import problem_of
 from headrace_gateway.protocols.a2a.grpc.errors import refuse
@@ -76,7 +76,7 @@ class GrpcServer:
             for form in self._forms
             for path, handler in Service(services, form).handlers()
         }
-        self._watching = keep_running(partial(self._watch, services.pulse), "gRPC health")
+        self._watching = keep_running(partial(self._watch, services.health_probe), "gRPC health")
 
     async def stop(self) -> None:
         """Take no more; end what is under way."""
@@ -85,10 +85,10 @@ class GrpcServer:
         await self._health.enter_graceful_shutdown()
         await self._server.stop(GRACE)
 
-    async def _watch(self, pulse: Pulse) -> None:
+    async def _watch(self, health_probe: HealthProbe) -> None:
         """Have the health service say what ``/readyz`` does."""
         while True:
-            await self._tell(serving=pulse.beats)
+            await self._tell(serving=health_probe.beats)
             await asyncio.sleep(_LOOK)
 
     async def _tell(self, *, serving: bool) -> None:

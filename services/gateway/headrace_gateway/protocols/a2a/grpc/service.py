@@ -100,7 +100,7 @@ class Service:
     async def _serve(
         self, asking: Asking, context: Context, method: str, call: Call, params: Json
     ) -> None:
-        seat = self._services.seats.take(call.caller)
+        permit = self._services.stream_limits.acquire(call.caller)
         try:
             opening = STREAMING[self._form.operations[method]](self._services, call, params)
             streaming = await self._carried_out(asking, opening, self._unwanted)
@@ -108,7 +108,7 @@ class Service:
         except NothingLeft:
             await context.send_initial_metadata(outgoing(call.headers))
         finally:
-            seat.release()
+            permit.release()
 
     async def _read(self, asking: Asking, method: str, requests: _Requests) -> tuple[Call, Json]:
         """Return who asks, and the operation's parameters.

@@ -110,7 +110,7 @@ class A2ASession:
         await self._connection.write([envelope.result(result)])
 
     async def _stream(self, call: Call, envelope: Envelope, asked: Asked) -> None:
-        seat = self._services.seats.take(call.caller)
+        permit = self._services.stream_limits.acquire(call.caller)
         try:
             is_short = asks_for_it(self._socket) or envelope.hector
             params = asked.params
@@ -122,7 +122,7 @@ class A2ASession:
                 streaming = await STREAMING[asked.operation](self._services, call, params)
                 await self._stream_events(call, envelope, streaming)
         finally:
-            seat.release()
+            permit.release()
 
     async def _stream_events(self, call: Call, envelope: Envelope, streaming: TaskStream) -> None:
         feed, first = streaming.feed, streaming.first

@@ -25,7 +25,7 @@ class Known:
 
 
 @dataclass(slots=True)
-class Offspring:
+class KnownChildren:
     """All children of a leg so far."""
 
     known: dict[str, Known] = field(default_factory=dict)
