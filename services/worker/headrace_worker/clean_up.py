@@ -11,7 +11,7 @@ from headrace.model.fold import TaskFold
 from headrace.sdk.agent import Agent
 from headrace.sdk.ended import EndedTask
 from headrace_worker.assignment import Assignment
-from headrace_worker.recovery import retell
+from headrace_worker.recovery import events_before
 
 _log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ async def clean_up(bus: Bus, agent: Agent, assignment: Assignment, end: Entry) -
     key, tries = assignment.key, assignment.message.metadata.num_delivered
     try:
         async with asyncio.timeout(PATIENCE):
-            told = await retell(bus, key, end.sequence)
+            told = await events_before(bus, key, end.sequence)
             run = assignment.run
             await agent.clean_up(EndedTask(key, run.context, run.owner, _folded(told), told))
     except LogLost as loss:

@@ -41,7 +41,7 @@ async def complete(execution: Execution, why: Interrupt) -> int | None:
     """
     end = _interrupted(execution, why) if why else _end(execution)
     await _end_children(execution, end.state)
-    end = _with_expense(execution, end)
+    end = _with_usage(execution, end)
     made = execution.encoder.artifacts
     orphans = [artifact for artifact in execution.past.orphans if artifact not in made]
     retractions = [_retraction(execution, artifact) for artifact in orphans]
@@ -70,7 +70,7 @@ async def _end_children(execution: Execution, state: str) -> None:
         await children.end(state)
 
 
-def _with_expense(execution: Execution, end: End) -> End:
+def _with_usage(execution: Execution, end: End) -> End:
     told, ctx = execution.emitter.usage_totals.metadata(), execution.context
     if not told or end.state == ANSWERED:
         return end

@@ -117,7 +117,7 @@ class Leases:
                 _log.debug("leases: %s", trouble)
             except Exception:  # noqa: BLE001  # without this loop every lease is lost
                 _log.exception("leases")
-            blocked = self._watch_pulse(blocked=blocked)
+            blocked = self._watch_health(blocked=blocked)
             await asyncio.sleep(_TICK)
 
     async def _look_after(self, holds: set[Hold]) -> None:
@@ -197,7 +197,7 @@ class Leases:
         """Seconds without a sign of the worker's loop."""
         return time.monotonic() - self._health_probe
 
-    def _watch_pulse(self, *, blocked: bool) -> bool:
+    def _watch_health(self, *, blocked: bool) -> bool:
         silence = self._silence
         if silence < BLOCKED:
             if blocked:

@@ -120,7 +120,7 @@ async def _read_queued(bus: Bus, key: TaskKey, generation: int, last: Entry) -> 
     raise LogLost(f"the message {generation} of {key.task} is gone")
 
 
-async def recall(bus: Bus, key: TaskKey, head: int) -> Json:
+async def task_before(bus: Bus, key: TaskKey, head: int) -> Json:
     """Return the task as its log has it up to stream sequence `head`: an A2A v1.0 Task.
 
     Raises:
@@ -134,21 +134,21 @@ async def recall(bus: Bus, key: TaskKey, head: int) -> Json:
     return fold.task()
 
 
-async def retell(bus: Bus, key: TaskKey, head: int) -> list[tuple[int, Json]]:
+async def events_before(bus: Bus, key: TaskKey, head: int) -> list[tuple[int, Json]]:
     """Return the task's events up to stream sequence `head`, each with its generation.
 
     Raises:
-        LogLost, BusUnavailable: as `recall`.
+        LogLost, BusUnavailable: as `task_before`.
     """
-    log = await reread(bus, key, head)
+    log = await entries_before(bus, key, head)
     return [told for entry in log for told in enumerate(entry.parsed(), entry.generation)]
 
 
-async def reread(bus: Bus, key: TaskKey, head: int) -> list[Entry]:
+async def entries_before(bus: Bus, key: TaskKey, head: int) -> list[Entry]:
     """Return the task's entries up to stream sequence `head`.
 
     Raises:
-        LogLost, BusUnavailable: as `recall`.
+        LogLost, BusUnavailable: as `task_before`.
     """
     return [entry async for batch in replay(bus, key, 0, head) for entry in batch]
 

@@ -21,7 +21,7 @@ from headrace_worker.delegation.waiting import waiting_child
 from headrace_worker.earlier import earlier_logs, earlier_tasks
 from headrace_worker.emitter import Emitter
 from headrace_worker.offload import Offload
-from headrace_worker.recovery import recall, reread, retell
+from headrace_worker.recovery import entries_before, events_before, task_before
 from headrace_worker.shared_state import SharedState
 
 
@@ -37,15 +37,15 @@ class LoggedTask:
 
     async def task(self) -> Json:
         """See `Runtime.task`."""
-        return await recall(self.bus, self.parent.key, self.head)
+        return await task_before(self.bus, self.parent.key, self.head)
 
     async def events(self) -> list[tuple[int, Json]]:
         """See `Runtime.events`."""
-        return await retell(self.bus, self.parent.key, self.head)
+        return await events_before(self.bus, self.parent.key, self.head)
 
     async def entries(self) -> list[Entry]:
         """See `Runtime.entries`."""
-        return await reread(self.bus, self.parent.key, self.head)
+        return await entries_before(self.bus, self.parent.key, self.head)
 
     async def context_tasks(self) -> list[Json]:
         """See `Runtime.context_tasks`."""

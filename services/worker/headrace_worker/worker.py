@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 _LAST_MOMENTS = 1.0
 _FAREWELL = 0.5
-_PULSE = 0.5
+_HEALTH_CHECK = 0.5
 _MENDING = 1.0
 
 
@@ -79,7 +79,7 @@ class Worker:
         await self._rule.start()
         self._background = [
             keep_running(self._watch.run, "watch"),
-            keep_running(self._beat, "pulse"),
+            keep_running(self._beat, "health probe"),
         ]
         for agent in self._agents:
             await self._ensure_lane(agent)
@@ -197,7 +197,7 @@ class Worker:
     async def _beat(self) -> None:
         while True:
             self._leases.health_probe()
-            await asyncio.sleep(_PULSE)
+            await asyncio.sleep(_HEALTH_CHECK)
 
 
 async def _briefly(*farewells: Awaitable[None]) -> None:

@@ -44,7 +44,7 @@ class HealthProbe:
         """
         inbox = self._bus.connection.new_inbox()
         await self._bus.listen(inbox, self._take)
-        self._task = keep_running(partial(self._run, inbox), "pulse")
+        self._task = keep_running(partial(self._run, inbox), "health probe")
 
     async def stop(self) -> None:
         """Send no more. The subscription ends with the connection."""

@@ -1,0 +1,86 @@
+"""One word per thing: names that were replaced by the field's own terms do not come back.
+
+The terms stand in the glossary of `docs/design.md`. Only identifiers are looked at, part by part:
+`taken_seats` has the parts ``taken`` and ``seats``.
+"""
+
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.tree import ROOT, modules
+
+REPLACED = {
+    "breath": "loop turns",
+    "conclusion": "completion",
+    "expense": "usage",
+    "intake": "submissions",
+    "judge": "decide",
+    "lifeline": "heartbeat thread",
+    "meanwhile": "reorder buffer",
+    "offspring": "child tasks",
+    "outbox": "appender",
+    "performance": "execution",
+    "pulse": "health probe",
+    "recall": "load_task",
+    "resending": "idempotency",
+    "retell": "load_events",
+    "seat": "permit",
+    "seats": "stream limits",
+    "stalling": "slow client",
+    "station": "worker resources",
+    "stowage": "offload",
+    "stowed": "offloaded",
+    "stowing": "offload",
+    "wires": "http protocol",
+}
+"""What is used instead, by the word that is gone."""
+
+
+def parts_of(path: str, source: str) -> Iterator[str]:
+    """Yield each part of each name in a module's path and in its code, in lower case."""
+    names = re.split(r"[/.]", path)
+    names += [
+        token.string
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type == tokenize.NAME
+    ]
+    for name in names:
+        yield from re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower().split("_")
+
+
+def replaced_in(path: str, source: str) -> set[str]:
+    """Return the words that are gone and stand in a module all the same."""
+    return REPLACED.keys() & set(parts_of(path, source))
+
+
+def test_words_that_are_gone_stay_gone() -> None:
+    sources = modules()
+    assert sources
+    found = {
+        str(path.relative_to(ROOT)): sorted(words)
+        for path in sources
+        if (words := replaced_in(str(path.relative_to(ROOT)), path.read_text()))
+    }
+    assert not found
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "word"),
+    [
+        ("a/worker.py", "class WorkerSeat: ...", "seat"),
+        ("a/worker.py", "taken_seats = 1", "seats"),
+        ("a/outbox.py", "", "outbox"),
+        ("a/worker.py", "async def f():\n    await ctx.retell()\n", "retell"),
+    ],
+)
+def test_a_word_that_comes_back_is_noticed(path: str, source: str, word: str) -> None:
+    assert replaced_in(path, source) == {word}
+
+
+def test_text_is_not_looked_at() -> None:
+    assert not replaced_in(str(Path("a/b.py")), '"""Has a seat."""\n# meanwhile\n')
