@@ -83,7 +83,7 @@ async def test_a_follower_that_had_to_read_goes_on_live(
 async def test_a_follower_that_keeps_little_reads_the_rest(
     bus: Bus, rule: TailRule, reads: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.log.follow.Meanwhile", lambda: ReorderBuffer(limit=700))
+    monkeypatch.setattr("headrace.log.follow.ReorderBuffer", lambda: ReorderBuffer(limit=700))
     log = TaskLog(bus)
     await log.begin()
     await log.grow(20)
