@@ -65,7 +65,9 @@ async def until_gone(bus: Bus, key: TaskKey, generation: int, timeout: float) ->
     query = {"subjects_filter": bus.subjects.run(key, generation)}
     with suppress(TimeoutError):
         async with asyncio.timeout(timeout):
-            while await _is_queued(bus, query):
+            while True:
+                if not await _is_queued(bus, query):
+                    return
                 await asyncio.sleep(_LOOK_EVERY)
 
 
