@@ -67,7 +67,7 @@ def static() -> Iterator[tuple[str, int]]:
     outside = {p: t for p, t in sources.items() if "shared/headrace/jetstream/" not in str(p)}
     for what, pattern in _JETSTREAM.items():
         yield f"modules outside jetstream/ with {what}", _count(outside, pattern)
-    yield "imports between protocols", len(_between_protocols(trees))
+    yield "imports between protocols", len(_between_protocols(sources, trees))
 
 
 def _count(sources: dict[Path, str], pattern: str) -> int:
@@ -121,12 +121,16 @@ def _repeated(trees: dict[Path, ast.Module]) -> list[str]:
     return [name for name, paths in where.items() if len(paths) > 1]
 
 
-def _between_protocols(trees: dict[Path, ast.Module]) -> list[str]:
-    """Return the imports of one protocol by another; A2A 0.3 builds on A2A."""
+def _between_protocols(sources: dict[Path, str], trees: dict[Path, ast.Module]) -> list[str]:
+    """Return the modules of one protocol that another's import; A2A 0.3 builds on A2A.
+
+    A module counts once for each that imports it, however many of its names that takes.
+    """
     found = []
+    names = {_name(path) for path in sources}
     for path, tree in trees.items():
         mine = _protocol(_name(path))
-        for imported in set(_imports(tree)):
+        for imported in names.intersection(_imports(tree)):
             theirs = _protocol(imported)
             if mine and theirs and mine != theirs and (mine, theirs) != ("a2a_v03", "a2a"):
                 found.append(f"{_name(path)} -> {imported}")

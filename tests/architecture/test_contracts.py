@@ -54,6 +54,11 @@ VIOLATIONS = [
         "import headrace_gateway.protocols.a2a.rest",
     ),
     Violation(
+        "protocols-apart",
+        "services/gateway/headrace_gateway/protocols/a2a/variants.py",
+        "from headrace_gateway.protocols.hector.variant import HECTOR",
+    ),
+    Violation(
         "streaming-below-protocols",
         "services/gateway/headrace_gateway/streaming/intruder.py",
         "import headrace_gateway.protocols.a2a.rest",

@@ -8,12 +8,10 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import BaseRoute
 
-from headrace_gateway.discovery import Discovery
+from headrace_gateway.call import AGENT
 from headrace_gateway.file_download import FileDownload
 from headrace_gateway.metrics_page import MetricsPage
-from headrace_gateway.protocol_table import Protocol
-from headrace_gateway.protocols.a2a.rest_errors import forbidden, no_such_route
-from headrace_gateway.protocols.a2a.routes import AGENT
+from headrace_gateway.protocol_table import ERRORS, Protocol
 from headrace_gateway.server.health import Health
 from headrace_gateway.server.origin import LOOPBACK, LOOPBACK_ORIGIN, OriginGuard
 from headrace_gateway.services import Services
@@ -38,23 +36,23 @@ def build_app(services: Services, protocols: Sequence[Protocol]) -> Starlette:
             *(route for protocol in protocols for route in protocol.other_routes(services)),
         ],
         middleware=_middleware(services.settings),
-        exception_handlers={HTTPException: no_such_route},
+        exception_handlers={HTTPException: ERRORS.no_such_route},
     )
 
 
 def _routes(services: Services) -> list[BaseRoute]:
     """Return the routes of no protocol."""
+    files = FileDownload(services, ERRORS.answering)
     return [
-        *Discovery(services).routes(),
         *Health(services.bus, services.health_probe).routes(),
         *MetricsPage(services).routes(),
-        *FileDownload(services).routes(AGENT),
-        *FileDownload(services).routes(""),
+        *files.routes(AGENT),
+        *files.routes(""),
     ]
 
 
 def _middleware(settings: GatewaySettings) -> list[Middleware]:
-    guard = Middleware(OriginGuard, settings=settings, forbidden=forbidden)
+    guard = Middleware(OriginGuard, settings=settings, forbidden=ERRORS.forbidden)
     if not settings.cors_origins:
         return [guard]
     cors = Middleware(

@@ -17,6 +17,9 @@ from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.server.public_url import public_grpc, public_url
 from headrace_gateway.services import Services
 
+AGENT = "/v1/agents/{agent}"
+"""Base of one agent's routes; the default agent's are at the root too."""
+
 IDEMPOTENCY_KEY = "Idempotency-Key"
 """Request header: a message sent twice under one key is taken in once."""
 

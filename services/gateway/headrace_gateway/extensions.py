@@ -16,7 +16,10 @@ DELETION = "urn:headrace:delete-task:v1"
 """DeleteTask: an owner has a task erased."""
 
 AGUI_EVENTS = "https://ag-ui.org/protocol/v1"
-"""Streams as AG-UI events in Hector's dialect."""
+"""Streams as AG-UI events, in Hector's form."""
+
+AGUI_MEDIA_TYPES = ("application/x-agui-events", "application/agui+json")
+"""Either in `Accept` asks for those; so does ``?format=agui``."""
 
 OFFERED: tuple[Json, ...] = (
     {
@@ -52,7 +55,7 @@ OFFERED: tuple[Json, ...] = (
         "uri": AGUI_EVENTS,
         "description": (
             "Streams come as events for user interfaces (messages, content blocks, thinking, tool "
-            "calls, tasks) where Accept has application/x-agui-events or application/agui+json, "
+            f"calls, tasks) where Accept has {' or '.join(AGUI_MEDIA_TYPES)}, "
             "or the query format=agui."
         ),
         "required": False,

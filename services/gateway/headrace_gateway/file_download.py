@@ -1,6 +1,7 @@
 """The content of files that are too large for a log, for those who may see their task."""
 
 import re
+from collections.abc import Callable
 from urllib.parse import quote
 
 from starlette.requests import Request
@@ -11,7 +12,7 @@ from headrace.jetstream.objects import FileInfo, FileStore
 from headrace.model.messages import GetTask
 from headrace.model.task import TaskKey
 from headrace_gateway.call import Call, call_of
-from headrace_gateway.protocols.a2a.rest_errors import answering_errors
+from headrace_gateway.server.endpoint import Endpoint
 from headrace_gateway.services import Services
 from headrace_gateway.tasks.ids import task_key
 
@@ -32,13 +33,14 @@ _GUARDED = {
 class FileDownload:
     """The route under which files are read."""
 
-    def __init__(self, services: Services) -> None:
-        """Read files over `services`."""
+    def __init__(self, services: Services, answering: Callable[[Endpoint], Endpoint]) -> None:
+        """Read files over `services`; `answering` answers whatever goes wrong."""
         self._services, self._files = services, FileStore(services.bus)
+        self._answering = answering
 
     def routes(self, prefix: str) -> list[Route]:
         """Return the routes under `prefix`, the path of an agent or nothing."""
-        return [Route(prefix + PATH, answering_errors(self._download), methods=["GET"])]
+        return [Route(prefix + PATH, self._answering(self._download), methods=["GET"])]
 
     async def _download(self, request: Request) -> Response:
         """Answer with the file.

@@ -11,6 +11,9 @@ from headrace_gateway.protocols.a2a_v03.grpc import OLD
 from headrace_gateway.protocols.a2a_v03.wordings import VERSIONS
 from headrace_gateway.protocols.agui import endpoint as agui
 from headrace_gateway.protocols.copilotkit.runtime import CopilotRuntime
+from headrace_gateway.protocols.hector.calls import adapted
+from headrace_gateway.protocols.hector.routes import HectorRoutes
+from headrace_gateway.protocols.hector.variant import HECTOR
 from headrace_gateway.services import Services
 
 
@@ -24,14 +27,26 @@ class Protocol(NamedTuple):
     """Those that fit nearly any path: they come behind everybody's."""
 
 
-_A2A = A2ARoutes(VERSIONS)
+_A2A = A2ARoutes(VERSIONS, HECTOR)
+
+
+def _hector(services: Services) -> Sequence[BaseRoute]:
+    """Return Hector's routes, which are ways into A2A's bindings."""
+    rpc = _A2A.rpc_endpoint(services, adapted)
+    rest = _A2A.rest_endpoint(services, "SendStreamingMessage")
+    return HectorRoutes(services, rpc, rest, _A2A.errors.answering).routes()
+
 
 PROTOCOLS = (
     Protocol("a2a", _A2A.routes, _A2A.other_routes),
+    Protocol("hector", _hector),
     Protocol("ag-ui", agui.routes),
     Protocol("copilotkit", lambda services: CopilotRuntime(services).routes()),
 )
 """The most used first."""
+
+ERRORS = _A2A.errors
+"""How requests to no protocol are refused."""
 
 RPC_FORMS = (CURRENT, OLD)
 """The forms of A2A that gRPC serves."""

@@ -5,8 +5,8 @@ import orjson
 from headrace.model.entry import Entry, Stamp
 from headrace.model.events import Json
 from headrace.model.task import COMPLETED, LEG_ENDED, SUBMITTED, WORKING
+from headrace_gateway.protocols.hector.events import HectorEvent
 from headrace_gateway.protocols.hector.fold import HectorFold
-from headrace_gateway.protocols.hector.told import Told
 
 TASK, CONTEXT, TIME = "task-123", "ctx-456", "2025-11-04T10:52:22Z"
 """As in the documents."""
@@ -47,7 +47,7 @@ class HectorLog:
         """Append any event."""
         return self._append(event, WORKING)
 
-    def told(self, after: int = 0) -> list[Told]:
+    def events(self, after: int = 0) -> list[HectorEvent]:
         """Return what the dialect tells of the events behind generation `after`."""
         fold = HectorFold()
         told = [one for entry in self.entries for one in fold.read(entry)]

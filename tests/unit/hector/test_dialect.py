@@ -8,33 +8,34 @@ from starlette.requests import Request
 from headrace.model import parts
 from headrace.model.events import ATTEMPT, DISCARDED_AFTER, RETRACTED, Json
 from headrace.model.task import CANCELED, FAILED, INPUT_REQUIRED, REJECTED, SUBMITTED, WORKING
-from headrace_gateway.protocols.hector.asking import Place, asks_for_it
+from headrace_gateway.protocols.hector.events import HectorEvent, sse
 from headrace_gateway.protocols.hector.fold import HectorFold
 from headrace_gateway.protocols.hector.messages import completed
-from headrace_gateway.protocols.hector.told import Told, sse
+from headrace_gateway.protocols.hector.renderer import Place
+from headrace_gateway.protocols.hector.variant import HECTOR
 from tests.unit.hector.hector_log import HectorLog
 
 _GOLDEN = Path(__file__).parent / "golden"
 
 
-def golden(name: str, told: list[Told]) -> None:
+def golden(name: str, told: list[HectorEvent]) -> None:
     frames = sse("log00000", told).decode().split("\n\n")
     plain = "\n\n".join(frame.partition("\n")[2] for frame in frames)
     assert plain == (_GOLDEN / f"{name}.sse").read_text()
 
 
-def names(told: list[Told]) -> list[str]:
+def names(told: list[HectorEvent]) -> list[str]:
     return [one.name for one in told]
 
 
-def payloads(told: list[Told]) -> list[Json]:
+def payloads(told: list[HectorEvent]) -> list[Json]:
     return [{key: value for key, value in one.payload.items() if value} for one in told]
 
 
 def test_a_stream_is_as_documented() -> None:
     log = HectorLog().chunk(parts.text_part("Hello", "blk-1"))
     log.chunk(parts.text_part(" there!", "blk-1"), append=True).completed()
-    golden("stream", log.told())
+    golden("stream", log.events())
 
 
 def test_tool_calls_are_as_documented_in_every_spelling() -> None:
@@ -54,13 +55,13 @@ def test_tool_calls_are_as_documented_in_every_spelling() -> None:
     log.status(
         WORKING, {"data": {"data": result}, "metadata": {**metadata, "agui_is_error": False}}
     )
-    golden("tool_call", log.told(after=2))
+    golden("tool_call", log.events(after=2))
 
 
 def test_thinking_is_as_documented() -> None:
     text = "Let me analyze this step by step..."
     part = {"text": text, "metadata": {"part_type": "thinking", "title": "Planning"}}
-    golden("thinking", HectorLog().status(WORKING, part, message="think-123").told(after=2))
+    golden("thinking", HectorLog().status(WORKING, part, message="think-123").events(after=2))
 
 
 def test_the_metadata_pages_stream_comes_from_the_parts_that_it_shows() -> None:
@@ -85,7 +86,7 @@ def test_the_metadata_pages_stream_comes_from_the_parts_that_it_shows() -> None:
     }
     thought["metadata"]["agui_block_end"] = True  # type: ignore[index]
     message = {"messageId": "msg-123", "contextId": "ctx-456", "parts": [thought, text]}
-    golden("metadata_page", log.event({"message": message}).told())
+    golden("metadata_page", log.event({"message": message}).events())
 
 
 def test_a_stream_that_breaks_off_ends_with_the_metadata_pages_error_event() -> None:
@@ -126,7 +127,7 @@ def test_thinking_streams_and_is_signed() -> None:
     log = HectorLog().status(WORKING, parts.thinking_part("a", "t"))
     end = parts.thinking_part("b", "t", end=True)
     end["metadata"]["agui_signature"] = "sealed"
-    told = log.status(WORKING, end).told(after=2)
+    told = log.status(WORKING, end).events(after=2)
     assert names(told) == ["thinking_start", *["thinking_delta"] * 2, "thinking_stop"]
     assert told[-1].payload["signature"] == "sealed"
 
@@ -134,7 +135,7 @@ def test_thinking_streams_and_is_signed() -> None:
 def test_arguments_stream_and_a_failed_result_says_so() -> None:
     log = HectorLog().status(WORKING, parts.tool_arguments_part('{"a":', "c", "tool"))
     log.status(WORKING, parts.tool_arguments_part("1}", "c", end=True))
-    told = log.status(WORKING, parts.tool_result_part("c", {"n": 1}, "boom")).told(after=2)
+    told = log.status(WORKING, parts.tool_result_part("c", {"n": 1}, "boom")).events(after=2)
     assert payloads(told) == [
         {"toolCallId": "c", "toolName": "tool"},
         {"toolCallId": "c", "partialInput": '{"a":'},
@@ -152,7 +153,7 @@ def test_arguments_stream_and_a_failed_result_says_so() -> None:
 @pytest.mark.parametrize(("state", "code"), [(FAILED, "failed"), (REJECTED, "rejected")])
 def test_a_failure_closes_everything_before(state: str, code: str) -> None:
     log = HectorLog().chunk(parts.text_part("Hel", "b"))
-    told = log.status(state, parts.notice_part("because", parts.ERROR)).told(after=3)
+    told = log.status(state, parts.notice_part("because", parts.ERROR)).events(after=3)
     assert names(told) == ["content_block_stop", "message_stop", "task_error"]
     assert payloads(told)[-1] == {
         "taskId": "task-123",
@@ -162,29 +163,29 @@ def test_a_failure_closes_everything_before(state: str, code: str) -> None:
 
 
 def test_a_question_and_a_cancellation_are_updates_behind_the_message() -> None:
-    asked = HectorLog().status(INPUT_REQUIRED, {"text": "Which?"}).told(after=2)
+    asked = HectorLog().status(INPUT_REQUIRED, {"text": "Which?"}).events(after=2)
     assert names(asked)[-2:] == ["message_stop", "task_update"]
     assert asked[1].payload["delta"] == "Which?"
-    assert names(HectorLog().status(CANCELED).told(after=2)) == ["message_stop", "task_update"]
+    assert names(HectorLog().status(CANCELED).events(after=2)) == ["message_stop", "task_update"]
 
 
 def test_a_follow_up_begins_a_message_of_its_own() -> None:
     log = HectorLog().status(INPUT_REQUIRED).status(SUBMITTED, {"text": "this"})
-    assert names(log.told(after=3)) == ["task_update", "message_start"]
+    assert names(log.events(after=3)) == ["task_update", "message_start"]
 
 
 def test_the_users_own_words_are_not_told_as_the_agents() -> None:
     message = {"messageId": "u", "role": "ROLE_USER", "parts": [{"text": "and this"}]}
     status = {"state": WORKING, "message": message}
     update = {"taskId": "task-123", "contextId": "ctx-456", "status": status}
-    assert names(HectorLog().event({"statusUpdate": update}).told(after=2)) == ["task_update"]
+    assert names(HectorLog().event({"statusUpdate": update}).events(after=2)) == ["task_update"]
 
 
 def test_a_new_attempt_begins_its_message_anew() -> None:
     log = HectorLog().chunk(parts.text_part("lost", "b"))
     log.status(WORKING, metadata={ATTEMPT: 2, DISCARDED_AFTER: 1})
     log.event({"artifactUpdate": {"metadata": {RETRACTED: True}}})
-    told = log.told(after=3)
+    told = log.events(after=3)
     assert names(told) == ["content_block_stop", "message_stop", "task_update", "message_start"]
     assert told[2].payload["metadata"] == {"attempt": 2}
 
@@ -192,7 +193,7 @@ def test_a_new_attempt_begins_its_message_anew() -> None:
 def test_files_and_data_are_blocks_and_notices_are_updates() -> None:
     log = HectorLog().chunk(parts.file_part(b"abc", "a.png", "image/png"), "f")
     log.chunk(parts.data_part({"n": 1}), "d").status(WORKING, parts.notice_part("half way"))
-    told = log.told(after=2)
+    told = log.events(after=2)
     assert [one.payload.get("blockType") for one in told[::3]] == ["image", "data", None]
     assert told[1].payload["delta"] == "YWJj"
     assert told[-1].payload["metadata"] == {"message": "half way"}
@@ -200,14 +201,14 @@ def test_files_and_data_are_blocks_and_notices_are_updates() -> None:
 
 def test_text_that_is_a_messages_own_is_a_message_delta() -> None:
     said = {"text": "Hi", "metadata": {"agui_event_type": "message"}}
-    assert names(HectorLog().status(WORKING, said).told(after=2)) == ["message_delta"]
+    assert names(HectorLog().status(WORKING, said).events(after=2)) == ["message_delta"]
 
 
 def test_a_bare_message_is_a_message_and_nothing_else() -> None:
     log = HectorLog()
     log.entries.clear()
     message = {"messageId": "msg-123", "contextId": "ctx-456", "parts": [{"text": "Hello"}]}
-    told = log.event({"message": message}).told()
+    told = log.event({"message": message}).events()
     assert names(told) == [
         "message_start",
         *["content_block_start", "content_block_delta", "content_block_stop"],
@@ -217,7 +218,7 @@ def test_a_bare_message_is_a_message_and_nothing_else() -> None:
 
 
 def test_an_event_of_another_shape_is_told_as_an_error() -> None:
-    assert names(HectorLog().event({"artifactUpdate": {}}).told(after=2)) == ["error"]
+    assert names(HectorLog().event({"artifactUpdate": {}}).events(after=2)) == ["error"]
 
 
 @pytest.mark.parametrize(
@@ -233,7 +234,7 @@ def test_an_event_of_another_shape_is_told_as_an_error() -> None:
 def test_it_is_asked_for(accept: str, query: str, *, asked: bool) -> None:
     headers = [(b"accept", accept.encode())]
     scope = {"type": "http", "headers": headers, "query_string": query.encode()}
-    assert asks_for_it(Request(scope)) is asked
+    assert HECTOR.wants_events(Request(scope)) is asked
 
 
 def test_a_cursor_names_its_event() -> None:

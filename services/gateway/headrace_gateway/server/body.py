@@ -1,11 +1,15 @@
-"""Reading a request's body, never more of it than the limit."""
+"""Reading a request's body, never more of it than the limit, and JSON."""
 
 import re
 from dataclasses import dataclass
 
+import orjson
+from a2a.utils.errors import JSONParseError
 from starlette.requests import Request
 
 from headrace.model.errors import HeadraceError
+from headrace.model.events import Json
+from headrace_gateway.refusals import Malformed, Violation
 
 
 class BodyTooLarge(HeadraceError):
@@ -70,3 +74,28 @@ async def read_body(request: Request, limits: BodyLimits) -> bytes:
             raise BodyTooLarge(limit)
         pieces.append(piece)
     return limits.check(b"".join(pieces))
+
+
+def parse(body: bytes) -> object:
+    """Return what the JSON says.
+
+    Raises:
+        JSONParseError: it is no JSON; says where.
+    """
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise JSONParseError(f"the body is not JSON: {error}") from None
+
+
+def parse_object(body: bytes) -> Json:
+    """Return the JSON object.
+
+    Raises:
+        JSONParseError: it is no JSON.
+        Malformed: it is JSON, but no object.
+    """
+    parsed = parse(body)
+    if not isinstance(parsed, dict):
+        raise Malformed([Violation("", "must be an object")])
+    return parsed

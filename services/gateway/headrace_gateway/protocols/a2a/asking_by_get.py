@@ -10,16 +10,18 @@ from starlette.datastructures import QueryParams
 
 from headrace.model.events import Json
 from headrace_gateway.call import IDEMPOTENCY_KEY, Call
-from headrace_gateway.protocols.a2a.json_body import parse_object
-from headrace_gateway.protocols.hector.messages import completed
+from headrace_gateway.protocols.a2a.variants import Variant
 from headrace_gateway.refusals import Malformed, Violation
+from headrace_gateway.server.body import parse_object
 
 _IDS = ("contextId", "messageId", "taskId")
 """Of the message, for those who send its text alone."""
 
 
-def asked_by_get(call: Call, query: QueryParams) -> tuple[Call, str, Json]:
+def asked_by_get(variant: Variant, call: Call, query: QueryParams) -> tuple[Call, str, Json]:
     """Return what is asked: the call with its cursor, the operation and its parameters.
+
+    What a text alone leaves out of a message, `variant` adds.
 
     Raises:
         Malformed: the query holds no message, or the cursor is none of such a stream's.
@@ -32,7 +34,7 @@ def asked_by_get(call: Call, query: QueryParams) -> tuple[Call, str, Json]:
             raise Malformed([Violation("Last-Event-ID", rule)])
         return replace(call, cursor=cursor), "SubscribeToTask", {"id": task}
     key = call.idempotency_key or query.get(IDEMPOTENCY_KEY)
-    params = completed({"message": _message(query)})
+    params = variant.complete({"message": _message(query)})
     return replace(call, idempotency_key=key), "SendStreamingMessage", params
 
 

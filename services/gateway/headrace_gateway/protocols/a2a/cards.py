@@ -4,10 +4,12 @@ from a2a.utils.constants import PROTOCOL_VERSION_1_0, TransportProtocol
 
 from headrace.directory import AgentCard
 from headrace.model.events import Json
-from headrace_gateway.extensions import OFFERED
-from headrace_gateway.protocols.hector.asking import MEDIA_TYPES
+from headrace_gateway.extensions import AGUI_MEDIA_TYPES, OFFERED
 from headrace_gateway.server.auth.credentials_file import Known
 from headrace_gateway.server.auth.schemes import security_of
+
+GET_CARD = "GetAgentCard"
+"""What reading a card is called where it is a call; A2A has only a page for it."""
 
 _BINDINGS = (TransportProtocol.JSONRPC, TransportProtocol.HTTP_JSON)
 
@@ -64,7 +66,7 @@ def _description(card: AgentCard) -> str:
 
 def _output_modes(card: AgentCard) -> list[str]:
     """Return what the agent makes, and the form in which a gateway streams it on request."""
-    return list(dict.fromkeys([*card.output_modes, MEDIA_TYPES[0]]))
+    return list(dict.fromkeys([*card.output_modes, AGUI_MEDIA_TYPES[0]]))
 
 
 def _skill(card: AgentCard) -> Json:

@@ -42,9 +42,10 @@ def rest_body(problem: Problem, *, named: bool = False) -> bytes:
     return orjson.dumps({"error": error})
 
 
-def rpc_body(request_id: object, problem: Problem) -> bytes:
-    """Return the JSON-RPC error response to the request with that id."""
-    return orjson.dumps({"jsonrpc": "2.0", "id": request_id, "error": rpc_error(problem)})
+def rpc_body(request_id: object, problem: Problem, data: Json | None = None) -> bytes:
+    """Return the JSON-RPC error response to the request with that id; `data` if not A2A's own."""
+    error = rpc_error(problem) | ({} if data is None else {"data": data})
+    return orjson.dumps({"jsonrpc": "2.0", "id": request_id, "error": error})
 
 
 def rpc_error(problem: Problem) -> Json:

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from a2a.utils.errors import InvalidRequestError, MethodNotFoundError
 from starlette.requests import ClientDisconnect, Request
@@ -12,18 +13,9 @@ from starlette.types import ASGIApp
 from headrace.model.events import Json
 from headrace_gateway.call import Call, call_of
 from headrace_gateway.problems import headers, problem_of
-from headrace_gateway.protocols.a2a.agui_events import agui_stream
-from headrace_gateway.protocols.a2a.cards import agent_card
+from headrace_gateway.protocols.a2a.cards import GET_CARD, agent_card
 from headrace_gateway.protocols.a2a.content_types import check_content_type
-from headrace_gateway.protocols.a2a.error_shapes import rpc_body, rpc_error
-from headrace_gateway.protocols.a2a.hector_shapes import (
-    RPC_HECTOR,
-    ending_for,
-    hector_error,
-    wording_for,
-)
-from headrace_gateway.protocols.a2a.json_body import parse
-from headrace_gateway.protocols.a2a.older_calls import CARD_GET, modern
+from headrace_gateway.protocols.a2a.error_shapes import rpc_body
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
 from headrace_gateway.protocols.a2a.stream_responses import (
     Manner,
@@ -31,21 +23,36 @@ from headrace_gateway.protocols.a2a.stream_responses import (
     empty_stream,
     rpc_stream,
 )
+from headrace_gateway.protocols.a2a.variants import (
+    Variant,
+    folded_stream,
+    reads_short,
+    rpc_wording,
+)
 from headrace_gateway.protocols.a2a.versions import BOTH, check_version, shape_of_call
 from headrace_gateway.protocols.a2a.wording import INTERNAL, RPC, Versions, Wording
-from headrace_gateway.protocols.hector.asking import asks_for_it
 from headrace_gateway.refusals import Malformed, Violation
-from headrace_gateway.server.body import read_body
+from headrace_gateway.server.body import parse, read_body
+from headrace_gateway.server.endpoint import Endpoint
 from headrace_gateway.server.json_response import JSON, json_response
 from headrace_gateway.services import Services
 from headrace_gateway.tasks.subscribe import NothingLeft
 
 
-def card_get(services: Services, call: Call, versions: Versions) -> Json:
+def get_card(services: Services, call: Call, versions: Versions) -> Json:
     """Return the asked agent's signed card as its page does: for clients of all `versions`."""
     base = call.base or services.settings.public_url or ""
     said = agent_card(call.card, base, call.grpc, services.callers.known)
     return {"agent": versions.card(services.cards.sign(call.agent, base, said).card)}
+
+
+class Adapt(Protocol):
+    """Turns another protocol's call into one of A2A's."""
+
+    def __call__(
+        self, request: Request, method: str, params: Json, *, is_short: bool
+    ) -> tuple[Request, str, Json]:
+        """Return the request, the method and the parameters; raises Malformed."""
 
 
 type _Id = str | int | float | None
@@ -54,58 +61,52 @@ type _Id = str | int | float | None
 class JsonRpcBinding:
     """The binding's endpoint over the operations."""
 
-    def __init__(self, services: Services, versions: Versions) -> None:
-        """Serve the operations over `services`, in those `versions`."""
-        self._services, self._versions = services, versions
+    def __init__(self, services: Services, versions: Versions, variant: Variant) -> None:
+        """Serve the operations over `services`, in those `versions`, or in that `variant`."""
+        self._services, self._versions, self._variant = services, versions, variant
+        self._in_variant = rpc_wording(variant)
 
     def routes(self, prefix: str) -> list[Route]:
         """Return the routes of an agent whose base is `prefix`, with and without a slash."""
         paths = [prefix, f"{prefix}/"] if prefix else ["/"]
-        return [Route(path, self.endpoint, methods=["POST"]) for path in paths]
+        endpoint = self.endpoint()
+        return [Route(path, endpoint, methods=["POST"]) for path in paths]
 
-    def older_routes(self, prefix: str) -> list[Route]:
-        """Return the route where Hector's clients call."""
-        return [Route(f"{prefix}/rpc", self.older, methods=["POST"])]
+    def endpoint(self, adapt: Adapt | None = None) -> Endpoint:
+        """Return what answers calls, after `adapt` has turned them into A2A's."""
 
-    async def endpoint(self, request: Request) -> ASGIApp:
-        """Answer a call."""
-        return await self._serve(request, older=False)
+        async def answer(request: Request) -> ASGIApp:
+            return await self._serve(request, adapt)
 
-    async def older(self, request: Request) -> ASGIApp:
-        """Answer a call that may be as Hector's clients send it."""
-        return await self._serve(request, older=True)
+        return answer
 
-    async def _serve(self, request: Request, *, older: bool) -> ASGIApp:
+    async def _serve(self, request: Request, adapt: Adapt | None) -> ASGIApp:
         request_id: _Id = None
-        wording, is_stream = wording_for(request, RPC), False
+        wording, is_stream = self._wording(request, RPC), False
         try:
             # Nothing is read from whom nobody knows.
             caller = self._services.callers.of(request.headers)
-            check_content_type(request, form=older)
+            check_content_type(request, form=adapt is not None)
             body = await read_body(request, self._services.body_limits)
             parsed = parse(body)
             request_id = _id_of(parsed, body)
             method, params = _check_envelope(parsed, request_id)
-            if older:
-                request, method, params = modern(request, method, params)
+            if adapt is not None:
+                is_short = reads_short(self._variant, request, params)
+                request, method, params = adapt(request, method, params, is_short=is_short)
             looks_like = shape_of_call(method)
             is_stream = self._versions.rpc[looks_like].operations.get(method) in STREAMING
             version = check_version(request, looks_like=looks_like, served=BOTH)
-            wording = wording_for(request, self._versions.rpc[version])
+            wording = self._wording(request, self._versions.rpc[version])
             call = call_of(self._services, request, caller, params.get("tenant"), version)
-            if older and method == CARD_GET:
-                return _told(
-                    request_id,
-                    call,
-                    wording,
-                    CARD_GET,
-                    card_get(self._services, call, self._versions),
-                )
+            if adapt is not None and method == GET_CARD:
+                found = get_card(self._services, call, self._versions)
+                return _result(request_id, call, wording, GET_CARD, found)
             return await self._dispatch(_Asked(request, call, wording, request_id, method, params))
         except ClientDisconnect:
             return Response(status_code=499)
         except Exception as error:  # noqa: BLE001 - whatever it is, the client gets protocol shape
-            response = _error(request_id, error, wording)
+            response = self._error(request_id, error, wording)
             return as_event(response) if is_stream and wording.streams_errors else response
 
     async def _dispatch(self, asked: "_Asked") -> ASGIApp:
@@ -116,15 +117,17 @@ class JsonRpcBinding:
         if operation in STREAMING:
             return await self._stream(asked, operation, params)
         result = await UNARY[operation](self._services, asked.call, params)
-        return _told(asked.id, asked.call, asked.wording, operation, result)
+        return _result(asked.id, asked.call, asked.wording, operation, result)
 
     async def _stream(self, asked: "_Asked", operation: str, params: Json) -> ASGIApp:
-        services, call, ending = self._services, asked.call, ending_for(asked.request)
+        services, variant, call = self._services, self._variant, asked.call
+        ending = variant.ending(asked.request)
 
         async def opening() -> ASGIApp:
             try:
-                if asks_for_it(asked.request):
-                    return await agui_stream(services, call, operation, params, Manner(ending))
+                if variant.wants_events(asked.request):
+                    manner = Manner(ending)
+                    return await folded_stream(services, variant, call, operation, params, manner)
                 streaming = await STREAMING[operation](services, call, params)
             except NothingLeft:
                 return empty_stream(call)
@@ -133,6 +136,20 @@ class JsonRpcBinding:
             )
 
         return await services.stream_limits.with_permit(call.caller, opening)
+
+    def _wording(self, request: Request, usual: Wording) -> Wording:
+        return self._in_variant if self._variant.wants_shapes(request) else usual
+
+    def _error(self, request_id: _Id, error: Exception, wording: Wording) -> Response:
+        problem = problem_of(error)
+        if problem.rpc_code in wording.unknown_codes:
+            problem = replace(problem, rpc_code=INTERNAL)
+        if wording is self._in_variant:
+            _, content = self._variant.shapes.error(problem)
+            body = rpc_body(request_id, problem, content["error"])
+        else:
+            body = rpc_body(request_id, problem)
+        return Response(body, problem.rpc_http_status, headers(problem), JSON)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,24 +193,8 @@ def _check_envelope(parsed: object, request_id: _Id) -> tuple[str, Json]:
     return method, params or {}
 
 
-def _told(request_id: _Id, call: Call, wording: Wording, operation: str, result: Json) -> Response:
+def _result(
+    request_id: _Id, call: Call, wording: Wording, operation: str, result: Json
+) -> Response:
     content = {"jsonrpc": "2.0", "id": request_id, "result": wording.answer(operation, result)}
     return json_response(content, headers=call.headers)
-
-
-def _error(request_id: _Id, error: Exception, wording: Wording) -> Response:
-    problem = problem_of(error)
-    if problem.rpc_code in wording.unknown_codes:
-        problem = replace(problem, rpc_code=INTERNAL)
-    if wording is RPC_HECTOR:
-        return json_response(
-            {
-                "jsonrpc": "2.0",
-                "id": request_id,
-                "error": rpc_error(problem) | {"data": hector_error(problem)[1]["error"]},
-            },
-            problem.rpc_http_status,
-            headers(problem),
-        )
-    body = rpc_body(request_id, problem)
-    return Response(body, problem.rpc_http_status, headers(problem), JSON)

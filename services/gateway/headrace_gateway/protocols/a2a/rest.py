@@ -15,26 +15,22 @@ from starlette.types import ASGIApp
 
 from headrace.model.events import Json
 from headrace_gateway.call import Call, call_of
-from headrace_gateway.protocols.a2a.agui_events import agui_stream
 from headrace_gateway.protocols.a2a.asking_by_get import asked_by_get
 from headrace_gateway.protocols.a2a.content_types import check_content_type
-from headrace_gateway.protocols.a2a.hector_shapes import SENDS, ending_for, wording_for
-from headrace_gateway.protocols.a2a.json_body import parse_object
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
 from headrace_gateway.protocols.a2a.protojson import from_query
-from headrace_gateway.protocols.a2a.rest_errors import answering_errors, media_type
+from headrace_gateway.protocols.a2a.rest_errors import RestErrors, media_type
 from headrace_gateway.protocols.a2a.stream_responses import Manner, empty_stream, rest_stream
-from headrace_gateway.protocols.a2a.versions import (
-    BOTH,
-    OLD,
-    check_version,
-    reads_older,
-    shape_of_message,
+from headrace_gateway.protocols.a2a.variants import (
+    SENDS,
+    Variant,
+    folded_stream,
+    http_wording,
+    reads_short,
 )
+from headrace_gateway.protocols.a2a.versions import BOTH, OLD, check_version, shape_of_message
 from headrace_gateway.protocols.a2a.wording import HTTP, Versions, Wording
-from headrace_gateway.protocols.hector.asking import asks_for_it
-from headrace_gateway.protocols.hector.messages import completed
-from headrace_gateway.server.body import read_body
+from headrace_gateway.server.body import parse_object, read_body
 from headrace_gateway.server.endpoint import Endpoint
 from headrace_gateway.server.origin import Origins, PageRefused
 from headrace_gateway.services import Services
@@ -82,20 +78,23 @@ _REQUESTS: Mapping[str, type[Message]] = {
 class RestBinding:
     """The binding's routes over the operations."""
 
-    def __init__(self, services: Services, versions: Versions) -> None:
-        """Serve the operations over `services`, in those `versions`."""
+    def __init__(
+        self, services: Services, versions: Versions, variant: Variant, errors: RestErrors
+    ) -> None:
+        """Serve the operations over `services`, in those `versions`, or in that `variant`."""
         self._services, self._origins = services, Origins(services.settings)
-        self._versions = versions
+        self._versions, self._variant, self._errors = versions, variant, errors
+        self._in_variant = http_wording(variant)
 
     def routes(self, prefix: str) -> list[Route]:
         """Return the routes under `prefix`, the path of an agent or nothing."""
-        asked_by_get = answering_errors(self._asked_by_get)
+        answering = self._errors.answering
         return [
             *(
-                Route(prefix + path, answering_errors(self.endpoint(operation)), methods=[method])
+                Route(prefix + path, answering(self.endpoint(operation)), methods=[method])
                 for method, path, operation in _ROUTES
             ),
-            Route(prefix + _FROM_QUERY, asked_by_get, methods=["GET"]),
+            Route(prefix + _FROM_QUERY, answering(self._asked_by_get), methods=["GET"]),
         ]
 
     def other_routes(self, prefix: str) -> list[Route]:
@@ -103,7 +102,7 @@ class RestBinding:
         old = [
             Route(
                 prefix + path,
-                answering_errors(self.endpoint(operation, OLD), named=True),
+                self._errors.answering(self.endpoint(operation, OLD), named=True),
                 methods=[method],
             )
             for method, path, operation in _ROUTES_03
@@ -120,12 +119,12 @@ class RestBinding:
         async def endpoint(request: Request) -> ASGIApp:
             call = call_of(self._services, request, tenant=_tenant(request))
             params = await self._params(request, operation)
-            if operation in SENDS and served is BOTH and reads_older(request, params):
-                params = completed(params)
+            if operation in SENDS and served is BOTH:
+                params = self._whole(request, params)
             looks_like = served[0] if len(served) == 1 else shape_of_message(params)
             version = check_version(request, looks_like=looks_like, served=served)
             call = replace(call, version=version)
-            wording = wording_for(request, self._versions.rest(version, operation, params))
+            wording = self._wording(request, self._versions.rest(version, operation, params))
             if operation not in wording.operations:
                 raise MethodNotFoundError(f"A2A {version} has no {operation}")
             params = wording.params(operation, params)
@@ -146,9 +145,17 @@ class RestBinding:
             raise PageRefused(refusal)
         call = call_of(self._services, request, tenant=_tenant(request))
         check_version(request, looks_like=PROTOCOL_VERSION_1_0)
-        call, operation, params = asked_by_get(call, request.query_params)
-        wording = wording_for(request, HTTP)
+        call, operation, params = asked_by_get(self._variant, call, request.query_params)
+        wording = self._wording(request, HTTP)
         return await self._stream(request, _Asked(call, wording, operation, params, of_task=True))
+
+    def _whole(self, request: Request, params: Json) -> Json:
+        """Return a message's parameters with what a short one leaves out."""
+        is_short = reads_short(self._variant, request, params)
+        return self._variant.complete(params) if is_short else params
+
+    def _wording(self, request: Request, usual: Wording) -> Wording:
+        return self._in_variant if self._variant.wants_shapes(request) else usual
 
     async def _params(self, request: Request, operation: str) -> Json:
         """Return the operation's parameters: those in the path beat body and query."""
@@ -169,19 +176,22 @@ class RestBinding:
 
     async def _stream(self, request: Request, asked: "_Asked") -> ASGIApp:
         call, operation = asked.call, asked.operation
-        manner = Manner(ending_for(request), asked.of_task, request.method == "GET")
+        services, variant = self._services, self._variant
+        manner = Manner(variant.ending(request), asked.of_task, request.method == "GET")
 
         async def opening() -> ASGIApp:
             try:
-                if asks_for_it(request):
-                    return await agui_stream(self._services, call, operation, asked.params, manner)
-                streaming = await STREAMING[operation](self._services, call, asked.params)
+                if variant.wants_events(request):
+                    return await folded_stream(
+                        services, variant, call, operation, asked.params, manner
+                    )
+                streaming = await STREAMING[operation](services, call, asked.params)
             except NothingLeft:
                 # EventSource reconnects after anything else.
                 return Response(status_code=204) if request.method == "GET" else empty_stream(call)
-            return rest_stream(self._services.subscriptions, call, streaming, asked.wording, manner)
+            return rest_stream(services.subscriptions, call, streaming, asked.wording, manner)
 
-        return await self._services.stream_limits.with_permit(call.caller, opening)
+        return await services.stream_limits.with_permit(call.caller, opening)
 
 
 @dataclass(frozen=True, slots=True)

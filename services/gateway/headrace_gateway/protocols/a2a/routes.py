@@ -4,44 +4,56 @@ from collections.abc import Sequence
 
 from starlette.routing import BaseRoute
 
-from headrace_gateway.protocols.a2a.agui_route import StreamRoute
-from headrace_gateway.protocols.a2a.jsonrpc import JsonRpcBinding
+from headrace_gateway.call import AGENT
+from headrace_gateway.protocols.a2a.discovery import Discovery
+from headrace_gateway.protocols.a2a.jsonrpc import Adapt, JsonRpcBinding
 from headrace_gateway.protocols.a2a.rest import RestBinding
+from headrace_gateway.protocols.a2a.rest_errors import RestErrors
+from headrace_gateway.protocols.a2a.variants import Variant
 from headrace_gateway.protocols.a2a.websocket.endpoint import SocketEndpoint
 from headrace_gateway.protocols.a2a.wording import Versions
+from headrace_gateway.server.endpoint import Endpoint
 from headrace_gateway.services import Services
-
-AGENT = "/v1/agents/{agent}"
-"""Base of one agent's routes; the default agent's are at the root too."""
 
 
 class A2ARoutes:
-    """The routes of the bindings over HTTP and WebSockets."""
+    """The routes of the bindings over HTTP and WebSockets, and the pages of agents' cards."""
 
-    def __init__(self, versions: Versions) -> None:
-        """Serve those versions."""
-        self._versions = versions
+    def __init__(self, versions: Versions, variant: Variant) -> None:
+        """Serve those versions, and that variant on request."""
+        self._versions, self._variant = versions, variant
+        self.errors = RestErrors(variant)
+        """How REST's routes refuse, and whatever is no protocol's."""
 
     def routes(self, services: Services) -> Sequence[BaseRoute]:
         """Return the routes, the most used first."""
-        rpc = JsonRpcBinding(services, self._versions)
-        rest = RestBinding(services, self._versions)
-        stream = StreamRoute(services, rpc.older, rest.endpoint("SendStreamingMessage"))
-        sockets = SocketEndpoint(services)
+        rpc, rest = self._rpc(services), self._rest(services)
+        sockets = SocketEndpoint(services, self._variant)
         return [
             *rpc.routes(AGENT),
             *rest.routes(AGENT),
             *rpc.routes(""),
-            *rpc.older_routes(AGENT),
-            *rpc.older_routes(""),
             *rest.routes(""),
-            *stream.routes(AGENT),
-            *stream.routes(""),
             *sockets.routes(AGENT),
             *sockets.routes(""),
         ]
 
     def other_routes(self, services: Services) -> Sequence[BaseRoute]:
-        """Return the same as 0.3 has them, and with a tenant, which a card may ask for."""
-        rest = RestBinding(services, self._versions)
-        return [*rest.other_routes(AGENT), *rest.other_routes("")]
+        """Return cards, and the routes as 0.3 has them, and with a tenant, as a card may ask."""
+        cards = Discovery(services, self._versions, self._variant, self.errors)
+        rest = self._rest(services)
+        return [*cards.routes(), *rest.other_routes(AGENT), *rest.other_routes("")]
+
+    def rpc_endpoint(self, services: Services, adapt: Adapt) -> Endpoint:
+        """Return what answers JSON-RPC calls that `adapt` turns into A2A's."""
+        return self._rpc(services).endpoint(adapt)
+
+    def rest_endpoint(self, services: Services, operation: str) -> Endpoint:
+        """Return what answers REST's requests for `operation`."""
+        return self._rest(services).endpoint(operation)
+
+    def _rpc(self, services: Services) -> JsonRpcBinding:
+        return JsonRpcBinding(services, self._versions, self._variant)
+
+    def _rest(self, services: Services) -> RestBinding:
+        return RestBinding(services, self._versions, self._variant, self.errors)

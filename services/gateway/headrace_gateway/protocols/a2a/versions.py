@@ -12,7 +12,6 @@ from a2a.utils.errors import VersionNotSupportedError
 from starlette.requests import HTTPConnection
 
 from headrace.model.events import Json
-from headrace_gateway.protocols.hector.asking import asks_for_it, asks_for_shapes
 
 SERVED = (PROTOCOL_VERSION_1_0,)
 """Versions by major and minor number, the best one first, where nothing else is said."""
@@ -65,20 +64,6 @@ def shape_of_message(params: Json) -> str:
         isinstance(part, dict) and "kind" in part for part in parts
     )
     return PROTOCOL_VERSION_0_3 if has_kind else PROTOCOL_VERSION_1_0
-
-
-def reads_older(request: HTTPConnection, params: Json) -> bool:
-    """Tell whether a message is read as Hector's clients send it, shorter than A2A's.
-
-    It is where the client says so, or says nothing and sends no message of 0.3.
-
-    Raises:
-        VersionNotSupportedError: it states what is no version.
-    """
-    if asks_for_it(request) or asks_for_shapes(request):
-        return True
-    is_new = shape_of_message(params) == PROTOCOL_VERSION_1_0
-    return is_new and requested_version(request) is None
 
 
 def shape_of_call(method: str) -> str:

@@ -1,4 +1,4 @@
-"""What is open in a stream of the dialect: blocks of content and of thinking, tool calls."""
+"""What is open in a stream: blocks of content and of thinking, tool calls."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,37 +8,37 @@ import orjson
 from headrace.model import parts
 from headrace.model.events import Json
 
-type Tell = Callable[..., None]
-"""Tells an event of a name, with its payload's fields."""
+type Emit = Callable[..., None]
+"""Emits an event of a name, with its payload's fields."""
 
 CONTENT, THINKING = "content_block", "thinking"
 _IDS = {CONTENT: "blockId", THINKING: "thinkingId"}
 
 
-class Blocks:
+class OpenBlocks:
     """Opens blocks with their first piece and closes them in order."""
 
-    def __init__(self, tell: Tell) -> None:
+    def __init__(self, emit: Emit) -> None:
         """Begin with nothing open."""
-        self._tell = tell
+        self._emit = emit
         self._open: dict[tuple[str, str], str] = {}
 
     def say(self, part: Json, block: str, kind: str = "text") -> None:
-        """Tell a piece of a content block, or of thinking where the part is that."""
+        """Emit a piece of a content block, or of thinking where the part is that."""
         is_thought = parts.is_thinking(part)
         family = THINKING if is_thought else CONTENT
         named = {_IDS[family]: block}
         if (family, block) not in self._open:
             self._open[family, block] = block
             more = _title(part) if is_thought else _typed(part, kind)
-            self._tell(f"{family}_start", **named, **more)
+            self._emit(f"{family}_start", **named, **more)
         if part["text"]:
-            self._tell(f"{family}_delta", **named, delta=part["text"])
+            self._emit(f"{family}_delta", **named, delta=part["text"])
         if parts.is_block_end(part):
             self.close(family, block, signature=parts.encrypted_value(part) if is_thought else "")
 
     def whole(self, part: Json, block: str, kind: str = "text") -> None:
-        """Tell a block that comes in one piece."""
+        """Emit a block that comes in one piece."""
         self.say(part, block, kind)
         family = THINKING if parts.is_thinking(part) else CONTENT
         signature = parts.encrypted_value(part) if family == THINKING else ""
@@ -47,7 +47,7 @@ class Blocks:
     def close(self, family: str, block: str, *, signature: str = "") -> None:
         """Close a block, if it is open."""
         if self._open.pop((family, block), None) is not None:
-            self._tell(f"{family}_stop", **{_IDS[family]: block}, signature=signature)
+            self._emit(f"{family}_stop", **{_IDS[family]: block}, signature=signature)
 
     def close_all(self) -> None:
         """Close what is open, the oldest first."""
@@ -55,16 +55,16 @@ class Blocks:
             self.close(family, block)
 
 
-class ToolCalls:
-    """Tells tool calls: begun, their arguments piece by piece, their results."""
+class OpenToolCalls:
+    """Emits tool calls: begun, their arguments piece by piece, their results."""
 
-    def __init__(self, tell: Tell) -> None:
+    def __init__(self, emit: Emit) -> None:
         """Begin without calls."""
-        self._tell = tell
+        self._emit = emit
         self._arguments: dict[str, list[str]] = {}
 
     def say(self, part: Json, name: str) -> None:
-        """Tell what a tool part says; `name` identifies a call that has no id."""
+        """Emit what a tool part says; `name` identifies a call that has no id."""
         if (result := parts.tool_result(part)) is not None:
             self._stop(result)
         elif parts.is_partial_tool_call(part):
@@ -75,7 +75,7 @@ class ToolCalls:
     def _whole(self, call: parts.ToolCallPart, call_id: str) -> None:
         if call_id not in self._arguments:
             self._arguments[call_id] = []
-            self._tell(
+            self._emit(
                 "tool_call_start",
                 toolCallId=call_id,
                 toolName=call.name,
@@ -85,15 +85,15 @@ class ToolCalls:
     def _piece(self, part: Json, call_id: str) -> None:
         if call_id not in self._arguments:
             self._arguments[call_id] = []
-            self._tell("tool_call_start", toolCallId=call_id, toolName=parts.tool_name(part))
+            self._emit("tool_call_start", toolCallId=call_id, toolName=parts.tool_name(part))
         if part["text"]:
             self._arguments[call_id].append(part["text"])
-            self._tell("tool_call_delta", toolCallId=call_id, partialInput=part["text"])
+            self._emit("tool_call_delta", toolCallId=call_id, partialInput=part["text"])
 
     def _stop(self, result: parts.ToolResultPart) -> None:
         streamed = "".join(self._arguments.pop(result.id, []))
         content = result.content
-        self._tell(
+        self._emit(
             "tool_call_stop",
             toolCallId=result.id,
             finalInput=_parsed(streamed) if streamed else None,

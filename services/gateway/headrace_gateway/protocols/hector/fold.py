@@ -1,4 +1,4 @@
-"""The fold of a task's log into the dialect's events: the same log gives the same events."""
+"""The fold of a task's log into Hector's AG-UI events: the same log gives the same events."""
 
 from typing import Any
 
@@ -17,24 +17,24 @@ from headrace.model.task import (
     TERMINAL,
     WORKING,
 )
-from headrace_gateway.protocols.hector.blocks import CONTENT, Blocks, ToolCalls
-from headrace_gateway.protocols.hector.told import Told
+from headrace_gateway.protocols.hector.blocks import CONTENT, OpenBlocks, OpenToolCalls
+from headrace_gateway.protocols.hector.events import HectorEvent
 
 _CODES = {FAILED: "failed", REJECTED: "rejected"}
 _MESSAGE, _USER = "message", "ROLE_USER"
 
 
 class HectorFold:
-    """Reads the entries of a log in order; returns the dialect's events."""
+    """Reads the entries of a log in order; returns Hector's events."""
 
     def __init__(self) -> None:
         """Begin before the task."""
-        self._told: list[Told] = []
+        self._events: list[HectorEvent] = []
         self._generation = self._number = 0
         self._time = self._message = ""
-        self._blocks, self._calls = Blocks(self._tell), ToolCalls(self._tell)
+        self._blocks, self._calls = OpenBlocks(self._emit), OpenToolCalls(self._emit)
 
-    def read(self, entry: Entry, after: int = 0) -> list[Told]:
+    def read(self, entry: Entry, after: int = 0) -> list[HectorEvent]:
         """Return the events of the next entry, without those up to generation `after`."""
         self._time = entry.time
         for generation, event in enumerate(entry.parsed(), entry.generation):
@@ -43,28 +43,28 @@ class HectorFold:
                 self._event(event)
         return self._take()
 
-    def broken(self, code: str, message: str) -> list[Told]:
+    def broken(self, code: str, message: str) -> list[HectorEvent]:
         """Return the event that ends a stream whose log can be read no further."""
-        self._tell("error", code=code, message=message)
+        self._emit("error", code=code, message=message)
         return self._take()
 
     def _turn_to(self, generation: int) -> None:
         self._generation, self._number = generation, 0
 
-    def _take(self) -> list[Told]:
-        told, self._told = self._told, []
-        return told
+    def _take(self) -> list[HectorEvent]:
+        events, self._events = self._events, []
+        return events
 
-    def _tell(self, name: str, **payload: Any) -> None:  # noqa: ANN401 - any JSON
+    def _emit(self, name: str, **payload: Any) -> None:  # noqa: ANN401 - any JSON
         place = self._generation, self._number
-        self._told.append(Told(*place, name, self._time, payload))
+        self._events.append(HectorEvent(*place, name, self._time, payload))
         self._number += 1
 
     def _event(self, event: Json) -> None:
-        """Tell an event of the log; one that is not of the shape it claims is an error event."""
+        """Emit an event of the log; one that is not of the shape it claims is an error event."""
         try:
             if (task := event.get("task")) is not None:
-                self._tell("task_start", taskId=task["id"], contextId=task["contextId"])
+                self._emit("task_start", taskId=task["id"], contextId=task["contextId"])
                 self._begin_message(task["id"], task["contextId"])
             elif (update := event.get("artifactUpdate")) is not None:
                 self._artifact(update)
@@ -73,17 +73,17 @@ class HectorFold:
             elif (message := event.get("message")) is not None:
                 self._answer(message)
         except (KeyError, TypeError, ValueError, AttributeError):
-            self._tell("error", code="unreadable", message="an event is not what it claims to be")
+            self._emit("error", code="unreadable", message="an event is not what it claims to be")
 
     def _begin_message(self, task: str, context: str, name: str = "") -> None:
         self._message = name or f"msg-{task}.{self._generation}"
         ids = {"messageId": self._message, "contextId": context, "taskId": task}
-        self._tell("message_start", **ids, role="agent")
+        self._emit("message_start", **ids, role="agent")
 
     def _end_message(self) -> None:
         self._blocks.close_all()
         if self._message:
-            self._tell("message_stop", messageId=self._message)
+            self._emit("message_stop", messageId=self._message)
             self._message = ""
 
     def _artifact(self, update: Json) -> None:
@@ -122,7 +122,7 @@ class HectorFold:
         if state in TERMINAL or state in INTERRUPTED:
             self._end_message()
         if state == COMPLETED:
-            self._tell("task_complete", taskId=update["taskId"])
+            self._emit("task_complete", taskId=update["taskId"])
         elif state != WORKING:
             self._update(update)
 
@@ -136,20 +136,20 @@ class HectorFold:
         self._begin_message(update["taskId"], update["contextId"])
 
     def _delegated(self, update: Json, child: Json) -> None:
-        """Tell what a child says: the dialect has nothing but the task's own updates for it."""
+        """Emit what a child says: there is nothing but the task's own updates for it."""
         said = (update["status"].get("message") or {}).get("parts", [])
         text = "".join(part.get("text", "") for part in said)
         self._update(update, child=child, **({"message": text} if text else {}))
 
     def _update(self, update: Json, **metadata: Any) -> None:  # noqa: ANN401 - any JSON
         status = update["status"]["state"]
-        self._tell("task_update", taskId=update["taskId"], status=status, metadata=metadata)
+        self._emit("task_update", taskId=update["taskId"], status=status, metadata=metadata)
 
     def _error(self, update: Json, state: str) -> None:
         message = update["status"].get("message") or {}
         said = "".join(part.get("text", "") for part in message.get("parts", []))
         task = update["taskId"]
-        self._tell("task_error", taskId=task, errorMessage=said, errorCode=_CODES[state])
+        self._emit("task_error", taskId=task, errorMessage=said, errorCode=_CODES[state])
 
     def _answer(self, message: Json) -> None:
         if not self._message:
@@ -166,13 +166,13 @@ class HectorFold:
                 self._part(part, name, number)
 
     def _part(self, part: Json, name: str, number: int, *, is_block: bool = False) -> None:
-        """Tell a part; without a block id it is one by itself, unless it is of a block `name`."""
+        """Emit a part; without a block id it is one by itself, unless it is of a block `name`."""
         block = parts.block_id(part) or (name if is_block else "")
         alone = name if number == 0 else f"{name}-{number}"
         if parts.event_type(part) == parts.TOOL_CALL:
             self._calls.say(part, alone)
         elif "text" in part and parts.event_type(part) == _MESSAGE:
-            self._tell("message_delta", messageId=self._message, delta=part["text"])
+            self._emit("message_delta", messageId=self._message, delta=part["text"])
         elif "text" in part and block:
             self._blocks.say(part, block)
         elif "text" in part:

@@ -1,13 +1,26 @@
-"""Answers and events in the shapes of Hector's A2A, from A2A's own.
+"""Answers, events and errors in the shapes of Hector's A2A, from A2A's own.
 
 Its two documents differ on what a stream's event holds: ``response`` with ``content``, or
 ``message`` with ``parts``. Every event has both, so that a client of either reads it.
 """
 
+from http import HTTPStatus
+
 import orjson
 
 from headrace.model import parts
 from headrace.model.events import Json
+
+_STATUSES = {
+    "OK": HTTPStatus.OK,
+    "INVALID_ARGUMENT": HTTPStatus.BAD_REQUEST,
+    "UNAUTHENTICATED": HTTPStatus.UNAUTHORIZED,
+    "PERMISSION_DENIED": HTTPStatus.FORBIDDEN,
+    "NOT_FOUND": HTTPStatus.NOT_FOUND,
+    "RESOURCE_EXHAUSTED": HTTPStatus.TOO_MANY_REQUESTS,
+    "INTERNAL": HTTPStatus.INTERNAL_SERVER_ERROR,
+    "UNAVAILABLE": HTTPStatus.SERVICE_UNAVAILABLE,
+}
 
 _STATES = {
     "TASK_STATE_SUBMITTED": "pending",
@@ -20,7 +33,7 @@ _OVER = frozenset({"completed", "failed", "cancelled"})
 _WAITS = "TASK_STATE_INPUT_REQUIRED"
 _USER = "ROLE_USER"
 
-NOTHING: Json = {"response": {"role": "ROLE_ASSISTANT", "content": [{"text": ""}]}}
+EMPTY: Json = {"response": {"role": "ROLE_ASSISTANT", "content": [{"text": ""}]}}
 """A response without words."""
 
 
@@ -52,23 +65,23 @@ def event(event: Json) -> Json:
         return _event(event)
     except (KeyError, TypeError, ValueError, AttributeError):
         reason = {"code": "INTERNAL", "message": "an event is not what it claims to be"}
-        return _told({}, "", []) | {"error": reason}
+        return _event_of({}, "", []) | {"error": reason}
 
 
 def _event(event: Json) -> Json:
     if (update := event.get("artifactUpdate")) is not None:
         artifact = update["artifact"]
-        return _told(update, artifact["artifactId"], artifact.get("parts", []))
+        return _event_of(update, artifact["artifactId"], artifact.get("parts", []))
     if (update := event.get("statusUpdate")) is not None:
         said = update["status"].get("message") or {}
         spoken = [] if said.get("role") == _USER else said.get("parts", [])
-        told = _told(update, said.get("messageId", ""), spoken)
-        return told | {"task": _brief(update["taskId"], update)}
+        found = _event_of(update, said.get("messageId", ""), spoken)
+        return found | {"task": _brief(update["taskId"], update)}
     if (task := event.get("task")) is not None:
         update = {"taskId": task["id"], "contextId": task["contextId"]}
-        return _told(update, "", _said(task)) | {"task": _brief(task["id"], task)}
+        return _event_of(update, "", _said(task)) | {"task": _brief(task["id"], task)}
     message = event["message"]
-    return _told(message, message["messageId"], message.get("parts", []))
+    return _event_of(message, message["messageId"], message.get("parts", []))
 
 
 def card(card: Json) -> Json:
@@ -103,9 +116,9 @@ def _task(task: Json) -> Json:
     return _brief(task["id"], task) | result
 
 
-def _brief(task: str, told: Json) -> Json:
-    context = told.get("contextId", "")
-    return {"id": task, "context_id": context, "status": state(told)}
+def _brief(task: str, update: Json) -> Json:
+    context = update.get("contextId", "")
+    return {"id": task, "context_id": context, "status": state(update)}
 
 
 def _said(task: Json) -> list[Json]:
@@ -115,7 +128,7 @@ def _said(task: Json) -> list[Json]:
     return said + ([] if last.get("role") == _USER else last.get("parts", []))
 
 
-def _told(update: Json, name: str, said: list[Json]) -> Json:
+def _event_of(update: Json, name: str, said: list[Json]) -> Json:
     metadata = update.get("metadata")
     more = {"metadata": metadata} if metadata else {}
     found: Json = {
@@ -160,3 +173,13 @@ def _types(modes: list[str]) -> list[str]:
 
 def _security(card: Json) -> Json:
     return {"security": {"schemes": schemes}} if (schemes := card.get("securitySchemes")) else {}
+
+
+def refused(code: str, message: str, details: Json) -> tuple[int, Json]:
+    """Return HTTP status and body for an error whose gRPC status is `code`.
+
+    What Hector has no code for is the client's doing: it can't be had as it was asked.
+    """
+    code = code if code in _STATUSES else "INVALID_ARGUMENT"
+    body = {"error": {"code": code, "message": message, "details": details}}
+    return _STATUSES[code], body

@@ -5,6 +5,7 @@ from starlette.websockets import WebSocket
 
 from headrace_gateway.call import Call
 from headrace_gateway.problems import problem_of
+from headrace_gateway.protocols.a2a.variants import Variant
 from headrace_gateway.protocols.a2a.versions import SERVED, check_version
 from headrace_gateway.protocols.a2a.websocket.session import A2ASession
 from headrace_gateway.services import Services
@@ -15,9 +16,9 @@ from headrace_gateway.websocket_opening import open_socket
 class SocketEndpoint:
     """Opens WebSockets."""
 
-    def __init__(self, services: Services) -> None:
-        """Serve over `services`."""
-        self._services = services
+    def __init__(self, services: Services, variant: Variant) -> None:
+        """Serve over `services`, or in that `variant`."""
+        self._services, self._variant = services, variant
 
     def routes(self, prefix: str) -> list[WebSocketRoute]:
         """Return the route of an agent whose base is `prefix`."""
@@ -26,6 +27,6 @@ class SocketEndpoint:
     async def _open(self, socket: WebSocket) -> None:
         def session(call: Call, connection: Connection) -> A2ASession:
             check_version(socket, looks_like=SERVED[0])
-            return A2ASession(self._services, call, socket, connection)
+            return A2ASession(self._services, self._variant, call, socket, connection)
 
         await open_socket(self._services, socket, session, lambda error: problem_of(error).message)

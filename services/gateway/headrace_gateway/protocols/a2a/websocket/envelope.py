@@ -12,8 +12,7 @@ from headrace.model.events import Json
 from headrace_gateway.feeds import Dialect
 from headrace_gateway.problems import Problem
 from headrace_gateway.protocols.a2a.error_shapes import rest_body, rpc_error
-from headrace_gateway.protocols.a2a.hector_shapes import hector_error
-from headrace_gateway.protocols.hector import shapes
+from headrace_gateway.protocols.a2a.variants import Shapes
 from headrace_gateway.tasks.cursor import Cursor
 
 
@@ -35,14 +34,16 @@ class MessageDialect:
 
 
 @dataclass(frozen=True, slots=True)
-class HectorDialect:
-    """Each event in Hector's shape, whose members stand beside the client's id."""
+class ShapedDialect:
+    """Each event in a variant's shape, whose members stand beside the client's id."""
+
+    shapes: Shapes
 
     def render(self, entry: Entry, skip: int) -> tuple[bytes, ...]:
         """Return one piece per event."""
         log, first = entry.stamp.log, entry.generation
         return tuple(
-            _beside(f"{log}:{first + offset}", shapes.event(event))
+            _beside(f"{log}:{first + offset}", self.shapes.event(event))
             for offset, event in enumerate(entry.parsed())
             if offset >= skip
         )
@@ -54,7 +55,6 @@ def _beside(cursor: str, event: Json) -> bytes:
 
 EVENTS = MessageDialect(b"event")
 RESULTS = MessageDialect(b"result")
-HECTOR = HectorDialect()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,8 @@ class Envelope:
     id: bytes
     """The frame's id, as JSON."""
     rpc: bool = False
-    hector: bool = False
-    """Whether events, results and errors have Hector's shapes; each message has a response."""
+    shapes: Shapes | None = None
+    """Which a variant's events, results and errors have; None: A2A's own."""
 
     @property
     def head(self) -> bytes:
@@ -75,41 +75,44 @@ class Envelope:
     @property
     def dialect(self) -> Dialect:
         """What renders the events."""
-        if self.hector:
-            return HECTOR
+        if self.shapes is not None:
+            return ShapedDialect(self.shapes)
         return RESULTS if self.rpc else EVENTS
 
     def event(self, cursor: Cursor, event: Json, *, recovered: bool) -> bytes:
         """Return a message with an event that is none of the log's."""
-        if self.hector:
+        if self.shapes is not None:
             lost = {} if recovered else {"recovered": False}
-            return self.head + _beside(str(cursor), lost | shapes.event(event))
-        return self.told(str(cursor), orjson.dumps(event), lost=not recovered)
+            return self.head + _beside(str(cursor), lost | self.shapes.event(event))
+        return self.message(str(cursor), event, lost=not recovered)
 
-    def told(self, cursor: str, event: bytes, *, lost: bool) -> bytes:
-        """Return a message with `event`, JSON, behind which `cursor` goes on."""
+    def message(self, cursor: str, event: Json, *, lost: bool) -> bytes:
+        """Return a message with `event`, behind which `cursor` goes on."""
         return b'%b%b,"cursor":"%b","%b":%b}' % (
             self.head,
             b',"recovered":false' if lost else b"",
             cursor.encode(),
             (RESULTS if self.rpc else EVENTS).member,
-            event,
+            orjson.dumps(event),
         )
 
-    def result(self, result: Json) -> bytes:
+    def result(self, operation: str, result: Json) -> bytes:
         """Return the answer to what is answered once."""
+        if self.shapes is not None:
+            result = self.shapes.empty | self.shapes.answer(operation, result)
         return b'%b,"result":%b}' % (self.head, orjson.dumps(result))
 
     def end(self) -> bytes:
         """Return what says that nothing more comes."""
-        if self.hector:
-            return self.head + b',"end":true,' + orjson.dumps(shapes.NOTHING)[1:]
+        if self.shapes is not None:
+            return self.head + b',"end":true,' + orjson.dumps(self.shapes.empty)[1:]
         return self.head + b',"end":true}'
 
     def error(self, problem: Problem) -> bytes:
         """Return what says why nothing, or nothing more, comes."""
-        if self.hector:
-            return self.head + b"," + orjson.dumps(hector_error(problem)[1] | shapes.NOTHING)[1:]
+        if self.shapes is not None:
+            _, content = self.shapes.error(problem)
+            return self.head + b"," + orjson.dumps(content | self.shapes.empty)[1:]
         if self.rpc:
             return b'%b,"error":%b}' % (self.head, orjson.dumps(rpc_error(problem)))
         return self.head + b"," + rest_body(problem)[1:]

@@ -2,7 +2,7 @@
 
 ``{"id", "send": SendMessageRequest, "idempotencyKey"?, "after"?}``, ``{"id", "subscribe":
 {"task", "after"?}}``, ``{"id", "cancel": {"task"}}``, ``{"unsubscribe": id}``, or
-``{"message": …}`` as Hector's clients have it, or
+``{"message": …}`` as a variant's clients have it, or
 ``{"jsonrpc": "2.0", "id", "method", "params", "idempotencyKey"?, "after"?}``.
 """
 
@@ -12,8 +12,8 @@ import orjson
 from a2a.utils.errors import InvalidRequestError
 
 from headrace.model.events import Json
+from headrace_gateway.protocols.a2a.variants import Variant
 from headrace_gateway.protocols.a2a.websocket.envelope import Envelope
-from headrace_gateway.protocols.hector.messages import completed
 from headrace_gateway.refusals import Malformed, Violation
 
 LONGEST_ID = 256
@@ -54,8 +54,8 @@ def envelope_of(frame: Json) -> Envelope:
     return Envelope(given, "jsonrpc" in frame)
 
 
-def read_frame(frame: Json) -> Asked | Unsubscribe:
-    """Return what `frame` asks for.
+def read_frame(variant: Variant, frame: Json) -> Asked | Unsubscribe:
+    """Return what `frame` asks for, in A2A's words or in the variant's.
 
     Raises:
         InvalidRequestError: it asks for nothing, or for several things.
@@ -64,8 +64,8 @@ def read_frame(frame: Json) -> Asked | Unsubscribe:
     if "jsonrpc" in frame:
         return _rpc(frame)
     if not frame.keys().isdisjoint(("message", "request")):
-        # As Hector's clients send it; without an id its answers have null.
-        return Asked("SendStreamingMessage", completed(frame), *_beside(frame))
+        # As the variant's clients send it; without an id its answers have null.
+        return Asked("SendStreamingMessage", variant.complete(frame), *_beside(frame))
     kinds = [kind for kind in _KINDS if kind in frame]
     if len(kinds) != 1:
         raise InvalidRequestError(f"a frame has one of {', '.join(_KINDS)}, or is JSON-RPC 2.0")

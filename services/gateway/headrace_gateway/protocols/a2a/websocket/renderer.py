@@ -2,12 +2,10 @@
 
 from collections.abc import Callable, Sequence
 
-import orjson
-
+from headrace.model.events import Json
 from headrace_gateway.feeds import Block, Dialect
 from headrace_gateway.problems import Problem, problem_of_interruption
 from headrace_gateway.protocols.a2a.websocket.envelope import Envelope
-from headrace_gateway.protocols.hector.told import Told
 from headrace_gateway.streaming.renderer import Cause, Interruption, Messages, Renderer
 
 _BY_CLOSING = {Cause.STOPPING, Cause.STALLED}
@@ -53,19 +51,13 @@ def interrupted(envelope: Envelope, why: Interruption, task: str) -> Messages:
     return (envelope.error(problem),)
 
 
-def hector_messages(
-    envelope: Envelope, log: str, *, recovered: bool
-) -> Callable[[list[Told]], Messages]:
-    """Return what turns events of Hector's dialect into one message each."""
+def folded_message(envelope: Envelope, *, recovered: bool) -> Callable[[str, Json], bytes]:
+    """Return what puts a cursor and an event in a message; the first one tells of a loss."""
     is_lost = not recovered
 
-    def encode(told: list[Told]) -> Messages:
+    def message(cursor: str, event: Json) -> bytes:
         nonlocal is_lost
-        messages = list[bytes]()
-        for one in told:
-            cursor = f"{log}:{one.generation}.{one.number}"
-            messages.append(envelope.told(cursor, orjson.dumps(one.json()), lost=is_lost))
-            is_lost = False
-        return messages
+        lost, is_lost = is_lost, False
+        return envelope.message(cursor, event, lost=lost)
 
-    return encode
+    return message

@@ -7,12 +7,12 @@ from a2a.utils.errors import InvalidRequestError, MethodNotFoundError
 from starlette.types import Message
 from starlette.websockets import WebSocket
 
+from headrace.model.events import Json
 from headrace_gateway.call import Call
 from headrace_gateway.problems import problem_of
-from headrace_gateway.protocols.a2a.agui_events import agui_opened
-from headrace_gateway.protocols.a2a.json_body import parse_object
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
 from headrace_gateway.protocols.a2a.stream_responses import told_as
+from headrace_gateway.protocols.a2a.variants import SENDS, Variant, open_folding
 from headrace_gateway.protocols.a2a.versions import check_version, shape_of_call
 from headrace_gateway.protocols.a2a.websocket.envelope import Envelope
 from headrace_gateway.protocols.a2a.websocket.frames import (
@@ -23,32 +23,34 @@ from headrace_gateway.protocols.a2a.websocket.frames import (
 )
 from headrace_gateway.protocols.a2a.websocket.renderer import (
     SocketRenderer,
-    hector_messages,
+    folded_message,
     interrupted,
 )
-from headrace_gateway.protocols.hector import shapes
-from headrace_gateway.protocols.hector.asking import asks_for_it, asks_for_shapes
-from headrace_gateway.protocols.hector.messages import completed
-from headrace_gateway.protocols.hector.stream import HectorRenderer
 from headrace_gateway.refusals import TooManyAtOnce
+from headrace_gateway.server.body import parse_object
 from headrace_gateway.services import Services
-from headrace_gateway.streaming.renderer import Interruption, Messages
+from headrace_gateway.streaming.renderer import Messages
 from headrace_gateway.streaming.websocket import Connection
 from headrace_gateway.tasks.cursor import Cursor
 from headrace_gateway.tasks.subscribe import NothingLeft, TaskStream
 from headrace_gateway.websocket_opening import as_of_now
-
-_SEND = "SendStreamingMessage"
 
 
 class A2ASession:
     """Carries out the frames of one client. Each frame's work is a job of its own."""
 
     def __init__(
-        self, services: Services, call: Call, socket: WebSocket, connection: Connection
+        self,
+        services: Services,
+        variant: Variant,
+        call: Call,
+        socket: WebSocket,
+        connection: Connection,
     ) -> None:
         """Answer over `connection`; `call` says who asks and which agent, `socket` in which way."""
         self._services, self._socket, self._connection = services, socket, connection
+        self._variant, self._folds = variant, variant.wants_events(socket)
+        self._shapes = variant.shapes if variant.wants_shapes(socket) else None
         self._call = replace(call, receive=_never)
         self._jobs: dict[bytes, asyncio.Task[None]] = {}
 
@@ -57,9 +59,8 @@ class A2ASession:
         envelope = Envelope(b"null")
         try:
             frame = parse_object(self._services.body_limits.check(text.encode()))
-            hector = asks_for_shapes(self._socket)
-            envelope = replace(envelope_of(frame), hector=hector)
-            asked = read_frame(frame)
+            envelope = replace(envelope_of(frame), shapes=self._shapes)
+            asked = read_frame(self._variant, frame)
             if isinstance(asked, Unsubscribe):
                 await self._unsubscribe(asked)
             else:
@@ -105,19 +106,16 @@ class A2ASession:
         if (unary := UNARY.get(asked.operation)) is None:
             raise MethodNotFoundError(f"there is no method {asked.operation!r}")
         result = await unary(self._services, call, asked.params)
-        if envelope.hector:
-            result = shapes.NOTHING | shapes.answered(asked.operation, result)
-        await self._connection.write([envelope.result(result)])
+        await self._connection.write([envelope.result(asked.operation, result)])
 
     async def _stream(self, call: Call, envelope: Envelope, asked: Asked) -> None:
         permit = self._services.stream_limits.acquire(call.caller)
         try:
-            is_short = asks_for_it(self._socket) or envelope.hector
             params = asked.params
-            if is_short and asked.operation == _SEND:
-                params = completed(params)
-            if asks_for_it(self._socket):
-                await self._stream_dialect(call, envelope, asked.operation, params)
+            if (self._folds or self._shapes is not None) and asked.operation in SENDS:
+                params = self._variant.complete(params)
+            if self._folds:
+                await self._stream_folded(call, envelope, asked.operation, params)
             else:
                 streaming = await STREAMING[asked.operation](self._services, call, params)
                 await self._stream_events(call, envelope, streaming)
@@ -134,21 +132,20 @@ class A2ASession:
         renderer = SocketRenderer(envelope, dialect, feed.key.task, opening)
         await self._connection.stream(feed, streaming.after, renderer)
 
-    async def _stream_dialect(
-        self, call: Call, envelope: Envelope, operation: str, params: dict[str, object]
+    async def _stream_folded(
+        self, call: Call, envelope: Envelope, operation: str, params: Json
     ) -> None:
-        opened = await agui_opened(self._services, call, operation, params)
-        streaming = opened.streaming
-        feed, task = streaming.feed, streaming.feed.key.task
-
-        def told(why: Interruption) -> Messages:
-            return interrupted(envelope, why, task)
-
-        encode = hector_messages(envelope, streaming.log, recovered=streaming.recovered)
-        renderer = HectorRenderer(
-            opened.start, opened.place, encode, (envelope.end(),), interrupted=told
+        folding = await open_folding(self._services, self._variant, call, operation, params)
+        streaming, start = folding.streaming, folding.start
+        renderer = self._variant.events.messages(
+            streaming.log,
+            start,
+            folding.cursor,
+            message=folded_message(envelope, recovered=streaming.recovered),
+            ending=(envelope.end(),),
+            interrupted=lambda why: interrupted(envelope, why, streaming.key.task),
         )
-        await self._connection.stream(feed, opened.start, renderer)
+        await self._connection.stream(streaming.feed, start, renderer)
 
 
 async def _never() -> Message:

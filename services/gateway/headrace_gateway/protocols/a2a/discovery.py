@@ -11,11 +11,11 @@ from starlette.types import ASGIApp
 from headrace.directory import AgentCard
 from headrace.model.events import Json
 from headrace.signing import MAX_AGE
-from headrace_gateway.protocols.a2a.cards import agent_card, agent_path
-from headrace_gateway.protocols.a2a.rest_errors import answering_errors
-from headrace_gateway.protocols.a2a_v03.card import readable_by_old
-from headrace_gateway.protocols.hector import shapes
-from headrace_gateway.protocols.hector.asking import asks_for_shapes
+from headrace_gateway.call import AGENT
+from headrace_gateway.protocols.a2a.cards import GET_CARD, agent_card, agent_path
+from headrace_gateway.protocols.a2a.rest_errors import RestErrors
+from headrace_gateway.protocols.a2a.variants import Variant
+from headrace_gateway.protocols.a2a.wording import Versions
 from headrace_gateway.refusals import AgentUnknown
 from headrace_gateway.server.endpoint import Endpoint
 from headrace_gateway.server.json_response import cacheable, json_response, revalidated
@@ -30,8 +30,11 @@ CARD_MAX_AGE = 60
 class Discovery:
     """The pages by which agents are found."""
 
-    def __init__(self, services: Services) -> None:
-        """Tell of the agents in the directory."""
+    def __init__(
+        self, services: Services, versions: Versions, variant: Variant, errors: RestErrors
+    ) -> None:
+        """Show the agents in the directory to clients of all `versions`, or in that `variant`."""
+        self._versions, self._variant, self._errors = versions, variant, errors
         self._settings, self._directory = services.settings, services.directory
         self._services = services
         self._callers, self._signing, self._cards = (
@@ -42,22 +45,22 @@ class Discovery:
 
     def routes(self) -> list[Route]:
         """Return the routes of all pages."""
-        base, card = "/v1/agents/{agent}", "/.well-known/agent-card.json"
+        card, answering = "/.well-known/agent-card.json", self._errors.answering
         pages = {
             "/v1/agents": self._list,
             "/v1/agents/": self._list,
             "/.well-known/a2a": self._service,
             "/.well-known/a2a/agents/{agent}": self._agent,
-            base: self._card,
-            f"{base}/": self._card,
-            f"{base}{card}": self._card,
+            AGENT: self._card,
+            f"{AGENT}/": self._card,
+            f"{AGENT}{card}": self._card,
             card: self._card,
             "/": self._card,
         }
         return [
-            Route(JWKS_PATH, answering_errors(self._key_set), methods=["GET"]),
+            Route(JWKS_PATH, answering(self._key_set), methods=["GET"]),
             *(
-                Route(path, answering_errors(self._guarded(page)), methods=["GET"])
+                Route(path, answering(self._guarded(page)), methods=["GET"])
                 for path, page in pages.items()
             ),
         ]
@@ -93,13 +96,14 @@ class Discovery:
 
     async def _agent(self, request: Request) -> Response:
         signed = self._signed(request)
-        if asks_for_shapes(request):
-            return json_response(shapes.card(signed.card))
-        return self._kept(request, signed, {"agent": readable_by_old(signed.card)})
+        if self._variant.wants_shapes(request):
+            found = self._variant.shapes.answer(GET_CARD, {"agent": signed.card})
+            return json_response(found)
+        return self._kept(request, signed, {"agent": self._versions.card(signed.card)})
 
     async def _card(self, request: Request) -> Response:
         signed = self._signed(request)
-        return self._kept(request, signed, readable_by_old(signed.card))
+        return self._kept(request, signed, self._versions.card(signed.card))
 
     def _kept(self, request: Request, signed: SignedCard, content: Json) -> Response:
         """Return what a client may keep for a while, and then ask whether it has changed."""

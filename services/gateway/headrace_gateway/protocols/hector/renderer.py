@@ -1,12 +1,34 @@
-"""How a task is shown in the dialect."""
+"""How a task is shown in Hector's AG-UI events, and where a client is among them."""
 
+import re
 from collections.abc import Callable, Sequence
+from typing import NamedTuple, Self
 
 from headrace_gateway.feeds import Block
-from headrace_gateway.protocols.hector.asking import Place
+from headrace_gateway.protocols.hector.events import HectorEvent
 from headrace_gateway.protocols.hector.fold import HectorFold
-from headrace_gateway.protocols.hector.told import Told
 from headrace_gateway.streaming.renderer import Cause, Interruption, Messages, Renderer
+
+_CURSOR = re.compile(r"([0-9a-z]{4,16}):([1-9][0-9]{0,17})\.(0|[1-9][0-9]{0,8})")
+
+
+class Place(NamedTuple):
+    """Behind which event a client wants to go on."""
+
+    log: str
+    generation: int
+    number: int
+
+    @classmethod
+    def parse(cls, cursor: str) -> Self | None:
+        """Return what `cursor` says; None: it is not one of these events'."""
+        found = _CURSOR.fullmatch(cursor)
+        return cls(found[1], int(found[2]), int(found[3])) if found else None
+
+    @property
+    def before(self) -> str:
+        """The A2A cursor behind which all that is missing comes, and perhaps more."""
+        return f"{self.log}:{max(self.generation - 1, 1)}"
 
 
 class HectorRenderer(Renderer):
@@ -18,14 +40,14 @@ class HectorRenderer(Renderer):
         self,
         start: int,
         place: tuple[int, int] | None,
-        encode: Callable[[list[Told]], Messages],
+        encode: Callable[[list[HectorEvent]], Messages],
         ending: Messages = (),
         *,
         interrupted: Callable[[Interruption], Messages] | None = None,
     ) -> None:
         """Fold from behind generation `start` on; show what stands behind `place`.
 
-        `interrupted` says an early end where the dialect's own error event does not.
+        `interrupted` says an early end where an error event of Hector's does not.
         """
         self._interrupted = interrupted
         self._start, self._place = start, place or (0, 0)
@@ -33,8 +55,8 @@ class HectorRenderer(Renderer):
 
     def render(self, blocks: Sequence[Block], after: int) -> Messages:  # noqa: ARG002 - it folds all
         """Return the next events."""
-        told = [one for block in blocks for one in self._fold.read(block.entry, self._start)]
-        return self._encode([one for one in told if one.place > self._place])
+        events = [one for block in blocks for one in self._fold.read(block.entry, self._start)]
+        return self._encode([one for one in events if one.place > self._place])
 
     def ending(self) -> Messages:
         """Return what says that the stream is over."""
@@ -48,9 +70,9 @@ class HectorRenderer(Renderer):
         return self._encode(self._fold.broken(code, why.reason))
 
 
-def behind(place: Place | None, cursor: str) -> tuple[int, int] | None:
-    """Return behind which place to show, by a cursor of the dialect or one of A2A's."""
-    if place is not None:
+def behind(cursor: str) -> tuple[int, int] | None:
+    """Return behind which place to show, by a cursor of Hector's or one of A2A's; None: all."""
+    if (place := Place.parse(cursor)) is not None:
         return place.generation, place.number
     generation = cursor.rpartition(":")[2]
     return (int(generation), 10**9) if generation.isdecimal() else None

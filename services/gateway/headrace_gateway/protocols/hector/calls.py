@@ -7,39 +7,36 @@ answer is 1.0's, unless the request states a version or sends what only 0.3 has.
 from starlette.requests import Request
 
 from headrace.model.events import Json
-from headrace_gateway.protocols.a2a.hector_shapes import SENDS
-from headrace_gateway.protocols.a2a.versions import reads_older
 from headrace_gateway.protocols.hector.messages import completed
 from headrace_gateway.refusals import Malformed, Violation
-
-CARD_GET = "GetAgentCard"
-"""What ``card/get`` is called here; A2A has only a page for it."""
 
 _METHODS = {
     "message/send": "SendMessage",
     "message/stream": "SendStreamingMessage",
-    "card/get": CARD_GET,
+    "card/get": "GetAgentCard",
     "tasks/get": "GetTask",
     "tasks/list": "ListTasks",
     "tasks/cancel": "CancelTask",
     "tasks/resubscribe": "SubscribeToTask",
     "tasks/subscribe": "SubscribeToTask",
 }
+_SENDS = ("SendMessage", "SendStreamingMessage")
 
 
-def modern(request: Request, method: str, params: Json) -> tuple[Request, str, Json]:
-    """Return the request to the agent that it names, the method's name now, and the parameters.
+def adapted(
+    request: Request, method: str, params: Json, *, is_short: bool
+) -> tuple[Request, str, Json]:
+    """Return the request to the agent that it names, and A2A's method and parameters.
 
     Raises:
         Malformed: the agent's name is none.
-        VersionNotSupportedError: it states what is no version.
     """
     params = dict(params)
     request = _to(request, params.pop("name", None))
-    if not reads_older(request, params):
+    if not is_short:
         return request, method, params
     method = _METHODS.get(method, method)
-    if method in SENDS:
+    if method in _SENDS:
         params = completed(params)
     elif "task_id" in params:
         params.setdefault("id", params.pop("task_id"))

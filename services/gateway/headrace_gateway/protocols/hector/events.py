@@ -1,4 +1,4 @@
-"""Events of the dialect, and their form on the wire."""
+"""Hector's AG-UI events, and their form on the wire."""
 
 from typing import NamedTuple
 
@@ -6,15 +6,9 @@ import orjson
 
 from headrace.model.events import Json
 
-DONE = b"event: done\ndata: {}\n\n"
-"""What ends every stream."""
 
-DONE_MARK = b"data: [DONE]\n\n"
-"""What ends it for clients that ask for this."""
-
-
-class Told(NamedTuple):
-    """One event of the dialect."""
+class HectorEvent(NamedTuple):
+    """One event."""
 
     generation: int
     """Generation of the log's event that it comes from."""
@@ -30,6 +24,10 @@ class Told(NamedTuple):
         """Where it stands; places order the events of a log."""
         return self.generation, self.number
 
+    def cursor(self, log: str) -> str:
+        """Return the cursor behind which a client goes on after it."""
+        return f"{log}:{self.generation}.{self.number}"
+
     def json(self) -> Json:
         """Return the event in its envelope."""
         upper, first, *rest = self.name.upper(), *self.name.split("_")
@@ -42,13 +40,13 @@ class Told(NamedTuple):
         }
 
 
-def sse(log: str, told: list[Told]) -> bytes:
-    """Return `told` as server-sent events, each with its cursor as ``id``."""
+def sse(log: str, events: list[HectorEvent]) -> bytes:
+    """Return `events` as server-sent events, each with its cursor as ``id``."""
     return b"".join(
         [
             b"id: %b:%d.%d\nevent: %b\ndata: %b\n\n"
             % (log.encode(), *one.place, one.name.encode(), orjson.dumps(one.json()))
-            for one in told
+            for one in events
         ]
     )
 

@@ -1,0 +1,66 @@
+"""Hector's own routes: ``/rpc``, and ``POST …/stream``, where clients send their messages.
+
+What comes there is A2A's, in older words: it is handed on to A2A's bindings. A body of ``/stream``
+is a JSON-RPC call, or what REST's ``message:stream`` takes; either as short as Hector's documents
+have it.
+"""
+
+from collections.abc import Callable, Sequence
+
+import orjson
+from starlette.requests import Request
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Message
+
+from headrace.model.events import Json
+from headrace_gateway.call import AGENT
+from headrace_gateway.protocols.hector.messages import completed
+from headrace_gateway.server.body import parse_object, read_body
+from headrace_gateway.server.endpoint import Endpoint
+from headrace_gateway.services import Services
+
+
+class HectorRoutes:
+    """Hands requests on to the binding that they are for."""
+
+    def __init__(
+        self,
+        services: Services,
+        rpc: Endpoint,
+        rest: Endpoint,
+        answering: Callable[[Endpoint], Endpoint],
+    ) -> None:
+        """Hand on to JSON-RPC, or to REST's ``message:stream``; errors are answered as REST's."""
+        self._services, self._rpc, self._rest = services, rpc, rest
+        self._answering = answering
+
+    def routes(self) -> Sequence[BaseRoute]:
+        """Return the routes, under each agent's base and at the root."""
+        stream = self._answering(self._stream)
+        return [
+            route
+            for prefix in (AGENT, "")
+            for route in (
+                Route(f"{prefix}/rpc", self._rpc, methods=["POST"]),
+                Route(f"{prefix}/stream", stream, methods=["POST"]),
+            )
+        ]
+
+    async def _stream(self, request: Request) -> ASGIApp:
+        # Nothing is read from whom nobody knows.
+        self._services.callers.of(request.headers)
+        body = parse_object(await read_body(request, self._services.body_limits))
+        if "jsonrpc" in body:
+            return await self._rpc(_with_body(request, body))
+        return await self._rest(_with_body(request, completed(body)))
+
+
+def _with_body(request: Request, body: Json) -> Request:
+    content = [orjson.dumps(body)]
+
+    async def receive() -> Message:
+        if content:
+            return {"type": "http.request", "body": content.pop(), "more_body": False}
+        return await request.receive()
+
+    return Request(request.scope, receive)
