@@ -16,7 +16,7 @@ from headrace.model.entry import Entry, Stamp
 from headrace.model.errors import BusUnavailable
 from headrace.model.events import Json
 from headrace.model.fold import TaskFold
-from headrace.model.messages import Control, Holding, Run, TaskFound
+from headrace.model.messages import Control, Holding, RunRequest, TaskFound
 from headrace.model.queues import Lane
 from headrace.model.subjects import NORMAL
 from headrace.model.task import SUBMITTED, TaskKey, mint_log_id, mint_task_id
@@ -97,9 +97,9 @@ class Task:
 
     async def publish(self, leg: int, body: bytes | None = None, priority: str = NORMAL) -> Json:
         """Publish the run of a leg and return JetStream's answer."""
-        run = Run(log=self.log, context=self.context, owner=self.owner).encode()
+        request = RunRequest(log=self.log, context=self.context, owner=self.owner).encode()
         subject = self.bus.subjects.run(self.key, leg, priority)
-        msg = await self.bus.request(subject, run if body is None else body, PATIENCE)
+        msg = await self.bus.request(subject, request if body is None else body, PATIENCE)
         answer: Json = orjson.loads(msg.data)
         return answer
 

@@ -29,7 +29,7 @@ from headrace.model.messages import (
     Holding,
     ListTasks,
     Refusal,
-    Run,
+    RunRequest,
     TaskFound,
     TasksFound,
 )
@@ -206,19 +206,19 @@ class ScriptedFleet:
             return
         key, leg = self.bus.subjects.key_of_run(msg.subject)
         self._coming += 1
-        task = asyncio.create_task(self._work(key, leg, Run.decode(msg.subject, msg.data)))
+        task = asyncio.create_task(self._work(key, leg, RunRequest.decode(msg.subject, msg.data)))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _work(self, key: TaskKey, number: int, run: Run) -> None:
+    async def _work(self, key: TaskKey, number: int, request: RunRequest) -> None:
         try:
-            leg = await self._leg(key, number, run)
+            leg = await self._leg(key, number, request)
         finally:
             self._coming -= 1
         if leg is not None:
             await self._hold(leg)
 
-    async def _leg(self, key: TaskKey, number: int, run: Run) -> Leg | None:
+    async def _leg(self, key: TaskKey, number: int, request: RunRequest) -> Leg | None:
         last = await last_entry(self.bus, key)
         assert last is not None
         # A run may come in copies; the log decides, as for any worker.
@@ -227,7 +227,7 @@ class ScriptedFleet:
         self._taken.add((key.task, number))
         writer = LogWriter.behind(self.bus, key, last)
         message, metadata = _input(last)
-        leg = Leg(self.bus, key, run.context, run.log, number, message, metadata, writer)
+        leg = Leg(self.bus, key, request.context, request.log, number, message, metadata, writer)
         self.legs.append(leg)
         return leg
 

@@ -26,7 +26,7 @@ from headrace.model.messages import (
     OpenLane,
     Refusal,
     RequestsTaken,
-    Run,
+    RunRequest,
     StartTask,
     TaskFound,
     TasksFound,
@@ -127,7 +127,7 @@ def _message(model: type[BusMessage]) -> Carried:
     return Carried(model.__name__, model)
 
 
-_RUN = _message(Run)
+_RUN = _message(RunRequest)
 _ENTRY = Carried("Entry", EVENT, ENTRY_HEADERS, by_line=True)
 _REFUSAL = _message(Refusal)
 

@@ -9,7 +9,7 @@ from headrace.jetstream.connection import Bus
 from headrace.jetstream.consumers import ACK, TERM, nak
 from headrace.model.errors import InvalidName, UndecodableMessage
 from headrace.model.events import now
-from headrace.model.messages import DeadLetter, Run
+from headrace.model.messages import DeadLetter, RunRequest
 from headrace.model.task import TaskKey, check_task_id
 from headrace.tasks.dead_letters import write_letter
 from headrace.tasks.runs import publish_unconfirmed
@@ -21,7 +21,7 @@ class Assignment:
 
     key: TaskKey
     leg: int
-    run: Run
+    request: RunRequest
     message: Msg
     """The run as it was pulled."""
 
@@ -40,7 +40,7 @@ class Assignment:
             BusUnavailable: there is no connection, and no room to wait for one.
         """
         priority = bus.subjects.priority_of_run(self.message.subject)
-        await publish_unconfirmed(bus, self.key, leg, self.run, priority)
+        await publish_unconfirmed(bus, self.key, leg, self.request, priority)
 
     async def give_back(self, bus: Bus, pause: float = 0) -> None:
         """Let another worker have the run, at once or in `pause` seconds.
@@ -78,7 +78,7 @@ def read(bus: Bus, msg: Msg) -> Assignment:
         check_task_id(key.task)
     except InvalidName as error:
         raise UndecodableMessage(msg.subject, str(error)) from None
-    return Assignment(key, leg, Run.decode(msg.subject, msg.data), msg)
+    return Assignment(key, leg, RunRequest.decode(msg.subject, msg.data), msg)
 
 
 async def give_up(bus: Bus, msg: Msg, reason: str) -> None:

@@ -98,8 +98,8 @@ async def decide(bus: Bus, assignment: Assignment) -> Verdict:
 
 
 def _over(assignment: Assignment, last: Entry) -> Void | Ended | None:
-    if last.stamp.log != assignment.run.log:
-        return Void(f"it is for log {assignment.run.log}, which is gone", lost=True)
+    if last.stamp.log != assignment.request.log:
+        return Void(f"it is for log {assignment.request.log}, which is gone", lost=True)
     if last.stamp.leg > assignment.leg:
         return Void(f"leg {last.stamp.leg} superseded it")
     if last.ends_task and last.last_generation == assignment.leg:
@@ -126,13 +126,13 @@ def carried_input(assignment: Assignment) -> Entry | None:
     A run that was delivered before has probably been worked on, and reading is cheaper than
     being refused.
     """
-    run, message = assignment.run, assignment.message
-    if run.input is None or run.sequence is None or message.metadata.num_delivered != 1:
+    request, message = assignment.request, assignment.message
+    if request.input is None or request.sequence is None or message.metadata.num_delivered != 1:
         return None
-    stamp = Stamp(run.log, assignment.leg, "", SUBMITTED, assignment.leg, owner=run.owner)
+    stamp = Stamp(request.log, assignment.leg, "", SUBMITTED, assignment.leg, owner=request.owner)
     # The run was stored a moment after its input.
     time = message.metadata.timestamp.isoformat()
-    return Entry(stamp, [run.input.encode()], run.sequence, time)
+    return Entry(stamp, [request.input.encode()], request.sequence, time)
 
 
 _attempts = itertools.count(1)
@@ -188,7 +188,7 @@ async def _begin(
     writer_id = f"{worker}-{next(_attempts)}"
     if past.replaced:
         await count_survivors(bus, assignment.key.agent, past)
-    authorship = Authorship(assignment.run.log, writer_id, assignment.leg, free.attempt)
+    authorship = Authorship(assignment.request.log, writer_id, assignment.leg, free.attempt)
     if (reason := why_hopeless(policy, past, free.attempt)) is not None:
         await give_up(bus, assignment, authorship, free.last, reason)
         return Void(reason)
@@ -206,5 +206,5 @@ def _working(worker: str, assignment: Assignment, free: Free, past: Recovered) -
     if free.attempt > 1:
         metadata[events.DISCARDED_AFTER] = past.kept
     return events.status_update(
-        assignment.key.task, assignment.run.context, WORKING, metadata=metadata
+        assignment.key.task, assignment.request.context, WORKING, metadata=metadata
     )

@@ -35,8 +35,10 @@ async def clean_up(bus: Bus, agent: Agent, assignment: Assignment, end: Entry) -
     try:
         async with asyncio.timeout(PATIENCE):
             told = await events_before(bus, key, end.sequence)
-            run = assignment.run
-            await agent.clean_up(EndedTask(key, run.context, run.owner, _folded(told), told))
+            request = assignment.request
+            await agent.clean_up(
+                EndedTask(key, request.context, request.owner, _folded(told), told)
+            )
     except LogLost as loss:
         _log.info("task %s is gone: %s", key.task, loss)
     except Exception as error:  # noqa: BLE001  # an agent's

@@ -50,7 +50,7 @@ class Execution:
         `lost` is called when its log is somebody else's, `superseded` when a message is to stop it.
         `interrupt` tells why the agent is being stopped.
         """
-        key, leg, run = assignment.key, assignment.leg, assignment.run
+        key, leg, request = assignment.key, assignment.leg, assignment.request
         saved = taken.past.checkpoint
         ids = LegIds(key.task, leg, saved.ids)
         self.policy = agent.policy
@@ -70,27 +70,27 @@ class Execution:
         self.look = self.appender.look
         self.inputs = Inputs(
             self.appender,
-            (key.task, run.context),
+            (key.task, request.context),
             agent.card.follow_ups,
             taken.past.waiting,
             superseded,
         )
         state = _state_of(taken.past)
-        self.encoder = Encoder(key.task, run.context, ids, saved.index, state)
-        self.endings = Endings(key.task, run.context, ids)
+        self.encoder = Encoder(key.task, request.context, ids, saved.index, state)
+        self.endings = Endings(key.task, request.context, ids)
         self.emitter = Emitter(
             self.encoder, self.endings, self.appender, ids, may_answer=agent.card.bare_message
         )
-        trace = taken.past.metadata.get(events.TRACEPARENT) or run.traceparent
+        trace = taken.past.metadata.get(events.TRACEPARENT) or request.traceparent
         offload = Offload(
             files=WorkerFiles(resources.bus),
             key=key,
-            belongs_to=FileOwner(run.owner, run.context),
+            belongs_to=FileOwner(request.owner, request.context),
             inline=resources.settings.inline_bytes,
         )
         parent = Parent(
             key=key,
-            context=run.context,
+            context=request.context,
             leg=leg,
             attempt=taken.authorship.attempt,
             bus=resources.bus,
@@ -108,11 +108,11 @@ class Execution:
             traceparent=trace,
         )
         self.children = Children(parent, taken.past.known_children)
-        logged = LoggedTask(resources.bus, parent, run.owner, taken.writer.sequence)
+        logged = LoggedTask(resources.bus, parent, request.owner, taken.writer.sequence)
         self.context = RunContext(
             key=key,
-            context=run.context,
-            owner=run.owner,
+            context=request.context,
+            owner=request.owner,
             leg=leg,
             attempt=taken.authorship.attempt,
             message=taken.past.message,

@@ -105,8 +105,8 @@ async def give_up(
         "role": "ROLE_AGENT",
         "parts": [parts.notice_part(reason, parts.ERROR)],
     }
-    draft = events.status_update(key.task, assignment.run.context, FAILED, message)
+    draft = events.status_update(key.task, assignment.request.context, FAILED, message)
     writer = LogWriter.behind(bus, key, last)
     await writer.append([draft], by.stamp(writer.generation + 1, FAILED), _PATIENCE)
     metrics.RUNS_ENDED.labels(key.agent, FAILED).inc()
-    await have_cleaned_up(bus, key, last, assignment.run.context)
+    await have_cleaned_up(bus, key, last, assignment.request.context)

@@ -34,7 +34,7 @@ class BusMessage(BaseModel):
             raise UndecodableMessage(subject, f"{where}: {first['msg']}") from None
 
 
-class Run(BusMessage):
+class RunRequest(BusMessage):
     """The message that asks workers to do a leg; tenant, agent, task and leg are its subject's."""
 
     log: str

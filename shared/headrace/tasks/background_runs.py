@@ -8,7 +8,7 @@ from typing import override
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.errors import Refused
 from headrace.model.errors import BusUnavailable, LogLost
-from headrace.model.messages import Run
+from headrace.model.messages import RunRequest
 from headrace.model.subjects import NORMAL
 from headrace.model.task import TaskKey
 from headrace.tasks.rejecting import QUEUE_FULL, reject_unbegun
@@ -26,21 +26,23 @@ class BackgroundRuns(RunRequests):
         self._publishing: set[asyncio.Task[None]] = set()
 
     def publish_soon(
-        self, key: TaskKey, generation: int, run: Run, priority: str = NORMAL
+        self, key: TaskKey, generation: int, request: RunRequest, priority: str = NORMAL
     ) -> asyncio.Task[None]:
         """As `publish`, without letting anybody wait for it; return what is over when it is done.
 
         Should it fail, task state's sweep publishes the run request again. A first input that a
         full queue does not take is rejected: whoever has just asked is told so.
         """
-        task = asyncio.create_task(self._publish(key, generation, run, priority))
+        task = asyncio.create_task(self._publish(key, generation, request, priority))
         self._publishing.add(task)
         task.add_done_callback(self._publishing.discard)
         return task
 
-    async def _publish(self, key: TaskKey, generation: int, run: Run, priority: str) -> None:
+    async def _publish(
+        self, key: TaskKey, generation: int, request: RunRequest, priority: str
+    ) -> None:
         try:
-            await self.publish(key, generation, run, priority)
+            await self.publish(key, generation, request, priority)
         except Refused as refused:
             _log.warning("%s; the sweep will look", refused)
             if generation == 1 and refused.is_full:

@@ -8,7 +8,7 @@ from headrace.log import Appended, LogWriter
 from headrace.model import events
 from headrace.model.entry import Stamp
 from headrace.model.events import PRIORITY, TRACEPARENT, Draft, Json
-from headrace.model.messages import Run
+from headrace.model.messages import RunRequest
 from headrace.model.subjects import NORMAL
 from headrace.model.task import SUBMITTED, TaskKey, mint_log_id
 
@@ -22,7 +22,7 @@ class Input:
 
     draft: Draft
     stamp: Stamp
-    run: Run
+    request: RunRequest
     priority: str
     """Of its run."""
     log: LogWriter
@@ -48,12 +48,12 @@ class Input:
         """Return the event as it is in the log."""
         return self.draft.line(self.stamp.generation)
 
-    def run_request(self, appended: Appended) -> Run:
+    def run_request(self, appended: Appended) -> RunRequest:
         """Return what workers are asked with, once it is appended."""
         if not self.is_carried or len(line := self.line()) > CARRIED:
-            return self.run
+            return self.request
         update = {"input": line.decode(), "sequence": appended.sequence}
-        return self.run.model_copy(update=update)
+        return self.request.model_copy(update=update)
 
 
 def first_input(  # noqa: PLR0913 - what a task is begun with
@@ -73,16 +73,16 @@ def first_input(  # noqa: PLR0913 - what a task is begun with
     """
     stamp = Stamp(mint_log_id(), 1, writer, SUBMITTED, 1, owner=owner)
     draft = events.task_submitted(key.task, context, message, metadata, history)
-    run = Run(log=stamp.log, context=context, owner=owner)
+    request = RunRequest(log=stamp.log, context=context, owner=owner)
     return with_terms(
-        Input(draft, stamp, run, NORMAL, LogWriter(bus, key), is_carried=True), metadata
+        Input(draft, stamp, request, NORMAL, LogWriter(bus, key), is_carried=True), metadata
     )
 
 
 def with_terms(asked: Input, metadata: Json | None) -> Input:
     """Return the input with the run's priority and trace context that its `metadata` names."""
     terms = metadata or {}
-    run = asked.run
+    request = asked.request
     if TRACEPARENT in terms:
-        run = run.model_copy(update={"traceparent": terms[TRACEPARENT]})
-    return replace(asked, run=run, priority=terms.get(PRIORITY, NORMAL))
+        request = request.model_copy(update={"traceparent": terms[TRACEPARENT]})
+    return replace(asked, request=request, priority=terms.get(PRIORITY, NORMAL))

@@ -14,7 +14,7 @@ from headrace.log.read import next_stored
 from headrace.model.agent_card import AgentCard
 from headrace.model.entry import Entry
 from headrace.model.errors import BusUnavailable, UndecodableMessage
-from headrace.model.messages import Run
+from headrace.model.messages import RunRequest
 from headrace.model.task import TaskKey
 from headrace.tasks.runs import RunRequests
 
@@ -48,8 +48,8 @@ async def _ask(bus: Bus, key: TaskKey, last: Entry, context: str) -> None:
         return
     first = await next_stored(bus, key, 0)
     owner = first.entry.stamp.owner if first is not None and first.entry is not None else None
-    run = Run(log=last.stamp.log, context=context, owner=owner or "")
-    await RunRequests(bus).publish(key, last.last_generation + 1, run)
+    request = RunRequest(log=last.stamp.log, context=context, owner=owner or "")
+    await RunRequests(bus).publish(key, last.last_generation + 1, request)
 
 
 async def _cleans_up(bus: Bus, agent: str) -> bool:

@@ -7,7 +7,7 @@ from headrace.log import Appended, LogWriter
 from headrace.model import events
 from headrace.model.entry import Entry, Stamp
 from headrace.model.events import Draft, Json
-from headrace.model.messages import Run
+from headrace.model.messages import RunRequest
 from headrace.model.subjects import NORMAL
 from headrace.model.task import SUBMITTED, TaskKey
 from headrace.tasks.begin import Input, with_terms
@@ -23,17 +23,17 @@ class LogEnd:
 
 
 def next_input(
-    bus: Bus, end: LogEnd, run: Run, message: Json, metadata: Json | None, *, writer: str
+    bus: Bus, end: LogEnd, request: RunRequest, message: Json, metadata: Json | None, *, writer: str
 ) -> Input:
     """Return the input that goes behind the `end` of a log, of a task that waits for one.
 
     `run` says of which log and context; terms of the run are read from `metadata`.
     """
     generation = end.generation + 1
-    draft = submitted(end.key.task, run.context, message, metadata)
-    stamp = Stamp(run.log, generation, writer, SUBMITTED, generation)
+    draft = submitted(end.key.task, request.context, message, metadata)
+    stamp = Stamp(request.log, generation, writer, SUBMITTED, generation)
     log = LogWriter(bus, end.key, sequence=end.sequence, generation=end.generation)
-    return with_terms(Input(draft, stamp, run, NORMAL, log), metadata)
+    return with_terms(Input(draft, stamp, request, NORMAL, log), metadata)
 
 
 def submitted(task: str, context: str, message: Json, metadata: Json | None) -> Draft:

@@ -7,7 +7,7 @@ from headrace.jetstream.api import LEADER_TIMEOUT, Json, store, stream_info
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.errors import Refused
 from headrace.model.errors import BusUnavailable
-from headrace.model.messages import Run
+from headrace.model.messages import RunRequest
 from headrace.model.queues import Lane
 from headrace.model.subjects import NORMAL
 from headrace.model.task import TaskKey
@@ -25,7 +25,7 @@ class RunRequests:
         self._bus, self._lanes = bus, Lanes(bus)
 
     async def publish(
-        self, key: TaskKey, generation: int, run: Run, priority: str = NORMAL
+        self, key: TaskKey, generation: int, request: RunRequest, priority: str = NORMAL
     ) -> bool:
         """Ask workers for the run on the input `generation`; return whether it did not wait yet.
 
@@ -36,7 +36,7 @@ class RunRequests:
         subject = self._bus.subjects.run(key, generation, priority)
         is_new = True
         try:
-            await store(self._bus, subject, run.encode(), _ACK_TIMEOUT)
+            await store(self._bus, subject, request.encode(), _ACK_TIMEOUT)
         except Refused as refused:
             if not refused.is_duplicate:
                 raise
@@ -47,14 +47,14 @@ class RunRequests:
 
 
 async def publish_unconfirmed(
-    bus: Bus, key: TaskKey, generation: int, run: Run, priority: str = NORMAL
+    bus: Bus, key: TaskKey, generation: int, request: RunRequest, priority: str = NORMAL
 ) -> None:
     """Ask workers for a run whose queue exists, without an answer: task state's sweep will, too.
 
     Raises:
         BusUnavailable: there is no connection, and no room to wait for one.
     """
-    await bus.publish(bus.subjects.run(key, generation, priority), without_input(run).encode())
+    await bus.publish(bus.subjects.run(key, generation, priority), without_input(request).encode())
 
 
 async def until_gone(bus: Bus, key: TaskKey, generation: int, timeout: float) -> None:
@@ -79,6 +79,6 @@ async def _is_queued(bus: Bus, query: Json) -> bool:
     return bool(answer["state"].get("subjects"))
 
 
-def without_input(run: Run) -> Run:
+def without_input(request: RunRequest) -> RunRequest:
     """Return `run` for another input than the one that it carries."""
-    return run.model_copy(update={"input": None, "sequence": None})
+    return request.model_copy(update={"input": None, "sequence": None})

@@ -4,7 +4,7 @@ import pytest
 
 from headrace import DelegationFailed, InputRequired, Retryable, RunContext, agent
 from headrace.model.delegation import DELEGATION
-from headrace.model.messages import Run
+from headrace.model.messages import RunRequest
 from headrace.model.queues import Lane
 from headrace.model.subjects import NORMAL
 from headrace.model.task import REJECTED
@@ -52,7 +52,7 @@ async def test_the_trace_reaches_children_of_children_and_those_that_are_answere
     async with working(root), working(branch), working(leaf):
         task = await desk.start("root", metadata=metadata, publish=False)
         trace = None if is_in_input else TRACE
-        run = Run(log=task.log, context=task.context, owner="anonymous", traceparent=trace)
+        run = RunRequest(log=task.log, context=task.context, owner="anonymous", traceparent=trace)
         await task.publish(1, run.encode())
         assert answer(await task.ended()) == " ".join([TRACE] * 3)
 

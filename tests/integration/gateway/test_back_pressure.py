@@ -12,7 +12,7 @@ import pytest_asyncio
 from websockets.asyncio.client import connect
 
 from headrace.jetstream.connection import Bus
-from headrace.model.messages import Run
+from headrace.model.messages import RunRequest
 from headrace.model.queues import Lane
 from headrace.model.task import TaskKey, mint_task_id
 from headrace.tasks.queues import ensure_lane
@@ -211,7 +211,7 @@ async def test_what_waits_already_counts_when_a_gateway_starts(
     monkeypatch.setattr(admission, "read_figures", slowly)
     for _ in range(5):
         key = TaskKey("default", "assistant", mint_task_id(0))
-        run = Run(log="abcdefgh", context="c", owner="anonymous")
+        run = RunRequest(log="abcdefgh", context="c", owner="anonymous")
         await bus.js.publish(bus.subjects.run(key, 1), run.encode())
     async with bounded(settings, max_waiting_per_agent=5) as http:
         assert (await Rest(http).refused("SendMessage", message() | NOW)).status == 429
@@ -315,7 +315,7 @@ async def test_the_trace_of_a_request_goes_with_its_run_and_into_answers_to_it(
     runs: list[str | None] = []
 
     async def note(msg: object) -> None:
-        runs.append(Run.decode("run", msg.data).traceparent)  # type: ignore[attr-defined]
+        runs.append(RunRequest.decode("run", msg.data).traceparent)  # type: ignore[attr-defined]
 
     noting = await bus.connection.subscribe(bus.subjects.runs()[0], cb=note)
     await bus.connection.flush()

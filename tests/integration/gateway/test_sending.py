@@ -10,7 +10,7 @@ import pytest
 from headrace.jetstream.connection import Bus
 from headrace.log import last_entry
 from headrace.model.events import SHOWN, TRACEPARENT
-from headrace.model.messages import Run
+from headrace.model.messages import RunRequest
 from headrace.model.task import TaskKey
 from tests.integration.gateway.running import until
 from tests.integration.gateway.talking import Json, Talk, message
@@ -294,7 +294,7 @@ async def test_a_new_tasks_run_carries_its_input_unless_that_is_large(
 
     await until(waiting, "the run waits for a worker")
     stored = await bus.js.get_last_msg(bus.streams.runs, bus.subjects.run(key, 1))
-    run, input_ = Run.decode("run", stored.data or b""), await last_entry(bus, key)
+    run, input_ = RunRequest.decode("run", stored.data or b""), await last_entry(bus, key)
     assert input_ is not None
     carried = (input_.lines[0].decode(), input_.sequence) if is_carried else (None, None)
     assert (run.input, run.sequence) == carried

@@ -16,7 +16,7 @@ from headrace.model import events
 from headrace.model.delegation import DELEGATION
 from headrace.model.entry import ANSWERED
 from headrace.model.errors import FileUnknown, TaskUnknown
-from headrace.model.messages import DeadLetter, GetTask, Run
+from headrace.model.messages import DeadLetter, GetTask, RunRequest
 from headrace.model.queues import Lane
 from headrace.model.task import CANCELED, COMPLETED, INPUT_REQUIRED, REJECTED, SUBMITTED, WORKING
 from headrace_task_state.maintenance import orphans, sweep
@@ -43,7 +43,7 @@ def submitted() -> LegalLog:
     return log
 
 
-async def runs(fleet: TaskStates) -> list[tuple[str, Run]]:
+async def runs(fleet: TaskStates) -> list[tuple[str, RunRequest]]:
     """Return the runs that wait, with their subjects."""
     stream = fleet.bus.streams.runs
     state = (await fleet.bus.js.stream_info(stream)).state
@@ -51,11 +51,11 @@ async def runs(fleet: TaskStates) -> list[tuple[str, Run]]:
     for sequence in range(max(state.first_seq, 1), state.last_seq + 1):
         with suppress(NotFoundError):  # one between them may have been taken off
             msg = await fleet.bus.js.get_msg(stream, sequence)
-            found.append((msg.subject or "", Run.decode("run", msg.data or b"")))
+            found.append((msg.subject or "", RunRequest.decode("run", msg.data or b"")))
     return found
 
 
-async def until_runs(fleet: TaskStates, number: int) -> list[tuple[str, Run]]:
+async def until_runs(fleet: TaskStates, number: int) -> list[tuple[str, RunRequest]]:
     async def there() -> bool:
         return len(await runs(fleet)) >= number
 
@@ -70,7 +70,7 @@ async def test_an_input_that_nobody_takes_up_is_asked_for_again(hasty: TaskState
     await hasty.store(log)
     [(subject, run)] = await until_runs(hasty, 1)
     assert hasty.bus.subjects.key_of_run(subject) == (log.key, 1)
-    assert run == Run(log=log.log, context=log.context, owner=OWNER)
+    assert run == RunRequest(log=log.log, context=log.context, owner=OWNER)
 
 
 async def test_a_follow_up_is_asked_for_by_its_own_leg(hasty: TaskStates) -> None:

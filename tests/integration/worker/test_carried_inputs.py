@@ -7,7 +7,7 @@ import pytest
 
 from headrace.model import events
 from headrace.model.entry import Entry
-from headrace.model.messages import Run
+from headrace.model.messages import RunRequest
 from headrace.model.task import CANCELED
 from headrace_worker.demo import echo
 from tests.integration.worker.conftest import Working
@@ -17,7 +17,7 @@ from tests.support.desk import Desk, Task, eventually, user_message
 async def carrying(task: Task, text: str) -> bytes:
     """Return a run whose input says something else than the log's: it shows what was read."""
     draft = events.task_submitted(task.key.task, task.context, user_message(text))
-    run = Run(
+    run = RunRequest(
         log=task.log,
         context=task.context,
         owner="anonymous",

@@ -12,7 +12,7 @@ from headrace import Emission, Retryable, RunContext, agent
 from headrace.model import events
 from headrace.model.delegation import DELEGATION, Lineage
 from headrace.model.events import Json
-from headrace.model.messages import DeadLetter, Run
+from headrace.model.messages import DeadLetter, RunRequest
 from headrace.model.queues import Lane
 from headrace.model.task import CANCELED, COMPLETED, FAILED, TaskKey
 from headrace.sdk.agent import Agent
@@ -176,7 +176,7 @@ async def test_a_leg_of_any_tenant_and_priority_is_retried_in_its_own_lane(
     service = Service()
     async with working(service.needed_by()):
         task = await desk.start("needy", "hello", publish=False)
-        run = Run(log=task.log, context=task.context, owner="anonymous")
+        run = RunRequest(log=task.log, context=task.context, owner="anonymous")
         BackgroundRuns(desk.bus).publish_soon(task.key, 1, run, "high")
         await task.ended()
         service.works = True
@@ -237,7 +237,7 @@ async def test_a_leg_that_has_not_failed_is_asked_for_again_and_no_second_task_i
     desk: Desk, working: Working, terminal: Terminal
 ) -> None:
     task = await desk.start("needy", publish=False)
-    run = Run(log=task.log, context=task.context, owner="anonymous").encode()
+    run = RunRequest(log=task.log, context=task.context, owner="anonymous").encode()
     subject = desk.bus.subjects.run(task.key, 1)
     await stored(desk, "its worker died between the letter and FAILED", subject, run, task.key.task)
     service = Service()
@@ -255,7 +255,7 @@ async def test_a_leg_that_ended_otherwise_since_is_not_run_again(
     task = await desk.start("needy", publish=False)
     end = events.status_update(task.key.task, task.context, state)
     await task.append(end, state, writer="someone", leg=1, attempt=1)
-    run = Run(log=task.log, context=task.context, owner="anonymous").encode()
+    run = RunRequest(log=task.log, context=task.context, owner="anonymous").encode()
     await stored(desk, "x", desk.bus.subjects.run(task.key, 1), run, task.key.task)
     said = await terminal.run("dead", "retry", "1")
     assert said.code == 1
@@ -268,7 +268,7 @@ async def test_a_leg_whose_log_is_gone_is_not_run_again(desk: Desk, terminal: Te
     await desk.bus.js.purge_stream(
         desk.bus.streams.of_shard(task.key.shard), subject=desk.bus.subjects.event(task.key)
     )
-    run = Run(log=task.log, context=task.context, owner="anonymous").encode()
+    run = RunRequest(log=task.log, context=task.context, owner="anonymous").encode()
     await stored(desk, "x", desk.bus.subjects.run(task.key, 1), run, task.key.task)
     said = await terminal.run("dead", "retry", "1")
     assert (said.code, said.err) == (1, f"1: the log of task {task.key.task} is gone\n")

@@ -8,7 +8,7 @@ from nats.aio.msg import Msg
 from headrace import Emission, InputRequired, RunContext, Usage, agent
 from headrace.model.events import Json
 from headrace.model.fold import TaskFold
-from headrace.model.messages import ListTasks, Run, TasksFound
+from headrace.model.messages import ListTasks, RunRequest, TasksFound
 from headrace.model.task import COMPLETED
 from tests.integration.worker.conftest import Working
 from tests.support.desk import Desk
@@ -62,7 +62,7 @@ async def test_a_run_brings_who_asks_from_where_and_what_its_client_sent(
     async with working(curious):
         metadata = {"headrace.agui": AGUI}
         task = await desk.start("curious", "x", metadata=metadata, publish=False)
-        run = Run(log=task.log, context=task.context, owner="ada", traceparent=trace)
+        run = RunRequest(log=task.log, context=task.context, owner="ada", traceparent=trace)
         await task.publish(1, run.encode())
         await task.ended()
     assert got[:5] == ["default", "ada", task.context, trace, AGUI]

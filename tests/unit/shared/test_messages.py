@@ -11,13 +11,13 @@ from headrace.model.messages import (
     Holding,
     ListTasks,
     Refusal,
-    Run,
+    RunRequest,
     TaskFound,
     TasksFound,
 )
 
 MESSAGES: list[BusMessage] = [
-    Run(log="abcd", context="c", owner="o"),
+    RunRequest(log="abcd", context="c", owner="o"),
     Holding(writer="w", worker="i", leg=1, attempt=2, accepted=False),
     Control(ask="cancel"),
     GetTask(tenant="t", owner="o", task="x", history_length=0),
@@ -50,7 +50,7 @@ def test_what_a_newer_version_adds_is_passed_over(message: BusMessage) -> None:
 @pytest.mark.parametrize("body", [b"", b"{", b"null", b"[]", b"{}", b'{"log":1}', b"\xff"])
 def test_a_body_of_another_shape_is_undecodable_and_says_where_it_was(body: bytes) -> None:
     with pytest.raises(UndecodableMessage) as error:
-        Run.decode("the.subject", body)
+        RunRequest.decode("the.subject", body)
     assert error.value.subject == "the.subject"
     assert error.value.reason
 

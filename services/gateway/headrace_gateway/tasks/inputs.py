@@ -9,7 +9,7 @@ from headrace.jetstream.connection import Bus
 from headrace.jetstream.objects import FileOwner
 from headrace.model import events
 from headrace.model.errors import Fenced
-from headrace.model.messages import GetTask, Run, TaskFound
+from headrace.model.messages import GetTask, RunRequest, TaskFound
 from headrace.model.task import AUTH_REQUIRED, INPUT_REQUIRED, TERMINAL, TaskKey
 from headrace.state_client import StateClient
 from headrace.tasks.continue_ import LogEnd, next_input
@@ -141,9 +141,9 @@ class FollowUps:
             ) as (said, beside),
             self._feeds.handed_on(await self._feeds.acquire(key)) as feed,
         ):
-            run = Run(
+            request = RunRequest(
                 log=found.log, context=context, owner=caller.owner, traceparent=found.traceparent
             )
-            following = next_input(self._bus, end, run, said, beside, writer=name)
+            following = next_input(self._bus, end, request, said, beside, writer=name)
             await self._settling.append(following, partial(self._runs.request, following, admitted))
         return Accepted(key, context, found.log, leg, feed, found)

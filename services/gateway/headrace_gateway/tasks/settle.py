@@ -64,7 +64,7 @@ class Settling:
         async def attempt() -> Appended:
             return await asked.append(self._patience)
 
-        return await self.carry_out(asked.key, asked.run.context, attempt, then)
+        return await self.carry_out(asked.key, asked.request.context, attempt, then)
 
     async def carry_out[Result](
         self,

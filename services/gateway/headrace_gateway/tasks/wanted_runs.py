@@ -34,6 +34,6 @@ class WantedRuns:
 
     def request(self, asked: Input, admitted: Admitted, appended: Appended) -> None:
         """Ask workers for the run on an input that was appended."""
-        run = asked.run_request(appended)
-        asking = self._requests.publish_soon(asked.key, asked.stamp.leg, run, asked.priority)
+        request = asked.run_request(appended)
+        asking = self._requests.publish_soon(asked.key, asked.stamp.leg, request, asked.priority)
         asking.add_done_callback(lambda _: admitted.settle())

@@ -19,7 +19,7 @@ from headrace.jetstream.errors import Refused
 from headrace.log import last_entry
 from headrace.model.entry import Entry
 from headrace.model.errors import BusUnavailable, StateUnavailable
-from headrace.model.messages import Control, Run
+from headrace.model.messages import Control, RunRequest
 from headrace.model.subjects import NORMAL
 from headrace.model.task import TaskKey
 from headrace.tasks.holder import ask_holder
@@ -114,14 +114,14 @@ class Sweep:
         return min(due, start_by) if start_by > now else due
 
     async def _publish(self, key: TaskKey, task: Fields, priority: str) -> None:
-        run = Run(
+        request = RunRequest(
             log=task["log"],
             context=task["context"],
             owner=task["owner"],
             traceparent=task.get("traceparent"),
         )
         try:
-            is_new = await self._runs.publish(key, int(task["leg"]), run, priority)
+            is_new = await self._runs.publish(key, int(task["leg"]), request, priority)
         except Refused as refused:
             if not refused.is_full:
                 raise

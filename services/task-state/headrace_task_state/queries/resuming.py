@@ -9,7 +9,7 @@ from headrace.model.delegation import DELEGATION, Lineage
 from headrace.model.entry import Entry
 from headrace.model.errors import Fenced, StartRefused, TaskUnknown
 from headrace.model.events import PRIORITY, TRACEPARENT, Json
-from headrace.model.messages import Run, StartTask, TaskStarted
+from headrace.model.messages import RunRequest, StartTask, TaskStarted
 from headrace.model.subjects import NORMAL
 from headrace.model.task import INPUT_REQUIRED, TaskKey
 from headrace.tasks.background_runs import BackgroundRuns
@@ -67,12 +67,12 @@ class Resuming:
         context, leg = _context_of(last), last.last_generation + 1
         said = as_asked(query, key.task)
         metadata = {DELEGATION: lineage.to_json(), **terms_of(query)}
-        run = Run(log=last.stamp.log, context=context, owner=owner)
+        request = RunRequest(log=last.stamp.log, context=context, owner=owner)
         end = LogEnd(key, last.sequence, last.last_generation)
-        following = next_input(self._bus, end, run, said, metadata, writer=writer_id())
+        following = next_input(self._bus, end, request, said, metadata, writer=writer_id())
         appended = await following.append(_APPEND_PATIENCE)
-        self._runs.publish_soon(key, leg, following.run, following.priority)
-        return _started(key, run.log, (leg, appended.sequence, context))
+        self._runs.publish_soon(key, leg, following.request, following.priority)
+        return _started(key, request.log, (leg, appended.sequence, context))
 
     async def _find(
         self, key: TaskKey, last: Entry, lineage: Lineage

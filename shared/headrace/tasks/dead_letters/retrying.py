@@ -22,7 +22,7 @@ from headrace.model.entry import Entry
 from headrace.model.errors import Fenced, HeadraceError, LogLost, UndecodableMessage
 from headrace.model.events import Json
 from headrace.model.fold import TaskFold
-from headrace.model.messages import Run
+from headrace.model.messages import RunRequest
 from headrace.model.task import FAILED, TaskKey, derive_task_id
 from headrace.tasks.begin import first_input
 from headrace.tasks.dead_letters.letters import Letter
@@ -55,7 +55,7 @@ class _Failed:
 
     key: TaskKey
     leg: int
-    run: Run
+    request: RunRequest
     history: list[Json]
     """What was said before, and the leg's input as the last."""
     metadata: Json
@@ -85,25 +85,25 @@ async def retry(bus: Bus, letter: Letter) -> Retried:
 async def _retry_leg(bus: Bus, letter: Letter) -> Retried:
     try:
         key, leg = bus.subjects.key_of_run(letter.content.subject)
-        run = Run.decode(letter.content.subject, letter.body)
+        request = RunRequest.decode(letter.content.subject, letter.body)
         priority = bus.subjects.priority_of_run(letter.content.subject)
     except UndecodableMessage as error:
         raise NotRetryable(str(error)) from error
     last = await last_entry(bus, key)
-    if last is None or last.stamp.log != run.log:
+    if last is None or last.stamp.log != request.log:
         raise NotRetryable(f"the log of task {key.task} is gone")
     if last.stamp.leg > leg:
         raise NotRetryable(f"task {key.task} has gone on to another input since")
     if not last.ends_leg:
-        await RunRequests(bus).publish(key, leg, without_input(run), priority)
+        await RunRequests(bus).publish(key, leg, without_input(request), priority)
         return Retried(key.task, "it has not failed; workers are asked again")
     if last.stamp.state != FAILED:
         state = last.stamp.state.removeprefix("TASK_STATE_")
         raise NotRetryable(f"task {key.task} is {state} since")
-    return await _begin_anew(bus, await _read(bus, key, leg, run, last), priority)
+    return await _begin_anew(bus, await _read(bus, key, leg, request, last), priority)
 
 
-async def _read(bus: Bus, key: TaskKey, leg: int, run: Run, last: Entry) -> _Failed:
+async def _read(bus: Bus, key: TaskKey, leg: int, request: RunRequest, last: Entry) -> _Failed:
     fold, metadata = TaskFold(), dict[str, object]()
     try:
         async for batch in replay(bus, key, 0, last.sequence):
@@ -120,11 +120,13 @@ async def _read(bus: Bus, key: TaskKey, leg: int, run: Run, last: Entry) -> _Fai
     if not said:
         raise NotRetryable(f"the input of task {key.task} holds no message")
     metadata = {**task["metadata"], **metadata}
-    return _Failed(key, leg, run, said, {k: v for k, v in metadata.items() if k not in _PASSING})
+    return _Failed(
+        key, leg, request, said, {k: v for k, v in metadata.items() if k not in _PASSING}
+    )
 
 
 async def _begin_anew(bus: Bus, failed: _Failed, priority: str) -> Retried:
-    old, run = failed.key, failed.run
+    old, request = failed.key, failed.request
     key = TaskKey(old.tenant, old.agent, derive_task_id(old.shard, old.task, f"retry {failed.leg}"))
     *before, message = failed.history
     references = dict.fromkeys([*message.get("referenceTaskIds", []), old.task])
@@ -136,20 +138,27 @@ async def _begin_anew(bus: Bus, failed: _Failed, priority: str) -> Retried:
     writer = f"retry-{secrets.token_hex(6)}"
     message = message | {"referenceTaskIds": list(references)}
     again = first_input(
-        bus, key, run.context, message, metadata, owner=run.owner, writer=writer, history=before
+        bus,
+        key,
+        request.context,
+        message,
+        metadata,
+        owner=request.owner,
+        writer=writer,
+        history=before,
     )
     try:
         appended = await again.append(_PATIENCE)
     except Fenced:
-        return await _was_retried(bus, key, run, priority)
+        return await _was_retried(bus, key, request, priority)
     await RunRequests(bus).publish(key, 1, again.run_request(appended), priority)
     return Retried(key.task, f"runs again as task {key.task}")
 
 
-async def _was_retried(bus: Bus, key: TaskKey, run: Run, priority: str) -> Retried:
+async def _was_retried(bus: Bus, key: TaskKey, request: RunRequest, priority: str) -> Retried:
     last = await last_entry(bus, key)
     if last is not None and last.stamp.leg == 1 and not last.ends_leg:
-        again = without_input(run.model_copy(update={"log": last.stamp.log}))
+        again = without_input(request.model_copy(update={"log": last.stamp.log}))
         await RunRequests(bus).publish(key, 1, again, priority)
     return Retried(key.task, f"was retried before, as task {key.task}")
 
