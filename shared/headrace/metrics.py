@@ -26,7 +26,7 @@ DISTURBANCES = Counter(
     "Reconnects to NATS and overrun subscriptions, after which logs are read again.",
 )
 DEAD_LETTERS = Counter(
-    "headrace_dead_letters", "Dead letters written by kind: leg, run, entry, push.", ["kind"]
+    "headrace_dead_letters", "Dead letters written by kind: run, run-request, entry, push.", ["kind"]
 )
 
 REQUEST_SECONDS = Histogram(

@@ -78,7 +78,7 @@ async def test_what_was_given_up_is_listed_and_shown_with_its_reason(
         task = await given_up(desk, "hello")
     [row] = rows(await terminal.run("dead", "list"))
     number, kind, tenant, agent_name, of, _, *reason = row
-    assert [kind, tenant, agent_name, of] == ["leg", "default", "needy", task.key.task]
+    assert [kind, tenant, agent_name, of] == ["run", "default", "needy", task.key.task]
     assert " ".join(reason) == "Given up: the last attempt failed"
     shown = json.loads((await terminal.run("dead", "show", number, "--json")).out)
     assert shown["subject"] == desk.bus.subjects.run(task.key, 1)
@@ -101,7 +101,7 @@ async def test_letters_are_filtered_and_paged(
     of_one = await terminal.run("dead", "list", "--agent", "one", "--tenant", "default", "--json")
     found = [json.loads(line) for line in of_one.out.splitlines()]
     assert [letter["task"] for letter in found] == [tasks[0].key.task, tasks[2].key.task]
-    assert len(rows(await terminal.run("dead", "list", "--kind", "leg"))) == 3
+    assert len(rows(await terminal.run("dead", "list", "--kind", "run"))) == 3
     assert len(rows(await terminal.run("dead", "list", "--task", tasks[1].key.task))) == 1
     assert len(rows(await terminal.run("dead", "list", "--tenant", "else"))) == 1
     page = await terminal.run("dead", "list", "--limit", "3")
@@ -305,7 +305,7 @@ async def test_a_run_that_could_not_be_read_is_sent_again_as_it_was(
 
         await eventually(is_back)
     [letter] = await letters(desk)
-    assert (letter.kind, letter.body) == ("run", b"{broken")
+    assert (letter.kind, letter.body) == ("run-request", b"{broken")
 
 
 async def test_what_is_no_entry_of_a_log_can_only_be_dropped(

@@ -21,8 +21,8 @@ from headrace.model.errors import BusUnavailable, HeadraceError, UndecodableMess
 from headrace.model.messages import DeadLetter
 from headrace.model.names import decode_token, encode_token
 
-type Kind = Literal["leg", "run", "entry", "push", "other"]
-"""``leg``: work that was given up. ``run``: a run that nobody can read, or whose log is gone.
+type Kind = Literal["run", "run-request", "entry", "push", "other"]
+"""``run``: work that was given up. ``run-request``: one that nobody can read, or whose log is gone.
 ``entry``: a message in a log that is no entry. ``push``: a notification that was not taken.
 ``other``: what this version does not know."""
 
@@ -181,7 +181,7 @@ def addressee(subject: str, prefix: str) -> tuple[str, str]:
 def _kind(letter: DeadLetter, prefix: str) -> Kind:
     match letter.subject.removeprefix(f"{prefix}.").partition(".")[0]:
         case "run":
-            return "run" if letter.task is None else "leg"
+            return "run-request" if letter.task is None else "run"
         case "event":
             return "entry"
         case "push":

@@ -70,9 +70,9 @@ async def retry(bus: Bus, letter: Letter) -> Retried:
         BusUnavailable: NATS does not answer; nothing is done twice if this is tried again.
     """
     match letter.kind:
-        case "leg":
+        case "run":
             return await _retry_leg(bus, letter)
-        case "run" | "push":
+        case "run-request" | "push":
             own = without_nats(letter.content.headers)
             await _send_again(bus, letter.content.subject, letter.body, own)
             return Retried(None, f"sent again on {letter.content.subject}")
