@@ -51,14 +51,14 @@ class Task:
 
     url: str
     grpc_port: int
-    leg: Leg
+    work: Leg
     thread: str
     run: str
 
     @property
     def cursor(self) -> str:
         """The place of its first event."""
-        return f"{self.leg.log}:1"
+        return f"{self.work.log}:1"
 
 
 type Outcome = Callable[[], Awaitable[str]]
@@ -120,12 +120,12 @@ async def _closed(opened: ClientConnection) -> str:
 
 
 def sse_a2a(task: Task) -> Client:
-    target = f"/v1/agents/patient/tasks/{task.leg.key.task}:subscribe"
+    target = f"/v1/agents/patient/tasks/{task.work.key.task}:subscribe"
     return http_client(task, target, f"Last-Event-ID: {task.cursor}")
 
 
 def sse_hector(task: Task) -> Client:
-    target = f"/v1/agents/patient/tasks/{task.leg.key.task}:subscribe?format=agui"
+    target = f"/v1/agents/patient/tasks/{task.work.key.task}:subscribe?format=agui"
     return http_client(task, target, f"Last-Event-ID: {task.cursor}")
 
 
@@ -135,7 +135,7 @@ def sse_agui(task: Task) -> Client:
 
 
 def websocket_a2a(task: Task) -> Client:
-    ask = {"id": 1, "subscribe": {"task": task.leg.key.task, "after": task.cursor}}
+    ask = {"id": 1, "subscribe": {"task": task.work.key.task, "after": task.cursor}}
     return socket_client(task, "/v1/agents/patient/stream", ask)
 
 
@@ -149,7 +149,7 @@ async def grpc_a2a(task: Task) -> AsyncIterator[Outcome]:
     address = f"127.0.0.1:{task.grpc_port}"
     async with grpc.aio.insecure_channel(address, options=_SMALL) as channel:
         metadata = (("agent-name", "patient"), ("last-event-id", task.cursor))
-        request = a2a_pb2.SubscribeToTaskRequest(id=task.leg.key.task)
+        request = a2a_pb2.SubscribeToTaskRequest(id=task.work.key.task)
         call = stub_of(channel).SubscribeToTask(request, metadata=metadata)
         await call.read()
 
@@ -227,12 +227,12 @@ async def test_a_client_that_takes_nothing(
         outcomes = [await stack.enter_async_context(client(task)) for _ in range(CLIENTS)]
         before, begun, most = memory(), loop.time(), 0
         for _ in range(CHUNKS):
-            await task.leg.chunk("x" * CHUNK)
+            await task.work.chunk("x" * CHUNK)
 
         async def all_cut_off() -> bool:
             nonlocal most
             most = max(most, memory() - before)
-            ended = [one for one in caplog.messages if TOLD in one and task.leg.key.task in one]
+            ended = [one for one in caplog.messages if TOLD in one and task.work.key.task in one]
             return len(ended) == CLIENTS
 
         await until(all_cut_off, "all are cut off", 120)

@@ -83,7 +83,7 @@ class Child:
         if known is None or self.question.into is not None:
             self._parent.appender.offer(self.relay.asked(self.key.agent, self._name))
         self._relayed = known.relayed if known is not None else 0
-        self._work = asyncio.create_task(self._run(), name=f"child {self.key.task}")
+        self._work = asyncio.create_task(self._ask(), name=f"child {self.key.task}")
 
     def listen(self) -> Events:
         """Return where its events come; what it has come to already is one: the Task as it is."""
@@ -101,7 +101,7 @@ class Child:
             self._work.cancel()
             await asyncio.wait([self._work])
 
-    async def _run(self) -> None:
+    async def _ask(self) -> None:
         try:
             result = await self._follow()
         except (DelegationFailed, LegOver) as error:
