@@ -12,5 +12,5 @@ def has_tool(ctx: RunContext, name: str) -> bool:
 
 
 def results(ctx: RunContext) -> list[ToolResultPart]:
-    """Return what the client's tools answered, if that is what this leg is about."""
+    """Return what the client's tools answered, if that is what this run is about."""
     return [found for part in ctx.parts if (found := parts.tool_result(part)) is not None]

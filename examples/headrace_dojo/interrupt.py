@@ -22,7 +22,7 @@ _SCHEMA: Json = {
 )
 async def interrupt(ctx: RunContext) -> AsyncIterator[Emission]:
     """Ask for approval once, and do as the user says."""
-    if ctx.leg == 1:
+    if ctx.run == 1:
         question = f"Shall I go ahead with: {ctx.prompt}?"
         asked = {"id": f"approval-{ctx.task}", "reason": "confirmation", "message": question}
         yield InputRequired(question, _SCHEMA, [{**asked, "responseSchema": _SCHEMA}])

@@ -2,7 +2,7 @@
 // (`make run`); settings are those of the Python worker: HEADRACE_NATS_URL, HEADRACE_PREFIX, ….
 
 import { setTimeout as pause } from "node:timers/promises";
-import { reject, thinking, toolCall, toolResult } from "./headrace/speech.mjs";
+import { reject, thinking, toolCall, toolResult } from "./headrace/encoder.mjs";
 import { agent, serve } from "./headrace/worker.mjs";
 
 const shout = agent({

@@ -26,7 +26,9 @@ DISTURBANCES = Counter(
     "Reconnects to NATS and overrun subscriptions, after which logs are read again.",
 )
 DEAD_LETTERS = Counter(
-    "headrace_dead_letters", "Dead letters written by kind: run, run-request, entry, push.", ["kind"]
+    "headrace_dead_letters",
+    "Dead letters written by kind: run, run-request, entry, push.",
+    ["kind"],
 )
 
 REQUEST_SECONDS = Histogram(
@@ -42,17 +44,17 @@ REFUSALS = Counter(
 )
 
 RUNS_TAKEN = Counter(
-    "headrace_runs_taken", "Legs that workers have taken up, each attempt once.", ["agent"]
+    "headrace_runs_taken", "Runs that workers have taken up, each attempt once.", ["agent"]
 )
 RUNS_TAKEN_OVER = Counter(
     "headrace_runs_taken_over", "Those of them that somebody else had before.", ["agent"]
 )
 RUNS_ENDED = Counter(
     "headrace_runs_ended",
-    "Legs that workers have brought to an end, by the state.",
+    "Runs that workers have brought to an end, by the state.",
     ["agent", "state"],
 )
-RUNS_WORKING = Gauge("headrace_runs_working", "Legs that this worker holds.", ["agent"])
+RUNS_WORKING = Gauge("headrace_runs_working", "Runs that this worker holds.", ["agent"])
 
 FOLLOWING = Gauge(
     "headrace_following",

@@ -20,6 +20,8 @@ REPLACED = {
     "expense": "usage",
     "intake": "submissions",
     "judge": "decide",
+    "leg": "run",
+    "legs": "runs",
     "lifeline": "heartbeat thread",
     "meanwhile": "reorder buffer",
     "offspring": "child tasks",

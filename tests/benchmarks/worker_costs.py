@@ -33,7 +33,7 @@ from headrace_worker.driving import drive
 from headrace_worker.emitter import Emitter
 from headrace_worker.encoder import Encoder
 from headrace_worker.end_events import Endings
-from headrace_worker.ids import LegIds
+from headrace_worker.ids import RunIds
 from tests.support.desk import Desk, eventually, fresh_names, open_desk
 from tests.support.servers import NatsProcess
 from tests.support.worker_process import WorkerProcess
@@ -65,7 +65,7 @@ async def talker(_: RunContext) -> AsyncIterator[Emission]:
 
 async def per_token() -> float:
     """Return microseconds of processor time per token, from the agent's yield to the payload."""
-    ids, task = LegIds("0-" + "0" * 32, 1), "0-" + "0" * 32
+    ids, task = RunIds("0-" + "0" * 32, 1), "0-" + "0" * 32
     authorship = Authorship("abcdefgh", "writer", 1, 1)
     writer = cast("LogWriter", _Nowhere())
     losses: list[Exception] = []
@@ -85,7 +85,7 @@ async def per_token() -> float:
         key=TaskKey("default", "talker", task),
         context=context,
         owner="anonymous",
-        leg=1,
+        run=1,
         attempt=1,
         message={},
         metadata={},

@@ -13,7 +13,7 @@ from headrace import Agents, InputRequired, RunContext, agent
 from headrace.model.parts import text_of
 
 STEADY = 1000
-"""Attempts: a leg that is hit again and again is still no failure."""
+"""Attempts: a run that is hit again and again is still no failure."""
 
 WHIMS = "whim"
 """Begins the keys of what a head wants no more when it is done."""
@@ -111,7 +111,7 @@ async def steered(ctx: RunContext) -> AsyncIterator[str]:
 @agent(max_attempts=STEADY)
 async def asking(ctx: RunContext) -> AsyncIterator[str | InputRequired]:
     """Asks what to count to."""
-    if ctx.leg == 1:
+    if ctx.run == 1:
         yield InputRequired("How far?")
         return
     async for piece in plain.streaming(ctx):

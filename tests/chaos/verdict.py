@@ -62,7 +62,7 @@ class Judge:
             if not log.is_whole:
                 continue
             self.families.note(log.key, log.entries)
-            attempts = {(entry.stamp.leg, entry.stamp.attempt) for entry in log.entries}
+            attempts = {(entry.stamp.run, entry.stamp.attempt) for entry in log.entries}
             self.attempts += sum(attempt > 1 for _, attempt in attempts)
             said = Counter(one["messageId"] for one in _by_user(log.task()))
             found = [*overlaps(log.entries), *ends(log), *_twice(said)]
@@ -183,7 +183,7 @@ def _is_in(received: list[Received], frames: list[Received]) -> bool:
 def overlaps(entries: list[Entry]) -> Iterator[str]:
     """Yield where a worker wrote after another had taken over, or two were the same attempt."""
     worked = [entry.stamp for entry in entries if entry.stamp.attempt]
-    holds = [(stamp.leg, stamp.attempt) for stamp in worked]
+    holds = [(stamp.run, stamp.attempt) for stamp in worked]
     if holds != sorted(holds):
         yield f"attempts overlap: {[hold for hold, _ in itertools.groupby(holds)]}"
     writers = dict[tuple[int, int], str]()

@@ -149,7 +149,7 @@ async def test_writers_step_over_what_is_no_entry(bus: Bus, rule: TailRule, log:
     async with following(bus, rule, log.key) as reading:
         for generation in range(2, 6):
             await log.junk()
-            await log.junk({"Headrace-Version": "1", "Headrace-Generation": str(generation)})
+            await log.junk({"Headrace-Version": "2", "Headrace-Generation": str(generation)})
             await log.append("behind junk")
         assert await reading.until(5) == [1, 2, 3, 4, 5]
     assert generations(await log.read()) == [1, 2, 3, 4, 5]

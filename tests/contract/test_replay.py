@@ -161,7 +161,7 @@ JUNK = [
     b"NATS/1.0 \xff\xfe\xfd\r\n\r\n",
     b"NATS/1.0\r\nStatus: 204\r\nNats-Sequence: 1\r\nNats-Last-Sequence: 7\r\n\r\n",
     b"NATS/1.0\r\nHeadrace-Version\r\n: \r\nHeadr\xffce: \xfe\r\n\r\n",
-    b"NATS/1.0\r\nHeadrace-Version: 2\r\nHeadrace-Generation: 9\r\n\r\n",
+    b"NATS/1.0\r\nHeadrace-Version: 1\r\nHeadrace-Generation: 9\r\n\r\n",
 ]
 """Headers as no client library would send them."""
 

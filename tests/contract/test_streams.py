@@ -47,7 +47,7 @@ async def test_an_event_stream_is_as_the_promises_need_it(bus: Bus, topology: To
     assert found.republish.dest == f"{bus.subjects.prefix}.live.>"
 
 
-async def test_a_second_run_of_a_leg_is_refused_while_the_first_one_waits(
+async def test_a_second_request_for_a_run_is_refused_while_the_first_one_waits(
     bus: Bus, log: TaskLog
 ) -> None:
     subject = bus.subjects.run(log.key, 1)

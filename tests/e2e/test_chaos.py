@@ -71,8 +71,8 @@ def test_a_seed_says_what_is_done_and_when(nodes: int) -> None:
     assert len({fault.name for _, fault in first[:kinds]}) >= kinds - 1
 
 
-def entry(leg: int, attempt: int, writer: str, state: str = WORKING) -> Entry:
-    return Entry(Stamp("log1", 1, writer, state, leg, attempt), [b"{}"], 1, "")
+def entry(run: int, attempt: int, writer: str, state: str = WORKING) -> Entry:
+    return Entry(Stamp("log1", 1, writer, state, run, attempt), [b"{}"], 1, "")
 
 
 @pytest.mark.parametrize(

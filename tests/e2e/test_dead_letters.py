@@ -30,7 +30,7 @@ def headrace(fleet: Fleet, *arguments: str) -> str:
 
 
 @pytest.mark.usefixtures("extra_workers")
-async def test_a_retried_leg_is_a_task_of_the_same_client_and_context(
+async def test_a_retried_run_is_a_task_of_the_same_client_and_context(
     fleet: Fleet, http: httpx.AsyncClient
 ) -> None:
     agent = PlainAgent(http, fleet.gateways[0], "moody")

@@ -91,7 +91,7 @@ async def test_a_killed_workers_task_is_finished_by_another_in_the_open_stream(
 
 
 def kill_holder(workers: list[ServiceProcess], streamed: list[Frame]) -> None:
-    """Kill the worker that took the leg: the log tells its id, its own first line whose that is."""
+    """Kill the worker that took the run: the log tells its id, its own first line whose that is."""
     [working] = [event for event in (f.event for f in streamed) if attempts([event])]
     name = working["statusUpdate"]["metadata"]["headrace.worker"]
     [holder] = [worker for worker in workers if f"{name} serves " in worker.log.read_text()]

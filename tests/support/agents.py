@@ -22,7 +22,7 @@ async def sleeper(_: RunContext) -> AsyncIterator[str]:
 @agent(extended_card={"description": "Knows who asks."})
 async def asker(run: RunContext) -> AsyncIterator[str | InputRequired]:
     """Asks for a name, and greets who gives it."""
-    if run.leg == 1:
+    if run.run == 1:
         yield InputRequired("Who are you?")
     else:
         yield f"Hello, {run.prompt}!"

@@ -16,7 +16,7 @@ async def blocking(ctx: RunContext) -> AsyncIterator[str]:
     """
     turns, _, path = ctx.prompt.partition(" ")
     yield ctx.prompt
-    if ctx.leg == 1:
+    if ctx.run == 1:
         for _ in range(int(turns)):
             await asyncio.sleep(0)
         while not await _is_there(Path(path)):

@@ -95,34 +95,34 @@ class Task:
         self.bus, self.key, self.log, self.context = bus, key, log, context
         self.owner = owner
 
-    async def publish(self, leg: int, body: bytes | None = None, priority: str = NORMAL) -> Json:
-        """Publish the run of a leg and return JetStream's answer."""
+    async def publish(self, run: int, body: bytes | None = None, priority: str = NORMAL) -> Json:
+        """Publish the request for a run and return JetStream's answer."""
         request = RunRequest(log=self.log, context=self.context, owner=self.owner).encode()
-        subject = self.bus.subjects.run(self.key, leg, priority)
+        subject = self.bus.subjects.run(self.key, run, priority)
         msg = await self.bus.request(subject, request if body is None else body, PATIENCE)
         answer: Json = orjson.loads(msg.data)
         return answer
 
     async def append(
-        self, draft: events.Draft, state: str, *, writer: str, leg: int = 0, attempt: int = 0
+        self, draft: events.Draft, state: str, *, writer: str, run: int = 0, attempt: int = 0
     ) -> int:
-        """Append over whoever's head; return the generation. `leg` 0: it begins one."""
+        """Append over whoever's head; return the generation. `run` 0: it begins one."""
         last = await self.last()
         generation = last.last_generation + 1
-        stamp = Stamp(self.log, generation, writer, state, leg or generation, attempt)
+        stamp = Stamp(self.log, generation, writer, state, run or generation, attempt)
         await LogWriter.behind(self.bus, self.key, last).append([draft], stamp)
         return generation
 
     async def follow_up(self, text: str) -> int:
-        """Append a follow-up and publish its run; return the leg."""
+        """Append a follow-up and publish its run request; return the run."""
         return await self.follow_up_with(user_message(text))
 
     async def follow_up_with(self, message: Json, metadata: Json | None = None) -> int:
-        """Append a follow-up with `message` and publish its run; return the leg."""
+        """Append a follow-up with `message` and publish its run request; return the run."""
         draft = events.status_update(self.key.task, self.context, SUBMITTED, message, metadata)
-        leg = await self.append(draft, SUBMITTED, writer="gateway-test")
-        await self.publish(leg)
-        return leg
+        run = await self.append(draft, SUBMITTED, writer="gateway-test")
+        await self.publish(run)
+        return run
 
     async def found(self) -> TaskFound:
         """Return the task as task state would."""
@@ -171,8 +171,8 @@ class Task:
         )
 
     async def ended(self, timeout: float = PATIENCE) -> list[Entry]:
-        """Return the whole log once its leg has ended."""
-        last = await eventually(lambda: self._last_if(lambda e: e.ends_leg), timeout)
+        """Return the whole log once its run has ended."""
+        last = await eventually(lambda: self._last_if(lambda e: e.ends_run), timeout)
         return await self.entries(last)
 
     async def entries(self, last: Entry | None = None) -> list[Entry]:
@@ -182,7 +182,7 @@ class Task:
         return [entry async for batch in replay(self.bus, self.key, 0, head) for entry in batch]
 
     async def events(self) -> list[Json]:
-        """Return all events, once the leg has ended."""
+        """Return all events, once the run has ended."""
         return [event for entry in await self.ended() for event in entry.events]
 
     async def runs_waiting(self) -> int:

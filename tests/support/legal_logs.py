@@ -1,6 +1,6 @@
 """Logs as gateways and workers may write them, drawn at random.
 
-Every rule of the log holds in them: generations without holes, legs one after the other, attempts
+Every rule of the log holds in them: generations without holes, runs one after the other, attempts
 that discard what came after the last checkpoint, an end after which nothing comes.
 """
 
@@ -40,7 +40,7 @@ class LegalLog:
     messages: list[tuple[Stamp, list[Draft]]] = field(default_factory=list)
     generation: int = 0
     state: str = SUBMITTED
-    leg: int = 0
+    run: int = 0
     attempt: int = 0
     boundary: int = 0
     """Generation after which a new attempt discards."""
@@ -56,9 +56,9 @@ class LegalLog:
         stamp = Stamp(
             log=self.log,
             generation=first,
-            writer=f"writer-{self.leg}-{self.attempt}",
+            writer=f"writer-{self.run}-{self.attempt}",
             state=self.state,
-            leg=self.leg or 1,
+            run=self.run or 1,
             attempt=self.attempt,
             owner=self.owner if first == 1 else None,
             checkpoint="{}" if checkpoint else None,
@@ -91,8 +91,8 @@ class LegalLog:
             draft = events.task_submitted(self.key.task, self.context, message, metadata)
         else:
             draft = self.status(SUBMITTED, message, metadata)
-        self.leg, self.attempt = self.generation + 1, 0
-        self.boundary = self.leg
+        self.run, self.attempt = self.generation + 1, 0
+        self.boundary = self.run
         self.append([draft], state=SUBMITTED)
 
     def begin_attempt(self) -> None:
@@ -125,17 +125,17 @@ def _body(generation: int, drafts: list[Draft]) -> bytes:
 
 @st.composite
 def legal_logs(draw: st.DrawFn, key: TaskKey | None = None) -> LegalLog:
-    """Draw a log of up to a few legs, ended or not."""
+    """Draw a log of up to a few runs, ended or not."""
     log = LegalLog(key or TaskKey("t", "agent", "0-" + "0" * 32))
     log.submit(draw(TEXTS), draw(st.sampled_from([None, {"agui_run": "r"}])))
     for _ in range(draw(st.integers(0, 3))):
-        _draw_leg(draw, log)
-        if not _draw_next_leg(draw, log):
+        _draw_run(draw, log)
+        if not _draw_next_run(draw, log):
             break
     return log
 
 
-def _draw_leg(draw: st.DrawFn, log: LegalLog) -> None:
+def _draw_run(draw: st.DrawFn, log: LegalLog) -> None:
     for _ in range(draw(st.integers(1, 3))):
         log.begin_attempt()
         for _ in range(draw(st.integers(0, 6))):
@@ -144,7 +144,7 @@ def _draw_leg(draw: st.DrawFn, log: LegalLog) -> None:
             log.append(drafts, state=WORKING, checkpoint=draw(st.integers(0, 4)) == 0)
 
 
-def _draw_next_leg(draw: st.DrawFn, log: LegalLog) -> bool:
+def _draw_next_run(draw: st.DrawFn, log: LegalLog) -> bool:
     end = draw(st.sampled_from([None, INPUT_REQUIRED, INPUT_REQUIRED, COMPLETED, FAILED, ANSWERED]))
     if end == ANSWERED:
         answer = {"messageId": "x", "role": "ROLE_AGENT", "parts": [{"text": draw(TEXTS)}]}

@@ -9,7 +9,7 @@ from headrace import Agents, RunContext, agent
 @agent(name="slow_parrot")
 async def slow_parrot(ctx: RunContext) -> AsyncIterator[str]:
     """Says the message again after a while; its first attempt at the first lasts for ever."""
-    if ctx.leg == 1:
+    if ctx.run == 1:
         await asyncio.sleep(600 if ctx.attempt == 1 else 2)
     yield ctx.prompt
 

@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from headrace.model.task import LEG_ENDED
+from headrace.model.task import RUN_ENDED
 from tests.support.event_stream import state_of
 from tests.support.resuming_bindings import (
     Ask,
@@ -19,7 +19,7 @@ from tests.support.resuming_log import WholeLog, assert_exact
 from tests.support.resuming_wire import Cut, Torn
 
 _PAUSE = 0.05
-_ENDS = {state.removeprefix("TASK_STATE_") for state in LEG_ENDED}
+_ENDS = {state.removeprefix("TASK_STATE_") for state in RUN_ENDED}
 
 
 @dataclass(frozen=True, slots=True)

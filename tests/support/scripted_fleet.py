@@ -38,14 +38,14 @@ from tests.support.waiting import eventually
 
 
 @dataclass
-class Leg:
+class Run:
     """The work on one input, as a script sees it."""
 
     bus: Bus
     key: TaskKey
     context: str
     log: str
-    leg: int
+    run: int
     message: Json
     metadata: Json
     """Of the input's event."""
@@ -55,7 +55,7 @@ class Leg:
 
     async def append(self, drafts: Sequence[Draft], state: str = WORKING) -> None:
         """Append `drafts` as one entry, after which the task is in `state`."""
-        stamp = Stamp(self.log, self.writer.generation + 1, "scripted", state, self.leg, 1)
+        stamp = Stamp(self.log, self.writer.generation + 1, "scripted", state, self.run, 1)
         await self.writer.append(drafts, stamp)
 
     async def working(self) -> None:
@@ -83,7 +83,7 @@ class Leg:
         await self.append([events.bare_message(self.context, agent_message(text))], ANSWERED)
 
 
-type Script = Callable[[Leg], Coroutine[Any, Any, None]]
+type Script = Callable[[Run], Coroutine[Any, Any, None]]
 
 
 def agent_message(text: str) -> Json:
@@ -99,7 +99,7 @@ class ScriptedFleet:
         """Serve `agents` over `bus` once started."""
         self.bus = bus
         self.announcer = Announcer(bus, "scripted")
-        self.legs: list[Leg] = []
+        self.runs: list[Run] = []
         self.following = True
         """What task state says of itself."""
         self.working = True
@@ -108,7 +108,7 @@ class ScriptedFleet:
         self._keys: dict[str, TaskKey] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._coming = 0
-        """Runs that are looked at: they become legs, or not."""
+        """Runs that are looked at: they become runs, or not."""
         self._taken: set[tuple[str, int]] = set()
         self._subscriptions: list[Subscription] = []
         self._state: list[Subscription] = []
@@ -132,14 +132,14 @@ class ScriptedFleet:
         await self.stop_working()
 
     async def settle(self) -> None:
-        """Return when every run that was asked for until now is a leg, or is none."""
+        """Return when every run requested until now has begun, or never will."""
         await self._flush()
         await asyncio.sleep(0.01)
         while self._coming:  # noqa: ASYNC110  # nobody tells of it
             await asyncio.sleep(0.01)
 
     async def stop_working(self) -> None:
-        """Be a worker that was killed: legs stop where they are, and nobody answers for them."""
+        """Be a worker that was killed: runs stop where they are, and nobody answers for them."""
         self.working = False
         for task in list(self._tasks):
             task.cancel()
@@ -204,51 +204,51 @@ class ScriptedFleet:
     async def _on_run(self, msg: Msg) -> None:
         if not self.working:
             return
-        key, leg = self.bus.subjects.key_of_run(msg.subject)
+        key, run = self.bus.subjects.key_of_run(msg.subject)
         self._coming += 1
-        task = asyncio.create_task(self._work(key, leg, RunRequest.decode(msg.subject, msg.data)))
+        task = asyncio.create_task(self._work(key, run, RunRequest.decode(msg.subject, msg.data)))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _work(self, key: TaskKey, number: int, request: RunRequest) -> None:
         try:
-            leg = await self._leg(key, number, request)
+            run = await self._run(key, number, request)
         finally:
             self._coming -= 1
-        if leg is not None:
-            await self._hold(leg)
+        if run is not None:
+            await self._hold(run)
 
-    async def _leg(self, key: TaskKey, number: int, request: RunRequest) -> Leg | None:
+    async def _run(self, key: TaskKey, number: int, request: RunRequest) -> Run | None:
         last = await last_entry(self.bus, key)
         assert last is not None
         # A run may come in copies; the log decides, as for any worker.
-        if last.stamp.leg != number or last.stamp.attempt or (key.task, number) in self._taken:
+        if last.stamp.run != number or last.stamp.attempt or (key.task, number) in self._taken:
             return None
         self._taken.add((key.task, number))
         writer = LogWriter.behind(self.bus, key, last)
         message, metadata = _input(last)
-        leg = Leg(self.bus, key, request.context, request.log, number, message, metadata, writer)
-        self.legs.append(leg)
-        return leg
+        run = Run(self.bus, key, request.context, request.log, number, message, metadata, writer)
+        self.runs.append(run)
+        return run
 
-    async def _hold(self, leg: Leg) -> None:
-        key, working = leg.key, asyncio.current_task()
+    async def _hold(self, run: Run) -> None:
+        key, working = run.key, asyncio.current_task()
 
         async def control(msg: Msg) -> None:
             asked = Control.decode(msg.subject, msg.data)
             await msg.respond(
-                Holding(writer="scripted", worker="w", leg=leg.leg, attempt=1).encode()
+                Holding(writer="scripted", worker="w", run=run.run, attempt=1).encode()
             )
             if asked.ask == "cancel" and working is not None:
                 working.cancel()
 
         holding = await self.bus.connection.subscribe(self.bus.subjects.control(key), cb=control)
         try:
-            await leg.working()
-            await self._agents[key.agent][1](leg)
+            await run.working()
+            await self._agents[key.agent][1](run)
         except asyncio.CancelledError:
             if self.working:
-                await leg.status(CANCELED)
+                await run.status(CANCELED)
         finally:
             await holding.unsubscribe()
 

@@ -30,7 +30,7 @@ class _SlowFold:
         self._history: list[Json] = []
         self._names: list[object] = []
         self._artifacts: dict[str, Json] = {}
-        self._leg = 0
+        self._run = 0
         self._said: tuple[object, Json] | None = None
 
     def task(self, generation: int, body: Json) -> None:
@@ -38,18 +38,18 @@ class _SlowFold:
         self._metadata |= body["metadata"]
         for message in body["history"]:
             self._remember(object(), message)
-        self._leg = generation
+        self._run = generation
 
     def statusUpdate(self, generation: int, body: Json) -> None:  # noqa: N802 - A2A's name
         self._move_message()
         self._task["status"] = body["status"]
         self._metadata |= {k: v for k, v in body["metadata"].items() if k[:9] != "headrace."}
         is_input = body["status"]["state"] == SUBMITTED
-        self._leg = generation if is_input else self._leg
+        self._run = generation if is_input else self._run
         if message := body["status"].get("message"):
             name = message.get("messageId")
             merges = name and not is_input
-            self._said = ((self._leg, name) if merges else object(), message)
+            self._said = ((self._run, name) if merges else object(), message)
 
     def artifactUpdate(self, _: int, body: Json) -> None:  # noqa: N802 - A2A's name
         artifact = body["artifact"]

@@ -123,7 +123,7 @@ def test_pieces_of_one_message_merge_also_when_blocks_interleave() -> None:
     assert texts(folded(log).task()["history"]) == ["hello", "ab", "xy"]
 
 
-def test_a_message_id_used_again_in_the_next_leg_is_another_message() -> None:
+def test_a_message_id_used_again_in_the_next_run_is_another_message() -> None:
     log = begun()
     for _ in range(2):
         log.append([log.status(WORKING, thought("m", "a"))])
@@ -159,14 +159,14 @@ def test_a_new_attempt_discards_what_was_not_checkpointed() -> None:
 
 def test_an_artifact_that_a_discarded_attempt_replaced_is_back() -> None:
     log = begun()
-    log.append([log.chunk("a", "first leg")])
+    log.append([log.chunk("a", "first run")])
     log.append([log.status(INPUT_REQUIRED)], state=INPUT_REQUIRED)
     log.submit("more")
     log.begin_attempt()
     log.append([log.chunk("a", "lost")])
     log.begin_attempt()
     [artifact] = folded(log).task()["artifacts"]
-    assert artifact["parts"] == [{"text": "first leg"}]
+    assert artifact["parts"] == [{"text": "first run"}]
 
 
 def test_a_retraction_leaves_no_empty_artifact() -> None:

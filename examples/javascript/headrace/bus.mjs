@@ -53,8 +53,8 @@ export class Bus {
   dead = (tenant, agent) => `${this.prefix}.dead.${tenant}.${agent}`;
   poke = (task) => `${this.prefix}.poke.${task}`;
 
-  run(key, leg, priority) {
-    const usual = `${this.prefix}.run.${key.tenant}.${key.agent}.${key.task}.${leg}`;
+  run(key, run, priority) {
+    const usual = `${this.prefix}.run.${key.tenant}.${key.agent}.${key.task}.${run}`;
     return priority ? `${usual}.${priority}` : usual;
   }
 

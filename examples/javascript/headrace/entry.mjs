@@ -1,7 +1,7 @@
 // One stored message of a log: headers that describe it, and events as JSON lines
 // (docs/bus.md, "An entry of a log"). What does not parse is no entry; everybody steps over it.
 
-const VERSION = "1";
+const VERSION = "2";
 const DEEPEST = 200;
 
 export const SUBMITTED = "TASK_STATE_SUBMITTED";
@@ -14,10 +14,10 @@ export const REJECTED = "TASK_STATE_REJECTED";
 
 const AUTH_REQUIRED = "TASK_STATE_AUTH_REQUIRED";
 const ANSWERED = "HEADRACE_ANSWERED";
-const LEG_ENDED = new Set([COMPLETED, FAILED, CANCELED, REJECTED, INPUT_REQUIRED, ANSWERED]);
-const STATES = new Set([SUBMITTED, WORKING, AUTH_REQUIRED, ...LEG_ENDED]);
+const RUN_ENDED = new Set([COMPLETED, FAILED, CANCELED, REJECTED, INPUT_REQUIRED, ANSWERED]);
+const STATES = new Set([SUBMITTED, WORKING, AUTH_REQUIRED, ...RUN_ENDED]);
 
-/** The headers of an entry. `stamp` is {log, generation, writer, state, leg, attempt, checkpoint}. */
+/** The headers of an entry. `stamp` is {log, generation, writer, state, run, attempt, checkpoint}. */
 export function headersOf(stamp) {
   const headers = {
     "Headrace-Version": VERSION,
@@ -25,15 +25,15 @@ export function headersOf(stamp) {
     "Headrace-Generation": stamp.generation,
     "Headrace-Writer": stamp.writer,
     "Headrace-State": stamp.state,
-    "Headrace-Leg": stamp.leg,
+    "Headrace-Run": stamp.run,
   };
   if (stamp.attempt) headers["Headrace-Attempt"] = stamp.attempt;
   if (stamp.checkpoint !== undefined) headers["Headrace-Checkpoint"] = stamp.checkpoint;
   return headers;
 }
 
-/** Whether the leg is over in this state. */
-export const endsLeg = (state) => LEG_ENDED.has(state);
+/** Whether the run is over in this state. */
+export const endsRun = (state) => RUN_ENDED.has(state);
 
 /** Read an entry; undefined: the message is none. `header` returns a header's value, or "". */
 export function readEntry(header, body, sequence, time) {
@@ -56,7 +56,7 @@ export function readStamp(header) {
     generation: number(header("Headrace-Generation"), 1),
     writer: header("Headrace-Writer"),
     state: header("Headrace-State"),
-    leg: number(header("Headrace-Leg"), 1),
+    run: number(header("Headrace-Run"), 1),
     attempt: number(header("Headrace-Attempt") || "0", 0),
     checkpoint: header("Headrace-Checkpoint") || undefined,
   };
@@ -64,7 +64,7 @@ export function readStamp(header) {
     /^[0-9a-z]{4,16}$/.test(stamp.log) &&
     stamp.writer !== "" &&
     STATES.has(stamp.state) &&
-    ![stamp.generation, stamp.leg, stamp.attempt].includes(undefined);
+    ![stamp.generation, stamp.run, stamp.attempt].includes(undefined);
   return good ? stamp : undefined;
 }
 

@@ -16,8 +16,8 @@ export class Holding {
   #subscriptions = [];
   #released = false;
 
-  constructor(bus, run) {
-    Object.assign(this, { bus, run });
+  constructor(bus, request) {
+    Object.assign(this, { bus, request });
     this.#beating = setInterval(() => this.#beat(), HEARTBEAT);
   }
 
@@ -25,8 +25,8 @@ export class Holding {
   answer(claim) {
     if (this.#released) return;
     this.#claim = claim;
-    this.#subscribe(this.bus.control(this.run.key), (msg) => this.#respond(msg));
-    this.#subscribe(this.bus.live(this.run.key), (msg) => this.#hear(msg));
+    this.#subscribe(this.bus.control(this.request.key), (msg) => this.#respond(msg));
+    this.#subscribe(this.bus.live(this.request.key), (msg) => this.#hear(msg));
   }
 
   /** Keep it no more: no heartbeat, no answer. */
@@ -49,10 +49,10 @@ export class Holding {
       this.#look();
       return;
     }
-    this.run.beat(this.bus);
-    const { outbox } = this.#claim ?? {};
-    const silent = outbox && Date.now() - Math.max(outbox.spoke, this.#checked) > SILENCE;
-    if (silent && !outbox.appending) this.#look();
+    this.request.beat(this.bus);
+    const { appender } = this.#claim ?? {};
+    const silent = appender && Date.now() - Math.max(appender.spoke, this.#checked) > SILENCE;
+    if (silent && !appender.appending) this.#look();
   }
 
   #hear(msg) {
@@ -64,10 +64,10 @@ export class Holding {
   async #look() {
     this.#checked = Date.now();
     try {
-      const last = await lastEntry(this.bus, this.run.key);
+      const last = await lastEntry(this.bus, this.request.key);
       if (!this.#released && last?.stamp.writer !== this.#claim.who.writer) this.#claim.lost();
     } catch (trouble) {
-      console.error(`looking at the log of ${this.run.key.task}: ${trouble.message}`);
+      console.error(`looking at the log of ${this.request.key.task}: ${trouble.message}`);
     }
   }
 

@@ -2,7 +2,7 @@
 // more are let go by others: by any worker in Python, or by nobody, at the cost of a consumer.
 
 import { BusUnavailable } from "./bus.mjs";
-import { Puller } from "./pulling.mjs";
+import { Puller } from "./poll.mjs";
 
 const LOOK_EVERY = 3000;
 const TIMEOUT = 2000;

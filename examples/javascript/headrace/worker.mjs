@@ -3,10 +3,10 @@
 import { randomBytes } from "node:crypto";
 import { Bus, settings as fromEnvironment, sleep } from "./bus.mjs";
 import { Registration } from "./directory.mjs";
-import { Leg } from "./leg.mjs";
+import { Attempt } from "./attempt.mjs";
 import { LaneWatch } from "./lanes.mjs";
 import { Slots } from "./slots.mjs";
-import { Run } from "./run.mjs";
+import { RunRequest } from "./run_request.mjs";
 
 const LAST_MOMENTS = 1000;
 
@@ -36,7 +36,7 @@ export async function serve(agents, settings = fromEnvironment()) {
 }
 
 class Worker {
-  #legs = new Map();
+  #attempts = new Map();
 
   constructor(agents, settings) {
     this.id = `worker-${randomBytes(4).toString("hex")}`;
@@ -58,39 +58,39 @@ class Worker {
     await Promise.race([this.registration.withdraw(), sleep(500)]);
     await this.lanes.stop();
     await this.#idle(this.settings.drainSeconds * 1000);
-    for (const { leg } of this.#legs.values()) leg.stop("leaving");
+    for (const { attempt } of this.#attempts.values()) attempt.stop("leaving");
     await this.#idle(LAST_MOMENTS);
     await Promise.race([this.bus.connection.drain(), sleep(500)]);
     process.exit(0);
   }
 
   #idle(patience) {
-    const working = [...this.#legs.values()].map(({ over }) => over);
+    const working = [...this.#attempts.values()].map(({ over }) => over);
     return Promise.race([Promise.allSettled(working), sleep(patience)]);
   }
 
   async #work(each, msg) {
-    const run = new Run(msg);
+    const request = new RunRequest(msg);
     try {
-      const unreadable = run.read(this.bus.prefix);
+      const unreadable = request.read(this.bus.prefix);
       if (unreadable) {
-        console.error(`a run goes to the dead letters: ${unreadable}`);
-        await run.giveUp(this.bus, unreadable);
+        console.error(`a run request goes to the dead letters: ${unreadable}`);
+        await request.giveUp(this.bus, unreadable);
         return;
       }
-      await this.#attempt(each, run);
+      await this.#attempt(each, request);
     } catch (error) {
-      // The run comes again, and other runs go on.
-      console.error(`a run on ${run.subject} broke`, error);
+      // The request comes again, and other runs go on.
+      console.error(`a run request on ${request.subject} broke`, error);
     }
   }
 
-  async #attempt(each, run) {
-    const name = `${run.key.task}/${run.leg}`;
-    if (this.#legs.has(name)) return;
-    const leg = new Leg(this.bus, this.id, each, run, this.settings);
-    const over = leg.work();
-    this.#legs.set(name, { leg, over });
-    await over.finally(() => this.#legs.delete(name));
+  async #attempt(each, request) {
+    const name = `${request.key.task}/${request.run}`;
+    if (this.#attempts.has(name)) return;
+    const attempt = new Attempt(this.bus, this.id, each, request, this.settings);
+    const over = attempt.work();
+    this.#attempts.set(name, { attempt, over });
+    await over.finally(() => this.#attempts.delete(name));
   }
 }

@@ -16,7 +16,7 @@ _PARAMETERS = {
     "agent": "The agent's name.",
     "task": "The task's id, `<shard>-<32 hex digits>`.",
     "shard": "The number that the task's id begins with.",
-    "leg": "Generation of the input that is to be worked on.",
+    "run": "Generation of the input that is to be worked on.",
     "stream": "Number of the event stream that the task's log is in.",
     "webhook": "The webhook's id, as a subject token.",
     "instance": "A worker's id.",

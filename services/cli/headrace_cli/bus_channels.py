@@ -79,7 +79,7 @@ ENTRY_HEADERS: Json = {
         entry.GENERATION,
         entry.WRITER,
         entry.STATE,
-        entry.LEG,
+        entry.RUN,
     ],
     "properties": {
         entry.VERSION: {"const": entry.CONTRACT_VERSION},
@@ -87,7 +87,7 @@ ENTRY_HEADERS: Json = {
         entry.GENERATION: _NUMBER,
         entry.WRITER: _TEXT,
         entry.STATE: {"enum": sorted(STATES | {entry.ANSWERED})},
-        entry.LEG: _NUMBER,
+        entry.RUN: _NUMBER,
         entry.ATTEMPT: _NUMBER,
         entry.OWNER: _TEXT,
         entry.CHECKPOINT: _TEXT,
@@ -138,12 +138,12 @@ def _task(address: str) -> str:
 
 
 def _run(name: str, priority: str = "normal") -> Channel:
-    address = SUBJECTS.run(_KEY, 0, priority).replace(".0", ".{leg}")
+    address = SUBJECTS.run(_KEY, 0, priority).replace(".0", ".{run}")
     return Channel(
         name,
-        _task(address.replace("{leg}-{task}", _TASK)),
+        _task(address.replace("{run}-{task}", _TASK)),
         f"stream {STREAMS.runs}, a work queue",
-        f"Asks workers to do a leg ({priority} priority).",
+        f"Asks workers to do a run ({priority} priority).",
         (_RUN,),
     )
 

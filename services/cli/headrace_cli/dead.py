@@ -83,8 +83,8 @@ def show(nats_url: str | None, number: int, *, as_json: bool) -> None:
 def retry_(nats_url: str | None, choice: Choice) -> None:
     """Have the work of dead letters done again, and drop them.
 
-    A leg that was given up has ended its task with FAILED for good, so its input becomes a new task
-    in the same context, which refers to the failed one and has its history. A leg is retried once
+    A run that was given up has ended its task with FAILED for good, so its input becomes a new task
+    in the same context, which refers to the failed one and has its history. A run is retried once
     however often it is asked for. A run or a notification is sent again as it was.
     """
 

@@ -123,9 +123,9 @@ class TaskChange:
     """What each event overwrites, those that change: ``log``, ``agent``, ``owner``, ``context``,
     ``state``, ``status`` (JSON) with its ``status_generation``, ``answer`` (JSON) with its
     ``answer_generation``, ``generation`` and ``sequence`` of the last event; of the newest input
-    its generation (``leg``), when it was ``submitted`` and must be begun (``start_by``; 0: no
+    its generation (``run``), when it was ``submitted`` and must be begun (``start_by``; 0: no
     matter), ms, its ``priority`` and ``traceparent``; ``parent``, ``parent_agent`` and
-    ``parent_leg`` where another task has asked."""
+    ``parent_run`` where another task has asked."""
     history: list[Item] = field(default_factory=list)
     """What comes after the history items that there are (`headrace.model.fold.change`)."""
     artifacts: list[Item] = field(default_factory=list)

@@ -230,7 +230,7 @@ class _Writer:
             self._due(DueList.ENDED)[name] = change.ended
 
     def _mind_family(self, change: TaskChange, kept: _Kept) -> None:
-        """Have a child's parent looked at, which may go first, and children as a leg ends."""
+        """Have a child's parent looked at, which may go first, and children as a run ends."""
         key, asked = change.key, self._due(DueList.ASKED_FOR)
         if parent := kept.fields.get("parent"):
             children = self._store.projection.children[key.tenant, parent]

@@ -20,7 +20,7 @@ from headrace.model.entry import Entry, Stamp
 from headrace.model.errors import BusUnavailable, Fenced, LogLost
 from headrace.model.events import Draft
 from headrace.model.task import SUBMITTED, WORKING
-from headrace.sdk.errors import LegOver, MalformedOutput, Overtaken
+from headrace.sdk.errors import MalformedOutput, Overtaken, RunOver
 from headrace_worker.authorship import Authorship
 from headrace_worker.queued import Queued
 
@@ -48,7 +48,7 @@ class Receipt:
         """Return the event's generation when it is stored.
 
         Raises:
-            LegOver: it will never be, or nobody knows.
+            RunOver: it will never be, or nobody knows.
             Overtaken: another message came first.
         """
         if self._failure is not None:
@@ -95,7 +95,7 @@ class Batch:
         """For those of the events that somebody waits for."""
         self.size = 0
         self.state = WORKING
-        """The task's state after it, unless it is the leg's last."""
+        """The task's state after it, unless it is the run's last."""
         self.checkpoint: str | None = None
         """What goes with the events: JSON that the agent finds in its next attempt."""
 
@@ -107,7 +107,7 @@ class Batch:
     def lost(self) -> None:
         """Be told that the events are not stored, or not for certain."""
         for receipt in self.receipts:
-            receipt.fail(LegOver("the leg is over"))
+            receipt.fail(RunOver("the run is over"))
 
     def drop(self, receipt: Receipt) -> Draft:
         """Take the event of `receipt` out, and return it."""
@@ -130,7 +130,7 @@ type Made = tuple[list[Draft], Stamp]
 
 
 class GivesWay(Exception):
-    """A message waits, so that the leg does not end as its holder was about to say."""
+    """A message waits, so that the run does not end as its holder was about to say."""
 
 
 class Appender:
@@ -184,10 +184,10 @@ class Appender:
 
         Raises:
             MalformedOutput: it does not fit a message.
-            LegOver: nothing is taken any more.
+            RunOver: nothing is taken any more.
         """
         if self._closed:
-            raise LegOver("the leg is over")
+            raise RunOver("the run is over")
         self._put(draft)
         if not self._awake:
             self._wake()
@@ -206,7 +206,7 @@ class Appender:
         A `checkpoint`, or another `state` than WORKING, ends the message behind it.
 
         Raises:
-            MalformedOutput, LegOver: as `offer`.
+            MalformedOutput, RunOver: as `offer`.
         """
         self.check(draft)
         self.offer(draft)
@@ -272,7 +272,7 @@ class Appender:
             raise
 
     async def go_on(self, following: Callable[[], Draft]) -> int:
-        """Append the next leg's input behind all that was closed; return the leg.
+        """Append the next run's input behind all that was closed; return the run.
 
         The input is made again if more messages have been queued meanwhile.
 
@@ -281,8 +281,8 @@ class Appender:
         """
 
         def made() -> Made:
-            leg = self._writer.generation + 1
-            stamp = replace(self._authorship, leg=leg, attempt=0).stamp(leg, SUBMITTED)
+            run = self._writer.generation + 1
+            stamp = replace(self._authorship, run=run, attempt=0).stamp(run, SUBMITTED)
             return [following()], stamp
 
         return await self._store(made)
@@ -386,7 +386,7 @@ class Appender:
                     batch = self._take()
                     self._room.set()
                     await self._append(batch, batch.state)
-        except Exception as loss:  # noqa: BLE001  # whatever it is, the leg must hear of it
+        except Exception as loss:  # noqa: BLE001  # whatever it is, the run must hear of it
             if not isinstance(loss, Fenced | LogLost):
                 _log.exception("an append failed in an unknown way")
             self._shut()

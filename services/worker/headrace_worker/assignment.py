@@ -1,4 +1,4 @@
-"""A pulled run, read; and what becomes of one that can't be."""
+"""A pulled run request, read; and what becomes of one that can't be."""
 
 from base64 import b64encode
 from dataclasses import dataclass
@@ -17,33 +17,33 @@ from headrace.tasks.runs import publish_unconfirmed
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The leg that a run asks for, and where the run is acknowledged."""
+    """The run that a run request asks for, and where the request is acknowledged."""
 
     key: TaskKey
-    leg: int
+    run: int
     request: RunRequest
     message: Msg
-    """The run as it was pulled."""
+    """The request as it was pulled."""
 
     async def ack(self, bus: Bus) -> None:
-        """Take the run off the queue. Not confirmed: a run that stays is dropped when it is seen.
+        """Take the request off the queue. Not confirmed: one that stays is dropped when it is seen.
 
         Raises:
             nats.errors.Error: there is no connection, and no room to wait for one.
         """
         await bus.connection.publish(self.message.reply, ACK)
 
-    async def ask_for(self, bus: Bus, leg: int) -> None:
-        """Ask workers to do the task's next leg. Should that fail, task state's sweep will.
+    async def ask_for(self, bus: Bus, run: int) -> None:
+        """Ask workers for the task's next run. Should that fail, task state's sweep will.
 
         Raises:
             BusUnavailable: there is no connection, and no room to wait for one.
         """
         priority = bus.subjects.priority_of_run(self.message.subject)
-        await publish_unconfirmed(bus, self.key, leg, self.request, priority)
+        await publish_unconfirmed(bus, self.key, run, self.request, priority)
 
     async def give_back(self, bus: Bus, pause: float = 0) -> None:
-        """Let another worker have the run, at once or in `pause` seconds.
+        """Let another worker have the request, at once or in `pause` seconds.
 
         Raises:
             nats.errors.Error: as `ack`.
@@ -51,41 +51,41 @@ class Assignment:
         await bus.connection.publish(self.message.reply, nak(pause))
 
     async def keep_as_dead_letter(self, bus: Bus, reason: str) -> None:
-        """Keep the run as a dead letter, once however often this is tried; it stays in the queue.
+        """Keep the request as a dead letter, once however often this is tried; it stays queued.
 
         Raises:
             BusUnavailable: the letter was not stored.
         """
-        await _send(bus, self.message, reason, self.key.task, f"{self.key.task}.{self.leg}")
+        await _send(bus, self.message, reason, self.key.task, f"{self.key.task}.{self.run}")
 
     async def give_up(self, bus: Bus, reason: str) -> None:
-        """Take the run off the queue and keep it as a dead letter.
+        """Take the request off the queue and keep it as a dead letter.
 
         Raises:
-            BusUnavailable: the letter was not stored, so the run stays.
+            BusUnavailable: the letter was not stored, so the request stays.
         """
         await give_up(bus, self.message, reason)
 
 
 def read(bus: Bus, msg: Msg) -> Assignment:
-    """Read a pulled run.
+    """Read a pulled run request.
 
     Raises:
-        UndecodableMessage: its subject or its body is not a run's.
+        UndecodableMessage: its subject or its body is not a run request's.
     """
-    key, leg = bus.subjects.key_of_run(msg.subject)
+    key, run = bus.subjects.key_of_run(msg.subject)
     try:
         check_task_id(key.task)
     except InvalidName as error:
         raise UndecodableMessage(msg.subject, str(error)) from None
-    return Assignment(key, leg, RunRequest.decode(msg.subject, msg.data), msg)
+    return Assignment(key, run, RunRequest.decode(msg.subject, msg.data), msg)
 
 
 async def give_up(bus: Bus, msg: Msg, reason: str) -> None:
-    """Keep a run that nobody can work on as a dead letter, and take it off the queue.
+    """Keep a run request that nobody can work on as a dead letter, and take it off the queue.
 
     Raises:
-        BusUnavailable: the letter was not stored, so the run stays.
+        BusUnavailable: the letter was not stored, so the request stays.
     """
     await _send(bus, msg, reason)
     await bus.connection.publish(msg.reply, TERM)

@@ -1,4 +1,4 @@
-"""One attempt at one leg: take it, run the agent, end it, acknowledge the run.
+"""One attempt at one run: take it, run the agent, end it, acknowledge the request.
 
 Three things can interrupt the agent: somebody cancels the task, this worker has to hand its work
 back, or the log turns out to be somebody else's. After the last the attempt is mute: it appends
@@ -159,7 +159,7 @@ class Attempt:
     def _claim(self, taken: Taken, execution: Execution) -> Claim:
         by = taken.authorship
         answer = Holding(
-            writer=by.writer, worker=self._resources.worker, leg=by.leg, attempt=by.attempt
+            writer=by.writer, worker=self._resources.worker, run=by.run, attempt=by.attempt
         )
         control = self._resources.bus.subjects.control(self._assignment.key)
         inputs = execution.inputs
@@ -228,11 +228,11 @@ class Attempt:
         bus = self._resources.bus
         if (reason := self._why_given_up(execution)) is not None:
             await self._assignment.keep_as_dead_letter(bus, reason)
-        leg = await complete(execution, self._interrupt)
+        run = await complete(execution, self._interrupt)
         if self._interrupt is Interrupt.NONE and execution.is_given_up and self._agent.clean_up:
-            leg = execution.appender.offered
-        if leg is not None:
-            await self._assignment.ask_for(bus, leg)
+            run = execution.appender.offered
+        if run is not None:
+            await self._assignment.ask_for(bus, run)
         await self._assignment.ack(bus)
 
     def _why_given_up(self, execution: Execution) -> str | None:

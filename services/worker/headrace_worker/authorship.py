@@ -12,18 +12,18 @@ class Authorship:
 
     log: str
     writer: str
-    leg: int
+    run: int
     attempt: int
 
     def holds_after(self, entry: Entry) -> bool:
         """Tell whether the attempt still holds its task after `entry`, appended by somebody else.
 
-        Who takes a task away from its holder begins another attempt or leg, or ends this one. A
+        Who takes a task away from its holder begins another attempt or run, or ends this one. A
         gateway that queues a message over the holder's head repeats the stamp of the tail.
         """
         stamp = entry.stamp
-        same = (stamp.log, stamp.leg, stamp.attempt) == (self.log, self.leg, self.attempt)
-        return same and not entry.ends_leg
+        same = (stamp.log, stamp.run, stamp.attempt) == (self.log, self.run, self.attempt)
+        return same and not entry.ends_run
 
     def stamp(self, generation: int, state: str = WORKING, checkpoint: str | None = None) -> Stamp:
         """Return the stamp of an entry that begins at `generation`."""
@@ -32,7 +32,7 @@ class Authorship:
             generation,
             self.writer,
             state,
-            self.leg,
+            self.run,
             self.attempt,
             checkpoint=checkpoint,
         )

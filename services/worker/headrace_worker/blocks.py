@@ -3,14 +3,14 @@
 A piece without a label goes on with the last block of its kind until the agent says something of
 another kind; the next one then opens a new block, and a former block of text ends there. Reasoning
 ends as soon as the agent goes on to something else, while text stays open for the tool calls that
-belong to it. Labelled blocks may interleave; each is open until the agent ends it, or the leg ends.
+belong to it. Labelled blocks may interleave; each is open until the agent ends it, or the run ends.
 """
 
 from dataclasses import dataclass
 
 from headrace.model.events import TextChunks
 from headrace.sdk.errors import MalformedOutput
-from headrace_worker.ids import LegIds
+from headrace_worker.ids import RunIds
 
 TEXT = "block"
 THINKING = "think"
@@ -21,11 +21,11 @@ TOOL = "tool"
 
 @dataclass(slots=True)
 class Block:
-    """One block of a leg."""
+    """One block of a run."""
 
     id: str
     index: int = -1
-    """Position among the leg's blocks; -1 for a tool call's arguments, which have none."""
+    """Position among the run's blocks; -1 for a tool call's arguments, which have none."""
     type: str = "text"
     title: str = ""
     started: bool = False
@@ -35,9 +35,9 @@ class Block:
 
 
 class Blocks:
-    """The open blocks of one leg."""
+    """The open blocks of one run."""
 
-    def __init__(self, ids: LegIds, next_index: int = 0) -> None:
+    def __init__(self, ids: RunIds, next_index: int = 0) -> None:
         """Begin without any; the first one opened gets the index `next_index`."""
         self._ids = ids
         self._flow = ""

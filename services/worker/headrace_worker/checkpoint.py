@@ -22,9 +22,9 @@ class Checkpoint:
     data: Any = None
     """JSON of the agent's choice."""
     ids: dict[str, int] = field(default_factory=dict)
-    """How many ids of each kind the leg has minted."""
+    """How many ids of each kind the run has minted."""
     index: int = 0
-    """Index of the leg's next block."""
+    """Index of the run's next block."""
 
     def encode(self) -> str:
         """Return the header's value: ASCII, as headers want it.

@@ -37,7 +37,7 @@ _WHO = Control(ask="who")
 
 @dataclass(frozen=True, slots=True)
 class Free:
-    """The leg is nobody's: begin `attempt` behind `last`."""
+    """The run is nobody's: begin `attempt` behind `last`."""
 
     last: Entry
     attempt: int
@@ -61,7 +61,7 @@ class Void:
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """The leg is to begin after another task's: look again later."""
+    """The run is to begin after another task's: look again later."""
 
     task: str
 
@@ -92,7 +92,7 @@ async def decide(bus: Bus, assignment: Assignment) -> Verdict:
     if why_handed_back(orjson.loads(last.lines[-1])) is not None:
         return Free(last, last.stamp.attempt + 1)
     holder = await who_holds(bus, assignment.key)
-    if holder is not None and holder.leg == assignment.leg:
+    if holder is not None and holder.run == assignment.run:
         return Held(holder.worker)
     return Free(last, last.stamp.attempt + 1)
 
@@ -100,14 +100,14 @@ async def decide(bus: Bus, assignment: Assignment) -> Verdict:
 def _over(assignment: Assignment, last: Entry) -> Void | Ended | None:
     if last.stamp.log != assignment.request.log:
         return Void(f"it is for log {assignment.request.log}, which is gone", lost=True)
-    if last.stamp.leg > assignment.leg:
-        return Void(f"leg {last.stamp.leg} superseded it")
-    if last.ends_task and last.last_generation == assignment.leg:
+    if last.stamp.run > assignment.run:
+        return Void(f"run {last.stamp.run} superseded it")
+    if last.ends_task and last.last_generation == assignment.run:
         return Ended(last)
-    if last.ends_leg:
-        return Void("the leg has ended")
-    if last.stamp.leg < assignment.leg:
-        return Void(f"the log has no input {assignment.leg}", lost=True)
+    if last.ends_run:
+        return Void("the run has ended")
+    if last.stamp.run < assignment.run:
+        return Void(f"the log has no input {assignment.run}", lost=True)
     return None
 
 
@@ -129,7 +129,7 @@ def carried_input(assignment: Assignment) -> Entry | None:
     request, message = assignment.request, assignment.message
     if request.input is None or request.sequence is None or message.metadata.num_delivered != 1:
         return None
-    stamp = Stamp(request.log, assignment.leg, "", SUBMITTED, assignment.leg, owner=request.owner)
+    stamp = Stamp(request.log, assignment.run, "", SUBMITTED, assignment.run, owner=request.owner)
     # The run was stored a moment after its input.
     time = message.metadata.timestamp.isoformat()
     return Entry(stamp, [request.input.encode()], request.sequence, time)
@@ -142,19 +142,19 @@ _PATIENCE = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A leg that this worker holds."""
+    """A run that this worker holds."""
 
     past: Recovered
     authorship: Authorship
     writer: LogWriter
     deadline: datetime | None = None
-    """When the leg is to be over."""
+    """When the run is to be over."""
 
 
 async def claim(
     bus: Bus, worker: str, assignment: Assignment, policy: Policy
 ) -> Taken | Held | Void | Behind | Ended:
-    """Take the leg if it is to be taken; give it up if it was tried often enough.
+    """Take the run if it is to be taken; give it up if it was tried often enough.
 
     Raises:
         BusUnavailable: the log does not answer, or others keep appending to it.
@@ -178,9 +178,9 @@ async def claim(
 async def _begin(
     bus: Bus, worker: str, assignment: Assignment, policy: Policy, free: Free
 ) -> Taken | Void | Behind:
-    past = await read_past(bus, assignment.key, assignment.leg, free.last)
+    past = await read_past(bus, assignment.key, assignment.run, free.last)
     if free.attempt == 1 and is_too_late(past):
-        if not await reject_unbegun(bus, assignment.key, assignment.leg, TOO_LATE):
+        if not await reject_unbegun(bus, assignment.key, assignment.run, TOO_LATE):
             raise Fenced(f"{assignment.key.task} has been begun")
         return Void(TOO_LATE)
     if free.attempt == 1 and (task := await whose_turn_it_is(bus, assignment.key, past)):
@@ -188,7 +188,7 @@ async def _begin(
     writer_id = f"{worker}-{next(_attempts)}"
     if past.replaced:
         await count_survivors(bus, assignment.key.agent, past)
-    authorship = Authorship(assignment.request.log, writer_id, assignment.leg, free.attempt)
+    authorship = Authorship(assignment.request.log, writer_id, assignment.run, free.attempt)
     if (reason := why_hopeless(policy, past, free.attempt)) is not None:
         await give_up(bus, assignment, authorship, free.last, reason)
         return Void(reason)

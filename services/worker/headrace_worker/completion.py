@@ -1,4 +1,4 @@
-"""How an attempt ends: from what became of its agent to the leg's last event."""
+"""How an attempt ends: from what became of its agent to the run's last event."""
 
 import logging
 import secrets
@@ -30,11 +30,11 @@ LONGEST_REASON = 500
 
 
 _GOES_ON = frozenset({COMPLETED, INPUT_REQUIRED})
-"""Ends that give way to the next leg where a message waits."""
+"""Ends that give way to the next run where a message waits."""
 
 
 async def complete(execution: Execution, why: Interrupt) -> int | None:
-    """Append what the agent said last, and how its leg ends; return the next leg, if one follows.
+    """Append what the agent said last, and how its run ends; return the next run, if one follows.
 
     Raises:
         Fenced, LogLost: the log is somebody else's; it does not say so.
@@ -143,7 +143,7 @@ def _asked_for(execution: Execution) -> End:
 def _is_shown(execution: Execution) -> bool:
     """Tell whether the Task has been shown to its client, so that it must end as a task."""
     past, ctx = execution.past, execution.context
-    if ctx.leg > 1 or ctx.attempt > 1 or past.metadata.get(events.SHOWN) is True:
+    if ctx.run > 1 or ctx.attempt > 1 or past.metadata.get(events.SHOWN) is True:
         return True
     age = datetime.now(UTC) - datetime.fromisoformat(past.time)
     return age.total_seconds() > BARE_WITHIN

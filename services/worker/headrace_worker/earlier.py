@@ -92,6 +92,6 @@ async def _ended_runs(bus: Bus, key: TaskKey) -> list[Entry]:
         log = [entry async for batch in replay(bus, key, 0, last.sequence) for entry in batch]
     except LogLost:
         return []
-    while log and not log[-1].ends_leg:
+    while log and not log[-1].ends_run:
         log.pop()
     return log

@@ -11,7 +11,7 @@ from headrace_worker.appender import Appender
 from headrace_worker.checkpoint import Checkpoint
 from headrace_worker.encoder import Encoder
 from headrace_worker.end_events import End, Endings
-from headrace_worker.ids import LegIds
+from headrace_worker.ids import RunIds
 from headrace_worker.usage import UsageTotals
 
 INTERVAL = 0.02
@@ -59,7 +59,7 @@ class Emitter:
         encoder: Encoder,
         endings: Endings,
         appender: Appender,
-        ids: LegIds,
+        ids: RunIds,
         *,
         may_answer: bool,
     ) -> None:
@@ -81,7 +81,7 @@ class Emitter:
 
         Raises:
             MalformedOutput: it can't stand in a log, or not at this point.
-            LegOver: the leg has ended without it.
+            RunOver: the run has ended without it.
         """
         try:
             if type(said) is str and (chunk := self._encoder.chunk(said)) is not None:
@@ -101,10 +101,10 @@ class Emitter:
 
         Raises:
             MalformedOutput: it is no JSON, is too large, or can't be saved at this point.
-            LegOver: the leg has ended without it.
+            RunOver: the run has ended without it.
         """
         if self.end is not None:
-            raise MalformedOutput("a checkpoint after the leg's end")
+            raise MalformedOutput("a checkpoint after the run's end")
         *before, last = self._encoder.checkpoint(said)
         held = Checkpoint(data, self._ids.minted, self._encoder.next_index).encode()
         for draft in before:
@@ -119,7 +119,7 @@ class Emitter:
 
     def _emit(self, said: Emission) -> bool:
         if self.end is not None:
-            raise MalformedOutput(f"{type(said).__name__} after the leg's end")
+            raise MalformedOutput(f"{type(said).__name__} after the run's end")
         if isinstance(said, str):
             said = Text(said)
         if isinstance(said, ENDINGS):

@@ -20,7 +20,7 @@ from headrace.sdk.errors import MalformedOutput
 from headrace.sdk.relayed import Artifact, Said
 from headrace.sdk.signals import SIGNALS
 from headrace_worker.blocks import ARGUMENTS, TEXT, THINKING, TOOL, Block, Blocks
-from headrace_worker.ids import LegIds
+from headrace_worker.ids import RunIds
 from headrace_worker.quoting import Quoting
 from headrace_worker.saying import check_texts
 from headrace_worker.shared_state import SharedState
@@ -53,17 +53,17 @@ def result_part(said: File | Data) -> Json:
 
 
 class Encoder:
-    """The events of one leg's output, before they have generations."""
+    """The events of one run's output, before they have generations."""
 
     def __init__(
         self,
         task: str,
         context: str,
-        ids: LegIds,
+        ids: RunIds,
         next_index: int = 0,
         state: SharedState | None = None,
     ) -> None:
-        """Render for one leg of `task` in `context`, which shares `state`; blocks count on."""
+        """Render for one run of `task` in `context`, which shares `state`; blocks count on."""
         self._state = state or SharedState()
         self._task, self._context, self._ids = task, context, ids
         self._blocks = Blocks(ids, next_index)
@@ -105,7 +105,7 @@ class Encoder:
                 return [*self._end_of_thought(said), self._one(said)]
 
     def stop(self) -> None:
-        """Say that the leg's end was said: no plain string goes on with anything."""
+        """Say that the run's end was said: no plain string goes on with anything."""
         self._going_on = None
 
     def checkpoint(self, said: ToolArguments | ToolResult | None = None) -> list[Draft]:

@@ -1,4 +1,4 @@
-"""The events that end a leg."""
+"""The events that end a run."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +11,7 @@ from headrace.model.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, REJ
 from headrace.sdk.emit import Complete, Ending, InputRequired, Message, Reject
 from headrace.sdk.errors import MalformedOutput
 from headrace.sdk.relayed import Outcome
-from headrace_worker.ids import LegIds
+from headrace_worker.ids import RunIds
 from headrace_worker.quoting import end_parts, foreign
 from headrace_worker.saying import check_texts
 
@@ -20,7 +20,7 @@ _KINDS = {"text", "raw", "url", "data"}
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """A leg's last event and the state that it leaves the task in."""
+    """A run's last event and the state that it leaves the task in."""
 
     draft: Draft
     state: str
@@ -31,10 +31,10 @@ class End:
 
 
 class Endings:
-    """How one leg of a task can end."""
+    """How one run of a task can end."""
 
-    def __init__(self, task: str, context: str, ids: LegIds) -> None:
-        """Make the ends of one leg of `task` in `context`."""
+    def __init__(self, task: str, context: str, ids: RunIds) -> None:
+        """Make the ends of one run of `task` in `context`."""
         self._task, self._context, self._ids = task, context, ids
 
     def of(self, said: Ending) -> End:

@@ -10,7 +10,7 @@ from headrace.model.events import AGUI, Draft, Json
 from headrace.model.task import WORKING, TaskKey
 from headrace.sdk.agent import Agent
 from headrace.sdk.context import RunContext
-from headrace.sdk.errors import LegOver, Retryable
+from headrace.sdk.errors import Retryable, RunOver
 from headrace.sdk.interrupt import Interrupt
 from headrace_worker.appender import Appender
 from headrace_worker.assignment import Assignment
@@ -21,7 +21,7 @@ from headrace_worker.delegation.parent import Parent
 from headrace_worker.emitter import Emitter
 from headrace_worker.encoder import Encoder
 from headrace_worker.end_events import Endings
-from headrace_worker.ids import LegIds
+from headrace_worker.ids import RunIds
 from headrace_worker.inputs import Inputs
 from headrace_worker.offload import Offload, WorkerFiles
 from headrace_worker.recovery import Recovered
@@ -31,7 +31,7 @@ from headrace_worker.shared_state import SharedState
 
 
 class Execution:
-    """An agent at work on a leg that this worker holds."""
+    """An agent at work on a run that this worker holds."""
 
     def __init__(  # noqa: PLR0913  # what an attempt is made of
         self,
@@ -50,9 +50,9 @@ class Execution:
         `lost` is called when its log is somebody else's, `superseded` when a message is to stop it.
         `interrupt` tells why the agent is being stopped.
         """
-        key, leg, request = assignment.key, assignment.leg, assignment.request
+        key, run, request = assignment.key, assignment.run, assignment.request
         saved = taken.past.checkpoint
-        ids = LegIds(key.task, leg, saved.ids)
+        ids = RunIds(key.task, run, saved.ids)
         self.policy = agent.policy
         self.authorship = taken.authorship
         self.assignment = assignment
@@ -91,7 +91,7 @@ class Execution:
         parent = Parent(
             key=key,
             context=request.context,
-            leg=leg,
+            run=run,
             attempt=taken.authorship.attempt,
             bus=resources.bus,
             rule=resources.rule,
@@ -113,7 +113,7 @@ class Execution:
             key=key,
             context=request.context,
             owner=request.owner,
-            leg=leg,
+            run=run,
             attempt=taken.authorship.attempt,
             message=taken.past.message,
             metadata=taken.past.metadata,
@@ -126,7 +126,7 @@ class Execution:
 
     @property
     def failures(self) -> int:
-        """Attempts at the leg that count as failed, should this one fail."""
+        """Attempts at the run that count as failed, should this one fail."""
         return self.authorship.attempt - self.past.excused
 
     @property
@@ -152,20 +152,20 @@ class Execution:
         return events.status_update(self.key.task, self.context.context, WORKING, message)
 
     async def say_handed_back(self, why: str, patience: float) -> None:
-        """End the attempt, not the leg: nothing more is said, and the log tells `why`."""
+        """End the attempt, not the run: nothing more is said, and the log tells `why`."""
         draft = events.status_update(
             self.key.task, self.context.context, WORKING, metadata={events.HANDED_BACK: why}
         )
         await self.appender.bid_farewell(draft, patience)
 
     async def say_ending(self, state: str) -> bool:
-        """Have the log tell in which state the leg is to end; False: it is somebody else's."""
+        """Have the log tell in which state the run is to end; False: it is somebody else's."""
         draft = events.status_update(
             self.key.task, self.context.context, WORKING, metadata={events.ENDING: state}
         )
         try:
             await self.appender.deliver(draft)
-        except LegOver:
+        except RunOver:
             return False
         return True
 

@@ -1,4 +1,4 @@
-"""Ending a leg that nobody is to try again: too many attempts died, or its time has passed."""
+"""Ending a run that nobody is to try again: too many attempts died, or its time has passed."""
 
 import logging
 from datetime import UTC, datetime, timedelta
@@ -17,7 +17,7 @@ from headrace.sdk.policy import Policy
 from headrace.tasks.clean_up import have_cleaned_up
 from headrace_worker.assignment import Assignment
 from headrace_worker.authorship import Authorship
-from headrace_worker.ids import LegIds
+from headrace_worker.ids import RunIds
 from headrace_worker.recovery import Recovered
 
 _log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ _PATIENCE = 10.0
 
 
 def deadline_of(policy: Policy, past: Recovered) -> datetime | None:
-    """Return when the leg is to be over; None: it has all the time."""
+    """Return when the run is to be over; None: it has all the time."""
     lineage = Lineage.of(past.metadata)
     inherited = read_time(lineage.deadline) if lineage is not None else None
     if policy.timeout is None:
@@ -45,14 +45,14 @@ def deadline_of(policy: Policy, past: Recovered) -> datetime | None:
 
 
 def why_overdue(policy: Policy, past: Recovered) -> str:
-    """Return what is said of a leg whose deadline has passed."""
+    """Return what is said of a run whose deadline has passed."""
     if policy.timeout is None or Lineage.of(past.metadata) is not None:
         return "It did not end before its deadline"
     return f"It did not end within {policy.timeout:g} s"
 
 
 def is_too_late(past: Recovered) -> bool:
-    """Tell whether the leg had to be begun before now."""
+    """Tell whether the run had to be begun before now."""
     try:
         return datetime.now(UTC) >= datetime.fromisoformat(past.metadata[START_BY])
     except (LookupError, TypeError, ValueError):
@@ -91,7 +91,7 @@ def why_hopeless(policy: Policy, past: Recovered, attempt: int) -> str | None:
 async def give_up(
     bus: Bus, assignment: Assignment, by: Authorship, last: Entry, reason: str
 ) -> None:
-    """Keep the leg as a dead letter and append FAILED behind `last`.
+    """Keep the run as a dead letter and append FAILED behind `last`.
 
     Raises:
         Fenced, LogLost: somebody else has decided.
@@ -101,7 +101,7 @@ async def give_up(
     _log.error("task %s: %s", key.task, reason)
     await assignment.keep_as_dead_letter(bus, reason)
     message = {
-        "messageId": LegIds(key.task, by.leg).mint("failure"),
+        "messageId": RunIds(key.task, by.run).mint("failure"),
         "role": "ROLE_AGENT",
         "parts": [parts.notice_part(reason, parts.ERROR)],
     }

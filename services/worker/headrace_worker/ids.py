@@ -1,7 +1,7 @@
-"""Ids of what one leg makes.
+"""Ids of what one run makes.
 
 They are the same in each attempt, so that a new one replaces what a dead one made, and unlike those
-of every other leg, so that a conversation can hold them all.
+of every other run, so that a conversation can hold them all.
 """
 
 from collections import Counter
@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from hashlib import blake2b
 
 
-class LegIds:
-    """Mints ids such as ``block-8c1f29d0ab-0``: kind, a digest of the leg, a number per kind."""
+class RunIds:
+    """Mints ids such as ``block-8c1f29d0ab-0``: kind, a digest of the run, a number per kind."""
 
-    def __init__(self, task: str, leg: int, minted: Mapping[str, int] | None = None) -> None:
-        """Mint for one leg of `task`, going on where `minted` ids of each kind exist."""
-        self._digest = blake2b(f"{task}/{leg}".encode(), digest_size=5).hexdigest()
+    def __init__(self, task: str, run: int, minted: Mapping[str, int] | None = None) -> None:
+        """Mint for one run of `task`, going on where `minted` ids of each kind exist."""
+        self._digest = blake2b(f"{task}/{run}".encode(), digest_size=5).hexdigest()
         self._minted = Counter[str](minted or {})
 
     @property

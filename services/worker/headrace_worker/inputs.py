@@ -2,8 +2,8 @@
 
 A message is accepted when it stands in the log as *queued*: an event that changes nothing for
 anybody yet. It leaves the queue in one of two ways: the agent at work *takes* it (then the user's
-message stands in the log at that point, and an attempt that is discarded gives it back), or the leg
-ends and the message becomes the next leg's input.
+message stands in the log at that point, and an attempt that is discarded gives it back), or the run
+ends and the message becomes the next run's input.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from headrace.model import events
 from headrace.model.events import Json
 from headrace.model.messages import Control
 from headrace.model.task import AUTH_REQUIRED, WORKING
-from headrace.sdk.errors import LegOver, MalformedOutput, Overtaken
+from headrace.sdk.errors import MalformedOutput, Overtaken, RunOver
 from headrace.sdk.policy import FollowUps
 from headrace_worker.appender import Appender, Receipt
 from headrace_worker.queued import Queued
@@ -69,7 +69,7 @@ class Inputs:
             generation = await receipt.stored()
         except MalformedOutput:
             return Refused("too_large")
-        except LegOver:
+        except RunOver:
             return Refused("over")
         except Overtaken as other:
             return Refused("generation", other.generation)

@@ -51,7 +51,7 @@ class WorkerFiles(FileStore):
 
 @dataclass(frozen=True, slots=True)
 class Offload:
-    """Stows what one leg's agent says."""
+    """Stows what one run's agent says."""
 
     files: FileStore
     key: TaskKey

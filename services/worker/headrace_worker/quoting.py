@@ -9,7 +9,7 @@ from headrace.model.task import COMPLETED, FAILED, INPUT_REQUIRED, REJECTED, TER
 from headrace.sdk.errors import MalformedOutput
 from headrace.sdk.relayed import Artifact, Outcome, Said
 from headrace_worker.blocks import Blocks
-from headrace_worker.ids import LegIds
+from headrace_worker.ids import RunIds
 
 _OWN = "headrace."
 _PASSED_ON = frozenset({INPUT_SCHEMA, INTERRUPTS, PENDING_TOOL_CALLS})
@@ -21,10 +21,10 @@ _MESSAGE = "message"
 
 
 class Quoting:
-    """Makes the events of one leg's passed-on words."""
+    """Makes the events of one run's passed-on words."""
 
-    def __init__(self, task: str, context: str, ids: LegIds, blocks: Blocks) -> None:
-        """Quote in one leg of `task` in `context`, whose `blocks` are counted."""
+    def __init__(self, task: str, context: str, ids: RunIds, blocks: Blocks) -> None:
+        """Quote in one run of `task` in `context`, whose `blocks` are counted."""
         self._task, self._context, self._ids, self._blocks = task, context, ids, blocks
         self._indices: dict[str, int] = {}
 
@@ -69,13 +69,13 @@ class Quoting:
 
 
 def end_parts(said: Outcome) -> list[Json]:
-    """Return the parts of a leg's last message.
+    """Return the parts of a run's last message.
 
     Raises:
-        MalformedOutput: a part is no A2A Part, or the state ends no leg.
+        MalformedOutput: a part is no A2A Part, or the state ends no run.
     """
     if said.state not in _ENDS:
-        raise MalformedOutput(f"{said.state!r} is no state that ends a leg")
+        raise MalformedOutput(f"{said.state!r} is no state that ends a run")
     kind = _MESSAGE if said.state in {COMPLETED, INPUT_REQUIRED} else parts.TASK
     kind = parts.ERROR if said.state in {FAILED, REJECTED} else kind
     return [hinted(part, kind) for part in checked(said.parts)]

@@ -1,4 +1,4 @@
-"""What a leg's log holds before an attempt begins: the input, and what dead attempts left."""
+"""What a run's log holds before an attempt begins: the input, and what dead attempts left."""
 
 from dataclasses import dataclass, field
 
@@ -22,7 +22,7 @@ _STATE = frozenset({parts.STATE_SNAPSHOT, parts.STATE_DELTA})
 
 @dataclass(slots=True)
 class Recovered:
-    """A leg's log up to the attempt that reads it."""
+    """A run's log up to the attempt that reads it."""
 
     message: Json
     """The input's A2A Message."""
@@ -31,7 +31,7 @@ class Recovered:
     time: str
     """When the input was stored, RFC 3339."""
     kept: int
-    """Generation up to which the leg's log counts: its last checkpoint, or its input."""
+    """Generation up to which the run's log counts: its last checkpoint, or its input."""
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     """What an attempt has saved, if one has."""
     began: str | None = None
@@ -56,7 +56,7 @@ class Recovered:
     signals: list[Json] = field(default_factory=list)
     """Parts that changed the shared state, up to `kept`."""
     known_children: KnownChildren = field(default_factory=KnownChildren)
-    """Whom the leg's attempts have asked."""
+    """Whom the run's attempts have asked."""
     unsaved: list[Json] = field(default_factory=list)
     """Those behind it: an attempt that makes the next checkpoint saves them."""
 
@@ -78,8 +78,8 @@ class Recovered:
         return [q for q in self.queued if self.taken.get(q.generation, self.kept + 1) > self.kept]
 
 
-async def read_past(bus: Bus, key: TaskKey, leg: int, last: Entry) -> Recovered:
-    """Read what this leg's log holds up to `last`, its log's last entry.
+async def read_past(bus: Bus, key: TaskKey, run: int, last: Entry) -> Recovered:
+    """Read what this run's log holds up to `last`, its log's last entry.
 
     The first attempt finds its input in `last` and reads nothing.
 
@@ -87,25 +87,25 @@ async def read_past(bus: Bus, key: TaskKey, leg: int, last: Entry) -> Recovered:
         LogLost: the input is no longer there.
         BusUnavailable: the stream does not answer.
     """
-    if last.last_generation == leg:
-        past = _begin(last, leg)
+    if last.last_generation == run:
+        past = _begin(last, run)
     else:
-        past = await _read_all(bus, key, leg, last)
+        past = await _read_all(bus, key, run, last)
     left = past.metadata.get(events.WAITING) or []
     past.queued[:0] = [await _read_queued(bus, key, generation, last) for generation in left]
     return past
 
 
-async def _read_all(bus: Bus, key: TaskKey, leg: int, last: Entry) -> Recovered:
-    after = await find_generation(bus, key, leg, last)
+async def _read_all(bus: Bus, key: TaskKey, run: int, last: Entry) -> Recovered:
+    after = await find_generation(bus, key, run, last)
     past: Recovered | None = None
     async for batch in replay(bus, key, after, last.sequence):
         for entry in batch:
             if past is None:
-                past = _begin(entry, leg)
+                past = _begin(entry, run)
             _go_through(past, entry)
     if past is None:
-        raise LogLost(f"the input {leg} of {key.task} is gone")
+        raise LogLost(f"the input {run} of {key.task} is gone")
     return past
 
 
@@ -153,15 +153,15 @@ async def entries_before(bus: Bus, key: TaskKey, head: int) -> list[Entry]:
     return [entry async for batch in replay(bus, key, 0, head) for entry in batch]
 
 
-def _begin(entry: Entry, leg: int) -> Recovered:
-    event = entry.events[leg - entry.generation]
+def _begin(entry: Entry, run: int) -> Recovered:
+    event = entry.events[run - entry.generation]
     if "task" in event:
         task = event["task"]
         history = task.get("history") or [{}]
-        return Recovered(history[-1], task.get("metadata", {}), entry.time, leg)
+        return Recovered(history[-1], task.get("metadata", {}), entry.time, run)
     update = event.get("statusUpdate", {})
     message = update.get("status", {}).get("message", {})
-    return Recovered(message, update.get("metadata", {}), entry.time, leg)
+    return Recovered(message, update.get("metadata", {}), entry.time, run)
 
 
 def _note_attempt(past: Recovered, event: Json, time: str) -> None:

@@ -74,10 +74,10 @@ async def remembered(ctx: RunContext, memory: Memory = "context", verbatim: str 
         LogLost, BusUnavailable: the log is gone, or does not answer.
     """
     log, earlier = list[Entry](), list[list[Entry]]()
-    if ctx.leg > 1 or ctx.attempt > 1:
+    if ctx.run > 1 or ctx.attempt > 1:
         log = await runtime_of(ctx).entries()
-    own = turns_of_log(log, ctx.task) if log else user_turn(ctx.message, ctx.task, ctx.leg)
-    run = [turn for turn in own if turn.run == ctx.leg]
+    own = turns_of_log(log, ctx.task) if log else user_turn(ctx.message, ctx.task, ctx.run)
+    run = [turn for turn in own if turn.run == ctx.run]
     asked_by = asking_agent(log[0].events[0]["task"] if log else {"metadata": ctx.metadata})
     messages = ctx.agui.get("messages") or []
     if memory == "none":
@@ -145,7 +145,7 @@ async def keep_response(
     `last` is said with it: the end of its last tool call. Every open block ends here.
 
     Raises:
-        MalformedOutput, LegOver: as `RunContext.checkpoint`.
+        MalformedOutput, RunOver: as `RunContext.checkpoint`.
     """
     kept: Json = {}
     if verbatim is not None:
@@ -157,7 +157,7 @@ async def keep_result(ctx: RunContext, result: ToolResult) -> None:
     """Say what a tool answered, and save it: no later attempt calls the tool again.
 
     Raises:
-        MalformedOutput, LegOver: as `RunContext.checkpoint`.
+        MalformedOutput, RunOver: as `RunContext.checkpoint`.
     """
     await runtime_of(ctx).checkpoint(None, result)
 

@@ -63,7 +63,7 @@ class LoggedTask:
             DelegationRefused: no child waits.
         """
         try:
-            found = await waiting_child(self.bus, self.parent.key, self.parent.leg)
+            found = await waiting_child(self.bus, self.parent.key, self.parent.run)
         except LogLost:
             found = None
         if found is None:

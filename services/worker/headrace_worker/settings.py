@@ -21,7 +21,7 @@ class WorkerSettings(BusSettings):
     """Runs that one worker works on at a time; it asks for no more than it has room for."""
 
     drain_seconds: float = Field(default=2.0, ge=0)
-    """After SIGTERM, seconds that running legs have to end; then they are handed to others."""
+    """After SIGTERM, seconds that running runs have to end; then they are handed to others."""
 
     cleanup_seconds: float = Field(default=5.0, ge=0)
     """Seconds that a cancelled agent has to clean up; then the worker goes on without it."""

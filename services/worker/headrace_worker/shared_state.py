@@ -13,7 +13,7 @@ _log = logging.getLogger(__name__)
 
 
 class SharedState:
-    """One leg's state: what the client sent with the run, then what the agent makes of it.
+    """One run's state: what the client sent with it, then what the agent makes of it.
 
     A patch applies as a whole or not at all, so a client that starts with the same state can apply
     every patch that is said.

@@ -15,11 +15,11 @@ from headrace.sdk.signals import (
     Subagent,
     Usage,
 )
-from headrace_worker.ids import LegIds
+from headrace_worker.ids import RunIds
 from headrace_worker.shared_state import SharedState
 
 
-def part_of(said: Signal, ids: LegIds, state: SharedState) -> Json:  # noqa: PLR0911  # one for each
+def part_of(said: Signal, ids: RunIds, state: SharedState) -> Json:  # noqa: PLR0911  # one for each
     """Return the part that says it; ids that it needs and does not have are minted by `ids`.
 
     What it says of the shared state, `state` takes first, and decides what is told.

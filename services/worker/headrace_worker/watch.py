@@ -1,7 +1,7 @@
 """Noticing that a log has become somebody else's while its agent is silent.
 
 An agent that speaks finds out by its next append. For one that does not, this follows the log's
-live subject and applies the tail rule to it, from a second of silence on; so busy and short legs
+live subject and applies the tail rule to it, from a second of silence on; so busy and short runs
 cost nothing here.
 """
 
@@ -22,15 +22,15 @@ from headrace.model.task import TaskKey
 _log = logging.getLogger(__name__)
 
 SILENCE = 1.0
-"""Seconds without an append after which a leg is watched."""
+"""Seconds without an append after which a run is watched."""
 
 _TICK = 0.5
 _STALL = 2.0
-"""Seconds that a tick may be late before every leg is looked at: the process was stopped, say."""
+"""Seconds that a tick may be late before every run is looked at: the process was stopped, say."""
 
 
 class Watched(Protocol):
-    """What the watch needs of a leg."""
+    """What the watch needs of a run."""
 
     key: TaskKey
     writer: str
@@ -53,7 +53,7 @@ class Watched(Protocol):
 
 
 class Watch:
-    """Watches the legs of one worker."""
+    """Watches the runs of one worker."""
 
     def __init__(self, bus: Bus, rule: TailRule) -> None:
         """Watch nothing yet."""
@@ -62,20 +62,20 @@ class Watch:
         self._loop = asyncio.get_running_loop()
         self._leaving: set[asyncio.Task[None]] = set()
 
-    def add(self, leg: Watched) -> None:
-        """Watch a leg that holds its task."""
-        self._watchers[leg] = _Watcher(self._bus, self._rule, leg)
+    def add(self, run: Watched) -> None:
+        """Watch a run that holds its task."""
+        self._watchers[run] = _Watcher(self._bus, self._rule, run)
 
-    def remove(self, leg: Watched) -> None:
+    def remove(self, run: Watched) -> None:
         """Watch it no more."""
-        watcher = self._watchers.pop(leg, None)
+        watcher = self._watchers.pop(run, None)
         if watcher is not None and watcher.engaged:
             task = self._loop.create_task(watcher.disengage())
             self._leaving.add(task)
             task.add_done_callback(self._leaving.discard)
 
     async def run(self) -> None:
-        """Engage and disengage as legs fall silent and speak, until cancelled."""
+        """Engage and disengage as runs fall silent and speak, until cancelled."""
         while True:
             before = self._loop.time()
             await asyncio.sleep(_TICK)
@@ -89,24 +89,24 @@ class Watch:
                 _log.info("watching logs: %s", trouble)
 
     async def _tick(self, now: float, *, stalled: bool) -> None:
-        for leg, watcher in list(self._watchers.items()):
-            is_silent = stalled or now - leg.spoke > SILENCE
+        for run, watcher in list(self._watchers.items()):
+            is_silent = stalled or now - run.spoke > SILENCE
             if is_silent and not watcher.engaged:
                 await watcher.engage()
             elif watcher.engaged and not is_silent:
                 await watcher.disengage()
-            if leg not in self._watchers:
+            if run not in self._watchers:
                 # It ended while its subscription was being made.
                 await watcher.disengage()
 
 
 class _Watcher:
-    """One leg's log, followed while its agent is silent."""
+    """One run's log, followed while its agent is silent."""
 
-    def __init__(self, bus: Bus, rule: TailRule, leg: Watched) -> None:
-        self.key = leg.key
+    def __init__(self, bus: Bus, rule: TailRule, run: Watched) -> None:
+        self.key = run.key
         self.heard = 0.0
-        self._bus, self._rule, self._leg = bus, rule, leg
+        self._bus, self._rule, self._run = bus, rule, run
         self._subscription: Subscription | None = None
 
     @property
@@ -125,13 +125,13 @@ class _Watcher:
             await subscription.unsubscribe()
 
     def tail_is(self, sequence: int) -> None:
-        if sequence != self._leg.sequence and not self._leg.appending:
-            self._leg.look()
+        if sequence != self._run.sequence and not self._run.appending:
+            self._run.look()
 
     async def _on_live(self, msg: Msg) -> None:
         try:
             stamp = parse_stamp(msg.subject, msg.headers)
         except UndecodableMessage:
             return
-        if stamp.writer != self._leg.writer:
-            self._leg.look()
+        if stamp.writer != self._run.writer:
+            self._run.look()

@@ -57,7 +57,7 @@ class Worker:
         self._slots = ConcurrencyLimit(settings.concurrency)
         self._rooms = {agent.name: (agent, self._room(agent)) for agent in agents}
         self._lanes = LaneWatch(self._bus, list(self._rooms), self._serve)
-        self._legs: dict[tuple[str, int], Attempt] = {}
+        self._runs: dict[tuple[str, int], Attempt] = {}
         self._working: set[asyncio.Task[None]] = set()
         self._background: list[asyncio.Task[None]] = []
         self._serves = False
@@ -88,7 +88,7 @@ class Worker:
         self._serves = True
 
     async def update(self, agents: Agents) -> None:
-        """Serve `agents` from now on; legs at work go on with the agents that they began with.
+        """Serve `agents` from now on; runs at work go on with the agents that they began with.
 
         Raises:
             BusUnavailable: NATS does not answer; call it again.
@@ -105,7 +105,7 @@ class Worker:
         self._agents = agents
 
     async def stop(self) -> None:
-        """Leave: give running legs time to end, hand the others back."""
+        """Leave: give running runs time to end, hand the others back."""
         self._serves = False
         await _briefly(self._registration.withdraw())
         await _briefly(self._lanes.drain())
@@ -174,22 +174,22 @@ class Worker:
             _log.warning("a run goes to the dead letters: %s", error)
             await assignment.give_up(self._bus, msg, error.reason)
             return
-        name = (assigned.key.task, assigned.leg)
-        if name in self._legs:
+        name = (assigned.key.task, assigned.run)
+        if name in self._runs:
             _log.debug("a second copy of a run of %s", assigned.key.task)
             return
-        leg = self._legs[name] = Attempt(self._resources, agent, assigned, permit)
+        run = self._runs[name] = Attempt(self._resources, agent, assigned, permit)
         try:
-            await leg.run()
+            await run.run()
         finally:
-            del self._legs[name]
+            del self._runs[name]
 
     async def _finish(self) -> None:
         if self._working:
             _log.info("%d runs have %g s to end", len(self._working), self._settings.drain_seconds)
             await asyncio.wait(self._working, timeout=self._settings.drain_seconds)
-        for leg in list(self._legs.values()):
-            leg.interrupt(Interrupt.HANDED_BACK)
+        for run in list(self._runs.values()):
+            run.interrupt(Interrupt.HANDED_BACK)
         if self._working:
             _log.info("handing %d runs back", len(self._working))
             await asyncio.wait(self._working, timeout=_LAST_MOMENTS)

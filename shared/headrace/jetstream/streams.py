@@ -215,7 +215,7 @@ def _runs(settings: BusSettings, streams: Streams, subjects: Subjects) -> api.St
         retention=api.RetentionPolicy.WORK_QUEUE,
         storage=api.StorageType.FILE,
         num_replicas=settings.replicas,
-        # One waiting copy per leg: a second one is refused.
+        # One waiting copy per run: a second one is refused.
         max_msgs_per_subject=1,
         max_msgs=settings.runs_max,
         max_age=0,

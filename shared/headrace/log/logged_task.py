@@ -46,7 +46,7 @@ class LoggedTask:
             raise LogLost("another log than the one that was read has begun")
         self.fold.apply_entry(entry)
         self.sequence = entry.sequence
-        if entry.generation == entry.stamp.leg:
+        if entry.generation == entry.stamp.run:
             self.traceparent = _traceparent(entry) or self.traceparent
 
     def is_for(self, query: GetTask) -> bool:

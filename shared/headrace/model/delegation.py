@@ -40,8 +40,8 @@ class Lineage:
     """The asking task."""
     agent: str
     """Its agent."""
-    leg: int
-    """Its leg, which waits for the answer."""
+    run: int
+    """Its run, which waits for the answer."""
     name: str
     """What the parent knows the child by."""
     path: tuple[str, ...]
@@ -56,7 +56,7 @@ class Lineage:
         shown: Json = {
             "parent": self.parent,
             "agent": self.agent,
-            "leg": self.leg,
+            "run": self.run,
             "name": self.name,
             "path": list(self.path),
         }
@@ -72,15 +72,15 @@ class Lineage:
         kept = metadata.get(DELEGATION)
         if not isinstance(kept, dict):
             return None
-        path, leg = kept.get("path"), kept.get("leg")
+        path, run = kept.get("path"), kept.get("run")
         parent, agent, name = (str(kept.get(word, "")) for word in ("parent", "agent", "name"))
         # Subjects are made of it: what names no log is no lineage.
         if not (is_task_id(parent) and is_token(agent) and name and isinstance(path, list)):
             return None
-        if type(leg) is not int or not 0 < leg <= LARGEST:
+        if type(run) is not int or not 0 < run <= LARGEST:
             return None
         return cls(
-            *(parent, agent, leg, name, tuple(map(str, path))),
+            *(parent, agent, run, name, tuple(map(str, path))),
             kept.get("deadline"),
             kept.get("budget"),
         )
@@ -90,18 +90,18 @@ class Lineage:
         return TaskKey(tenant, self.agent, self.parent)
 
     def is_same_question(self, other: "Lineage | None") -> bool:
-        """Tell whether `other` is the same leg's question of the same name."""
-        asked = (self.parent, self.leg, self.name)
-        return other is not None and asked == (other.parent, other.leg, other.name)
+        """Tell whether `other` is the same run's question of the same name."""
+        asked = (self.parent, self.run, self.name)
+        return other is not None and asked == (other.parent, other.run, other.name)
 
 
-def child_task_id(parent: str, leg: int, agent: str, name: str) -> str:
-    """Return the one task id of `agent`'s child that `leg` of `parent` calls `name`.
+def child_task_id(parent: str, run: int, agent: str, name: str) -> str:
+    """Return the one task id of `agent`'s child that `run` of `parent` calls `name`.
 
     Its shard is one of the parent's stream: so it stays the same as streams are added, and who
     applies the parent's log applies the child's too.
     """
-    derived = uuid.uuid5(uuid.NAMESPACE_URL, f"{parent}/{leg}\x00{agent}\x00{name}")
+    derived = uuid.uuid5(uuid.NAMESPACE_URL, f"{parent}/{run}\x00{agent}\x00{name}")
     shard = int(parent.partition("-")[0])
     first = stream_of_shard(shard) * SHARDS_PER_STREAM
     return f"{first + derived.int % SHARDS_PER_STREAM}-{derived.hex}"

@@ -14,9 +14,9 @@ import orjson
 
 from headrace.model.errors import UndecodableMessage
 from headrace.model.events import Json
-from headrace.model.task import LEG_ENDED, STATES, TERMINAL
+from headrace.model.task import RUN_ENDED, STATES, TERMINAL
 
-CONTRACT_VERSION = "1"
+CONTRACT_VERSION = "2"
 """Version of the bus contract that this code writes and reads."""
 
 VERSION = "Headrace-Version"
@@ -24,7 +24,7 @@ LOG = "Headrace-Log"
 GENERATION = "Headrace-Generation"
 WRITER = "Headrace-Writer"
 STATE = "Headrace-State"
-LEG = "Headrace-Leg"
+RUN = "Headrace-Run"
 ATTEMPT = "Headrace-Attempt"
 OWNER = "Headrace-Owner"
 CHECKPOINT = "Headrace-Checkpoint"
@@ -43,12 +43,12 @@ _DIGITS = 15
 
 _BLOCK = re.compile(
     rb"NATS/1\.0\r\n"
-    rb"Headrace-Version: 1\r\n"
+    rb"Headrace-Version: 2\r\n"
     rb"Headrace-Log: ([0-9a-z]{4,16})\r\n"
     rb"Headrace-Generation: ([0-9]{1,15})\r\n"
     rb"Headrace-Writer: ([A-Za-z0-9._-]+)\r\n"
     rb"Headrace-State: ([A-Z_]+)\r\n"
-    rb"Headrace-Leg: ([0-9]{1,15})\r\n"
+    rb"Headrace-Run: ([0-9]{1,15})\r\n"
     rb"(?:Headrace-Attempt: ([0-9]{1,15})\r\n)?"
     rb"(?:Headrace-Owner: ([A-Za-z0-9_-]+)\r\n)?"
     rb"(?:N[A-Za-z-]+: [^\r\n]*\r\n)*\r\n"
@@ -70,7 +70,7 @@ class Stamp(NamedTuple):
     """Who appended it: one id per attempt, per gateway request, or per sweep."""
     state: str
     """The task's state after the entry."""
-    leg: int
+    run: int
     """Generation of the input that the entry belongs to."""
     attempt: int = 0
     """Attempt that wrote it, from 1; 0 for entries that are no worker's."""
@@ -87,7 +87,7 @@ class Stamp(NamedTuple):
             GENERATION: str(self.generation),
             WRITER: self.writer,
             STATE: self.state,
-            LEG: str(self.leg),
+            RUN: str(self.run),
         }
         if self.attempt:
             headers[ATTEMPT] = str(self.attempt)
@@ -134,9 +134,9 @@ class Entry:
         return self.stamp.generation + len(self.lines) - 1
 
     @property
-    def ends_leg(self) -> bool:
-        """Whether the leg is over after this entry."""
-        return self.stamp.state in LEG_ENDED or self.stamp.state == ANSWERED
+    def ends_run(self) -> bool:
+        """Whether the run is over after this entry."""
+        return self.stamp.state in RUN_ENDED or self.stamp.state == ANSWERED
 
     @property
     def ends_task(self) -> bool:
@@ -158,7 +158,7 @@ def parse_stamp(subject: str, headers: Mapping[str, str] | None) -> Stamp:
             generation=_number(headers[GENERATION], least=1),
             writer=_matching(_NOT_EMPTY, headers[WRITER]),
             state=_state(headers[STATE]),
-            leg=_number(headers[LEG], least=1),
+            run=_number(headers[RUN], least=1),
             attempt=_number(headers.get(ATTEMPT, "0"), least=0),
             owner=headers.get(OWNER),
             checkpoint=headers.get(CHECKPOINT),
@@ -180,8 +180,8 @@ def read_stamp(
     match = _BLOCK.fullmatch(block)
     if match is None:
         return parse_stamp(subject, headers())
-    log, generation, writer, state, leg, attempt, owner = match.groups()
-    first, input_at, stated = int(generation), int(leg), _STATED.get(state)
+    log, generation, writer, state, run, attempt, owner = match.groups()
+    first, input_at, stated = int(generation), int(run), _STATED.get(state)
     if stated is None or not (first and input_at):
         return parse_stamp(subject, headers())
     return Stamp(

@@ -17,12 +17,12 @@ GENERATION = "headrace.generation"
 ATTEMPT = "headrace.attempt"
 """Metadata key of a WORKING status that begins an attempt."""
 WORKER = "headrace.worker"
-"""Metadata key beside `ATTEMPT`: which worker holds the leg."""
+"""Metadata key beside `ATTEMPT`: which worker holds the run."""
 DISCARDED_AFTER = "headrace.discardedAfter"
-"""Metadata key beside `ATTEMPT` from attempt 2 on: every fold drops this leg's output after that
+"""Metadata key beside `ATTEMPT` from attempt 2 on: every fold drops this run's output after that
 generation and before this event."""
 HANDED_BACK = "headrace.handedBack"
-"""Metadata key of a WORKING status that ends an attempt but not its leg: somebody else takes it up.
+"""Metadata key of a WORKING status that ends an attempt but not its run: somebody else takes it up.
 Its value is `LEAVING` or `TRYING_AGAIN`; only the latter counts as a failed attempt."""
 LEAVING = "leaving"
 """The worker leaves the fleet."""
@@ -63,11 +63,11 @@ stands there without its content."""
 PRIORITY = "headrace.priority"
 """Metadata key of an input: the class in which its run waits, where that is not the usual one."""
 START_BY = "headrace.startBy"
-"""Metadata key of an input, RFC 3339: if no worker has begun its leg by then, none shall, and the
+"""Metadata key of an input, RFC 3339: if no worker has begun its run by then, none shall, and the
 task is REJECTED."""
 ENDING = "headrace.ending"
-"""Metadata key of a status: the state in which the holder is about to end the leg, said before it
-cancels the leg's children. Whoever takes over what was to be CANCELED cancels it, too."""
+"""Metadata key of a status: the state in which the holder is about to end the run, said before it
+cancels the run's children. Whoever takes over what was to be CANCELED cancels it, too."""
 BEHIND = "headrace.behind"
 """Metadata key of generation 1: ids of tasks of the same agent. No worker begins this one while any
 of them is SUBMITTED or WORKING."""

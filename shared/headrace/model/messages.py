@@ -35,10 +35,10 @@ class BusMessage(BaseModel):
 
 
 class RunRequest(BusMessage):
-    """The message that asks workers to do a leg; tenant, agent, task and leg are its subject's."""
+    """The message that asks workers to do a run; tenant, agent, task and run are its subject's."""
 
     log: str
-    """Log id of the task: a run for another log is void."""
+    """Log id of the task: a request for another log is void."""
     context: str
     """The task's contextId."""
     owner: str
@@ -48,8 +48,8 @@ class RunRequest(BusMessage):
     input: str | None = None
     """The input, a line of the log: its first worker need not read it there. None: it must."""
     sequence: int | None = None
-    """Beside `input`: its stream sequence. What is appended expects it, so that a run which the log
-    has left behind is refused there."""
+    """Beside `input`: its stream sequence. What is appended expects it, so that a request which the
+    log has left behind is refused there."""
 
 
 class Holding(BusMessage):
@@ -59,14 +59,14 @@ class Holding(BusMessage):
     """The attempt's writer id."""
     worker: str
     """The worker's instance id."""
-    leg: int
+    run: int
     attempt: int
     accepted: bool = True
     """Whether what was asked will be attended to."""
     generation: int | None = None
     """Of the accepted message in the log."""
     refused: Literal["policy", "over", "too_large", "generation", "blocked"] | None = None
-    """Why a message was not: the agent takes none, its leg has ended, it fits no entry, the task is
+    """Why a message was not: the agent takes none, its run has ended, it fits no entry, the task is
     at `generation` and not where the message wants it, or the agent blocks its worker: then whoever
     asked queues the message, and the holder goes on behind it."""
 
@@ -75,7 +75,7 @@ class Control(BusMessage):
     """A question to the holder of a task."""
 
     ask: Literal["who", "cancel", "input"]
-    """`who`: are you there? `cancel`: end the leg; CANCELED in the log confirms it. `input`: take
+    """`who`: are you there? `cancel`: end the run; CANCELED in the log confirms it. `input`: take
     this message in; the answer comes when it is in the log."""
     input: str | None = None
     """For `input`: the name that the message is known by, however often it is handed in."""
@@ -165,12 +165,12 @@ class StartTask(BusMessage):
     parent: str
     """The asking task; its owner and its context are the child's."""
     parent_agent: str
-    leg: int = Field(ge=1)
-    """The parent's leg that asks."""
+    run: int = Field(ge=1)
+    """The parent's run that asks."""
     attempt: int = Field(ge=1)
     """The parent's attempt that asks; one that a later attempt has replaced is refused."""
     name: str = Field(min_length=1, max_length=512)
-    """The child's, one per leg and agent: its task id is derived from it."""
+    """The child's, one per run and agent: its task id is derived from it."""
     message: dict[str, Any]
     """An A2A v1.0 Message; ids and role are set here."""
     into: str | None = None
@@ -243,7 +243,7 @@ class TaskStarted(BusMessage):
     task: str
     log: str
     context: str
-    leg: int
+    run: int
     """Generation of the child's input."""
     sequence: int
     """Stream sequence of the input."""
@@ -260,7 +260,7 @@ class Refusal(BusMessage):
     message: str
     why: (
         Literal[
-            "agent_unknown", "too_deep", "repeated", "leg_over", "not_waiting", "busy", "no_leader"
+            "agent_unknown", "too_deep", "repeated", "run_over", "not_waiting", "busy", "no_leader"
         ]
         | None
     ) = None

@@ -21,9 +21,9 @@ class Subjects:
 
     prefix: str = "headrace"
 
-    def run(self, key: TaskKey, leg: int, priority: str = NORMAL) -> str:
-        """The one message that asks workers to do a leg."""
-        usual = f"{self.prefix}.run.{key.tenant}.{key.agent}.{key.task}.{leg}"
+    def run(self, key: TaskKey, run: int, priority: str = NORMAL) -> str:
+        """The one message that asks workers to do a run."""
+        usual = f"{self.prefix}.run.{key.tenant}.{key.agent}.{key.task}.{run}"
         return usual if priority == NORMAL else f"{usual}.{priority}"
 
     def runs_of_task(self, key: TaskKey) -> str:
@@ -111,17 +111,17 @@ class Subjects:
         return key
 
     def key_of_run(self, subject: str) -> tuple[TaskKey, int]:
-        """Return the task and the leg that the run on `subject` asks for.
+        """Return the task and the run that the request on `subject` asks for.
 
         Raises:
             UndecodableMessage: the subject is not of that form.
         """
-        *tokens, leg = self._tokens(subject, "run")
-        if leg in UNUSUAL and tokens:
-            *tokens, leg = tokens
-        if not (leg.isascii() and leg.isdecimal()):
+        *tokens, run = self._tokens(subject, "run")
+        if run in UNUSUAL and tokens:
+            *tokens, run = tokens
+        if not (run.isascii() and run.isdecimal()):
             raise UndecodableMessage(subject, "its last token is not a generation")
-        return self._key(subject, tokens), int(leg)
+        return self._key(subject, tokens), int(run)
 
     def priority_of_run(self, subject: str) -> str:
         """Return the class of priority of the run on `subject`.

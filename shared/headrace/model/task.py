@@ -34,8 +34,8 @@ TERMINAL = frozenset({COMPLETED, FAILED, CANCELED, REJECTED})
 INTERRUPTED = frozenset({INPUT_REQUIRED, AUTH_REQUIRED})
 """A task in one of these waits for its user."""
 
-LEG_ENDED = TERMINAL | {INPUT_REQUIRED}
-"""A leg in one of these is over; at AUTH_REQUIRED its holder waits on."""
+RUN_ENDED = TERMINAL | {INPUT_REQUIRED}
+"""A run in one of these is over; at AUTH_REQUIRED its holder waits on."""
 
 STATES = frozenset({SUBMITTED, WORKING}) | TERMINAL | INTERRUPTED
 

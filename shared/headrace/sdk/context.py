@@ -71,7 +71,7 @@ class RunContext:
 
     An agent that is a generator yields what it emits; any agent can `emit` it, or use the methods
     named for what they emit. All wait when the agent is too far ahead of the log. What is malformed
-    raises `MalformedOutput`; once the run has ended, they raise `LegOver`.
+    raises `MalformedOutput`; once the run has ended, they raise `RunOver`.
     """
 
     key: TaskKey
@@ -79,10 +79,10 @@ class RunContext:
     """The conversation: A2A's contextId, AG-UI's threadId."""
     owner: str
     """Whose task it is, as a subject token."""
-    leg: int
-    """Generation of the input that this leg answers."""
+    run: int
+    """Generation of the input that this run answers."""
     attempt: int
-    """The how-manieth try at this leg, from 1."""
+    """The how-manieth try at this run, from 1."""
     message: Json
     """The input: an A2A v1.0 Message in ProtoJSON."""
     metadata: Json
@@ -133,9 +133,9 @@ class RunContext:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether the leg is to end here: canceled, out of time, or given way to a newer message.
+        """Whether the run is to end here: canceled, out of time, or given way to a newer message.
 
-        For an agent's clean-up, which then ends what was begun elsewhere for the leg. False while
+        For an agent's clean-up, which then ends what was begun elsewhere for the run. False while
         nothing stops it, and where it is stopped because another worker goes on.
         """
         return self._runtime.interrupt in STOPS
@@ -223,7 +223,7 @@ class RunContext:
 
         Raises:
             MalformedOutput: it is no JSON, or is too large.
-            LegOver: the leg has ended.
+            RunOver: the run has ended.
         """
         await self._runtime.checkpoint(data)
 
@@ -237,7 +237,7 @@ class RunContext:
 
         Raises:
             TimeoutError: no answer came within `patience` seconds.
-            LegOver: the leg has ended.
+            RunOver: the run has ended.
         """
         said: Json = {
             "messageId": self.new_id("message"),
@@ -254,7 +254,7 @@ class RunContext:
 
         Raises:
             MalformedOutput: it can't stand in a log, or not at this point.
-            LegOver: the leg has ended.
+            RunOver: the run has ended.
         """
         if type(said) in FILES:
             said = await self._runtime.offloaded(said)
@@ -370,16 +370,16 @@ class RunContext:
     ) -> Result:
         """Ask another agent, by its name or as an `Agent`, and return its answer.
 
-        Another attempt of this leg that asks the same, or under the same `key`, meets the same
+        Another attempt of this run that asks the same, or under the same `key`, meets the same
         child instead of starting a second one; the order does not matter. While the agent waits,
         its place on the worker is others'. With `relay` the child's progress is shown in this
-        task's stream. The child ends within `timeout` seconds, and before this leg does; it may
+        task's stream. The child ends within `timeout` seconds, and before this run does; it may
         use `budget` tokens. Cancelled while it waits, the child is canceled.
 
         Raises:
             DelegationFailed: it failed, was rejected, canceled or too slow.
             DelegationRefused: a limit forbids it, or there is no such agent.
-            LegOver: this leg has ended.
+            RunOver: this run has ended.
         """
         return await self._runtime.delegate(
             agent, message, key, relay=relay, timeout=timeout, budget=budget
@@ -400,7 +400,7 @@ class RunContext:
         Everything else is as with `delegate`. The result is there behind the last event.
 
         Raises:
-            DelegationRefused, LegOver: as `delegate`.
+            DelegationRefused, RunOver: as `delegate`.
         """
         return self._runtime.delegate_stream(
             agent, message, key, relay=relay, timeout=timeout, budget=budget
@@ -416,11 +416,11 @@ class RunContext:
     ) -> Result:
         """Answer a child that waits for input, and return what it comes to.
 
-        Without a `result` it is the child whose question the leg before has asked its user
-        (`Result.ask_user`), without a `message` it is answered with this leg's.
+        Without a `result` it is the child whose question the run before has asked its user
+        (`Result.ask_user`), without a `message` it is answered with this run's.
 
         Raises:
-            DelegationFailed, DelegationRefused, LegOver: as `delegate`; refused as ``not_waiting``
+            DelegationFailed, DelegationRefused, RunOver: as `delegate`; refused as ``not_waiting``
                 where no child waits.
         """
         said = self.message if message is None else message

@@ -18,7 +18,7 @@ class Text:
     """A label of the agent's choice: pieces with one label are one block, whatever is said between
     them. Without one, the text goes on with the last block until something else is said."""
     end: bool = False
-    """Whether the block ends with this piece; a label then can't be used again in this leg."""
+    """Whether the block ends with this piece; a label then can't be used again in this run."""
     type: str = "text"
     """Type of the block, ``text`` or ``code``; its first piece decides."""
 
@@ -115,7 +115,7 @@ class Complete:
 
 @dataclass(frozen=True, slots=True)
 class InputRequired:
-    """Ends the leg: the task goes on when its user has answered."""
+    """Ends the run: the task goes on when its user has answered."""
 
     prompt: str = ""
     schema: Json | None = None
@@ -157,7 +157,7 @@ type Utterance = (
     | Said
     | Signal
 )
-"""What goes on with the leg."""
+"""What goes on with the run."""
 
 type Ending = Complete | InputRequired | Reject | Message | Outcome
 """What ends it; nothing can be said after."""

@@ -15,10 +15,10 @@ class Misdeclared(HeadraceError):
     code = "misdeclared_agent"
 
 
-class LegOver(HeadraceError):
-    """The leg that this output is for has ended, or is another worker's now."""
+class RunOver(HeadraceError):
+    """The run that this output is for has ended, or is another worker's now."""
 
-    code = "leg_over"
+    code = "run_over"
 
 
 class Overtaken(HeadraceError):
@@ -33,7 +33,7 @@ class Overtaken(HeadraceError):
 
 
 class AgentExited(HeadraceError):
-    """An agent tried to end the process; only its leg ends."""
+    """An agent tried to end the process; only its run ends."""
 
     code = "agent_exited"
 

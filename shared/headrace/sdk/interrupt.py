@@ -15,4 +15,4 @@ class Interrupt(IntEnum):
 
 
 STOPS = frozenset({Interrupt.SUPERSEDED, Interrupt.OVERDUE, Interrupt.CANCELED})
-"""Reasons for which nobody goes on with the leg."""
+"""Reasons for which nobody goes on with the run."""

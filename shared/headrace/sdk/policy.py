@@ -6,8 +6,8 @@ from typing import Literal
 from headrace.sdk.errors import Misdeclared
 
 type FollowUps = Literal["enqueue", "interrupt", "reject", "steer"]
-"""What becomes of a message to a running task. ``enqueue``: it is the next leg's input.
-``interrupt``: so it is, and this leg's agent is stopped. ``reject``: it is refused. ``steer``: it
+"""What becomes of a message to a running task. ``enqueue``: it is the next run's input.
+``interrupt``: so it is, and this run's agent is stopped. ``reject``: it is refused. ``steer``: it
 is handed to the agent at work (`RunContext.inbox`); one that it leaves is the next input."""
 
 LONGEST_BACKOFF = 60.0
@@ -16,15 +16,15 @@ LONGEST_BACKOFF = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What becomes of a leg whose worker dies, or whose agent asks for another attempt."""
+    """What becomes of a run whose worker dies, or whose agent asks for another attempt."""
 
     max_attempts: int = 3
-    """Attempts at one leg; after the last the task has failed, and a dead letter says so. One that
+    """Attempts at one run; after the last the task has failed, and a dead letter says so. One that
     a leaving worker handed back does not count."""
     backoff: float = 1.0
     """Seconds before the attempt that follows a `Retryable`; doubled for each one after."""
     timeout: float | None = None
-    """Seconds that a leg may take from the beginning of its first attempt on; None: any."""
+    """Seconds that a run may take from the beginning of its first attempt on; None: any."""
 
     def pause(self, failures: int) -> float:
         """Return the seconds to wait after the `failures`-th attempt that failed."""

@@ -41,7 +41,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Ends the leg in a state of A2A's, with a last message if it has parts."""
+    """Ends the run in a state of A2A's, with a last message if it has parts."""
 
     state: str
     """``TASK_STATE_COMPLETED``, ``…_FAILED``, ``…_CANCELED``, ``…_REJECTED`` or

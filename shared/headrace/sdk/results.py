@@ -64,7 +64,7 @@ class Result:
         return self.state == INPUT_REQUIRED
 
     def ask_user(self) -> InputRequired:
-        """Return its question as one's own: the leg ends, and the user's answer is the next input.
+        """Return its question as one's own: the run ends, and the user's answer is the next input.
 
         The agent, called again with that, hands it on with ``await ctx.answer()``.
         """
@@ -97,7 +97,7 @@ class Delegation(Protocol):
         """Return what it has come to, waiting for it.
 
         Raises:
-            DelegationFailed, LegOver: as `RunContext.delegate`.
+            DelegationFailed, RunOver: as `RunContext.delegate`.
         """
 
     def __aiter__(self) -> Self: ...
@@ -106,7 +106,7 @@ class Delegation(Protocol):
         """Return the next event.
 
         Raises:
-            DelegationFailed, LegOver: it has not come to a good end.
+            DelegationFailed, RunOver: it has not come to a good end.
         """
 
     async def __aenter__(self) -> Self: ...

@@ -13,7 +13,7 @@ class Runtime(Protocol):
     """One attempt at a run, as its context needs it.
 
     Methods that read raise `LogLost` where the log is gone and `BusUnavailable` where it does not
-    answer; methods that write raise `LegOver` once the run has ended.
+    answer; methods that write raise `RunOver` once the run has ended.
     """
 
     def emit(self, said: Emission) -> bool:
@@ -21,7 +21,7 @@ class Runtime(Protocol):
 
         Raises:
             MalformedOutput: it can't stand in a log, or not at this point.
-            LegOver: the run has ended.
+            RunOver: the run has ended.
         """
 
     async def room(self) -> None:
@@ -44,7 +44,7 @@ class Runtime(Protocol):
 
         Raises:
             MalformedOutput: it is no JSON, is too large, or can't be saved at this point.
-            LegOver: the run has ended.
+            RunOver: the run has ended.
         """
 
     def new_id(self, kind: str) -> str:

@@ -84,7 +84,7 @@ class FunctionTool:
         user are told; of any other exception they are told an id that stands in the worker's log.
 
         Raises:
-            Retryable: the function did, so the leg is to be tried again.
+            Retryable: the function did, so the run is to be tried again.
         """
         try:
             given = self.signature.read(arguments)

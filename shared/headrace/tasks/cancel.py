@@ -78,14 +78,14 @@ class _Read:
         last = await last_entry(self._bus, self._key)
         if last is None:
             return True
-        self._run = last.stamp.leg
+        self._run = last.stamp.run
         return last.ends_task
 
     async def run_ends(self) -> bool:
         while (last := await last_entry(self._bus, self._key)) is not None:
-            if last.ends_task or last.stamp.leg != self._run:
+            if last.ends_task or last.stamp.run != self._run:
                 return True
-            if last.ends_leg:
+            if last.ends_run:
                 return False
             await asyncio.sleep(_LOOK_EVERY)
         return True

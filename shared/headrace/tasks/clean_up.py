@@ -1,7 +1,7 @@
 """Having an agent clean up after a task that ended while nobody was at work on it.
 
-An agent that has begun something elsewhere ends it when its leg is stopped. A task that waits for
-its user has no leg at work, nor has one whose worker is dead: whoever ends it over the agent's head
+An agent that has begun something elsewhere ends it when its run is stopped. A task that waits for
+its user has no run at work, nor has one whose worker is dead: whoever ends it over the agent's head
 asks for a last run, named after the generation of the end. Its worker calls the agent's `clean_up`.
 """
 
@@ -30,7 +30,7 @@ async def have_cleaned_up(bus: Bus, key: TaskKey, last: Entry, context: str) -> 
     `last` is the entry behind which the end was appended. Should NATS not take the run, that is
     logged: the task has ended all the same.
     """
-    if last.stamp.attempt == 0 and last.stamp.leg == 1:
+    if last.stamp.attempt == 0 and last.stamp.run == 1:
         return
     for tried in range(1, _TRIES + 1):
         try:

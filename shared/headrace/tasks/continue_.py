@@ -63,7 +63,7 @@ async def queue_input(
     """
     now = last.stamp
     generation = last.last_generation + 1
-    stamp = Stamp(now.log, generation, queued.name, now.state, now.leg, now.attempt)
+    stamp = Stamp(now.log, generation, queued.name, now.state, now.run, now.attempt)
     draft = events.queued(
         key.task, queued.context, now.state, queued.message, queued.metadata, queued.name
     )

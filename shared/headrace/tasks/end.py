@@ -73,7 +73,7 @@ async def end_behind(  # noqa: PLR0917 - what such an event says, and where
     """
     context = _context(last)
     draft = events.status_update(key.task, context, state, _said(reason))
-    stamp = Stamp(last.stamp.log, last.last_generation + 1, writer, state, last.stamp.leg)
+    stamp = Stamp(last.stamp.log, last.last_generation + 1, writer, state, last.stamp.run)
     await LogWriter.behind(bus, key, last).append([draft], stamp, _PATIENCE)
     await withdraw(bus, bus.subjects.runs_of_task(key), _WITHDRAWAL)
     await have_cleaned_up(bus, key, last, context)
@@ -108,7 +108,7 @@ class AlreadyOver(HeadraceError):
 async def fail_task(bus: Bus, key: TaskKey, reason: str) -> None:
     """Append FAILED with `reason`, a text that the task's client reads.
 
-    A holder is not asked: it is fenced, and gives the leg up when it sees that it is.
+    A holder is not asked: it is fenced, and gives the run up when it sees that it is.
 
     Raises:
         AlreadyOver: the task has reached a terminal state; it stays with that.

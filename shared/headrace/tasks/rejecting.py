@@ -11,21 +11,21 @@ QUEUE_FULL = "Rejected: no more runs can wait now; try again later"
 TOO_LATE = "Rejected: no worker began it in time"
 
 
-def is_unbegun(last: Entry, leg: int) -> bool:
-    """Tell whether no worker has begun `leg` of the task whose log ends with `last`."""
+def is_unbegun(last: Entry, run: int) -> bool:
+    """Tell whether no worker has begun `run` of the task whose log ends with `last`."""
     stamp = last.stamp
-    return stamp.leg == leg and stamp.state == SUBMITTED and stamp.attempt == 0
+    return stamp.run == run and stamp.state == SUBMITTED and stamp.attempt == 0
 
 
-async def reject_unbegun(bus: Bus, key: TaskKey, leg: int, reason: str) -> bool:
-    """End the task if no worker has begun `leg`; return whether it was ended here.
+async def reject_unbegun(bus: Bus, key: TaskKey, run: int, reason: str) -> bool:
+    """End the task if no worker has begun `run`; return whether it was ended here.
 
     Raises:
         BusUnavailable: the log does not answer.
         LogLost: it is gone.
     """
     last = await last_entry(bus, key)
-    if last is None or not is_unbegun(last, leg):
+    if last is None or not is_unbegun(last, run):
         return False
     try:
         await end_behind(bus, key, last, REJECTED, writer_of("rejection"), reason)

@@ -83,7 +83,7 @@ def language(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def other(language: str) -> str:
-    """The other language: legs are handed over between them, too."""
+    """The other language: runs are handed over between them, too."""
     return "python" if language == "javascript" else "javascript"
 
 

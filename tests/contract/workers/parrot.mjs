@@ -2,8 +2,8 @@
 
 import { existsSync } from "node:fs";
 import { setTimeout as pause } from "node:timers/promises";
-import { Retryable } from "../../../examples/javascript/headrace/leg.mjs";
-import * as say from "../../../examples/javascript/headrace/speech.mjs";
+import { Retryable } from "../../../examples/javascript/headrace/attempt.mjs";
+import * as say from "../../../examples/javascript/headrace/encoder.mjs";
 import { agent, serve } from "../../../examples/javascript/headrace/worker.mjs";
 
 const SAID = {

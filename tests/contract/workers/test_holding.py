@@ -42,7 +42,7 @@ async def pair(spawn: Spawn, task: Task, language: str, other: str) -> tuple[Wor
     return holder, await asyncio.to_thread(spawn, other)
 
 
-async def test_a_killed_workers_leg_is_taken_over_by_one_of_the_other_language(
+async def test_a_killed_workers_run_is_taken_over_by_one_of_the_other_language(
     desk: Desk, spawn: Spawn, language: str, other: str
 ) -> None:
     task = await desk.start("parrot", message=script(*DAWDLING))
@@ -77,7 +77,7 @@ async def test_a_frozen_worker_comes_back_fenced_and_mute(
     assert texts((await task.found()).task) == [WHOLE]
 
 
-async def test_a_second_run_of_a_held_leg_starts_no_second_attempt(
+async def test_a_second_request_for_a_held_run_starts_no_second_attempt(
     desk: Desk, spawn: Spawn, language: str, other: str
 ) -> None:
     """As after a consumer leader's crash: the other worker gets the run, asks, and steps back."""
@@ -93,13 +93,13 @@ async def test_a_second_run_of_a_held_leg_starts_no_second_attempt(
 
 
 @pytest.mark.usefixtures("parrot")
-async def test_a_run_whose_leg_has_ended_is_dropped(desk: Desk) -> None:
+async def test_a_request_for_a_run_that_has_ended_is_dropped(desk: Desk) -> None:
     task = await desk.start("parrot", message=script({"text": "once"}))
     before = await task.ended()
     await eventually(lambda: off_the_queue(task))
     # The second is what asks agents to clean up that say they do.
-    for leg in (1, before[-1].last_generation):
-        await task.publish(leg)
+    for run in (1, before[-1].last_generation):
+        await task.publish(run)
         assert await eventually(lambda: off_the_queue(task))
         assert await task.entries() == before
 
@@ -118,7 +118,7 @@ async def test_a_run_that_does_not_parse_becomes_a_dead_letter(desk: Desk) -> No
 
 
 @pytest.mark.usefixtures("parrot")
-async def test_a_canceled_leg_ends_in_the_log(desk: Desk) -> None:
+async def test_a_canceled_run_ends_in_the_log(desk: Desk) -> None:
     task = await desk.start("parrot", message=script(*ENDLESS))
     await task.held()
     assert await task.ask("cancel") is not None
@@ -127,7 +127,7 @@ async def test_a_canceled_leg_ends_in_the_log(desk: Desk) -> None:
     assert await eventually(lambda: off_the_queue(task))
 
 
-async def test_a_leaving_worker_hands_its_leg_back_at_once(
+async def test_a_leaving_worker_hands_its_run_back_at_once(
     desk: Desk, spawn: Spawn, language: str, other: str
 ) -> None:
     task = await desk.start("parrot", message=script(*DAWDLING))
@@ -160,7 +160,7 @@ async def test_a_leaving_worker_ends_what_it_can(
 
 
 @pytest.mark.usefixtures("parrot")
-async def test_a_message_to_a_task_at_work_is_the_next_legs_input(
+async def test_a_message_to_a_task_at_work_is_the_next_runs_input(
     desk: Desk, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
@@ -176,7 +176,7 @@ async def test_a_message_to_a_task_at_work_is_the_next_legs_input(
     queued = [e for entry in entries for e in entry.events if events.QUEUED in metadata(e)]
     assert len(queued) == 1
     assert handed_in.generation is not None
-    assert entries[-1].stamp.leg > handed_in.generation
+    assert entries[-1].stamp.run > handed_in.generation
 
 
 @pytest.mark.usefixtures("parrot")
@@ -227,7 +227,7 @@ async def test_an_agent_that_wants_another_attempt_gets_three(desk: Desk) -> Non
     assert orjson.loads(stored.data or b"")["task"] == task.key.task
 
 
-async def test_a_restart_of_nats_restarts_no_leg(
+async def test_a_restart_of_nats_restarts_no_run(
     desk: Desk, spawn: Spawn, language: str, nats_server: NatsProcess
 ) -> None:
     task = await desk.start("parrot", message=script(*SLOW))

@@ -23,7 +23,7 @@ from tests.support.desk import Desk, eventually
 EVERYTHING: list[dict[str, Json]] = orjson.loads(
     Path(__file__).with_name("everything.json").read_bytes()
 )
-"""What an agent can say, in one leg, and the parts that each thing becomes; ids are their kinds."""
+"""What an agent can say, in one run, and the parts that each thing becomes; ids are their kinds."""
 
 STEPS = [each["says"] for each in EVERYTHING]
 
@@ -36,7 +36,7 @@ async def test_a_task_is_worked_on_and_leaves_the_queue(desk: Desk, parrot: Work
     )
     first = entries[1]
     assert first.stamp.state == WORKING
-    assert (first.stamp.leg, first.stamp.attempt) == (1, 1)
+    assert (first.stamp.run, first.stamp.attempt) == (1, 1)
     began = first.events[0]["statusUpdate"]
     assert began["metadata"][events.ATTEMPT] == 1
     assert began["metadata"][events.WORKER] == parrot.id
@@ -82,7 +82,7 @@ async def test_thousands_of_pieces_arrive_in_order(desk: Desk) -> None:
     assert entries[-1].last_generation >= 3002
 
 
-async def test_a_leg_that_needs_input_goes_on_with_the_answer(desk: Desk, parrot: Worker) -> None:
+async def test_a_run_that_needs_input_goes_on_with_the_answer(desk: Desk, parrot: Worker) -> None:
     assert parrot.is_running
     schema = {"type": "object", "properties": {"city": {"type": "string"}}}
     asks = {"inputRequired": {"prompt": "Where?", "schema": schema}}
@@ -92,8 +92,8 @@ async def test_a_leg_that_needs_input_goes_on_with_the_answer(desk: Desk, parrot
     asked = statuses(entries)[-1]["message"]
     assert asked["parts"] == [{"text": "Where?"}]
     assert asked["metadata"] == {events.INPUT_SCHEMA: schema}
-    leg = await task.follow_up("Bern")
-    await task.reaches(leg + 1)
+    run = await task.follow_up("Bern")
+    await task.reaches(run + 1)
     assert (await task.ended())[-1].stamp.state == COMPLETED
     assert texts((await task.found()).task) == ["Bern"]
 

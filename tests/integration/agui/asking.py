@@ -10,7 +10,7 @@ import httpx
 
 from headrace.model.events import Json
 from tests.support.event_stream import Frame, all_frames
-from tests.support.scripted_fleet import Leg, ScriptedFleet
+from tests.support.scripted_fleet import Run, ScriptedFleet
 from tests.support.waiting import eventually
 
 CURSOR = re.compile(r"([0-9a-z]{4,16}):([1-9][0-9]*)\.(0|[1-9][0-9]*)")
@@ -52,11 +52,11 @@ async def run(http: httpx.AsyncClient, agent: str, body: Json) -> list[Frame]:
         return await all_frames(response)
 
 
-async def leg_of(fleet: ScriptedFleet) -> Leg:
-    """Return the leg that the fleet works on, once there is one."""
+async def run_of(fleet: ScriptedFleet) -> Run:
+    """Return the run that the fleet works on, once there is one."""
 
     async def there_is_one() -> bool:
-        return bool(fleet.legs)
+        return bool(fleet.runs)
 
-    await eventually(there_is_one, "the fleet works on a leg")
-    return fleet.legs[-1]
+    await eventually(there_is_one, "the fleet works on a run")
+    return fleet.runs[-1]

@@ -60,9 +60,9 @@ async def gateway(settings: GatewaySettings, one_fleet: ScriptedFleet) -> AsyncI
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def fleet(one_fleet: ScriptedFleet) -> ScriptedFleet:
-    """The fleet, without legs of earlier tests."""
+    """The fleet, without runs of earlier tests."""
     await one_fleet.settle()
-    one_fleet.legs.clear()
+    one_fleet.runs.clear()
     return one_fleet
 
 

@@ -7,79 +7,79 @@ from headrace.model import events, parts
 from headrace.model.events import PENDING_TOOL_CALLS, Json
 from headrace.model.parts import text_of
 from headrace.model.task import COMPLETED, FAILED, INPUT_REQUIRED, REJECTED, WORKING
-from tests.support.scripted_fleet import Leg, Script
+from tests.support.scripted_fleet import Run, Script
 
 
-async def say(leg: Leg, *said: Json, message: str) -> None:
+async def say(run: Run, *said: Json, message: str) -> None:
     """Append parts as an utterance."""
     content = {"messageId": message, "role": "ROLE_AGENT", "parts": list(said)}
-    await leg.append([events.status_update(leg.key.task, leg.context, WORKING, content)])
+    await run.append([events.status_update(run.key.task, run.context, WORKING, content)])
 
 
-async def show(leg: Leg, artifact: str, *shown: Json, append: bool = False) -> None:
+async def show(run: Run, artifact: str, *shown: Json, append: bool = False) -> None:
     """Append parts as an artifact's chunk."""
     body = {"artifactId": artifact, "parts": list(shown)}
-    update = events.artifact_update(leg.key.task, leg.context, body, append=append)
-    await leg.append([update])
+    update = events.artifact_update(run.key.task, run.context, body, append=append)
+    await run.append([update])
 
 
-async def assistant(leg: Leg) -> None:
+async def assistant(run: Run) -> None:
     """Think, call a tool, answer, hand over a file."""
-    await say(leg, parts.thinking_part("Hm. ", "think-1", end=True), message="m-1")
-    await say(leg, parts.tool_call_part("count", {"of": "words"}, "call-1"), message="m-2")
-    await say(leg, parts.tool_result_part("call-1", {"words": 2}), message="m-3")
-    await show(leg, "block-1", parts.text_part("Two ", "block-1"))
-    await show(leg, "block-1", parts.text_part("words.", "block-1", end=True), append=True)
-    await show(leg, "file-1", parts.file_part(b"abc", "a.txt", "text/plain"))
-    await leg.status(COMPLETED)
+    await say(run, parts.thinking_part("Hm. ", "think-1", end=True), message="m-1")
+    await say(run, parts.tool_call_part("count", {"of": "words"}, "call-1"), message="m-2")
+    await say(run, parts.tool_result_part("call-1", {"words": 2}), message="m-3")
+    await show(run, "block-1", parts.text_part("Two ", "block-1"))
+    await show(run, "block-1", parts.text_part("words.", "block-1", end=True), append=True)
+    await show(run, "file-1", parts.file_part(b"abc", "a.txt", "text/plain"))
+    await run.status(COMPLETED)
 
 
-async def ending(leg: Leg) -> None:
+async def ending(run: Run) -> None:
     """End as the message says."""
     ends = {"reject": REJECTED, "fail": FAILED, "ask": INPUT_REQUIRED}
-    await leg.status(ends[text_of(leg.message["parts"])], "because")
+    await run.status(ends[text_of(run.message["parts"])], "because")
 
 
-async def patient(leg: Leg) -> None:
+async def patient(run: Run) -> None:
     """Begin to answer, wait for the test, go on."""
-    block = f"{leg.key.task}-{leg.leg}"
-    await show(leg, block, parts.text_part("a", block))
-    await leg.go_on.wait()
-    await show(leg, block, parts.text_part("b", block), append=True)
-    await leg.status(COMPLETED)
+    block = f"{run.key.task}-{run.run}"
+    await show(run, block, parts.text_part("a", block))
+    await run.go_on.wait()
+    await show(run, block, parts.text_part("b", block), append=True)
+    await run.status(COMPLETED)
 
 
-async def retried(leg: Leg) -> None:
+async def retried(run: Run) -> None:
     """Begin to answer, die, and do it again."""
-    await show(leg, "block-1", parts.text_part("lost", "block-1"))
-    await leg.go_on.wait()
-    again: Json = {events.ATTEMPT: 2, events.WORKER: "w", events.DISCARDED_AFTER: leg.leg}
-    await leg.append([leg.status_draft(WORKING, metadata=again)])
-    await show(leg, "block-1", parts.text_part("found", "block-1"))
-    await leg.status(COMPLETED)
+    await show(run, "block-1", parts.text_part("lost", "block-1"))
+    await run.go_on.wait()
+    again: Json = {events.ATTEMPT: 2, events.WORKER: "w", events.DISCARDED_AFTER: run.run}
+    await run.append([run.status_draft(WORKING, metadata=again)])
+    await show(run, "block-1", parts.text_part("found", "block-1"))
+    await run.status(COMPLETED)
 
 
-async def large(leg: Leg) -> None:
+async def large(run: Run) -> None:
     """Say more than a gateway keeps of a task."""
     text = base64.b64encode(bytes(range(256)) * 200).decode()
     for number in range(40):
-        await show(leg, f"block-{number}", parts.text_part(text, f"block-{number}"))
-    await leg.status(COMPLETED)
+        await show(run, f"block-{number}", parts.text_part(text, f"block-{number}"))
+    await run.status(COMPLETED)
 
 
-async def painter(leg: Leg) -> None:
+async def painter(run: Run) -> None:
     """Call the user interface's tool and wait for it; then say what it answered."""
-    results = [parts.tool_result(part) for part in leg.message["parts"]]
+    results = [parts.tool_result(part) for part in run.message["parts"]]
     if any(results):
-        block = f"{leg.key.task}-{leg.leg}"
+        block = f"{run.key.task}-{run.run}"
         said = ", ".join(result.content for result in results if result)
-        await show(leg, block, parts.text_part(said, block))
-        await leg.status(COMPLETED)
+        await show(run, block, parts.text_part(said, block))
+        await run.status(COMPLETED)
         return
-    call = f"call-{leg.key.task}"
-    await say(leg, parts.tool_call_part("paint", {"colour": "red"}, call), message=f"m-{call}")
+    call = f"call-{run.key.task}"
+    await say(run, parts.tool_call_part("paint", {"colour": "red"}, call), message=f"m-{call}")
     pending = {PENDING_TOOL_CALLS: [call]}
-    await leg.append([leg.status_draft(INPUT_REQUIRED, metadata=pending)], INPUT_REQUIRED)
+    await run.append([run.status_draft(INPUT_REQUIRED, metadata=pending)], INPUT_REQUIRED)
 
 
 AGENTS: dict[str, tuple[AgentCard, Script]] = {

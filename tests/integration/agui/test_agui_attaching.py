@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from headrace.model.events import Json
 from headrace_gateway.settings import GatewaySettings
-from tests.integration.agui.asking import leg_of, path, run, run_input, running
+from tests.integration.agui.asking import path, run, run_input, run_of, running
 from tests.integration.gateway.running import running as gateway_running
 from tests.support.event_stream import Frame, all_frames, frames
 from tests.support.scripted_fleet import ScriptedFleet
@@ -62,7 +62,7 @@ async def test_with_its_cursor_a_client_goes_on_elsewhere(
 ) -> None:
     body = run_input()
     told = await cut_off(http, body)
-    (await leg_of(fleet)).go_on.set()
+    (await run_of(fleet)).go_on.set()
     again = await attached(elsewhere, body, told[-1].id)
     kinds = [frame.json["type"] for frame in again]
     assert kinds == [
@@ -80,12 +80,12 @@ async def test_the_request_itself_sent_again_with_a_cursor_starts_no_second_run(
 ) -> None:
     body = run_input()
     told = await cut_off(http, body)
-    (await leg_of(fleet)).go_on.set()
+    (await run_of(fleet)).go_on.set()
     headers = {"last-event-id": told[-1].id}
     async with elsewhere.stream("POST", path("patient"), json=body, headers=headers) as response:
         again = await all_frames(response)
     assert again[-1].json["type"] == "RUN_FINISHED"
-    assert len(fleet.legs) == 1
+    assert len(fleet.runs) == 1
 
 
 async def test_without_a_past_a_client_joins_with_the_words_so_far(
@@ -99,7 +99,7 @@ async def test_without_a_past_a_client_joins_with_the_words_so_far(
         async for frame in frames(response):
             joined.append(frame)
             if frame.json["type"] == "TEXT_MESSAGE_START":
-                (await leg_of(fleet)).go_on.set()
+                (await run_of(fleet)).go_on.set()
     client = Client().take_all(events(joined))
     assert client.seen[:4] == [
         *["RUN_STARTED", "STATE_SNAPSHOT", "MESSAGES_SNAPSHOT", "TEXT_MESSAGE_START"]
@@ -156,11 +156,11 @@ async def test_a_thread_is_joined_at_its_newest_run_with_all_messages(
     thread = str(uuid4())
     first = run_input("one", threadId=thread)
     await cut_off(http, first)
-    fleet.legs[-1].go_on.set()
+    fleet.runs[-1].go_on.set()
     await attached(http, first)
     second = run_input("two", threadId=thread)
     await cut_off(http, second)
-    fleet.legs[-1].go_on.set()
+    fleet.runs[-1].go_on.set()
     async with elsewhere.stream("GET", f"{path('patient')}/attach?threadId={thread}") as response:
         joined = await all_frames(response)
     assert joined[0].json["runId"] == second["runId"]

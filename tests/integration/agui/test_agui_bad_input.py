@@ -40,7 +40,7 @@ async def test_a_malformed_input_is_named_before_a_stream_begins(
     assert complaint(answer, 400, "invalid_input").startswith(rule)
     copilot = await http.post("/copilotkit/agent/assistant/run", json=body)
     assert (copilot.status_code, copilot.json()["error"]["code"]) == (400, "invalid_input")
-    assert fleet.legs == []
+    assert fleet.runs == []
 
 
 async def test_over_a_websocket_it_is_a_failed_run_and_the_socket_goes_on(
@@ -53,7 +53,7 @@ async def test_over_a_websocket_it_is_a_failed_run_and_the_socket_goes_on(
             told = json.loads(await asyncio.wait_for(socket.recv(), 60))
             assert (told["type"], told["code"]) == ("RUN_ERROR", "invalid_input")
             assert told["message"].startswith(rule)
-        assert fleet.legs == []
+        assert fleet.runs == []
         await socket.send(json.dumps(run_input()))
         told = {"type": ""}
         while told["type"] != "RUN_FINISHED":
@@ -69,7 +69,7 @@ async def test_an_oversized_frame_closes_the_socket_and_says_why(
         with pytest.raises(ConnectionClosed):
             await asyncio.wait_for(socket.recv(), 60)
         assert socket.close_code == 1009
-    assert fleet.legs == []
+    assert fleet.runs == []
 
 
 async def test_a_query_that_is_neither_yes_nor_no_is_named(http: httpx.AsyncClient) -> None:

@@ -6,9 +6,9 @@ import httpx
 import pytest
 
 from headrace.model.events import BEHIND, Json
-from tests.integration.agui.asking import leg_of, path, run_input, running
+from tests.integration.agui.asking import path, run_input, run_of, running
 from tests.support.event_stream import Frame, frames
-from tests.support.scripted_fleet import Leg, ScriptedFleet
+from tests.support.scripted_fleet import Run, ScriptedFleet
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -27,14 +27,14 @@ async def read(
     return told
 
 
-async def legs(fleet: ScriptedFleet, number: int) -> list[Leg]:
-    """Return the legs that the fleet works on, once there are so many."""
+async def runs(fleet: ScriptedFleet, number: int) -> list[Run]:
+    """Return the runs that the fleet works on, once there are so many."""
 
     async def there_are() -> bool:
-        return len(fleet.legs) == number
+        return len(fleet.runs) == number
 
     await eventually(there_are, f"the fleet works on {number}")
-    return fleet.legs
+    return fleet.runs
 
 
 async def test_an_agent_that_rejects_takes_a_run_only_when_the_last_is_over(
@@ -47,12 +47,12 @@ async def test_an_agent_that_rejects_takes_a_run_only_when_the_last_is_over(
     answer = await http.post(path("refusing"), json=second)
     assert (answer.status_code, answer.json()["error"]["code"]) == (409, "thread_busy")
     assert first["threadId"] in answer.json()["error"]["message"]
-    (await leg_of(fleet)).go_on.set()
+    (await run_of(fleet)).go_on.set()
     assert (await reading)[-1].json["type"] == "RUN_FINISHED"
     began = asyncio.Event()
     reading = asyncio.create_task(read(http, "refusing", second, began))
     await began.wait()
-    (await legs(fleet, 2))[1].go_on.set()
+    (await runs(fleet, 2))[1].go_on.set()
     assert (await reading)[-1].json["runId"] == second["runId"]
 
 
@@ -66,7 +66,7 @@ async def test_an_agent_that_is_interrupted_gives_up_the_run_at_work(
     second = run_input(threadId=first["threadId"])
     newer = asyncio.create_task(read(http, "yielding", second, began))
     assert (await reading)[-1].json["outcome"] == {"type": "cancelled"}
-    (await legs(fleet, 2))[1].go_on.set()
+    (await runs(fleet, 2))[1].go_on.set()
     last = (await newer)[-1].json
     assert (last["type"], last["runId"]) == ("RUN_FINISHED", second["runId"])
     assert "outcome" not in last
@@ -82,9 +82,9 @@ async def test_another_agents_runs_and_threads_are_in_nobodys_way(
         began = asyncio.Event()
         other = asyncio.create_task(read(http, agent, run_input(**more), began))
         await began.wait()
-        fleet.legs[-1].go_on.set()
+        fleet.runs[-1].go_on.set()
         assert "outcome" not in (await other)[-1].json
-    fleet.legs[0].go_on.set()
+    fleet.runs[0].go_on.set()
     assert "outcome" not in (await reading)[-1].json
 
 
@@ -92,24 +92,24 @@ async def test_a_run_of_an_agent_that_enqueues_names_the_runs_it_is_to_wait_for(
     http: httpx.AsyncClient, fleet: ScriptedFleet
 ) -> None:
     """Workers mind it: `tests/contract/workers/test_turn_taking.py`."""
-    thread, runs = run_input()["threadId"], []
+    thread, reading = run_input()["threadId"], []
     for _ in range(3):
         begun = asyncio.Event()
         body = run_input(threadId=thread)
-        runs.append(asyncio.create_task(read(http, "patient", body, begun)))
+        reading.append(asyncio.create_task(read(http, "patient", body, begun)))
         await begun.wait()
-    first, second, third = await legs(fleet, 3)
+    first, second, third = await runs(fleet, 3)
     assert BEHIND not in first.metadata
     assert second.metadata[BEHIND] == [first.key.task]
     assert sorted(third.metadata[BEHIND]) == sorted([first.key.task, second.key.task])
-    for leg in fleet.legs:
-        leg.go_on.set()
-    for told in await asyncio.gather(*runs):
+    for run in fleet.runs:
+        run.go_on.set()
+    for told in await asyncio.gather(*reading):
         assert [f.json["delta"] for f in told if "delta" in f.json] == ["a", "b"]
         assert told[-1].json["type"] == "RUN_FINISHED"
     begun = asyncio.Event()
     last = asyncio.create_task(read(http, "patient", run_input(threadId=thread), begun))
     await begun.wait()
-    assert BEHIND not in fleet.legs[-1].metadata
-    fleet.legs[-1].go_on.set()
+    assert BEHIND not in fleet.runs[-1].metadata
+    fleet.runs[-1].go_on.set()
     await last

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from headrace.model.events import Json
-from tests.integration.agui.asking import leg_of, path, run, run_input, running
+from tests.integration.agui.asking import path, run, run_input, run_of, running
 from tests.support.event_stream import Frame, frames
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.waiting import eventually
@@ -36,7 +36,7 @@ async def test_an_answer_goes_on_with_the_task_that_asked(
     told = await run(http, "ending", resuming(body, interrupt, payload="fail"))
     assert told[0].json["runId"] == f"{body['runId']}-2"
     assert (told[-1].json["type"], told[-1].json["code"]) == ("RUN_ERROR", "failed")
-    first, second = fleet.legs
+    first, second = fleet.runs
     assert first.key == second.key
     assert second.message["parts"] == [
         {
@@ -53,10 +53,10 @@ async def test_an_answer_may_be_any_json(http: httpx.AsyncClient, fleet: Scripte
             break
 
     async def there_are_two() -> bool:
-        return len(fleet.legs) == 2
+        return len(fleet.runs) == 2
 
     await eventually(there_are_two, "the fleet works on the answer")
-    assert fleet.legs[1].message["parts"][0]["data"] == {"n": 1}
+    assert fleet.runs[1].message["parts"][0]["data"] == {"n": 1}
 
 
 @pytest.mark.parametrize("wrong", ["other", "nothing-waits"])
@@ -70,7 +70,7 @@ async def test_a_resume_that_does_not_match_is_refused_before_the_stream(
     answer = await http.post(path("ending"), json=asked)
     assert answer.status_code == 409
     assert answer.json()["error"]["code"] == "resume_mismatch"
-    assert len(fleet.legs) == 1
+    assert len(fleet.runs) == 1
 
 
 async def test_the_user_interfaces_tools_are_answered_in_the_next_run(
@@ -86,7 +86,7 @@ async def test_the_user_interfaces_tools_are_answered_in_the_next_run(
     more = [frame.json for frame in await run(http, "painter", again)]
     client = Client(again["messages"], client.state).take_all(more)
     assert (client.ended, client.messages[-1]["content"]) == (True, "painted")
-    first, second = fleet.legs
+    first, second = fleet.runs
     assert first.key == second.key
 
 
@@ -105,7 +105,7 @@ async def test_who_stops_a_run_stops_it_for_all(
     assert Client(body["messages"]).take_all([frame.json for frame in told]).ended
     again = await http.post(f"{path('patient')}/stop", json=named)
     assert again.json() == {**named, "stopped": False}
-    assert (await leg_of(fleet)).key
+    assert (await run_of(fleet)).key
 
 
 async def test_what_is_not_there_is_not_stopped(http: httpx.AsyncClient) -> None:

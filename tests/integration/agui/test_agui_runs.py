@@ -13,7 +13,7 @@ from headrace.model.events import Json
 from headrace.model.task import COMPLETED, TaskKey
 from headrace_gateway.protocols.agui.fold import Fold
 from headrace_gateway.protocols.agui.frame import sse
-from tests.integration.agui.asking import CURSOR, leg_of, run, run_input, running
+from tests.integration.agui.asking import CURSOR, run, run_input, run_of, running
 from tests.support.event_stream import Frame, frames
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.waiting import eventually
@@ -66,10 +66,10 @@ async def test_the_stored_log_gives_the_streams_very_bytes(
     http: httpx.AsyncClient, bus: Bus, fleet: ScriptedFleet
 ) -> None:
     told = await run(http, "assistant", run_input())
-    leg = await leg_of(fleet)
+    work = await run_of(fleet)
     fold = Fold(1)
-    again = [frame for entry in await stored(bus, leg.key) for frame in fold.read(entry)]
-    assert sse(leg.log, again) == b"".join(frame.raw + b"\n\n" for frame in told)
+    again = [frame for entry in await stored(bus, work.key) for frame in fold.read(entry)]
+    assert sse(work.log, again) == b"".join(frame.raw + b"\n\n" for frame in told)
 
 
 async def test_what_the_client_sent_is_in_generation_1(
@@ -78,7 +78,7 @@ async def test_what_the_client_sent_is_in_generation_1(
     tools = [{"name": "paint", "description": "paints"}]
     body = run_input("hello", state={"n": 1}, tools=tools)
     await run(http, "assistant", body)
-    task = (await stored(bus, (await leg_of(fleet)).key))[0].events[0]["task"]
+    task = (await stored(bus, (await run_of(fleet)).key))[0].events[0]["task"]
     assert task["contextId"] == body["threadId"]
     assert task["history"][0]["messageId"] == body["messages"][0]["id"]
     assert task["history"][0]["parts"] == [{"text": "hello"}]
@@ -118,7 +118,7 @@ async def test_runs_of_one_thread_share_its_context(
     body = run_input()
     for _ in range(2):
         await run(http, "assistant", body)
-    first, second = fleet.legs
+    first, second = fleet.runs
     assert first.context == second.context == body["threadId"]
     assert first.key != second.key
 
@@ -131,7 +131,7 @@ async def test_a_silent_run_is_kept_alive_with_comments(
         async for chunk in response.aiter_raw():
             seen += chunk
             if b": keep-alive\n\n" in seen:
-                (await leg_of(fleet)).go_on.set()
+                (await run_of(fleet)).go_on.set()
     assert b'"RUN_FINISHED"' in seen
 
 
@@ -141,11 +141,11 @@ async def test_a_client_that_leaves_does_not_end_the_run(
     async with running(http, "patient", run_input()) as response:
         async for _ in frames(response):
             break
-    leg = await leg_of(fleet)
-    leg.go_on.set()
+    work = await run_of(fleet)
+    work.go_on.set()
 
     async def is_completed() -> bool:
-        return (await stored(bus, leg.key))[-1].stamp.state == COMPLETED
+        return (await stored(bus, work.key))[-1].stamp.state == COMPLETED
 
     await eventually(is_completed, "the task is completed")
 
@@ -158,7 +158,7 @@ async def test_a_new_attempt_takes_back_what_was_said(
         async for frame in frames(response):
             told.append(frame)
             if frame.json.get("delta") == "lost":
-                (await leg_of(fleet)).go_on.set()
+                (await run_of(fleet)).go_on.set()
     client = client_of(body, told)
     assert [message["content"] for message in client.messages] == ["hello", "found"]
     assert "CUSTOM" in client.seen
@@ -172,9 +172,9 @@ async def test_a_log_that_is_lost_ends_the_run_with_an_error(
         async for frame in frames(response):
             told.append(frame)
             if frame.json.get("delta") == "a":
-                leg = await leg_of(fleet)
-                subject = bus.subjects.event(leg.key)
-                await bus.js.purge_stream(bus.streams.of_shard(leg.key.shard), subject=subject)
+                work = await run_of(fleet)
+                subject = bus.subjects.event(work.key)
+                await bus.js.purge_stream(bus.streams.of_shard(work.key.shard), subject=subject)
     assert client_of(body, told).ended
     assert told[-2].json["type"] == "TEXT_MESSAGE_END"
     assert (told[-1].json["type"], told[-1].json["code"]) == ("RUN_ERROR", "log_lost")
@@ -189,7 +189,7 @@ async def test_large_images_of_earlier_turns_are_stored_as_the_newest_ones_are(
     body = run_input(messages=[first, second])
     client = client_of(body, await run(http, "assistant", body))
     assert client.ended
-    begun = (await stored(bus, (await leg_of(fleet)).key))[0].events[0]["task"]
+    begun = (await stored(bus, (await run_of(fleet)).key))[0].events[0]["task"]
     [linked, inline] = begun["metadata"]["headrace.agui"]["messages"][0]["content"]
     assert linked["source"]["type"] == "url"
     assert inline == image(small)

@@ -12,7 +12,7 @@ from websockets.exceptions import ConnectionClosed
 
 from headrace.model.events import Json
 from headrace_gateway.settings import GatewaySettings
-from tests.integration.agui.asking import CURSOR, leg_of, path, run_input
+from tests.integration.agui.asking import CURSOR, path, run_input, run_of
 from tests.integration.gateway.running import running
 from tests.support.event_stream import all_frames
 from tests.support.scripted_fleet import ScriptedFleet
@@ -59,7 +59,7 @@ async def test_one_socket_serves_one_run_after_the_other(
         told = [await event(socket)]
         while told[-1].get("delta") != "a":
             told.append(await event(socket))
-        fleet.legs[number].go_on.set()
+        fleet.runs[number].go_on.set()
         told += await events(socket)
         client = Client(body["messages"], body["state"]).take_all(told)
         assert told[0]["runId"] == told[-1]["runId"] == body["runId"]
@@ -75,7 +75,7 @@ async def test_what_is_no_input_is_a_run_that_failed_and_the_socket_goes_on(
         assert (told["type"], told["code"]) == ("RUN_ERROR", "invalid_input")
     await socket.send(json.dumps(run_input()))
     assert (await event(socket))["type"] == "RUN_STARTED"
-    (await leg_of(fleet)).go_on.set()
+    (await run_of(fleet)).go_on.set()
     assert (await events(socket))[-1]["type"] == "RUN_FINISHED"
 
 
@@ -93,7 +93,7 @@ async def test_a_run_is_come_back_to_on_another_socket(
         told = [await event(again)]
         while told[-1]["type"] != "TEXT_MESSAGE_START":
             told.append(await event(again))
-        (await leg_of(fleet)).go_on.set()
+        (await run_of(fleet)).go_on.set()
         client = Client().take_all([*told, *(await events(again))])
     assert [message["content"] for message in client.messages] == ["hi", "ab"]
 
@@ -112,7 +112,7 @@ async def test_who_wants_cursors_goes_on_behind_its_last_one(
     rest = list[Json]()
     async with connect(where) as again:
         await again.send(json.dumps({"attach": named}))
-        (await leg_of(fleet)).go_on.set()
+        (await run_of(fleet)).go_on.set()
         while not rest or rest[-1]["event"]["type"] not in _LAST:
             rest.append(await event(again))
     first = Client(body["messages"], body["state"]).take_all([told["event"] for told in seen])
@@ -136,7 +136,7 @@ async def test_a_lost_past_is_told_to_who_wants_cursors(
     async with connect(where) as socket:
         await socket.send(json.dumps(body))
         assert (await event(socket))["event"]["type"] == "RUN_STARTED"
-        (await leg_of(fleet)).go_on.set()
+        (await run_of(fleet)).go_on.set()
     named = {"threadId": body["threadId"], "runId": body["runId"], "after": lost}
     told = list[Json]()
     async with connect(where) as again:
@@ -195,4 +195,4 @@ async def test_a_gateway_that_stops_says_so(
     await socket.wait_closed()
     assert Client(body["messages"], body["state"]).take_all(told).ended
     assert (told[-1]["code"], socket.close_code) == ("disconnected", 1012)
-    (await leg_of(fleet)).go_on.set()
+    (await run_of(fleet)).go_on.set()

@@ -6,7 +6,7 @@ import httpx
 
 from headrace.jetstream.connection import Bus
 from headrace_gateway.settings import GatewaySettings
-from tests.integration.agui.asking import leg_of, run_input
+from tests.integration.agui.asking import run_input, run_of
 from tests.integration.agui.asking import running as streaming
 from tests.integration.agui.scripts import AGENTS
 from tests.integration.gateway.running import running
@@ -37,7 +37,7 @@ async def test_a_run_says_that_its_stream_ended_early(settings: GatewaySettings)
         watching = asyncio.create_task(watch(url))
         await stopping.wait()
     await asyncio.wait_for(watching, 60)
-    (await leg_of(fleet)).go_on.set()
+    (await run_of(fleet)).go_on.set()
     await fleet.stop()
     await bus.close()
 

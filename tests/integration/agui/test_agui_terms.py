@@ -7,7 +7,7 @@ from headrace.jetstream.connection import Bus
 from headrace.log import last_entry, replay
 from headrace.model.events import PRIORITY, START_BY, Json
 from headrace.model.task import TaskKey
-from tests.integration.agui.asking import leg_of, path, run, run_input
+from tests.integration.agui.asking import path, run, run_input, run_of
 from tests.support.scripted_fleet import ScriptedFleet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -36,11 +36,11 @@ async def test_a_run_may_wish_for_a_lower_priority_and_an_earlier_start(
         subjects.append((await runs.next_msg(timeout=60)).subject)
         await runs.unsubscribe()
     assert [subject.endswith(".low") for subject in subjects] == [True, False]
-    wished, usual = [await terms_of(bus, leg.key) for leg in fleet.legs[-2:]]
+    wished, usual = [await terms_of(bus, work.key) for work in fleet.runs[-2:]]
     assert wished[PRIORITY] == "low"
     assert wished[START_BY].endswith("Z")
     assert not {PRIORITY, START_BY} & usual.keys()
-    assert (await leg_of(fleet)).key == fleet.legs[-1].key
+    assert (await run_of(fleet)).key == fleet.runs[-1].key
 
 
 @pytest.mark.parametrize(

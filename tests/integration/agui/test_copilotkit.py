@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from headrace.model.events import Json
-from tests.integration.agui.asking import leg_of, run_input
+from tests.integration.agui.asking import run_input, run_of
 from tests.support.event_stream import all_frames
 from tests.support.scripted_fleet import ScriptedFleet
 
@@ -32,7 +32,7 @@ async def test_a_run_is_the_agents_ag_ui_run(http: httpx.AsyncClient, fleet: Scr
         told = [frame.json for frame in await all_frames(response)]
     assert (told[0]["type"], told[-1]["type"]) == ("RUN_STARTED", "RUN_FINISHED")
     assert told[0]["runId"] == body["runId"]
-    assert len(fleet.legs) == 1
+    assert len(fleet.runs) == 1
 
 
 async def test_a_run_under_way_is_stopped_by_thread_and_run(
@@ -41,7 +41,7 @@ async def test_a_run_under_way_is_stopped_by_thread_and_run(
     body = run_input()
     stop = f"/copilotkit/agent/patient/stop/{body['threadId']}"
     async with http.stream("POST", "/copilotkit/agent/patient/run", json=body) as response:
-        await leg_of(fleet)
+        await run_of(fleet)
         other = (await http.post(stop, json={"runId": "other"})).json()
         assert other == {
             "stopped": False,

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from headrace.model.events import Json
-from tests.integration.agui.asking import leg_of
+from tests.integration.agui.asking import run_of
 from tests.integration.gateway.socket_client import socket_to
 from tests.support.event_stream import Frame, all_frames, frames
 from tests.support.scripted_fleet import ScriptedFleet
@@ -108,20 +108,20 @@ async def test_a_websocket_speaks_it_too(
     async with socket_to(gateway, path, additional_headers=headers) as socket:
         await socket.send({"id": 1, "send": {"message": SHORT}})
         first = await socket.next(1)
-        leg = await leg_of(fleet)
-        await socket.send({"id": 2, "subscribe": {"task": leg.key.task}})
+        run = await run_of(fleet)
+        await socket.send({"id": 2, "subscribe": {"task": run.key.task}})
         assert await socket.next(2) == {**first, "id": 2}
-        leg.go_on.set()
+        run.go_on.set()
         told = await socket.events(1)
         rest = await socket.events(2)
         assert rest == told
         cut = len(told) // 2
-        again = {"task": leg.key.task, "after": told[cut][0]}
+        again = {"task": run.key.task, "after": told[cut][0]}
         await socket.send({"id": 3, "subscribe": again})
         assert await socket.events(3) == told[cut + 1 :]
         await socket.send({"id": 4, "cancel": {"task": "nobody"}})
         assert "error" in await socket.next(4)
-    where = f"/v1/agents/patient/tasks/{leg.key.task}:subscribe?format=agui"
+    where = f"/v1/agents/patient/tasks/{run.key.task}:subscribe?format=agui"
     cursor = {"last-event-id": first["cursor"]}
     async with http.stream("GET", where, headers=cursor) as response:
         rest_by_sse = await all_frames(response)
@@ -137,13 +137,13 @@ async def test_a_subscriber_is_told_all_and_goes_on_behind_any_event(
             told.append(frame)
             if "contentBlockDelta" in frame.json:
                 break
-    leg = await leg_of(fleet)
-    subscribe = f"/v1/agents/patient/tasks/{leg.key.task}:subscribe?format=agui"
+    run = await run_of(fleet)
+    subscribe = f"/v1/agents/patient/tasks/{run.key.task}:subscribe?format=agui"
     async with http.stream("GET", subscribe) as response:
         whole = list[Frame]()
         async for frame in frames(response):
             whole.append(frame)
-            leg.go_on.set()
+            run.go_on.set()
     assert [frame.raw for frame in whole[: len(told)]] == [frame.raw for frame in told]
     assert names(whole)[-1] == "done"
     over = await http.get(subscribe, headers={"last-event-id": whole[-2].id})

@@ -58,7 +58,7 @@ async def test_a_child_has_its_parents_context_and_points_at_it(
     assert begun["history"][0]["referenceTaskIds"] == [task.key.task]
     assert first.stamp.owner == "anonymous"
     lineage = begun["metadata"][DELEGATION]
-    assert (lineage["parent"], lineage["leg"], lineage["path"]) == (task.key.task, 1, ["asking"])
+    assert (lineage["parent"], lineage["run"], lineage["path"]) == (task.key.task, 1, ["asking"])
 
 
 async def test_the_childs_progress_is_in_the_parents_log(desk: Desk, working: Working) -> None:

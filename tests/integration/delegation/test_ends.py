@@ -184,5 +184,5 @@ async def test_a_child_whose_parent_ends_over_its_workers_head_is_canceled(
             key = await child_of(task)
             over = Task(desk.bus, key, (await log_of(desk, key))[0].stamp.log, task.context)
             draft = events.status_update(key.task, task.context, CANCELED)
-            await over.append(draft, CANCELED, writer="gateway-test", leg=1)
+            await over.append(draft, CANCELED, writer="gateway-test", run=1)
         assert [await ends(desk, key) for key in below] == [CANCELED] * 2

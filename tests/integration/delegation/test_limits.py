@@ -96,7 +96,7 @@ def query(parent: TaskKey, /, **changes: object) -> StartTask:
         "agent": "mirror",
         "parent": parent.task,
         "parent_agent": parent.agent,
-        "leg": 1,
+        "run": 1,
         "attempt": 1,
         "name": "key:x",
         "message": {"parts": [{"text": "hello"}]},
@@ -129,7 +129,7 @@ async def test_a_child_belongs_to_its_parents_owner_whatever_is_asked(
         ({"parent": "nonsense"}, TaskUnknown),
         ({"tenant": "other"}, TaskUnknown),
         ({"into": "0-" + "0" * 32}, TaskUnknown),
-        ({"leg": 7}, StartRefused),
+        ({"run": 7}, StartRefused),
     ],
 )
 async def test_who_does_not_work_on_the_parent_starts_nothing(

@@ -123,7 +123,7 @@ async def test_files_of_a_question_that_is_refused_are_dropped(
 async def test_a_file_can_be_in_an_answer_too(desk: Desk, working: Working) -> None:
     @agent()
     async def asks_back(ctx: RunContext) -> None:
-        if ctx.leg == 1:
+        if ctx.run == 1:
             await ctx.emit(InputRequired("Which file?"))
         else:
             await ctx.text(str(len(await ctx.content(ctx.parts[0]))))
@@ -191,7 +191,7 @@ async def test_task_state_refuses_what_workers_in_other_languages_may_send(
             agent="weigher",
             parent=ctx.task,
             parent_agent="asking",
-            leg=1,
+            run=1,
             attempt=1,
             name="n",
             message={"parts": [{"text": 7}]},

@@ -133,7 +133,7 @@ async def test_another_headrace_answers_and_is_canceled(
     async with working(await other.agent("patient", binding), asking):
         task = await desk.start("asking", "x")
         await eventually(lambda: _asked(other, 1))
-        other.fleet.legs[0].go_on.set()
+        other.fleet.runs[0].go_on.set()
         assert answer(await task.ended()) == "abc"
         task = await desk.start("asking", "y")
         key = await child_of(task)
@@ -141,7 +141,7 @@ async def test_another_headrace_answers_and_is_canceled(
         await task.held()
         await task.ask("cancel")
         assert (await task.ended())[-1].stamp.state == CANCELED
-        theirs = await last_entry(other.fleet.bus, other.fleet.legs[1].key)
+        theirs = await last_entry(other.fleet.bus, other.fleet.runs[1].key)
     assert theirs is not None
     assert theirs.stamp.state == CANCELED
 
@@ -159,13 +159,13 @@ async def test_another_headrace_is_followed_by_cursor_and_its_words_come_once(
                 seen.extend(_texts(event))
                 if seen == ["a", "b"]:
                     await other.proxy.cut()
-                    other.fleet.legs[0].go_on.set()
+                    other.fleet.runs[0].go_on.set()
 
     async with working(await other.agent("patient", binding), listening):
         entries = await (await desk.start("listening")).ended()
         [key] = children(entries).values()
     assert seen == ["a", "b", "c"]
-    assert len(other.fleet.legs) == 1
+    assert len(other.fleet.runs) == 1
     generations = relayed(entries, key.task)
     assert generations == sorted(set(generations))
 
@@ -261,7 +261,7 @@ async def _has(task: Task, text: str) -> bool:
 
 
 async def _asked(other: Other, times: int) -> bool:
-    return len(other.fleet.legs) == times
+    return len(other.fleet.runs) == times
 
 
 async def _is_at_attempt(task: Task, attempt: int) -> bool:

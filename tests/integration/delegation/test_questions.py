@@ -13,7 +13,7 @@ from tests.support.family import answer, children, ends, log_of, state_of
 @agent()
 async def booker(ctx: RunContext) -> AsyncIterator[Emission]:
     """Books a table once it knows for how many."""
-    if ctx.leg == 1:
+    if ctx.run == 1:
         yield InputRequired("For how many?", {"type": "integer"})
     else:
         yield f"booked for {ctx.prompt}"
@@ -38,7 +38,7 @@ async def test_an_agent_may_answer_a_child_itself(desk: Desk, working: Working) 
 async def test_an_agent_may_have_its_user_answer(desk: Desk, working: Working) -> None:
     @agent()
     async def host(ctx: RunContext) -> AsyncIterator[Emission]:
-        asked = await (ctx.delegate("booker", "a table") if ctx.leg == 1 else ctx.answer())
+        asked = await (ctx.delegate("booker", "a table") if ctx.run == 1 else ctx.answer())
         yield asked.ask_user() if asked.needs_input else asked.text
 
     async with working(host), working(booker):
@@ -100,7 +100,7 @@ async def test_several_questions_of_one_child_are_answered_in_turn_also_by_a_sec
 
     @agent()
     async def curious(ctx: RunContext) -> AsyncIterator[Emission]:
-        if ctx.leg > 1:
+        if ctx.run > 1:
             answered.append(ctx.prompt)
         if len(answered) < 2:
             yield InputRequired(f"question {len(answered) + 1}")

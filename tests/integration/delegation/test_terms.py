@@ -27,7 +27,7 @@ def names(request: pytest.FixtureRequest) -> dict[str, str]:
 @agent()
 async def leaf(ctx: RunContext) -> InputRequired | str:
     """Says which trace it is part of, once it has been asked twice."""
-    return InputRequired(f"{ctx.traceparent}") if ctx.leg == 1 else f"{ctx.traceparent}"
+    return InputRequired(f"{ctx.traceparent}") if ctx.run == 1 else f"{ctx.traceparent}"
 
 
 @agent()

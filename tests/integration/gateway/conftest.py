@@ -64,7 +64,7 @@ async def gateway(settings: GatewaySettings, one_fleet: ScriptedFleet) -> AsyncI
 async def fleet(one_fleet: ScriptedFleet) -> AsyncIterator[ScriptedFleet]:
     """The fleet, made whole again after the test."""
     await one_fleet.settle()
-    one_fleet.legs.clear()
+    one_fleet.runs.clear()
     yield one_fleet
     await one_fleet.stop_state()
     await one_fleet.start_state()

@@ -4,41 +4,41 @@ from headrace.directory import AgentCard
 from headrace.model.events import Json
 from headrace.model.parts import text_of
 from headrace.model.task import COMPLETED, INPUT_REQUIRED
-from tests.support.scripted_fleet import Leg, Script
+from tests.support.scripted_fleet import Run, Script
 
 
-async def echo(leg: Leg) -> None:
+async def echo(run: Run) -> None:
     """Say the message again, and complete."""
-    await leg.chunk(text_of(leg.message["parts"]), append=False)
-    await leg.status(COMPLETED)
+    await run.chunk(text_of(run.message["parts"]), append=False)
+    await run.status(COMPLETED)
 
 
-async def ask(leg: Leg) -> None:
+async def ask(run: Run) -> None:
     """Ask for a name once, then greet."""
-    if leg.leg == 1:
-        await leg.status(INPUT_REQUIRED, "What is your name?")
+    if run.run == 1:
+        await run.status(INPUT_REQUIRED, "What is your name?")
     else:
-        await leg.status(COMPLETED, f"Hello {text_of(leg.message['parts'])}")
+        await run.status(COMPLETED, f"Hello {text_of(run.message['parts'])}")
 
 
-async def patient(leg: Leg) -> None:
+async def patient(run: Run) -> None:
     """Say `a`, wait for the test, say `b`, complete."""
-    await leg.chunk("a", append=False)
-    await leg.go_on.wait()
-    await leg.chunk("b")
-    await leg.status(COMPLETED)
+    await run.chunk("a", append=False)
+    await run.go_on.wait()
+    await run.chunk("b")
+    await run.status(COMPLETED)
 
 
-async def bare(leg: Leg) -> None:
+async def bare(run: Run) -> None:
     """Answer with a Message; with a task if asked for one; late if asked to be."""
-    text = text_of(leg.message["parts"])
+    text = text_of(run.message["parts"])
     if text == "task":
-        await leg.chunk("a task after all", append=False)
-        await leg.status(COMPLETED)
+        await run.chunk("a task after all", append=False)
+        await run.status(COMPLETED)
         return
     if text == "late":
-        await leg.go_on.wait()
-    await leg.answer(f"bare {text}")
+        await run.go_on.wait()
+    await run.answer(f"bare {text}")
 
 
 REQUIRED: Json = {"uri": "urn:test:required", "description": "Has to be.", "required": True}

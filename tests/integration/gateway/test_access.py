@@ -88,7 +88,7 @@ async def test_what_a_role_does_not_include_is_refused(
             assert (refusal.status, refusal.reason) == (403, "PERMISSION_DENIED"), operation
         elsewhere = await talk.to("ask").refused("ListTasks", {})
         assert elsewhere.reason == "PERMISSION_DENIED"
-    assert fleet.legs == []
+    assert fleet.runs == []
 
 
 async def test_ag_ui_copilotkit_and_sockets_refuse_it_too(
@@ -107,7 +107,7 @@ async def test_ag_ui_copilotkit_and_sockets_refuse_it_too(
     async with socket_to(url, path, additional_headers=READER.bearer) as socket:
         await socket.send({"id": 1, "send": message("hello")})
         assert (await socket.next(1))["error"]["code"] == 403
-    assert fleet.legs == []
+    assert fleet.runs == []
 
 
 @BINDINGS
@@ -142,8 +142,8 @@ async def test_an_operator_sees_and_ends_its_tenants_tasks(
     audited = [record.getMessage() for record in caplog.records if record.name == "headrace.audit"]
     assert any("CancelTask" in line and hers["id"] in line for line in audited)
     assert all("owner=operator" in line for line in audited)
-    for leg in fleet.legs:
-        leg.go_on.set()
+    for run in fleet.runs:
+        run.go_on.set()
 
 
 async def test_rates_are_bounded_over_all_gateways_with_a_time_to_come_back(

@@ -334,5 +334,5 @@ async def test_the_trace_of_a_request_goes_with_its_run_and_into_answers_to_it(
 
     await until(all_came, "all runs have come")
     await noting.unsubscribe()
-    assert fleet.legs
+    assert fleet.runs
     assert (runs[0], runs[2]) == (trace, None)

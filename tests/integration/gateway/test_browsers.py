@@ -40,7 +40,7 @@ async def test_a_foreign_page_cannot_post_to_loopback(
     assert response.status_code == 403
     assert response.json()["error"]["status"] == "PERMISSION_DENIED"
     assert "access-control-allow-origin" not in response.headers
-    assert fleet.legs == []
+    assert fleet.runs == []
 
 
 async def test_a_foreign_page_cannot_read_nor_ask_whether_it_may(http: httpx.AsyncClient) -> None:
@@ -61,7 +61,7 @@ async def test_a_page_starts_no_work_by_a_plain_get(
     response = await http.get("/message:stream?message=hello", headers=headers)
     assert response.status_code == 403
     assert response.json()["error"]["status"] == "PERMISSION_DENIED"
-    assert fleet.legs == []
+    assert fleet.runs == []
     own = {"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"}
     assert (await http.get("/message:stream?message=hello", headers=own)).is_success
     assert (await http.get("/message:stream?message=hello")).is_success

@@ -84,8 +84,8 @@ async def test_a_task_at_work_is_canceled_first_and_its_streams_say_so(
             if "statusUpdate" in seen
         ]
     assert states[-1:] in ([], ["TASK_STATE_CANCELED"])
-    assert fleet.legs[0].key.task == task
-    assert await is_erased(bus, fleet.legs[0].key)
+    assert fleet.runs[0].key.task == task
+    assert await is_erased(bus, fleet.runs[0].key)
 
 
 async def test_what_is_no_task_can_not_be_deleted(json_talk: Talk) -> None:

@@ -52,7 +52,7 @@ async def test_what_is_activated_is_echoed_and_told_to_the_agent(
     with activating(talk.http, *uris, "urn:test:unknown"):
         response = await talk.to("demanding").send("SendMessage", message())
     assert response.headers[HEADER].split(", ") == uris
-    assert fleet.legs[-1].metadata["headrace.extensions"] == uris
+    assert fleet.runs[-1].metadata["headrace.extensions"] == uris
 
 
 async def test_an_extension_may_be_activated_in_the_query(http: httpx.AsyncClient) -> None:
@@ -81,5 +81,5 @@ async def test_the_modes_that_a_client_accepts_are_told_to_the_agent(
 ) -> None:
     asked = message() | {"configuration": {"acceptedOutputModes": ["text/html", "text/plain"]}}
     await talk.call("SendMessage", asked)
-    accepted = fleet.legs[-1].metadata["headrace.acceptedOutputModes"]
+    accepted = fleet.runs[-1].metadata["headrace.acceptedOutputModes"]
     assert accepted == ["text/html", "text/plain"]

@@ -10,23 +10,23 @@ from headrace.jetstream.connection import Bus
 from headrace.jetstream.objects import SCHEME, FileOwner, FileStore
 from headrace.model.events import AGUI, Json
 from headrace.model.task import TaskKey, mint_task_id
-from tests.support.scripted_fleet import Leg, ScriptedFleet
+from tests.support.scripted_fleet import Run, ScriptedFleet
 from tests.support.waiting import eventually
 
 
-async def leg_of(fleet: ScriptedFleet, http: httpx.AsyncClient, path: str, body: Json) -> Leg:
+async def run_of(fleet: ScriptedFleet, http: httpx.AsyncClient, path: str, body: Json) -> Run:
     """Return what the fleet gets of a request, once that has been answered."""
-    before = len(fleet.legs)
+    before = len(fleet.runs)
     answer = asyncio.ensure_future(http.post(f"/v1/agents/patient/{path}", json=body))
 
     async def is_there() -> bool:
-        return len(fleet.legs) > before or answer.done()
+        return len(fleet.runs) > before or answer.done()
 
     await eventually(is_there, "the fleet works on it")
-    for leg in fleet.legs[before:]:
-        leg.go_on.set()
+    for work in fleet.runs[before:]:
+        work.go_on.set()
     assert (await answer).is_success, (await answer).text
-    return fleet.legs[-1]
+    return fleet.runs[-1]
 
 
 @pytest.mark.parametrize("is_own", [True, False], ids=["one's own", "another context's"])
@@ -41,8 +41,8 @@ async def test_ones_own_file_is_given_to_the_agent_and_no_other(
     expected = link if is_own else address
     part = {"url": address, "mediaType": "image/png"}
     message = {"messageId": "m", "role": "ROLE_USER", "contextId": context, "parts": [part]}
-    leg = await leg_of(fleet, http, "message:send", {"message": message})
-    assert leg.message["parts"][0]["url"] == expected
+    work = await run_of(fleet, http, "message:send", {"message": message})
+    assert work.message["parts"][0]["url"] == expected
     image = {"type": "image", "source": {"type": "url", "value": address, "mimeType": "image/png"}}
     run = {
         "threadId": context,
@@ -57,9 +57,9 @@ async def test_ones_own_file_is_given_to_the_agent_and_no_other(
         "context": [],
         "forwardedProps": {},
     }
-    leg = await leg_of(fleet, http, "ag-ui", run)
-    assert leg.message["parts"][1]["url"] == expected
-    assert leg.metadata[AGUI]["messages"][0]["content"][0]["source"]["value"] == expected
+    work = await run_of(fleet, http, "ag-ui", run)
+    assert work.message["parts"][1]["url"] == expected
+    assert work.metadata[AGUI]["messages"][0]["content"][0]["source"]["value"] == expected
 
 
 async def test_what_only_looks_like_an_address_stays(
@@ -72,5 +72,5 @@ async def test_what_only_looks_like_an_address_stays(
     ]
     parts = [{"url": url} for url in odd]
     message = {"messageId": "m", "role": "ROLE_USER", "parts": parts}
-    leg = await leg_of(fleet, http, "message:send", {"message": message})
-    assert [part["url"] for part in leg.message["parts"]] == odd
+    work = await run_of(fleet, http, "message:send", {"message": message})
+    assert [part["url"] for part in work.message["parts"]] == odd

@@ -60,12 +60,12 @@ async def test_who_waits_for_a_task_that_was_just_taken_in_is_told(
     sending = asyncio.create_task(agent.send("SendMessage", message("hello")))
 
     async def works() -> bool:
-        return bool(fleet.legs)
+        return bool(fleet.runs)
 
     await until(works, "the agent works")
     await full.fill()
     answer = await asyncio.wait_for(sending, 60)
     assert answer.status_code == 503
     assert "takes nothing more" in answer.text
-    assert fleet.legs[0].key.task in answer.text
+    assert fleet.runs[0].key.task in answer.text
     assert "Retry-After" not in answer.headers

@@ -8,7 +8,7 @@ import pytest
 from headrace_gateway.settings import GatewaySettings
 from tests.integration.gateway.running import running, until
 from tests.integration.gateway.talking import Json, Rest, Rpc, Talk, message
-from tests.support.scripted_fleet import Leg, ScriptedFleet
+from tests.support.scripted_fleet import Run, ScriptedFleet
 from tests.support.servers import ports
 
 EXTENSION = "urn:headrace:generation:v1"
@@ -22,16 +22,16 @@ def on_condition(wanted: object, task: str, text: str = "Ada") -> Json:
     return message(text, taskId=task) | {"configuration": {"ifGenerationMatch": wanted}}
 
 
-async def waiting_leg(agent: Talk, fleet: ScriptedFleet) -> tuple[Json, Leg]:
-    """Return a task at generation 3, and its leg, which waits."""
+async def waiting_run(agent: Talk, fleet: ScriptedFleet) -> tuple[Json, Run]:
+    """Return a task at generation 3, and its run, which waits."""
     params = message() | {"configuration": {"returnImmediately": True}}
     started = (await agent.call("SendMessage", params))["task"]
 
     async def waits() -> bool:
-        return bool(fleet.legs) and fleet.legs[0].writer.generation == 3
+        return bool(fleet.runs) and fleet.runs[0].writer.generation == 3
 
-    await until(waits, "the leg waits")
-    return await agent.call("GetTask", {"id": started["id"]}), fleet.legs[0]
+    await until(waits, "the run waits")
+    return await agent.call("GetTask", {"id": started["id"]}), fleet.runs[0]
 
 
 async def test_the_extension_is_declared_and_echoed(http: httpx.AsyncClient) -> None:
@@ -44,17 +44,17 @@ async def test_the_extension_is_declared_and_echoed(http: httpx.AsyncClient) -> 
 
 async def test_a_poll_waits_for_a_newer_generation(talk: Talk, fleet: ScriptedFleet) -> None:
     agent = talk.to("patient")
-    task, leg = await waiting_leg(agent, fleet)
+    task, run = await waiting_run(agent, fleet)
     assert generation(task) == 3
     asked = {"id": task["id"], "currentGeneration": 3}
     polling = asyncio.create_task(agent.call("GetTask", asked))
     later = asyncio.create_task(agent.call("GetTask", asked | {"currentGeneration": "4"}))
     done, _ = await asyncio.wait({polling, later}, timeout=0.5)
     assert not done
-    await leg.chunk("x")
+    await run.chunk("x")
     assert generation(await asyncio.wait_for(polling, 60)) == 4
     assert not later.done()
-    leg.go_on.set()
+    run.go_on.set()
     assert generation(await asyncio.wait_for(later, 60)) > 4
 
 
@@ -63,7 +63,7 @@ async def test_a_poll_for_what_is_there_returns_at_once(
     talk: Talk, fleet: ScriptedFleet, known: object
 ) -> None:
     agent = talk.to("patient")
-    task, _ = await waiting_leg(agent, fleet)
+    task, _ = await waiting_run(agent, fleet)
     asked = {"id": task["id"], "currentGeneration": known}
     assert generation(await asyncio.wait_for(agent.call("GetTask", asked), 60)) == 3
 
@@ -79,7 +79,7 @@ async def test_a_poll_of_a_task_that_is_over_returns_at_once(talk: Talk) -> None
 async def test_a_poll_ends_after_its_time_and_when_the_gateway_stops(
     settings: GatewaySettings, http: httpx.AsyncClient, fleet: ScriptedFleet
 ) -> None:
-    task, _ = await waiting_leg(Rest(http, "patient"), fleet)
+    task, _ = await waiting_run(Rest(http, "patient"), fleet)
     asked = {"id": task["id"], "currentGeneration": 3}
     changed = settings.model_copy(
         update={"http_port": ports.pick(), "grpc_port": 0, "long_poll": 0.3}
@@ -107,7 +107,7 @@ async def test_a_message_is_taken_only_at_the_generation_that_it_names(
             assert refusal.reason == "TASK_GENERATION_MISMATCH"
             assert refusal.code in (409, -32010)
             assert f"generation {at}" in refusal.text
-    assert len(fleet.legs) == 1
+    assert len(fleet.runs) == 1
     after = (await agent.call("SendMessage", on_condition(str(at), task["id"])))["task"]
     assert after["status"]["state"] == "TASK_STATE_COMPLETED"
     refusal = await agent.refused("SendMessage", on_condition(at, task["id"]))
@@ -127,7 +127,7 @@ async def test_of_many_messages_at_once_on_one_condition_one_is_taken(
         ]
         statuses = [response.status_code for response in await asyncio.gather(*sending)]
     assert sorted(statuses) == [200] + [409] * 9
-    assert len(fleet.legs) == 2
+    assert len(fleet.runs) == 2
 
 
 @pytest.mark.parametrize("wrong", [-1, 1.5, "x", True, {}, 2**63])

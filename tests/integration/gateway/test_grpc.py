@@ -284,7 +284,7 @@ async def test_a_client_that_takes_nothing_is_cut_off_and_its_task_goes_on(
             await stalled.read()
         # Some 8 MB are on their way before a server notices.
         for _ in range(150):
-            await fleet.legs[0].chunk("x" * 100_000)
+            await fleet.runs[0].chunk("x" * 100_000)
         await until(lambda: has_room(stub), "its place is given back")
         assert await read_out(stalled) == grpc.StatusCode.UNAVAILABLE
         assert "takes nothing" in (await stalled.details() or "")
@@ -329,7 +329,7 @@ async def test_streams_and_waiting_calls_end_with_a_reason_when_it_stops(
             stream = stub.SendStreamingMessage(asking(), metadata=patient)
             await stream.read()
             blocked = stub.SendMessage(asking(), metadata=patient)
-            await until(lambda: asyncio.sleep(0, len(fleet.legs) == 2), "the agent works on both")
+            await until(lambda: asyncio.sleep(0, len(fleet.runs) == 2), "the agent works on both")
             asked = time.monotonic()
             gateway.process.terminate()
             assert await read_out(stream) == grpc.StatusCode.UNAVAILABLE
@@ -352,8 +352,8 @@ async def test_many_readers_of_one_task_see_the_same_events(
     stub = stub_of(channel)
     metadata = (("agent-name", "patient"), ("last-event-id", cursor))
     calls = [stub.SubscribeToTask(asked, metadata=metadata) for _ in range(20)]
-    await until(lambda: asyncio.sleep(0, bool(fleet.legs)), "the agent works")
-    fleet.legs[0].go_on.set()
+    await until(lambda: asyncio.sleep(0, bool(fleet.runs)), "the agent works")
+    fleet.runs[0].go_on.set()
 
     async def seen(call: "grpc.aio.UnaryStreamCall[object, object]") -> list[object]:
         return [event async for event in call]
@@ -428,8 +428,8 @@ async def test_a_connection_has_a_bounded_number_of_calls_under_way(
         third = asyncio.ensure_future(stub.ListTasks(a2a_pb2.ListTasksRequest(), timeout=60))
         done, _ = await asyncio.wait({third}, timeout=1)
         assert not done
-        for leg in fleet.legs:
-            leg.go_on.set()
+        for run in fleet.runs:
+            run.go_on.set()
         for stream in streams:
             while await stream.read() is not grpc.aio.EOF:
                 pass

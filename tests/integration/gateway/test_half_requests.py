@@ -83,7 +83,7 @@ async def test_half_a_body_is_not_waited_for_for_ever(wire: Wire, fleet: Scripte
     head, body = asking()
     wire.send(head + body[:10])
     assert (await wire.refusal())[0] == 408
-    assert fleet.legs == []
+    assert fleet.runs == []
 
 
 async def test_half_a_further_request_is_not_either(wire: Wire) -> None:
@@ -110,7 +110,7 @@ async def test_a_body_that_is_nearly_whole_may_not_be_silent_for_ever(
     head, body = asking(**{"Content-Length": "1000000"})
     wire.send(head + body + " " * (999_000 - len(body)))
     assert (await wire.refusal())[0] == 408
-    assert fleet.legs == []
+    assert fleet.runs == []
 
 
 async def test_a_body_that_comes_byte_by_byte_is_not_waited_for_for_ever(
@@ -128,7 +128,7 @@ async def test_a_body_that_comes_byte_by_byte_is_not_waited_for_for_ever(
     trickling = asyncio.create_task(trickle())
     assert (await wire.refusal())[0] == 408
     trickling.cancel()
-    assert fleet.legs == []
+    assert fleet.runs == []
 
 
 def chunked(agent: str = "assistant") -> str:
@@ -141,7 +141,7 @@ def chunked(agent: str = "assistant") -> str:
 async def test_trailers_are_dropped(wire: Wire, fleet: ScriptedFleet) -> None:
     wire.send(chunked() + "A2A-Version: 9.9\r\nX-Trailer: x\r\n\r\n")
     assert "200 OK" in await wire.until("\r\n\r\n")
-    assert len(fleet.legs) == 1
+    assert len(fleet.runs) == 1
 
 
 @pytest.mark.parametrize("trailer", ["X: " + "y" * 1000 + "\r\n", "X: " + "y" * 10_000])
@@ -162,9 +162,9 @@ async def test_a_stream_goes_on_beside_half_a_further_request(
     wire.send("".join(asking("patient", "stream")) + "GET /healthz HT")
     assert "200 OK" in await wire.until("\r\n\r\n")
     await asyncio.sleep(3 * SHORT)
-    [leg] = fleet.legs
+    [run] = fleet.runs
     wire.send("TP/1.1\r\nHost: localhost\r\n\r\n")
-    leg.go_on.set()
+    run.go_on.set()
     assert '{"status":"ok"}' in await wire.until('{"status":"ok"}')
 
 
@@ -178,7 +178,7 @@ async def test_a_large_head_is_refused(
 ) -> None:
     wire.send("".join(asking(**headers)))
     assert await wire.refusal() == (431, "the request's head exceeds the limit of 65536 bytes")
-    assert fleet.legs == []
+    assert fleet.runs == []
 
 
 async def test_a_head_without_an_end_is_refused_when_it_is_too_large(wire: Wire) -> None:

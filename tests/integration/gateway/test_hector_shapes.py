@@ -165,11 +165,11 @@ async def test_an_event_source_goes_on_with_its_task_instead_of_asking_again(
             told.append(frame)
             if '"a"' in frame.raw.decode():
                 break
-    [leg] = fleet.legs
-    assert {frame.id.partition("/")[0] for frame in told} == {leg.key.task}
-    leg.go_on.set()
+    [run] = fleet.runs
+    assert {frame.id.partition("/")[0] for frame in told} == {run.key.task}
+    run.go_on.set()
     rest = await streamed(plain, "GET", url, headers={"Last-Event-ID": told[-1].id})
-    assert len(fleet.legs) == 1
+    assert len(fleet.runs) == 1
     whole = [*told, *rest]
     for cut in range(len(whole) - (2 if form else 1)):
         again = await streamed(plain, "GET", url, headers={"Last-Event-ID": whole[cut].id})
@@ -177,7 +177,7 @@ async def test_an_event_source_goes_on_with_its_task_instead_of_asking_again(
     last = [frame.id for frame in whole if frame.id][-1]
     over = await plain.get(url, headers={"Last-Event-ID": last})
     assert over.status_code == 204
-    assert len(fleet.legs) == 1
+    assert len(fleet.runs) == 1
 
 
 @pytest.mark.parametrize("cursor", ["x", "abcd1234:3", "/abcd1234:3", "task/"])
@@ -188,7 +188,7 @@ async def test_a_cursor_without_a_task_asks_nothing_again(
     refused = await plain.get(url, headers={"Last-Event-ID": cursor})
     assert refused.status_code == 400
     assert "Last-Event-ID" in refused.text
-    assert fleet.legs == []
+    assert fleet.runs == []
 
 
 async def test_a_message_in_the_query_is_text_or_json(
@@ -198,7 +198,7 @@ async def test_a_message_in_the_query_is_text_or_json(
     for said in ("Hello", '{"content":[{"text":"Hello"}]}', '{"parts":[{"text":"Hello"}]}'):
         told = await streamed(plain, "GET", url, params={"message": said, "contextId": "c-1"})
         assert told[-1].state == "COMPLETED"
-        assert fleet.legs[-1].message["parts"] == [{"text": "Hello"}]
+        assert fleet.runs[-1].message["parts"] == [{"text": "Hello"}]
     for said in ("", "{", '{"parts":[]}'):
         refused = await plain.get(url, params={"message": said})
         assert (refused.status_code, "error" in refused.json()) == (400, True)

@@ -75,7 +75,7 @@ async def test_the_same_key_returns_the_same_task_on_any_gateway_and_binding(
         task = (await talk.call("SendMessage", message("hello")))["task"]
         for again in (talk, Rest(elsewhere), Rpc(elsewhere)):
             assert (await again.call("SendMessage", message("hello")))["task"] == task
-    assert len(fleet.legs) == 1
+    assert len(fleet.runs) == 1
 
 
 async def test_without_the_header_nothing_is_deduplicated(talk: Talk) -> None:
@@ -87,7 +87,7 @@ async def test_many_retries_at_once_on_two_gateways_make_one_task(
     http: httpx.AsyncClient, elsewhere: httpx.AsyncClient, fleet: ScriptedFleet, bus: Bus
 ) -> None:
     for _ in range(3):
-        fleet.legs.clear()
+        fleet.runs.clear()
         with under(some_key(), http, elsewhere):
             clients = [Rest(http), Rest(elsewhere), Rpc(http), Rpc(elsewhere)]
             sending = [clients[i % 4].call("SendMessage", message("hello")) for i in range(50)]
@@ -95,7 +95,7 @@ async def test_many_retries_at_once_on_two_gateways_make_one_task(
         (task,) = {answer["task"]["id"] for answer in answers}
         assert {answer["task"]["status"]["state"] for answer in answers} == {"TASK_STATE_COMPLETED"}
         assert await generations(bus, "assistant", task) == [1, 2, 3, 4]
-        assert len(fleet.legs) == 1
+        assert len(fleet.runs) == 1
 
 
 async def test_many_streams_at_once_are_of_one_task_and_equal(
@@ -111,7 +111,7 @@ async def test_many_streams_at_once_are_of_one_task_and_equal(
         )
     assert [cursor.partition(":")[2] for cursor, _ in first] == ["1", "2", "3", "4"]
     assert all(other == first for other in others)
-    assert len(fleet.legs) == 1
+    assert len(fleet.runs) == 1
 
 
 async def test_a_stream_sent_again_is_the_whole_log_again(
@@ -125,10 +125,10 @@ async def test_a_stream_sent_again_is_the_whole_log_again(
         async with again.stream("SendStreamingMessage", message()) as stream:
             frames = stream.frames()
             assert [await anext(frames) for _ in range(3)] == seen
-            fleet.legs[0].go_on.set()
+            fleet.runs[0].go_on.set()
             rest = [frame async for frame in frames]
         assert [cursor.partition(":")[2] for cursor, _ in rest] == ["4", "5"]
-    assert len(fleet.legs) == 1
+    assert len(fleet.runs) == 1
 
 
 async def test_a_stream_sent_again_with_a_cursor_goes_on_behind_it(
@@ -143,7 +143,7 @@ async def test_a_stream_sent_again_with_a_cursor_goes_on_behind_it(
         async with talk.stream("SendStreamingMessage", message(), frames[-1][0]) as stream:
             assert stream.response.is_success
             assert await stream.rest() == []
-    assert len(fleet.legs) == 1
+    assert len(fleet.runs) == 1
 
 
 async def test_the_same_key_with_another_request_is_refused(talk: Talk) -> None:
@@ -222,7 +222,7 @@ async def test_a_gateway_killed_before_the_log_began_leaves_the_task_to_the_next
 ) -> None:
     key, task = some_key(), mint_task_id(3)
     request = Keyed(Caller(), "assistant", key, SendMessage.read(message("hello")).fingerprint())
-    sent = Sent(fingerprint=request.fingerprint, task=task, context="conversation", leg=1)
+    sent = Sent(fingerprint=request.fingerprint, task=task, context="conversation", run=1)
     kept = await SentRecords(bus, 60).claim(request.name, sent)
     assert kept.sent == sent
     with under(key, talk.http):
@@ -234,7 +234,7 @@ async def test_a_gateway_killed_before_the_log_began_leaves_the_task_to_the_next
         assert (found["id"], found["contextId"]) == (task, "conversation")
         assert (await talk.call("SendMessage", message("hello")))["task"]["id"] == task
     assert await generations(bus, "assistant", task) == [1, 2, 3, 4]
-    assert len(fleet.legs) == 1
+    assert len(fleet.runs) == 1
 
 
 async def test_a_task_that_is_past_its_retention_is_told(talk: Talk, bus: Bus) -> None:
@@ -249,7 +249,7 @@ async def test_a_task_that_is_past_its_retention_is_told(talk: Talk, bus: Bus) -
             assert "past its retention" in refusal.text
 
 
-async def test_a_follow_up_sent_again_meets_the_same_leg(
+async def test_a_follow_up_sent_again_meets_the_same_run(
     talk: Talk, elsewhere: httpx.AsyncClient, fleet: ScriptedFleet
 ) -> None:
     agent, again = talk.to("ask"), Rpc(elsewhere, "ask")
@@ -266,14 +266,14 @@ async def test_a_follow_up_sent_again_meets_the_same_leg(
         assert task["status"]["message"]["parts"] == [{"text": "Hello Ada"}]
         refusal = await agent.refused("SendMessage", message("Bob", taskId=asked["id"]))
         assert refusal.fields == {HEADER: "was used with another request"}
-    assert [leg.leg for leg in fleet.legs] == [1, 4]
+    assert [run.run for run in fleet.runs] == [1, 4]
 
 
-async def test_many_follow_ups_at_once_under_one_key_make_one_leg(
+async def test_many_follow_ups_at_once_under_one_key_make_one_run(
     http: httpx.AsyncClient, elsewhere: httpx.AsyncClient, fleet: ScriptedFleet
 ) -> None:
     for _ in range(3):
-        fleet.legs.clear()
+        fleet.runs.clear()
         asked = (await Rest(http, "ask").call("SendMessage", message()))["task"]
         answer = message("Ada", taskId=asked["id"])
         with under(some_key(), http, elsewhere):
@@ -282,7 +282,7 @@ async def test_many_follow_ups_at_once_under_one_key_make_one_leg(
             tasks = [answer["task"] for answer in await asyncio.gather(*sending)]
         assert {task["id"] for task in tasks} == {asked["id"]}
         assert {task["status"]["state"] for task in tasks} == {"TASK_STATE_COMPLETED"}
-        assert [leg.leg for leg in fleet.legs] == [1, 4]
+        assert [run.run for run in fleet.runs] == [1, 4]
 
 
 async def test_a_refused_follow_up_may_be_sent_again_under_its_key(
@@ -294,7 +294,7 @@ async def test_a_refused_follow_up_may_be_sent_again_under_its_key(
         for _ in range(2):
             refusal = await talk.to("patient").refused("SendMessage", message(taskId=task))
             assert refusal.reason == "UNSUPPORTED_OPERATION"
-    assert len(fleet.legs) == 1
+    assert len(fleet.runs) == 1
 
 
 async def test_a_bare_message_sent_for_again_is_the_same_message(
@@ -307,7 +307,7 @@ async def test_a_bare_message_sent_for_again_is_the_same_message(
         assert await agent.call("SendMessage", message("x")) == first
         async with agent.stream("SendStreamingMessage", message("x")) as stream:
             assert [event for _, event in await stream.rest()] == [first]
-    assert len(fleet.legs) == 1
+    assert len(fleet.runs) == 1
 
 
 async def test_a_task_asked_for_again_at_once_is_shown_as_it_is(
@@ -326,4 +326,4 @@ async def test_a_task_asked_for_again_at_once_is_shown_as_it_is(
     assert again["id"] == task["id"]
     assert again["status"]["state"] == "TASK_STATE_WORKING"
     assert again["artifacts"]
-    assert len(fleet.legs) == 1
+    assert len(fleet.runs) == 1

@@ -31,7 +31,7 @@ async def begun(http: httpx.AsyncClient, fleet: ScriptedFleet) -> list[str]:
     tasks = [answer["task"]["id"] for answer in await asyncio.gather(*sending)]
 
     async def all_at_work() -> bool:
-        return {leg.key.task for leg in fleet.legs} >= set(tasks)
+        return {run.key.task for run in fleet.runs} >= set(tasks)
 
     await until(all_at_work, "every task is at work")
     return tasks
@@ -81,7 +81,7 @@ async def test_what_is_sent_over_a_websocket_is_worked_on_though_its_client_leav
 
     async def all_begun() -> bool:
         tasks = await stored(bus) - before
-        return bool(tasks) and tasks <= {leg.key.task for leg in fleet.legs}
+        return bool(tasks) and tasks <= {run.key.task for run in fleet.runs}
 
     # There is no sweep in this fleet: the gateway alone asks workers for what it has stored.
     await until(all_begun, "whatever is stored is worked on")

@@ -109,7 +109,7 @@ async def test_a_client_that_comes_back_gets_the_backlog_and_what_follows(
     task, cursor = await begun(lines)
     async with reading(lines, "GET", f"{PATIENT}/{task}?after={cursor}") as stream:
         await stream.next()
-        fleet.legs[0].go_on.set()
+        fleet.runs[0].go_on.set()
         assert generations(await stream.rest()) == [2, 3, 4, 5]
     answer = await lines.get(f"{PATIENT}/{task}?after={cursor.partition(':')[0]}:5")
     assert answer.status_code == 204
@@ -123,7 +123,7 @@ async def test_a_silent_stream_is_kept_alive(
             await stream.next()
         async with asyncio.timeout(60):
             assert not await anext(stream.lines), "an empty line"
-        fleet.legs[0].go_on.set()
+        fleet.runs[0].go_on.set()
         assert generations(await stream.rest()) == [1, 2, 3, 4, 5]
 
 
@@ -133,7 +133,7 @@ async def test_a_lost_past_is_told_and_the_task_as_it_is_leads(
     task, _ = await begun(lines)
     async with reading(lines, "GET", f"{PATIENT}/{task}?after=zzzzzzzz:2") as stream:
         first = await stream.next()
-        fleet.legs[0].go_on.set()
+        fleet.runs[0].go_on.set()
         rest = (await stream.rest())[1:]
     assert (first["recovered"], task_of(first)) == (False, task)
     assert generations([first, *rest]) == [3, 4, 5]
@@ -151,7 +151,7 @@ async def test_a_log_that_is_purged_in_the_middle_is_an_interruption(
         await bus.js.purge_stream(bus.streams.of_shard(key.shard), subject=subject)
         last = (await stream.rest())[-1]
     assert last["interrupted"] == "lost"
-    fleet.legs[0].go_on.set()
+    fleet.runs[0].go_on.set()
 
 
 async def test_canceling_ends_the_stream(lines: httpx.AsyncClient, fleet: ScriptedFleet) -> None:
@@ -180,7 +180,7 @@ async def test_a_gateway_that_stops_says_so(
         last = (await ending)[-1]
         await opened.__aexit__(None, None, None)
     assert last["interrupted"] == "stopping"
-    fleet.legs[0].go_on.set()
+    fleet.runs[0].go_on.set()
 
 
 async def test_what_there_is_not_is_refused(lines: httpx.AsyncClient, fleet: ScriptedFleet) -> None:

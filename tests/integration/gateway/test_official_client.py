@@ -90,7 +90,7 @@ async def test_a_subscriber_sees_the_task_and_what_follows(
         task = (await anext(stream)).task
         for _ in range(2):
             await anext(stream)
-        fleet.legs[0].go_on.set()
+        fleet.runs[0].go_on.set()
         rest = [event async for event in stream]
         with pytest.raises(UnsupportedOperationError):
             async for _ in client.subscribe(a2a_pb2.SubscribeToTaskRequest(id=task.id)):
@@ -106,7 +106,7 @@ async def test_a_client_that_left_subscribes_again(
     async with connected(f"{gateway}/v1/agents/patient", binding) as client:
         stream = client.subscribe(a2a_pb2.SubscribeToTaskRequest(id=task.id))
         again = (await anext(stream)).task
-        fleet.legs[0].go_on.set()
+        fleet.runs[0].go_on.set()
         rest = [event async for event in stream]
     assert again.id == task.id
     assert rest[-1].status_update.status.state == a2a_pb2.TASK_STATE_COMPLETED

@@ -75,7 +75,7 @@ async def test_a_task_at_work_is_followed_again(
         task = (await anext(client.sending("hi"))).task.id
         stream = client.subscribe(task)
         first = await anext(stream)
-        fleet.legs[0].go_on.set()
+        fleet.runs[0].go_on.set()
         rest = [event async for event in stream]
     assert first.task.id == task
     assert last_state(rest) == "COMPLETED"

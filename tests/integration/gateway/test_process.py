@@ -103,7 +103,7 @@ async def test_a_signal_ends_it_within_seconds_although_streams_are_open(
                 )
 
                 async def both_work() -> bool:
-                    return len(fleet.legs) == 2
+                    return len(fleet.runs) == 2
 
                 await until_async(both_work, "the agent works on both")
                 asked = time.monotonic()
@@ -113,9 +113,9 @@ async def test_a_signal_ends_it_within_seconds_although_streams_are_open(
                 answer = await blocked
                 assert answer.status_code == 503
                 (detail,) = answer.json()["error"]["details"]
-                leg = fleet.legs[1]
+                run = fleet.runs[1]
                 assert detail["reason"] == "UNAVAILABLE"
-                assert detail["metadata"] == {"taskId": leg.key.task, "contextId": leg.context}
+                assert detail["metadata"] == {"taskId": run.key.task, "contextId": run.context}
                 assert "goes on" in answer.json()["error"]["message"]
                 assert "retry-after" not in answer.headers
         assert await asyncio.to_thread(gateway.ends) == 0

@@ -44,7 +44,7 @@ async def test_cancelling_is_confirmed_in_the_log(talk: Talk, fleet: ScriptedFle
         rest = [seen async for _, seen in frames]
     assert canceled["status"]["state"] == "TASK_STATE_CANCELED"
     assert rest[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_CANCELED"
-    assert fleet.legs[0].key.task == task
+    assert fleet.runs[0].key.task == task
 
 
 async def test_a_task_that_nobody_holds_is_canceled_all_the_same(
@@ -55,7 +55,7 @@ async def test_a_task_that_nobody_holds_is_canceled_all_the_same(
     task = (await agent.call("SendMessage", params))["task"]["id"]
 
     async def works() -> bool:
-        return bool(fleet.legs)
+        return bool(fleet.runs)
 
     await until(works, "the agent works")
     await fleet.stop_working()

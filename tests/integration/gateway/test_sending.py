@@ -181,7 +181,7 @@ async def test_after_two_seconds_the_task_is_shown_and_the_message_completes_it(
     async with talk.to("bare").stream("SendStreamingMessage", message("late")) as stream:
         frames = stream.frames()
         shown = [await anext(frames), await anext(frames)]
-        fleet.legs[-1].go_on.set()
+        fleet.runs[-1].go_on.set()
         shown += [frame async for frame in frames]
     assert states(shown) == ["SUBMITTED", "WORKING", "COMPLETED"]
     completed = shown[-1][1]["statusUpdate"]
@@ -195,9 +195,9 @@ async def test_a_bare_answer_is_a_task_to_who_would_not_wait(
     agent = talk.to("bare")
     shown = (await agent.call("SendMessage", immediately(message("late"))))["task"]
     assert shown["status"]["state"] == "TASK_STATE_SUBMITTED"
-    await until(has_legs(fleet), "the agent works")
-    assert fleet.legs[-1].metadata[SHOWN] is True, "the worker is told"
-    fleet.legs[-1].go_on.set()
+    await until(has_runs(fleet), "the agent works")
+    assert fleet.runs[-1].metadata[SHOWN] is True, "the worker is told"
+    fleet.runs[-1].go_on.set()
 
     async def completed() -> bool:
         found = await agent.call("GetTask", {"id": shown["id"]})
@@ -228,8 +228,8 @@ async def test_a_client_that_goes_away_does_not_touch_the_task(
     async with agent.stream("SendStreamingMessage", message()) as stream:
         cursor, event = await anext(stream.frames())
     task = event["task"]["id"]
-    await until(has_legs(fleet), "the agent works")
-    fleet.legs[0].go_on.set()
+    await until(has_runs(fleet), "the agent works")
+    fleet.runs[0].go_on.set()
     async with agent.stream("SubscribeToTask", {"id": task}, after=cursor) as stream:
         frames = await stream.rest()
     assert states(frames)[-1] == "COMPLETED"
@@ -242,10 +242,10 @@ async def test_a_blocked_callers_leaving_ends_only_the_waiting(
     context = secrets.token_hex(4)
     params = message(contextId=context)
     with_patience = asyncio.create_task(agent.call("SendMessage", params))
-    await until(has_legs(fleet), "the agent works")
+    await until(has_runs(fleet), "the agent works")
     with_patience.cancel()
     await asyncio.gather(with_patience, return_exceptions=True)
-    fleet.legs[0].go_on.set()
+    fleet.runs[0].go_on.set()
 
     async def completed() -> bool:
         listed = await agent.call("ListTasks", {"contextId": context})
@@ -272,9 +272,9 @@ def immediately(params: Json) -> Json:
     return params | {"configuration": {"returnImmediately": True}}
 
 
-def has_legs(fleet: ScriptedFleet) -> Callable[[], Awaitable[bool]]:
+def has_runs(fleet: ScriptedFleet) -> Callable[[], Awaitable[bool]]:
     async def holds() -> bool:
-        return bool(fleet.legs)
+        return bool(fleet.runs)
 
     return holds
 

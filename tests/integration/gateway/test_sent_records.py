@@ -15,8 +15,8 @@ from tests.integration.gateway.running import until
 GATEWAYS = 3
 
 
-def sent(task: str = "", leg: int = 1) -> Sent:
-    return Sent(fingerprint="f", task=task or secrets.token_hex(4), context="c", leg=leg)
+def sent(task: str = "", run: int = 1) -> Sent:
+    return Sent(fingerprint="f", task=task or secrets.token_hex(4), context="c", run=run)
 
 
 @pytest_asyncio.fixture(params=["one node", "three nodes"], loop_scope="module")
@@ -64,7 +64,7 @@ async def test_of_many_changes_at_once_one_is_kept_and_all_are_shown_it(buses: l
     )
     assert len(set(kept)) == 1
     assert kept[0].sequence > first.sequence
-    assert kept[0].sent.leg >= 10
+    assert kept[0].sent.run >= 10
 
 
 async def test_what_expired_is_forgotten_and_may_be_claimed_and_changed(buses: list[Bus]) -> None:

@@ -32,7 +32,7 @@ from tests.integration.agui.asking import path, run_input
 from tests.integration.gateway.running import running, until
 from tests.integration.gateway.scripts import AGENTS
 from tests.integration.gateway.test_grpc import read_out, stub_of
-from tests.support.scripted_fleet import Leg, ScriptedFleet
+from tests.support.scripted_fleet import Run, ScriptedFleet
 from tests.support.servers import ports
 
 CLIENTS = 4
@@ -51,7 +51,7 @@ class Task:
 
     url: str
     grpc_port: int
-    work: Leg
+    work: Run
     thread: str
     run: str
 
@@ -172,7 +172,7 @@ PROTOCOLS: dict[Callable[[Task], Client], list[str]] = {
 
 
 async def _waits(fleet: ScriptedFleet) -> bool:
-    return bool(fleet.legs) and fleet.legs[0].writer.generation == 3
+    return bool(fleet.runs) and fleet.runs[0].writer.generation == 3
 
 
 @asynccontextmanager
@@ -197,9 +197,9 @@ async def waiting_task(settings: GatewaySettings) -> AsyncIterator[Task]:
             body = run_input()
             async with http.stream("POST", path("patient"), json=body):
                 await until(lambda: _waits(fleet), "the run waits")
-            leg = fleet.legs[0]
-            yield Task(url, own.grpc_port, leg, body["threadId"], body["runId"])
-            leg.go_on.set()
+            work = fleet.runs[0]
+            yield Task(url, own.grpc_port, work, body["threadId"], body["runId"])
+            work.go_on.set()
     finally:
         await fleet.stop()
         await bus.close()

@@ -63,7 +63,7 @@ async def test_streams_beyond_the_limit_are_refused_before_they_begin(
         # What is no stream is answered as before.
         assert (await Rest(http, "patient").call("GetTask", {"id": task}))["id"] == task
         assert (await Rest(http).call("SendMessage", message()))["task"]
-    patient = [leg for leg in fleet.legs if leg.key.agent == "patient"]
+    patient = [run for run in fleet.runs if run.key.agent == "patient"]
     assert len(patient) == 2
 
 
@@ -88,7 +88,7 @@ async def test_a_place_is_free_again_when_its_stream_ends_or_its_client_goes(
                 return response.is_success
 
         await until(is_free, "the client that went gave its place back")
-    assert fleet.legs
+    assert fleet.runs
 
 
 async def test_many_at_once_do_not_slip_past_the_limit(
@@ -105,6 +105,6 @@ async def test_many_at_once_do_not_slip_past_the_limit(
         assert sorted(statuses) == [200] * 5 + [503] * 15
 
     async def five_work() -> bool:
-        return len(fleet.legs) == 5
+        return len(fleet.runs) == 5
 
     await until(five_work, "the agent works on five")

@@ -36,7 +36,7 @@ async def test_without_a_cursor_the_task_comes_first_and_what_follows_after_it(
         assert "headrace-recovered" not in stream.response.headers
         frames = stream.frames()
         cursor, event = await anext(frames)
-        fleet.legs[0].go_on.set()
+        fleet.runs[0].go_on.set()
         rest = [frame async for frame in frames]
     assert event["task"]["artifacts"][0]["parts"] == [{"text": "a"}]
     assert cursor.endswith(f":{event['task']['metadata']['headrace.generation']}")
@@ -48,7 +48,7 @@ async def test_a_cursor_goes_on_with_the_next_event(
     talk: Talk, fleet: ScriptedFleet, after: int
 ) -> None:
     task, first = await begun(talk)
-    fleet.legs[0].go_on.set()
+    fleet.runs[0].go_on.set()
     cursor = f"{first.partition(':')[0]}:{after}"
     async with talk.to("patient").stream("SubscribeToTask", {"id": task}, cursor) as stream:
         assert generations(await stream.rest()) == list(range(after + 1, 6))
@@ -58,7 +58,7 @@ async def test_a_cursor_of_a_stream_asked_for_by_url_is_as_good(
     talk: Talk, fleet: ScriptedFleet
 ) -> None:
     task, first = await begun(talk)
-    fleet.legs[0].go_on.set()
+    fleet.runs[0].go_on.set()
     cursor = f"{task}/{first}"
     async with talk.to("patient").stream("SubscribeToTask", {"id": task}, cursor) as stream:
         assert generations(await stream.rest()) == [2, 3, 4, 5]
@@ -68,7 +68,7 @@ async def test_a_cursor_may_stand_in_the_query(
     http: httpx.AsyncClient, fleet: ScriptedFleet
 ) -> None:
     task, first = await begun(Rest(http))
-    fleet.legs[0].go_on.set()
+    fleet.runs[0].go_on.set()
     path = f"/v1/agents/patient/tasks/{task}:subscribe"
     async with http.stream("GET", path, params={"after": first}) as response:
         ids = [line async for line in response.aiter_lines() if line.startswith("id: ")]
@@ -83,7 +83,7 @@ async def test_who_asks_for_a_streams_head_gets_that_and_holds_nothing(
     async with httpx.AsyncClient(base_url=gateway, limits=limits, timeout=60) as alone:
         task, first = await begun(Rest(alone))
         if over:
-            fleet.legs[0].go_on.set()
+            fleet.runs[0].go_on.set()
         path = f"/v1/agents/patient/tasks/{task}:subscribe"
         head = await alone.head(path, headers={"Last-Event-ID": first})
         assert head.status_code == 200
@@ -96,7 +96,7 @@ async def test_a_head_sends_no_message(http: httpx.AsyncClient, fleet: ScriptedF
     head = await http.head("/v1/agents/patient/message:stream?message=Hello")
     assert head.status_code == 200
     assert head.headers["content-type"].startswith("text/event-stream")
-    assert fleet.legs == []
+    assert fleet.runs == []
 
 
 async def test_another_gateway_goes_on_where_the_first_one_was_left(
@@ -111,7 +111,7 @@ async def test_another_gateway_goes_on_where_the_first_one_was_left(
         async with agent.stream("SubscribeToTask", {"id": task}, after=cursor) as stream:
             frames = stream.frames()
             seen = [await anext(frames)]
-            fleet.legs[0].go_on.set()
+            fleet.runs[0].go_on.set()
             seen += [frame async for frame in frames]
     assert generations(seen) == [2, 3, 4, 5]
 
@@ -120,7 +120,7 @@ async def test_at_the_end_of_a_finished_task_nothing_is_left(
     http: httpx.AsyncClient, talk: Talk, fleet: ScriptedFleet
 ) -> None:
     task, first = await begun(talk)
-    fleet.legs[0].go_on.set()
+    fleet.runs[0].go_on.set()
     agent = talk.to("patient")
     async with agent.stream("SubscribeToTask", {"id": task}, first) as stream:
         *_, (last, _) = await stream.rest()
@@ -170,7 +170,7 @@ async def test_a_cursor_that_names_no_place_is_a_loss_and_says_so(
         assert stream.response.headers["headrace-recovered"] == "false"
         frames = stream.frames()
         _, event = await anext(frames)
-        fleet.legs[0].go_on.set()
+        fleet.runs[0].go_on.set()
         rest = [frame async for frame in frames]
     assert event["task"]["metadata"]["headrace.recovered"] is False
     assert event["task"]["artifacts"][0]["parts"] == [{"text": "a"}]
@@ -181,7 +181,7 @@ async def test_a_loss_on_a_finished_task_is_its_snapshot_and_the_end(
     talk: Talk, fleet: ScriptedFleet
 ) -> None:
     task, _ = await begun(talk)
-    fleet.legs[0].go_on.set()
+    fleet.runs[0].go_on.set()
     await until(lambda: is_completed(talk.to("patient"), task), "the task is completed")
     async with talk.to("patient").stream("SubscribeToTask", {"id": task}, "zzzz:1") as stream:
         ((_, event),) = await asyncio.wait_for(stream.rest(), 60)
@@ -193,7 +193,7 @@ async def test_a_purged_past_is_a_loss_not_a_hole(
     talk: Talk, fleet: ScriptedFleet, bus: Bus
 ) -> None:
     task, first = await begun(talk)
-    fleet.legs[0].go_on.set()
+    fleet.runs[0].go_on.set()
     await until(lambda: is_completed(talk.to("patient"), task), "the task is completed")
     subject = bus.subjects.event(TaskKey("default", "patient", task))
     await bus.js.purge_stream(bus.streams.events(0), subject=subject, keep=1)
@@ -205,7 +205,7 @@ async def test_a_purged_past_is_a_loss_not_a_hole(
 async def test_resuming_needs_no_task_state(talk: Talk, fleet: ScriptedFleet) -> None:
     task, first = await begun(talk)
     await fleet.stop_state()
-    fleet.legs[0].go_on.set()
+    fleet.runs[0].go_on.set()
     async with talk.to("patient").stream("SubscribeToTask", {"id": task}, first) as stream:
         assert generations(await stream.rest()) == [2, 3, 4, 5]
 
@@ -225,7 +225,7 @@ async def test_many_subscribers_see_the_same_events_in_the_same_order(
         for _ in range(10)
     ]
     await asyncio.sleep(0.05)
-    fleet.legs[0].go_on.set()
+    fleet.runs[0].go_on.set()
     seen = await asyncio.gather(*followers)
     assert len(seen[0]) == 4
     assert all(events == seen[0] for events in seen)

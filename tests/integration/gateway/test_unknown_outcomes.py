@@ -51,7 +51,7 @@ class Outage:
 
     def times(self, text: str) -> int:
         """Return how often work on a message was begun."""
-        return [text_of(leg.message["parts"]) for leg in self.fleet.legs].count(text)
+        return [text_of(run.message["parts"]) for run in self.fleet.runs].count(text)
 
 
 @pytest_asyncio.fixture(loop_scope="module")

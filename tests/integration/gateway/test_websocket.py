@@ -36,11 +36,11 @@ def generations(events: list[tuple[str, Json]]) -> list[int]:
     return [int(cursor.partition(":")[2]) for cursor, _ in events]
 
 
-async def legs(fleet: ScriptedFleet, count: int) -> None:
+async def runs(fleet: ScriptedFleet, count: int) -> None:
     async def are_there() -> bool:
-        return len(fleet.legs) == count
+        return len(fleet.runs) == count
 
-    await until(are_there, f"{count} legs are worked on")
+    await until(are_there, f"{count} runs are worked on")
 
 
 async def test_a_message_sent_is_streamed_as_the_log_has_it(
@@ -78,12 +78,12 @@ async def test_a_subscription_without_cursor_begins_with_the_task_and_goes_on_li
 ) -> None:
     params = message() | {"configuration": {"returnImmediately": True}}
     task = (await Rest(http, "patient").call("SendMessage", params))["task"]["id"]
-    await legs(fleet, 1)
+    await runs(fleet, 1)
     async with socket_to(gateway, PATIENT) as socket:
         await socket.send({"id": "s", "subscribe": {"task": task}})
         first = await socket.next("s")
         assert first["event"]["task"]["id"] == task
-        fleet.legs[0].go_on.set()
+        fleet.runs[0].go_on.set()
         events = await socket.events("s")
     reflected = int(first["cursor"].partition(":")[2])
     assert generations(events) == list(range(reflected + 1, 6))
@@ -111,9 +111,9 @@ async def test_many_tasks_share_a_socket_and_none_waits_for_another(
         for number in range(50):
             said = (await socket.next(number))["event"]["task"]["history"][0]["parts"]
             assert said == [{"text": str(number)}]
-        await legs(fleet, 50)
-        for leg in reversed(fleet.legs):
-            leg.go_on.set()
+        await runs(fleet, 50)
+        for run in reversed(fleet.runs):
+            run.go_on.set()
         for number in range(50):
             assert generations(await socket.events(number)) == [2, 3, 4, 5]
 
@@ -124,18 +124,18 @@ async def test_a_long_log_does_not_hold_up_a_short_one(
     async with socket_to(gateway, PATIENT) as socket:
         await socket.send({"id": "long", "send": message()})
         first = await socket.next("long")
-        await legs(fleet, 1)
-        leg = fleet.legs[0]
-        writer, chunk = leg.writer, "x" * 100_000
+        await runs(fleet, 1)
+        run = fleet.runs[0]
+        writer, chunk = run.writer, "x" * 100_000
         assert isinstance(writer, LogWriter)
-        await until(lambda: _is(writer.generation == 3), "the leg waits")
+        await until(lambda: _is(writer.generation == 3), "the run waits")
         for _ in range(100):
-            await leg.chunk(chunk)
+            await run.chunk(chunk)
         task = first["event"]["task"]["id"]
         await socket.send({"id": "again", "subscribe": {"task": task, "after": first["cursor"]}})
         await socket.send({"id": "short", "send": message()})
         assert (await socket.next("short"))["event"]["task"]
-        leg.go_on.set()
+        run.go_on.set()
         for name in ("long", "again"):
             assert generations(await socket.events(name)) == list(range(2, 106))
     assert bus.connected
@@ -153,8 +153,8 @@ async def test_unsubscribing_ends_the_stream_and_not_the_task(
         task = (await socket.next({"any": 1}))["event"]["task"]["id"]
         await socket.send({"unsubscribe": {"any": 1}})
         assert (await socket.rest({"any": 1}))[-1] == {"id": {"any": 1}, "end": True}
-        await legs(fleet, 1)
-        fleet.legs[0].go_on.set()
+        await runs(fleet, 1)
+        fleet.runs[0].go_on.set()
         await socket.send({"id": {"any": 1}, "send": message()})
         assert "task" in (await socket.next({"any": 1}))["event"]
 
@@ -171,7 +171,7 @@ async def test_cancelling_is_answered_with_the_task_and_seen_by_its_streams(
     async with socket_to(gateway, PATIENT) as socket:
         await socket.send({"id": 1, "send": message()})
         task = (await socket.next(1))["event"]["task"]["id"]
-        await legs(fleet, 1)
+        await runs(fleet, 1)
         await socket.send({"id": 2, "cancel": {"task": task}})
         canceled = (await socket.next(2))["result"]
         assert (canceled["id"], canceled["status"]["state"]) == (task, "TASK_STATE_CANCELED")
@@ -189,7 +189,7 @@ async def test_a_key_makes_a_message_sent_twice_one_task(
     assert await socket.events(0) == await socket.events(1)
     await socket.send({"id": 3, "send": message("other"), "idempotencyKey": key})
     assert (await socket.next(3))["error"]["code"] == 400
-    assert len(fleet.legs) == 1
+    assert len(fleet.runs) == 1
 
 
 async def test_json_rpc_requests_are_answered_in_their_own_shape(socket: Socket) -> None:
@@ -244,7 +244,7 @@ async def test_an_id_in_use_is_refused(gateway: str, fleet: ScriptedFleet) -> No
         assert "event" in await socket.next(1)
         await socket.send({"id": 1, "send": message()})
         assert "in use" in (await socket.rest(1))[-1]["error"]["message"]
-    assert len(fleet.legs) <= 1
+    assert len(fleet.runs) <= 1
 
 
 async def test_frames_that_are_no_text_close_with_1003(socket: Socket) -> None:
@@ -302,7 +302,7 @@ async def test_streams_beyond_a_limit_are_refused(
         assert (await socket.rest(1))[-1]["end"]
         await socket.send({"id": 7, "send": message()})
         assert "event" in await socket.next(7)
-    assert fleet.legs
+    assert fleet.runs
 
 
 async def test_a_gateway_that_stops_says_so_and_names_the_tasks_that_were_waited_for(
@@ -315,12 +315,12 @@ async def test_a_gateway_that_stops_says_so_and_names_the_tasks_that_were_waited
         assert "event" in await socket.next(1)
         params = {"jsonrpc": "2.0", "id": 2, "method": "SendMessage", "params": message()}
         await socket.send(params)
-        await legs(fleet, 2)
+        await runs(fleet, 2)
     code, reason = await socket.closed()
     assert code == 1012
     assert "reconnect" in reason
     error = (await socket.next(2))["error"]
-    assert error["data"][0]["metadata"]["taskId"] in {leg.key.task for leg in fleet.legs}
+    assert error["data"][0]["metadata"]["taskId"] in {run.key.task for run in fleet.runs}
 
 
 async def test_a_client_that_takes_nothing_is_cut_off_and_nobody_else(
@@ -332,11 +332,11 @@ async def test_a_client_that_takes_nothing_is_cut_off_and_nobody_else(
         stalled = await connect(url.replace("http", "ws", 1) + PATIENT, max_size=None)
         await stalled.send(json.dumps({"id": 1, "send": message()}))
         stalled.transport.pause_reading()
-        await legs(fleet, 1)
-        leg = fleet.legs[0]
-        subscribed = {"task": leg.key.task, "after": f"{leg.log}:1"}
+        await runs(fleet, 1)
+        run = fleet.runs[0]
+        subscribed = {"task": run.key.task, "after": f"{run.log}:1"}
         await taking.send({"id": 1, "subscribe": subscribed})
-        await until(lambda: _is(leg.writer.generation == 3), "the leg waits")
+        await until(lambda: _is(run.writer.generation == 3), "the run waits")
 
         async def has_a_place() -> bool:
             await taking.send({"id": "more", "subscribe": subscribed})
@@ -344,10 +344,10 @@ async def test_a_client_that_takes_nothing_is_cut_off_and_nobody_else(
 
         assert not await has_a_place()
         for _ in range(300):
-            await leg.chunk("x" * 100_000)
+            await run.chunk("x" * 100_000)
 
         await until(has_a_place, "the one that takes nothing gave its places back")
-        leg.go_on.set()
+        run.go_on.set()
         assert generations(await taking.events(1)) == list(range(2, 306))
         stalled.transport.abort()
 
@@ -361,12 +361,12 @@ async def test_a_client_that_reads_again_learns_that_it_took_nothing_for_too_lon
     )
     async with running(changed) as url, socket_to(url, PATIENT) as socket:
         await socket.send({"id": 1, "send": message()})
-        await legs(fleet, 1)
-        leg = fleet.legs[0]
-        await until(lambda: _is(leg.writer.generation == 3), "the leg waits")
+        await runs(fleet, 1)
+        run = fleet.runs[0]
+        await until(lambda: _is(run.writer.generation == 3), "the run waits")
         socket.connection.transport.pause_reading()
         for _ in range(100):
-            await leg.chunk("x" * 100_000)
+            await run.chunk("x" * 100_000)
         await until(lambda: _is("takes nothing" in caplog.text), "the gateway gives it up")
         socket.connection.transport.resume_reading()
         assert await socket.closed() == (1013, "the client takes nothing")
@@ -380,12 +380,12 @@ async def test_a_client_that_goes_amid_many_streams_is_no_incident(
     async with running(changed) as url, httpx.AsyncClient(base_url=url, timeout=60) as http:
         gone = await connect(url.replace("http", "ws", 1) + PATIENT, max_size=None)
         await gone.send(json.dumps({"id": 0, "send": message()}))
-        await legs(fleet, 1)
-        leg = fleet.legs[0]
-        await until(lambda: _is(leg.writer.generation == 3), "the leg waits")
+        await runs(fleet, 1)
+        run = fleet.runs[0]
+        await until(lambda: _is(run.writer.generation == 3), "the run waits")
         for _ in range(20):
-            await leg.chunk("x" * 100_000)
-        subscribed = {"task": leg.key.task, "after": f"{leg.log}:1"}
+            await run.chunk("x" * 100_000)
+        subscribed = {"task": run.key.task, "after": f"{run.log}:1"}
         for number in range(1, 40):
             await gone.send(json.dumps({"id": number, "subscribe": subscribed}))
         for _ in range(100):
@@ -394,10 +394,10 @@ async def test_a_client_that_goes_amid_many_streams_is_no_incident(
 
         async def has_a_place() -> bool:
             cursor = {"Last-Event-ID": subscribed["after"]}
-            path = f"/v1/agents/patient/tasks/{leg.key.task}:subscribe"
+            path = f"/v1/agents/patient/tasks/{run.key.task}:subscribe"
             async with http.stream("GET", path, headers=cursor) as response:
                 return response.is_success
 
         await until(has_a_place, "its places are given back")
-        leg.go_on.set()
+        run.go_on.set()
     assert "incident" not in caplog.text

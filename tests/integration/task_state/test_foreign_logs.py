@@ -38,7 +38,7 @@ def begun_anew(victim: LegalLog) -> LegalLog:
 def going_on(victim: LegalLog) -> LegalLog:
     """Return entries that go on with the task's own log."""
     forged = LegalLog(dataclasses.replace(victim.key, agent="hostile"), log=victim.log)
-    forged.generation, forged.leg, forged.attempt = victim.generation, 1, 1
+    forged.generation, forged.run, forged.attempt = victim.generation, 1, 1
     forged.append([forged.chunk("a", "a lie")])
     forged.append([forged.status(COMPLETED)], state=COMPLETED)
     return forged

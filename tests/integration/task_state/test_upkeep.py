@@ -73,7 +73,7 @@ async def test_an_input_that_nobody_takes_up_is_asked_for_again(hasty: TaskState
     assert run == RunRequest(log=log.log, context=log.context, owner=OWNER)
 
 
-async def test_a_follow_up_is_asked_for_by_its_own_leg(hasty: TaskStates) -> None:
+async def test_a_follow_up_is_asked_for_by_its_own_run(hasty: TaskStates) -> None:
     log = submitted()
     log.begin_attempt()
     log.append([log.status(INPUT_REQUIRED)], state=INPUT_REQUIRED)
@@ -351,7 +351,7 @@ async def test_one_sweep_goes_through_all_that_is_due(
 
 
 def queued_input() -> LegalLog:
-    """Return a log that waits, but for no leg that it names."""
+    """Return a log that waits, but for no run that it names."""
     log = LegalLog(new_key())
     log.append([log.status(SUBMITTED, metadata={events.QUEUED: "x"})], state=SUBMITTED)
     return log
@@ -359,7 +359,7 @@ def queued_input() -> LegalLog:
 
 def child_of(**lineage: object) -> LegalLog:
     log = LegalLog(new_key())
-    given = {"parent": new_key().task, "agent": "a", "leg": 1, "name": "n", "path": []} | lineage
+    given = {"parent": new_key().task, "agent": "a", "run": 1, "name": "n", "path": []} | lineage
     log.submit("hello", {DELEGATION: given})
     log.begin_attempt()
     return log
@@ -375,8 +375,8 @@ async def test_logs_that_upkeep_can_not_work_on_are_letters_and_stop_nothing(
     await hasty.store(nameless)
     for bad in (
         child_of(parent="no task", agent="*.>"),
-        child_of(leg=1e300),
-        child_of(leg="1e3", path="x"),
+        child_of(run=1e300),
+        child_of(run="1e3", path="x"),
     ):
         await hasty.store(bad)
     await hasty.followed()

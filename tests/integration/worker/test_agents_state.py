@@ -1,4 +1,4 @@
-"""The shared state of a real leg: what the client sent, what the agent says, what attempts keep."""
+"""The shared state of a real run: what the client sent, what the agent says, what attempts keep."""
 
 from collections.abc import AsyncIterator
 from typing import Any

@@ -61,7 +61,7 @@ async def forge_attempts(task: Task, count: int, worker: str = "dead") -> None:
         if attempt > 1:
             metadata[events.DISCARDED_AFTER] = 1
         draft = events.status_update(task.key.task, task.context, WORKING, metadata=metadata)
-        await task.append(draft, WORKING, writer=f"dead-{attempt}", leg=1, attempt=attempt)
+        await task.append(draft, WORKING, writer=f"dead-{attempt}", run=1, attempt=attempt)
 
 
 async def test_a_retryable_error_is_followed_by_another_attempt(
@@ -220,7 +220,7 @@ async def test_attempts_that_leaving_workers_handed_back_do_not_count(
     assert end_of(entries)[0] == COMPLETED
 
 
-async def test_a_leg_ends_at_its_deadline_and_its_agent_cleans_up(
+async def test_a_run_ends_at_its_deadline_and_its_agent_cleans_up(
     desk: Desk, working: Working
 ) -> None:
     cleaned: list[bool] = []
@@ -243,7 +243,7 @@ async def test_a_leg_ends_at_its_deadline_and_its_agent_cleans_up(
     assert (letter["task"], letter["reason"]) == (task.key.task, "It did not end within 2 s")
 
 
-async def test_a_leg_ends_at_the_deadline_that_it_inherits(desk: Desk, working: Working) -> None:
+async def test_a_run_ends_at_the_deadline_that_it_inherits(desk: Desk, working: Working) -> None:
     @agent()
     async def endless(_: RunContext) -> None:
         await asyncio.sleep(600)

@@ -192,7 +192,7 @@ async def test_messages_that_wait_end_with_their_task(desk: Desk, working: Worki
         await task.held()
         await hand_in(task, "more")
         assert await cancel(task) == CANCELED
-    assert {entry.stamp.leg for entry in await task.entries()} == {1}
+    assert {entry.stamp.run for entry in await task.entries()} == {1}
 
 
 async def test_two_gateways_that_cancel_at_once_are_told_the_same(
@@ -227,7 +227,7 @@ async def test_a_cancel_that_races_with_the_end_leaves_one_end(
     assert entries[-1].stamp.state in {CANCELED, COMPLETED}
 
 
-async def test_a_cancel_reaches_the_leg_that_has_just_followed(
+async def test_a_cancel_reaches_the_run_that_has_just_followed(
     desk: Desk, working: Working
 ) -> None:
     @agent(follow_ups="interrupt")
@@ -236,8 +236,8 @@ async def test_a_cancel_reaches_the_leg_that_has_just_followed(
         try:
             await asyncio.sleep(600)
         finally:
-            # The cancel comes while the first leg gives way to the second.
-            await asyncio.sleep(0.3 if ctx.leg == 1 else 0)
+            # The cancel comes while the first run gives way to the second.
+            await asyncio.sleep(0.3 if ctx.run == 1 else 0)
 
     async with working(busy):
         task = await desk.start("busy", "one")

@@ -66,12 +66,12 @@ async def test_a_run_that_was_delivered_before_is_not_believed(
 async def _worked_on(task: Task) -> None:
     writer = "another-1"
     draft = events.status_update(task.key.task, task.context, "TASK_STATE_COMPLETED")
-    await task.append(draft, "TASK_STATE_COMPLETED", writer=writer, leg=1, attempt=1)
+    await task.append(draft, "TASK_STATE_COMPLETED", writer=writer, run=1, attempt=1)
 
 
 async def _canceled(task: Task) -> None:
     draft = events.status_update(task.key.task, task.context, CANCELED)
-    await task.append(draft, CANCELED, writer="gateway-test", leg=1)
+    await task.append(draft, CANCELED, writer="gateway-test", run=1)
 
 
 async def _purged(task: Task) -> None:
@@ -99,7 +99,7 @@ async def test_a_log_that_has_gone_on_is_looked_at_after_all(
     assert (info.state.subjects or {}).get(subject, 0) == left
 
 
-async def test_a_message_that_is_no_entry_does_not_keep_a_leg_from_beginning(
+async def test_a_message_that_is_no_entry_does_not_keep_a_run_from_beginning(
     desk: Desk, working: Working
 ) -> None:
     task = await desk.start("echo", "stored", publish=False)

@@ -136,7 +136,7 @@ async def begun_by_the_dead(desk: Desk) -> Task:
     """Return a task at work whose worker is no more."""
     task = await desk.start("tidy", "wait", publish=False)
     begun = events.status_update(task.key.task, task.context, WORKING, metadata={ATTEMPT: 1})
-    await task.append(begun, WORKING, writer="dead", leg=1, attempt=1)
+    await task.append(begun, WORKING, writer="dead", run=1, attempt=1)
     return task
 
 

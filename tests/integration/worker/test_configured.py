@@ -64,7 +64,7 @@ async def test_agents_come_and_go_with_the_file(desk: Desk, spawn: Spawn, file: 
     assert len(await left.entries()) == 1, "it waits for a worker that serves parrots"
 
 
-async def test_a_leg_at_work_goes_on_when_its_agent_changes_or_goes(
+async def test_a_run_at_work_goes_on_when_its_agent_changes_or_goes(
     desk: Desk, spawn: Spawn, file: File, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"

@@ -110,7 +110,7 @@ async def test_letters_are_filtered_and_paged(
     assert (len(rows(rest)), rest.err) == (1, "")
 
 
-async def test_a_retried_leg_runs_as_a_new_task_that_names_the_failed_one(
+async def test_a_retried_run_is_a_new_task_that_names_the_failed_one(
     desk: Desk, working: Working, terminal: Terminal
 ) -> None:
     service = Service()
@@ -141,7 +141,7 @@ async def test_a_retried_follow_up_has_the_history_of_its_task(
         task = await desk.start("needy", "first", publish=False)
         said = {"messageId": "q", "role": "ROLE_AGENT", "parts": [{"text": "and then?"}]}
         asks = events.status_update(task.key.task, task.context, "TASK_STATE_INPUT_REQUIRED", said)
-        await task.append(asks, "TASK_STATE_INPUT_REQUIRED", writer="earlier", leg=1, attempt=1)
+        await task.append(asks, "TASK_STATE_INPUT_REQUIRED", writer="earlier", run=1, attempt=1)
         await task.follow_up("second")
         await task.ended()
         service.works = True
@@ -152,7 +152,7 @@ async def test_a_retried_follow_up_has_the_history_of_its_task(
     assert [m["parts"][0]["text"] for m in heard["history"]] == ["first", "and then?", "second"]
 
 
-async def test_a_leg_is_retried_once_however_often_it_is_asked_for(
+async def test_a_run_is_retried_once_however_often_it_is_asked_for(
     desk: Desk, working: Working
 ) -> None:
     service = Service()
@@ -170,7 +170,7 @@ async def test_a_leg_is_retried_once_however_often_it_is_asked_for(
     assert len(service.heard) == 1
 
 
-async def test_a_leg_of_any_tenant_and_priority_is_retried_in_its_own_lane(
+async def test_a_run_of_any_tenant_and_priority_is_retried_in_its_own_lane(
     desk: Desk, working: Working
 ) -> None:
     service = Service()
@@ -189,7 +189,7 @@ async def test_a_leg_of_any_tenant_and_priority_is_retried_in_its_own_lane(
         assert (await again(desk, task, name).ended())[-1].stamp.state == COMPLETED
 
 
-async def test_a_delegated_leg_is_retried_for_itself_and_in_its_own_time(
+async def test_a_delegated_run_is_retried_for_itself_and_in_its_own_time(
     desk: Desk, working: Working
 ) -> None:
     service = Service()
@@ -233,7 +233,7 @@ async def stored(desk: Desk, reason: str, subject: str, body: bytes, task: str |
     await desk.bus.request(desk.bus.subjects.dead("default", "needy"), letter.encode(), 30)
 
 
-async def test_a_leg_that_has_not_failed_is_asked_for_again_and_no_second_task_is_made(
+async def test_a_run_that_has_not_failed_is_asked_for_again_and_no_second_task_is_made(
     desk: Desk, working: Working, terminal: Terminal
 ) -> None:
     task = await desk.start("needy", publish=False)
@@ -249,12 +249,12 @@ async def test_a_leg_that_has_not_failed_is_asked_for_again_and_no_second_task_i
 
 
 @pytest.mark.parametrize("state", [COMPLETED, CANCELED])
-async def test_a_leg_that_ended_otherwise_since_is_not_run_again(
+async def test_a_run_that_ended_otherwise_since_is_not_run_again(
     desk: Desk, terminal: Terminal, state: str
 ) -> None:
     task = await desk.start("needy", publish=False)
     end = events.status_update(task.key.task, task.context, state)
-    await task.append(end, state, writer="someone", leg=1, attempt=1)
+    await task.append(end, state, writer="someone", run=1, attempt=1)
     run = RunRequest(log=task.log, context=task.context, owner="anonymous").encode()
     await stored(desk, "x", desk.bus.subjects.run(task.key, 1), run, task.key.task)
     said = await terminal.run("dead", "retry", "1")
@@ -263,7 +263,7 @@ async def test_a_leg_that_ended_otherwise_since_is_not_run_again(
     assert len(await letters(desk)) == 1, "the letter stays"
 
 
-async def test_a_leg_whose_log_is_gone_is_not_run_again(desk: Desk, terminal: Terminal) -> None:
+async def test_a_run_whose_log_is_gone_is_not_run_again(desk: Desk, terminal: Terminal) -> None:
     task = await desk.start("needy", publish=False)
     await desk.bus.js.purge_stream(
         desk.bus.streams.of_shard(task.key.shard), subject=desk.bus.subjects.event(task.key)
@@ -274,7 +274,7 @@ async def test_a_leg_whose_log_is_gone_is_not_run_again(desk: Desk, terminal: Te
     assert (said.code, said.err) == (1, f"1: the log of task {task.key.task} is gone\n")
 
 
-async def test_a_leg_whose_log_was_trimmed_is_not_run_again(
+async def test_a_run_whose_log_was_trimmed_is_not_run_again(
     desk: Desk, working: Working, terminal: Terminal
 ) -> None:
     async with working(Service().needed_by()):

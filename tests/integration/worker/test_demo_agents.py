@@ -84,7 +84,7 @@ async def test_working_says_attempt_and_worker_before_the_agent_speaks(
         "headrace.worker": worker.id,
         "headrace.generation": 2,
     }
-    assert {(e.stamp.leg, e.stamp.attempt, e.stamp.log) for e in entries[1:]} == {(1, 1, task.log)}
+    assert {(e.stamp.run, e.stamp.attempt, e.stamp.log) for e in entries[1:]} == {(1, 1, task.log)}
     assert len({entry.stamp.writer for entry in entries[1:]}) == 1
 
 

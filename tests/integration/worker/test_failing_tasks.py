@@ -89,7 +89,7 @@ async def test_a_task_held_by_a_stopped_worker_is_failed_and_stays_so(
 async def test_a_task_that_is_over_stays_as_it_is(desk: Desk, terminal: Terminal) -> None:
     task = await desk.start("echo", publish=False)
     end = events.status_update(task.key.task, task.context, COMPLETED)
-    await task.append(end, COMPLETED, writer="w", leg=1, attempt=1)
+    await task.append(end, COMPLETED, writer="w", run=1, attempt=1)
     said = await terminal.run("tasks", "fail", task.key.task)
     assert said.code == 1
     assert said.err == f"Error: task {task.key.task} is over: COMPLETED\n"

@@ -1,4 +1,4 @@
-"""Messages to a task that is at work: each accepted once, each answered once, one leg at a time."""
+"""Messages to a task that is at work: each accepted once, each answered once, one run at a time."""
 
 import asyncio
 import secrets
@@ -34,7 +34,7 @@ async def hand_in(task: Task, text: str, name: str = "") -> int | None:
 
 
 def inputs(entries: list[Entry]) -> list[str]:
-    """Return what each leg is to answer, in the order of the legs."""
+    """Return what each run is to answer, in the order of the runs."""
     found: list[str] = []
     for event in (event for entry in entries for event in entry.events):
         if "task" in event:
@@ -46,7 +46,7 @@ def inputs(entries: list[Entry]) -> list[str]:
 
 
 def answers(entries: list[Entry]) -> list[str]:
-    """Return the texts that every leg said, as the fold has them."""
+    """Return the texts that every run said, as the fold has them."""
     return ["".join(part["text"] for part in a["parts"]) for a in folded(entries)["artifacts"]]
 
 
@@ -57,9 +57,9 @@ def folded(entries: list[Entry]) -> Json:
     return fold.task()
 
 
-def check_one_leg_at_a_time(entries: list[Entry]) -> None:
-    """Check that no entry belongs to an older leg than one before it, nor to an older attempt."""
-    at = [(entry.stamp.leg, entry.stamp.attempt) for entry in entries]
+def check_one_run_at_a_time(entries: list[Entry]) -> None:
+    """Check that no entry belongs to an older run than one before it, nor to an older attempt."""
+    at = [(entry.stamp.run, entry.stamp.attempt) for entry in entries]
     assert at == sorted(at)
     generations = [g for e in entries for g in range(e.generation, e.last_generation + 1)]
     assert generations == list(range(1, len(generations) + 1))
@@ -74,13 +74,13 @@ def parrot(may_end: asyncio.Event, **declared: object) -> object:
     return say_again
 
 
-async def whole(task: Task, legs: int) -> list[Entry]:
-    """Return the log once its last leg of so many has ended."""
+async def whole(task: Task, runs: int) -> list[Entry]:
+    """Return the log once its last run of so many has ended."""
 
     async def look() -> list[Entry] | None:
         last = await task.last()
         entries = await task.entries(last) if last.ends_task else []
-        return entries if len(inputs(entries)) == legs else None
+        return entries if len(inputs(entries)) == runs else None
 
     return await eventually(look)
 
@@ -98,7 +98,7 @@ async def test_messages_to_a_running_task_are_answered_in_turn(
         may_end.set()
         entries = await whole(task, 3)
     assert inputs(entries) == answers(entries) == ["one", "two", "three"]
-    check_one_leg_at_a_time(entries)
+    check_one_run_at_a_time(entries)
     history = folded(entries)["history"]
     assert [m["parts"][0]["text"] for m in history] == ["one", "two", "three"]
 
@@ -122,7 +122,7 @@ async def test_a_question_that_has_its_answer_waiting_goes_on(desk: Desk, workin
 
     @agent()
     async def curious(ctx: RunContext) -> AsyncIterator[Emission]:
-        if ctx.leg == 1:
+        if ctx.run == 1:
             await may_ask.wait()
             yield InputRequired("Your name?")
         else:
@@ -149,7 +149,7 @@ async def test_an_interrupting_message_stops_the_agent_and_is_answered(
     async def obedient(ctx: RunContext) -> AsyncIterator[Emission]:
         yield ctx.prompt
         try:
-            await asyncio.sleep(600 if ctx.leg == 1 else 0)
+            await asyncio.sleep(600 if ctx.run == 1 else 0)
         except asyncio.CancelledError:
             stopped.append(ctx.prompt)
             raise
@@ -161,7 +161,7 @@ async def test_an_interrupting_message_stops_the_agent_and_is_answered(
         entries = await whole(task, 2)
     assert stopped == ["one"]
     assert answers(entries) == ["one", "two"]
-    check_one_leg_at_a_time(entries)
+    check_one_run_at_a_time(entries)
 
 
 async def test_an_agent_that_takes_none_refuses_a_message(desk: Desk, working: Working) -> None:
@@ -240,16 +240,16 @@ async def test_a_task_that_nobody_has_begun_queues_messages_and_still_counts_as_
     task = await desk.start("parrot", "one")
     assert await hand_in(task, "two") == 2
     last = await task.last()
-    assert (last.stamp.state, last.stamp.leg, last.stamp.attempt) == (SUBMITTED, 1, 0)
+    assert (last.stamp.state, last.stamp.run, last.stamp.attempt) == (SUBMITTED, 1, 0)
     may_end = asyncio.Event()
     may_end.set()
     async with working(parrot(may_end)):
         entries = await whole(task, 2)
     assert answers(entries) == ["one", "two"]
-    check_one_leg_at_a_time(entries)
+    check_one_run_at_a_time(entries)
 
 
-async def test_a_message_for_a_leg_that_is_over_is_not_accepted(
+async def test_a_message_for_a_run_that_is_over_is_not_accepted(
     desk: Desk, working: Working
 ) -> None:
     may_end = asyncio.Event()
@@ -274,7 +274,7 @@ async def test_the_message_to_a_holder_that_does_not_answer_is_kept_once(
     entries = await whole(task, 2)
     assert answers(entries) == ["one", "two"]
     assert Counter(inputs(entries)) == {"one": 1, "two": 1}
-    check_one_leg_at_a_time(entries)
+    check_one_run_at_a_time(entries)
 
 
 @pytest.mark.parametrize("moment", [0.0, 0.01, 0.05])
@@ -291,22 +291,22 @@ async def test_a_killed_holder_loses_and_doubles_no_message(
     await asyncio.gather(*handing)
     entries = await whole(task, 9)
     assert sorted(inputs(entries)) == sorted(answers(entries)) == ["0", *texts]
-    check_one_leg_at_a_time(entries)
+    check_one_run_at_a_time(entries)
 
 
-async def test_messages_from_many_gateways_make_one_leg_each(desk: Desk, working: Working) -> None:
+async def test_messages_from_many_gateways_make_one_run_each(desk: Desk, working: Working) -> None:
     at_work: list[int] = []
     one_is_taken = asyncio.Event()
 
     @agent()
     async def lonely(ctx: RunContext) -> AsyncIterator[Emission]:
-        at_work.append(ctx.leg)
+        at_work.append(ctx.run)
         assert len(at_work) == 1
         yield ctx.prompt
-        if ctx.leg == 1:
+        if ctx.run == 1:
             await one_is_taken.wait()
         await asyncio.sleep(0.02)
-        at_work.remove(ctx.leg)
+        at_work.remove(ctx.run)
 
     async with (
         working(lonely),
@@ -332,10 +332,10 @@ async def test_messages_from_many_gateways_make_one_leg_each(desk: Desk, working
     assert sorted(answers(entries)) == sorted(["0", *accepted])
     assert accepted
     assert entries[-1].stamp.state == COMPLETED
-    check_one_leg_at_a_time(entries)
+    check_one_run_at_a_time(entries)
 
 
-async def test_credentials_are_asked_for_and_the_worker_keeps_the_leg(
+async def test_credentials_are_asked_for_and_the_worker_keeps_the_run(
     desk: Desk, working: Working
 ) -> None:
     @agent(follow_ups="reject")
@@ -352,7 +352,7 @@ async def test_credentials_are_asked_for_and_the_worker_keeps_the_leg(
         await hand_in(task, "secret")
         entries = await whole(task, 1)
     assert answers(entries) == ["got secret"]
-    assert {entry.stamp.leg for entry in entries} == {1}
+    assert {entry.stamp.run for entry in entries} == {1}
 
 
 async def test_an_answer_outlives_the_worker_that_asked(desk: Desk, spawn: Spawn) -> None:
@@ -378,7 +378,7 @@ async def test_nobody_waits_for_credentials_for_ever(desk: Desk, working: Workin
 
 async def _until_accepted(task: Task, text: str) -> None:
     name = f"input-{text}"
-    # Between two legs it is refused; a gateway looks again, too.
+    # Between two runs it is refused; a gateway looks again, too.
     await eventually(lambda: hand_in(task, text, name))
 
 

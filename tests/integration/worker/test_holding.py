@@ -1,4 +1,4 @@
-"""One writer at a time: who holds a leg, who steps back, who takes over, who falls silent."""
+"""One writer at a time: who holds a run, who steps back, who takes over, who falls silent."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -65,7 +65,7 @@ async def started(spawn: Spawn, count: int = 2) -> list[WorkerProcess]:
     return await asyncio.gather(*(asyncio.to_thread(spawn, DEMO) for _ in range(count)))
 
 
-async def test_a_killed_workers_leg_is_taken_over_and_goes_on_to_its_end(
+async def test_a_killed_workers_run_is_taken_over_and_goes_on_to_its_end(
     desk: Desk, spawn: Spawn
 ) -> None:
     workers = await started(spawn)
@@ -105,7 +105,7 @@ async def test_a_frozen_worker_comes_back_fenced_and_mute(desk: Desk, spawn: Spa
     assert await eventually(lambda: _is_off_the_queue(task))
 
 
-async def test_a_second_run_of_a_held_leg_starts_no_second_attempt(
+async def test_a_second_request_for_a_held_run_starts_no_second_attempt(
     desk: Desk, spawn: Spawn
 ) -> None:
     await started(spawn)
@@ -138,7 +138,7 @@ async def test_a_run_redelivered_while_its_holder_is_well_changes_nothing(
     assert await eventually(lambda: _is_off_the_queue(task))
 
 
-async def test_a_run_of_an_ended_leg_is_dropped(desk: Desk, working: Working) -> None:
+async def test_a_request_for_an_ended_run_is_dropped(desk: Desk, working: Working) -> None:
     async with working(echo):
         task = await desk.start("echo", "x")
         before = await task.ended()
@@ -151,7 +151,7 @@ async def test_a_run_of_an_ended_leg_is_dropped(desk: Desk, working: Working) ->
         assert len(await task.entries()) == len(before)
 
 
-async def test_a_run_of_a_superseded_leg_is_dropped(desk: Desk, working: Working) -> None:
+async def test_a_request_for_a_superseded_run_is_dropped(desk: Desk, working: Working) -> None:
     task = await desk.start("echo", "old", publish=False)
     said = events.status_update(task.key.task, task.context, SUBMITTED, user_message("new"))
     await task.append(said, SUBMITTED, writer="gateway-test")
@@ -162,7 +162,7 @@ async def test_a_run_of_a_superseded_leg_is_dropped(desk: Desk, working: Working
         await task.publish(2)
         entries = await task.ended()
     assert texts(entries, 1) == ["new"]
-    assert {entry.stamp.leg for entry in entries[1:]} == {2}
+    assert {entry.stamp.run for entry in entries[1:]} == {2}
 
 
 async def test_a_run_for_another_log_is_dropped(desk: Desk, working: Working) -> None:
@@ -193,7 +193,7 @@ async def test_the_holder_answers_who_it_is(desk: Desk, working: Working) -> Non
         task = await desk.start("patient")
         held = await task.held()
         last = await task.reaches(3)
-        assert (held.worker, held.leg, held.attempt) == (worker.id, 1, 1)
+        assert (held.worker, held.run, held.attempt) == (worker.id, 1, 1)
         assert held.writer == last.stamp.writer
 
 
@@ -218,7 +218,7 @@ async def test_a_fenced_worker_notices_while_its_agent_is_silent(
         task = await desk.start("silent")
         await task.held()
         canceled = events.status_update(task.key.task, task.context, CANCELED)
-        await task.append(canceled, CANCELED, writer="gateway-test", leg=1)
+        await task.append(canceled, CANCELED, writer="gateway-test", run=1)
         async with asyncio.timeout(60):
             await stopped.wait()
         assert answers == [None]
@@ -260,9 +260,9 @@ async def test_a_follow_up_goes_on_with_what_was_said(desk: Desk, working: Worki
     async with working(recalling):
         task = await desk.start("recalling", "first")
         await task.ended()
-        leg = await task.follow_up("second")
-        entries = await eventually(lambda: _ended_leg(task, leg))
-    assert [e.stamp.leg for e in entries[:5]] == [1, 1, 1, leg, leg]
+        run = await task.follow_up("second")
+        entries = await eventually(lambda: _ended_run(task, run))
+    assert [e.stamp.run for e in entries[:5]] == [1, 1, 1, run, run]
     assert texts(entries, 1)[-1] == "first second"
 
 
@@ -274,9 +274,9 @@ async def _attempt_in_tail(task: Task, attempt: int) -> bool:
     return (await task.last()).stamp.attempt == attempt
 
 
-async def _ended_leg(task: Task, leg: int) -> list[Entry] | None:
+async def _ended_run(task: Task, run: int) -> list[Entry] | None:
     last = await task.last()
-    return await task.entries(last) if last.ends_task and last.stamp.leg == leg else None
+    return await task.entries(last) if last.ends_task and last.stamp.run == run else None
 
 
 async def _is_off_the_queue(task: Task) -> bool:
@@ -300,7 +300,7 @@ async def _redeliver(task: Task) -> None:
 @agent()
 async def recalling(ctx: RunContext) -> AsyncIterator[Emission]:
     """Asks once, then says what the user has said so far."""
-    if ctx.leg == 1:
+    if ctx.run == 1:
         yield InputRequired("And then?")
         return
     task = await ctx.load_task()

@@ -14,7 +14,7 @@ from tests.integration.worker.conftest import Spawn, Working
 from tests.integration.worker.test_follow_ups import (
     answers,
     by_id,
-    check_one_leg_at_a_time,
+    check_one_run_at_a_time,
     folded,
     hand_in,
     inputs,
@@ -54,7 +54,7 @@ async def test_a_blocked_agent_finishes_its_first_attempt_and_every_message_is_a
     assert inputs(entries) == answers(entries) == [first, "m0", "m1", "m2"]
     assert {entry.stamp.attempt for entry in entries} == {0, 1}
     assert entries[-1].stamp.state == COMPLETED
-    check_one_leg_at_a_time(entries)
+    check_one_run_at_a_time(entries)
 
 
 async def test_a_blocked_holder_that_is_killed_loses_no_message(
@@ -76,7 +76,7 @@ async def test_a_blocked_holder_that_is_killed_loses_no_message(
         == sorted([f"3 {may_end}", "m0", "m1", "m2"])
     )
     assert max(entry.stamp.attempt for entry in entries) == 2
-    check_one_leg_at_a_time(entries)
+    check_one_run_at_a_time(entries)
 
 
 async def test_an_agent_that_takes_none_refuses_also_while_it_blocks(
@@ -97,7 +97,7 @@ async def test_an_agent_that_takes_none_refuses_also_while_it_blocks(
 async def test_messages_race_the_holders_own_appends_and_its_ends(
     desk: Desk, working: Working
 ) -> None:
-    """Whatever the order, each accepted message is a leg, each leg one attempt."""
+    """Whatever the order, each accepted message is a run, each run one attempt."""
 
     @agent()
     async def talker(ctx: RunContext) -> AsyncIterator[Emission]:
@@ -106,7 +106,7 @@ async def test_messages_race_the_holders_own_appends_and_its_ends(
             await asyncio.sleep(0.002)
             if number == 15:
                 await ctx.checkpoint({"at": number})
-        if ctx.leg % 2:
+        if ctx.run % 2:
             yield InputRequired("More?")
 
     async with working(talker), open_desk(desk.bus.settings) as other:
@@ -135,7 +135,7 @@ async def test_messages_race_the_holders_own_appends_and_its_ends(
     assert taken
     assert sorted(inputs(entries)[1:]) == sorted(taken)
     assert {entry.stamp.attempt for entry in entries} == {0, 1}
-    check_one_leg_at_a_time(entries)
+    check_one_run_at_a_time(entries)
     said = "".join(f"{number}," for number in range(30))
     texts = ["".join(p["text"] for p in a["parts"]) for a in folded(entries)["artifacts"]]
     # The checkpoint ends a block.
@@ -167,7 +167,7 @@ async def test_a_silent_agent_is_stopped_by_an_interrupting_message(
     @agent(follow_ups="interrupt")
     async def obedient(ctx: RunContext) -> AsyncIterator[Emission]:
         yield ctx.prompt
-        await asyncio.sleep(600 if ctx.leg == 1 else 0)
+        await asyncio.sleep(600 if ctx.run == 1 else 0)
 
     async with working(obedient):
         task = await desk.start("obedient", "one")

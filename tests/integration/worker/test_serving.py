@@ -93,7 +93,7 @@ async def test_a_burst_goes_through_one_worker_whole(desk: Desk, working: Workin
     assert all(attempts(log) == [1] for log in logs)
 
 
-async def test_an_agent_that_blocks_its_loop_for_9_s_keeps_its_leg(
+async def test_an_agent_that_blocks_its_loop_for_9_s_keeps_its_run(
     desk: Desk, spawn: Spawn
 ) -> None:
     sleeper, other = await asyncio.gather(

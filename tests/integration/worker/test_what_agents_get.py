@@ -90,7 +90,7 @@ async def test_an_answer_comes_with_the_history_of_its_task(desk: Desk, working:
 
     @agent()
     async def asking(ctx: RunContext) -> AsyncIterator[Emission]:
-        if ctx.leg == 1:
+        if ctx.run == 1:
             yield InputRequired("Who are you?")
             return
         heard.extend(message["parts"][0]["text"] for message in await ctx.history())
@@ -98,8 +98,8 @@ async def test_an_answer_comes_with_the_history_of_its_task(desk: Desk, working:
     async with working(asking):
         task = await desk.start("asking", "hi")
         await task.ended()
-        leg = await task.follow_up("Ada")
-        await task.reaches(leg + 2)
+        run = await task.follow_up("Ada")
+        await task.reaches(run + 2)
     assert heard == ["hi", "Who are you?", "Ada"]
 
 

@@ -68,19 +68,19 @@ class AguiLog(LegalLog):
         )
 
     def end(self, state: str = COMPLETED, said: Json | None = None, **more: Any) -> "AguiLog":  # noqa: ANN401
-        """Append a status that ends the leg."""
+        """Append a status that ends the run."""
         message = {"messageId": "last", "role": "ROLE_AGENT", "parts": [said], **more}
         self.append([self.status(state, message if said else None)], state=state)
         return self
 
-    def frames(self, leg: int = 1) -> list[Frame]:
-        """Return the fold of a leg."""
-        fold = Fold(leg)
+    def frames(self, run: int = 1) -> list[Frame]:
+        """Return the fold of a run."""
+        fold = Fold(run)
         return [frame for entry in self.parsed() for frame in fold.read(entry)]
 
-    def told(self, leg: int = 1) -> list[Json]:
+    def told(self, run: int = 1) -> list[Json]:
         """Return the fold's events without their times."""
-        return [untimed(frame.event) for frame in self.frames(leg)]
+        return [untimed(frame.event) for frame in self.frames(run)]
 
 
 def untimed(event: Json) -> Json:
@@ -196,7 +196,7 @@ def said_parts(draw: st.DrawFn) -> Json:
 
 @st.composite
 def agui_logs(draw: st.DrawFn, /, **metadata: Any) -> AguiLog:  # noqa: ANN401
-    """Draw a log of one leg: interleaved, retried, aborted, ended in any way or not at all.
+    """Draw a log of one run: interleaved, retried, aborted, ended in any way or not at all.
 
     Children, and children of theirs, speak in it too: they outlive attempts of their parent.
     """

@@ -63,10 +63,10 @@ def test_a_run_whose_log_breaks_off_still_ends_whole(log: AguiLog, data: st.Data
 @given(legal_logs())
 def test_logs_of_other_protocols_fold_too(log: LegalLog) -> None:
     entries = log.parsed()
-    for leg in sorted({entry.stamp.leg for entry in entries}):
-        frames = folded(Fold(leg), entries)
+    for run in sorted({entry.stamp.run for entry in entries}):
+        frames = folded(Fold(run), entries)
         Client([{"id": "u", "role": "user", "content": ""}]).take_all([f.event for f in frames])
-        assert frames[0].place == (leg, 0)
+        assert frames[0].place == (run, 0)
 
 
 @unhurried

@@ -37,7 +37,7 @@ def test_a_run_starts_with_the_clients_ids_and_the_protocols_version() -> None:
     ]
 
 
-def test_a_leg_of_another_protocol_gets_ids_from_its_task() -> None:
+def test_a_run_of_another_protocol_gets_ids_from_its_task() -> None:
     log = LegalLog(KEY)
     log.submit("hello")
     [frame] = Fold(1).read(log.parsed()[0])
@@ -129,7 +129,7 @@ def test_a_second_input_ends_the_run_before_it() -> None:
     log = AguiLog.started().show(parts.text_part("x", "b-1"))
     log.submit("something else")
     assert last(log) == finished(outcome={"type": "cancelled"})
-    assert log.told(leg=log.leg)[0]["type"] == "RUN_STARTED"
+    assert log.told(run=log.run)[0]["type"] == "RUN_STARTED"
 
 
 def test_a_follow_up_is_a_run_of_its_own() -> None:
@@ -137,9 +137,9 @@ def test_a_follow_up_is_a_run_of_its_own() -> None:
     log.submit("that one", {"headrace.agui": {"runId": "run-2", "protocolVersion": "1.0"}})
     log.begin_attempt()
     log.show(parts.text_part("Thanks", "b-2")).end()
-    events = log.told(leg=4)
+    events = log.told(run=4)
     assert [event.get("runId") for event in (events[0], events[-1])] == ["run-2", "run-2"]
-    assert log.frames(leg=4)[0].place == (4, 0)
+    assert log.frames(run=4)[0].place == (4, 0)
 
 
 def test_nothing_follows_the_end() -> None:

@@ -39,7 +39,7 @@ def test_a_block_is_one_message_with_the_blocks_id() -> None:
     ]
 
 
-def test_a_block_without_an_end_ends_with_the_leg() -> None:
+def test_a_block_without_an_end_ends_with_the_run() -> None:
     log = AguiLog.started().show(parts.text_part("Hi", "b-1"))
     assert told(log.end())[-1] == end("b-1")
 

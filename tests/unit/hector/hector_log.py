@@ -4,7 +4,7 @@ import orjson
 
 from headrace.model.entry import Entry, Stamp
 from headrace.model.events import Json
-from headrace.model.task import COMPLETED, LEG_ENDED, SUBMITTED, WORKING
+from headrace.model.task import COMPLETED, RUN_ENDED, SUBMITTED, WORKING
 from headrace_gateway.protocols.hector.events import HectorEvent
 from headrace_gateway.protocols.hector.fold import HectorFold
 
@@ -61,5 +61,5 @@ class HectorLog:
         generation = len(self.entries) + 1
         stamp = Stamp("log00000", generation, "w", state, 1)
         self.entries.append(Entry(stamp, [orjson.dumps(event)], generation, TIME))
-        assert state in LEG_ENDED | {SUBMITTED, WORKING}
+        assert state in RUN_ENDED | {SUBMITTED, WORKING}
         return self

@@ -8,8 +8,8 @@ from headrace.model.entry import (
     ANSWERED,
     ATTEMPT,
     GENERATION,
-    LEG,
     LOG,
+    RUN,
     STATE,
     VERSION,
     WRITER,
@@ -31,7 +31,7 @@ STAMPS = st.builds(
     generation=NUMBERS,
     writer=TOKENS,
     state=st.sampled_from([*sorted(STATES), ANSWERED]),
-    leg=NUMBERS,
+    run=NUMBERS,
     attempt=st.integers(0, 100),
     owner=st.none() | TOKENS,
     checkpoint=st.none() | st.just('{"step":1}'),
@@ -49,7 +49,7 @@ def test_a_stamp_comes_back_from_its_headers(stamp: Stamp) -> None:
     assert parse_stamp("subject", stamp.headers()) == stamp
 
 
-@pytest.mark.parametrize("name", [VERSION, LOG, GENERATION, WRITER, STATE, LEG])
+@pytest.mark.parametrize("name", [VERSION, LOG, GENERATION, WRITER, STATE, RUN])
 def test_a_header_that_is_missing_makes_no_entry(name: str) -> None:
     headers = STAMP.headers()
     del headers[name]
@@ -76,8 +76,8 @@ def test_a_header_that_is_missing_makes_no_entry(name: str) -> None:
         (WRITER, ""),
         (STATE, "working"),
         (STATE, "TASK_STATE_UNSPECIFIED"),
-        (LEG, "0"),
-        (LEG, "x"),
+        (RUN, "0"),
+        (RUN, "x"),
         (ATTEMPT, "-1"),
     ],
 )
@@ -161,7 +161,7 @@ def test_any_bytes_are_an_entry_or_undecodable(body: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "ends_leg", "ends_task"),
+    ("state", "ends_run", "ends_task"),
     [
         (WORKING, False, False),
         (AUTH_REQUIRED, False, False),
@@ -170,9 +170,9 @@ def test_any_bytes_are_an_entry_or_undecodable(body: bytes) -> None:
         (ANSWERED, True, True),
     ],
 )
-def test_the_state_tells_what_an_entry_ends(state: str, *, ends_leg: bool, ends_task: bool) -> None:
+def test_the_state_tells_what_an_entry_ends(state: str, *, ends_run: bool, ends_task: bool) -> None:
     last = entry(Stamp("abcd", 1, "w", state, 1), b"{}")
-    assert (last.ends_leg, last.ends_task) == (ends_leg, ends_task)
+    assert (last.ends_run, last.ends_task) == (ends_run, ends_task)
 
 
 def block_of(headers: dict[str, str]) -> bytes:
@@ -201,9 +201,9 @@ def test_a_stamp_is_the_same_from_the_bytes_as_from_the_headers(change: dict[str
 @pytest.mark.parametrize(
     "change",
     [
-        {"Headrace-Version": "2"},
+        {"Headrace-Version": "1"},
         {"Headrace-Generation": "0"},
-        {"Headrace-Leg": "0"},
+        {"Headrace-Run": "0"},
         {"Headrace-State": "TASK_STATE_ODD"},
         {"Headrace-Log": "x"},
     ],

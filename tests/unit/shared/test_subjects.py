@@ -37,9 +37,11 @@ def test_a_log_s_subject_leads_back_to_its_task(key: TaskKey) -> None:
 
 @settings(deadline=None, max_examples=50)
 @given(KEYS, st.integers(1, 10**9), st.sampled_from(["high", NORMAL, "low"]))
-def test_a_run_s_subject_leads_back_to_its_leg(key: TaskKey, leg: int, priority: str) -> None:
-    subject = SUBJECTS.run(key, leg, priority)
-    assert SUBJECTS.key_of_run(subject) == (key, leg)
+def test_the_subject_of_a_request_leads_back_to_its_run(
+    key: TaskKey, run: int, priority: str
+) -> None:
+    subject = SUBJECTS.run(key, run, priority)
+    assert SUBJECTS.key_of_run(subject) == (key, run)
     assert SUBJECTS.priority_of_run(subject) == priority
 
 

@@ -57,6 +57,6 @@ def test_log_ids_fit_a_cursor_and_do_not_repeat() -> None:
 
 def test_states_are_those_of_a2a_each_in_its_place() -> None:
     assert not task.TERMINAL & task.INTERRUPTED
-    assert task.AUTH_REQUIRED not in task.LEG_ENDED, "its holder waits on"
-    assert task.LEG_ENDED <= task.STATES
+    assert task.AUTH_REQUIRED not in task.RUN_ENDED, "its holder waits on"
+    assert task.RUN_ENDED <= task.STATES
     assert len(task.STATES) == 8

@@ -79,7 +79,7 @@ def test_of_equal_bytes_the_text_is_found_or_nothing() -> None:
 
 
 def in_between(log: LegalLog, chance: random.Random) -> Draft:
-    """Return what a leg may say between two chunks."""
+    """Return what a run may say between two chunks."""
     whole = {"artifactId": "block-1", "parts": [{"text": "anew"}]}
     update = {"taskId": "task", "contextId": "context", "artifact": whole}
     body = orjson.dumps({"artifactUpdate": update | {"metadata": {}}})

@@ -24,7 +24,7 @@ from headrace_worker.conversation import (
     turns_of_log,
 )
 from headrace_worker.encoder import Encoder
-from headrace_worker.ids import LegIds
+from headrace_worker.ids import RunIds
 
 USER = {"messageId": "u", "role": "ROLE_USER", "parts": [{"text": "What is it?"}]}
 CAPITAL = [{"text": "It is "}, {"text": "a cat."}]
@@ -35,7 +35,7 @@ class Log:
 
     def __init__(self, message: Json | None = None) -> None:
         self.entries: list[Entry] = []
-        self._rendering = Encoder("t", "c", LegIds("t", 1))
+        self._rendering = Encoder("t", "c", RunIds("t", 1))
         self.append(events.task_submitted("t", "c", message or USER))
 
     def append(self, *drafts: Draft, checkpoint: object = None) -> None:
@@ -79,7 +79,7 @@ def test_what_an_agent_said_stays_in_its_order() -> None:
     log.say(Thinking("Hm.", encrypted="s"), Text("Let me "), Text("see."))
     log.say(ToolArguments("c1", '{"a": ', "look"), ToolArguments("c1", "1}", end=True))
     log.say(ToolCall("look", {"a": 2}, "c2"), ToolResult("c2", "dog"), ToolResult("c1", "cat"))
-    log.say(Text("A cat."), Data({"legs": 4}, "facts", id="d"), File("a.png", b"x", "image/png"))
+    log.say(Text("A cat."), Data({"runs": 4}, "facts", id="d"), File("a.png", b"x", "image/png"))
     log.status(COMPLETED)
     assert shape(log.turns) == [
         ("user", "What is it?"),
@@ -93,7 +93,7 @@ def test_what_an_agent_said_stays_in_its_order() -> None:
     assert (first.items[0].text, first.items[0].encrypted) == ("Hm.", "s")
     assert first.calls[0] == Call("c1", "look", {"a": 1}, '{"a": 1}')
     assert last.items[1] == Result(
-        {"data": {"legs": 4}, "mediaType": "application/json"}, "d", "facts"
+        {"data": {"runs": 4}, "mediaType": "application/json"}, "d", "facts"
     )
     assert [turn.id for turn in log.turns][2] == "c2-result"
     assert {(turn.task, turn.run) for turn in log.turns} == {("t", 1)}

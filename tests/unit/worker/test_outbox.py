@@ -11,7 +11,7 @@ from headrace.model.entry import Stamp
 from headrace.model.errors import BusUnavailable, Fenced
 from headrace.model.events import Draft
 from headrace.model.task import COMPLETED, WORKING
-from headrace.sdk.errors import LegOver, MalformedOutput
+from headrace.sdk.errors import MalformedOutput, RunOver
 from headrace_worker import appender as module
 from headrace_worker.appender import BATCH, Appender
 from headrace_worker.authorship import Authorship
@@ -178,7 +178,7 @@ async def test_the_end_waits_for_the_append_in_flight() -> None:
 async def test_nothing_is_taken_after_the_end() -> None:
     appender = make(FakeWriter())
     await appender.close([event("end")], COMPLETED)
-    with pytest.raises(LegOver):
+    with pytest.raises(RunOver):
         appender.offer(event("more"))
 
 
@@ -189,7 +189,7 @@ async def test_who_is_fenced_hears_of_it_once_and_appends_nothing_more() -> None
     appender.offer(event(1))
     await settle()
     assert [type(loss) for loss in lost] == [Fenced]
-    with pytest.raises(LegOver):
+    with pytest.raises(RunOver):
         appender.offer(event(2))
     with pytest.raises(Fenced):
         await appender.close([event("end")], COMPLETED)
@@ -286,5 +286,5 @@ async def test_who_waits_for_what_is_never_stored_is_told() -> None:
     saving = asyncio.ensure_future(appender.deliver(event(1)))
     await asyncio.sleep(0)
     appender.mute()
-    with pytest.raises(LegOver):
+    with pytest.raises(RunOver):
         await saving

@@ -1,4 +1,4 @@
-"""How a leg ends that asks its user."""
+"""How a run ends that asks its user."""
 
 import orjson
 
@@ -6,12 +6,12 @@ from headrace import InputRequired
 from headrace.model.events import GENERATION, INPUT_SCHEMA, INTERRUPTS, PENDING_TOOL_CALLS, Json
 from headrace.model.task import INPUT_REQUIRED
 from headrace_worker.end_events import Endings
-from headrace_worker.ids import LegIds
+from headrace_worker.ids import RunIds
 
 
 def asked(said: InputRequired) -> tuple[Json, Json]:
     """Return the event's message and its metadata."""
-    end = Endings("t", "c", LegIds("t", 1)).of(said)
+    end = Endings("t", "c", RunIds("t", 1)).of(said)
     assert end.state == INPUT_REQUIRED
     update = orjson.loads(end.draft.line(1))["statusUpdate"]
     metadata = {key: value for key, value in update["metadata"].items() if key != GENERATION}

@@ -59,7 +59,7 @@ class FakeLog:
     def queue(self, name: str) -> None:
         """Append as a gateway does, unless the message is there."""
         last = self.entries[-1]
-        if name not in self.names and not last.ends_leg and last.stamp.leg == 1:
+        if name not in self.names and not last.ends_run and last.stamp.run == 1:
             stamp = last.stamp._replace(generation=last.last_generation + 1, writer=name)
             draft = events.queued("task", "ctx", stamp.state, {"text": name}, None, name)
             self._store(stamp, [draft.line(stamp.generation)])
@@ -215,7 +215,7 @@ def check_end(log: FakeLog) -> None:
         assert queued == []
         return
     assert last.stamp.state == SUBMITTED
-    assert last.stamp.leg == last.generation
+    assert last.stamp.run == last.generation
     assert last.stamp.attempt == 0
     assert told[-1]["metadata"]["input"] == log.names[0]
     assert told[-1]["metadata"][events.WAITING] == queued[1:]

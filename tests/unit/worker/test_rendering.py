@@ -14,13 +14,13 @@ from headrace.model.events import Draft, Json
 from headrace.sdk.emit import Utterance
 from headrace.sdk.errors import MalformedOutput
 from headrace_worker.encoder import PIECE, Encoder
-from headrace_worker.ids import LegIds
+from headrace_worker.ids import RunIds
 
 type Said = str | Utterance
 
 
-def rendering(leg: int = 1) -> Encoder:
-    return Encoder("0-task", "ctx", LegIds("0-task", leg))
+def rendering(run: int = 1) -> Encoder:
+    return Encoder("0-task", "ctx", RunIds("0-task", run))
 
 
 def say(render: Encoder, *said: Said) -> list[Json]:
@@ -188,7 +188,7 @@ def test_a_second_result_of_one_id_replaces_the_first() -> None:
     ]
 
 
-def test_ids_are_the_same_in_each_attempt_and_others_in_each_leg() -> None:
+def test_ids_are_the_same_in_each_attempt_and_others_in_each_run() -> None:
     script: list[Said] = ["a", ToolCall("f"), Thinking("t"), File("f", b""), "b"]
     assert _ids(say(rendering(), *script)) == _ids(say(rendering(), *script))
     assert not _ids(say(rendering(1), *script)) & _ids(say(rendering(2), *script))

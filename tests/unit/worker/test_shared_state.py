@@ -9,12 +9,12 @@ from headrace import MalformedOutput, RunContext, State, StateDelta
 from headrace.model import parts
 from headrace.model.events import Json
 from headrace_worker.encoder import Encoder
-from headrace_worker.ids import LegIds
+from headrace_worker.ids import RunIds
 from headrace_worker.shared_state import SharedState
 
 
 def rendering(state: SharedState) -> Encoder:
-    return Encoder("t", "c", LegIds("t", 1), state=state)
+    return Encoder("t", "c", RunIds("t", 1), state=state)
 
 
 def told(speaker: Encoder, said: State | StateDelta) -> Json:

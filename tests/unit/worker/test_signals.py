@@ -24,12 +24,12 @@ from headrace.model import parts
 from headrace.model.events import Json
 from headrace.sdk.emit import Utterance
 from headrace_worker.encoder import Encoder
-from headrace_worker.ids import LegIds
+from headrace_worker.ids import RunIds
 
 
 def said(*utterances: Utterance) -> list[Json]:
     """Return the parts of what was said."""
-    rendering = Encoder("t", "c", LegIds("t", 1))
+    rendering = Encoder("t", "c", RunIds("t", 1))
     lines = [draft.line(1) for one in utterances for draft in rendering.drafts(one)]
     updates = [orjson.loads(line)["statusUpdate"] for line in lines]
     return [part for update in updates for part in update["status"]["message"]["parts"]]
@@ -83,7 +83,7 @@ def test_an_activity_without_an_id_is_one_by_itself() -> None:
 
 
 def test_signals_leave_the_open_text_open() -> None:
-    rendering = Encoder("t", "c", LegIds("t", 1))
+    rendering = Encoder("t", "c", RunIds("t", 1))
     rendering.drafts(Text("Hel"))
     rendering.drafts(State({}))
     [more] = rendering.drafts(Text("lo"))

@@ -57,14 +57,14 @@ class Feed:
         return self.last.stamp.log if self.last else ""
 
     @property
-    def leg(self) -> int:
-        """The leg of the newest event; 0 before generation 1."""
-        return self.last.stamp.leg if self.last else 0
+    def run(self) -> int:
+        """The run of the newest event; 0 before generation 1."""
+        return self.last.stamp.run if self.last else 0
 
     @property
     def rests(self) -> bool:
-        """Whether the leg of the newest event is over."""
-        return self.last is not None and self.last.ends_leg
+        """Whether the run of the newest event is over."""
+        return self.last is not None and self.last.ends_run
 
     @property
     def ended(self) -> bool:

@@ -181,7 +181,7 @@ class Subscription:
                 continue
             messages = renderer.render(blocks, after)
             newest = blocks[-1].entry
-            rests = newest.ends_leg and newest.last_generation == self._feed.head
+            rests = newest.ends_run and newest.last_generation == self._feed.head
             if renderer.is_over(rests=rests):
                 # With the end: one write, and one wake of the client, fewer.
                 await self._end([*messages, *renderer.ending()])

@@ -16,7 +16,7 @@ class Accepted:
     context: str
     log: str
     generation: int
-    """The input's generation: the leg's name."""
+    """The input's generation: the run's name."""
     feed: Feed
     """Open: whoever holds this must release it (`Feeds.release`)."""
     snapshot: TaskFound | None = None

@@ -58,8 +58,8 @@ class _WatchedFeed:
         return self._feed.ended
 
     async def run_ends(self) -> bool:
-        feed, reader, run = self._feed, self._feed.reader(self._feed.head), self._feed.leg
-        while not feed.ended and feed.leg == run:
+        feed, reader, run = self._feed, self._feed.reader(self._feed.head), self._feed.run
+        while not feed.ended and feed.run == run:
             if feed.rests:
                 return False
             await reader.wait()

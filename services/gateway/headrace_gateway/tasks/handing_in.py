@@ -37,7 +37,7 @@ class HandingIn:
     async def hand_in(
         self, key: TaskKey, found: TaskFound, asked: FollowUp, name: str
     ) -> int | None:
-        """Return the message's generation in the log; None: the leg is over, so look again.
+        """Return the message's generation in the log; None: the run is over, so look again.
 
         Handed in again under the same `name`, it is the same message.
 
@@ -76,7 +76,7 @@ class HandingIn:
                 raise TaskUnknown
             if (generation := await self._find(key, name, looked, last)) is not None:
                 return generation
-            if last.ends_leg:
+            if last.ends_run:
                 return None
             if asked.if_generation not in (None, last.last_generation):
                 raise GenerationMismatch(key.task, last.last_generation)

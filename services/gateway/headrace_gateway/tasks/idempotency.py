@@ -47,7 +47,7 @@ class Sent(BusMessage):
     """Hash of the request: another one may not use the key."""
     task: str
     context: str
-    leg: int
+    run: int
     """Generation of the input."""
 
 
@@ -177,7 +177,7 @@ class Idempotency:
         async with self._one_at_a_time(request):
             caller = request.caller
             key, context = await self._submissions.place(caller, request.agent, context)
-            sent = Sent(fingerprint=request.fingerprint, task=key.task, context=context, leg=1)
+            sent = Sent(fingerprint=request.fingerprint, task=key.task, context=context, run=1)
             kept = await self._records.claim(request.name, sent)
             _check_same(kept, request)
             is_mine, sent = kept.sent.task == key.task, kept.sent
@@ -249,7 +249,7 @@ class Idempotency:
             fingerprint=request.fingerprint,
             task=found.task["id"],
             context=found.task["contextId"],
-            leg=found.generation + 1,
+            run=found.generation + 1,
         )
         kept = await self._records.claim(request.name, sent)
         _check_same(kept, request)
@@ -283,10 +283,10 @@ class Idempotency:
         last = await last_entry(self._bus, key)
         if last is None:
             raise _gone(key)
-        if last.last_generation < sent.leg:
+        if last.last_generation < sent.run:
             return None
         try:
-            before = await find_generation(self._bus, key, sent.leg, last)
+            before = await find_generation(self._bus, key, sent.run, last)
             async for batch in replay(self._bus, key, before, last.sequence):
                 for entry in batch:
                     if _place(entry, request) is not None:

@@ -67,7 +67,7 @@ class FollowUps:
             found = await self.look(caller, agent, asked)
             with suppress(Fenced):
                 return await self.put(caller, found, asked, name)
-            # Another input came first, through another gateway perhaps, or the leg ended.
+            # Another input came first, through another gateway perhaps, or the run ended.
         raise TaskBusy(f"task {asked.task} takes other messages now")
 
     async def look(self, caller: Caller, agent: str, asked: FollowUp) -> TaskFound:
@@ -93,7 +93,7 @@ class FollowUps:
         """Put the message, known by `name`, behind what was `found`.
 
         Raises:
-            Fenced: something else came behind it, or ended the leg: look again.
+            Fenced: something else came behind it, or ended the run: look again.
             TaskBusy, TooManyWaiting, EventTooLarge, BusUnavailable, Unsettled: as `take_in`.
         """
         await self._settling.ready()
@@ -109,7 +109,7 @@ class FollowUps:
         if card is not None and card.follow_ups == "reject" and found.state != AUTH_REQUIRED:
             raise busy(task)
         key = TaskKey(caller.tenant, found.agent, task)
-        # It waits for a leg that has begun, and then goes on as that one did.
+        # It waits for a run that has begun, and then goes on as that one did.
         asked = asked.without(_TERMS)
         belongs_to = FileOwner(caller.owner, context)
         async with (
@@ -125,13 +125,13 @@ class FollowUps:
                 lambda _: None,
             )
             if generation is None:
-                raise Fenced(f"leg of {task} ended before the message was in")
+                raise Fenced(f"run of {task} ended before the message was in")
         return Accepted(key, context, found.log, generation, feed, found)
 
     async def _go_on(
         self, caller: Caller, found: TaskFound, asked: FollowUp, name: str
     ) -> Accepted:
-        task, context, leg = found.task["id"], found.task["contextId"], found.generation + 1
+        task, context, run = found.task["id"], found.task["contextId"], found.generation + 1
         key = TaskKey(caller.tenant, found.agent, task)
         end = LogEnd(key, found.sequence, found.generation)
         async with (
@@ -146,4 +146,4 @@ class FollowUps:
             )
             following = next_input(self._bus, end, request, said, beside, writer=name)
             await self._settling.append(following, partial(self._runs.request, following, admitted))
-        return Accepted(key, context, found.log, leg, feed, found)
+        return Accepted(key, context, found.log, run, feed, found)

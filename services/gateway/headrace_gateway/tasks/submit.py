@@ -93,7 +93,7 @@ class Submissions:
     async def begin(
         self, caller: Caller, key: TaskKey, context: str, message: Json, metadata: Json | None
     ) -> Accepted:
-        """Begin the log at `key` and ask workers to do the first leg.
+        """Begin the log at `key` and ask workers to do the first run.
 
         Raises:
             Fenced: it has begun.

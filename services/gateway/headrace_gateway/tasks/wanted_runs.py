@@ -35,5 +35,5 @@ class WantedRuns:
     def request(self, asked: Input, admitted: Admitted, appended: Appended) -> None:
         """Ask workers for the run on an input that was appended."""
         request = asked.run_request(appended)
-        asking = self._requests.publish_soon(asked.key, asked.stamp.leg, request, asked.priority)
+        asking = self._requests.publish_soon(asked.key, asked.stamp.run, request, asked.priority)
         asking.add_done_callback(lambda _: admitted.settle())

@@ -82,7 +82,7 @@ class Orphans:
 
 
 async def is_unused(bus: Bus, tenant: str, child: Fields) -> bool:
-    """Tell whether the leg is over that has asked for a task, given the task's fields.
+    """Tell whether the run is over that has asked for a task, given the task's fields.
 
     Raises:
         LogLost, BusUnavailable: the parent's log can't be read.
@@ -91,10 +91,10 @@ async def is_unused(bus: Bus, tenant: str, child: Fields) -> bool:
     parent = await last_entry(bus, asking)
     if parent is None or parent.ends_task:
         return True
-    # One that waits for an answer is asked again by a later leg.
+    # One that waits for an answer is asked again by a later run.
     waits = child.get("state") == INPUT_REQUIRED
-    return not waits and _is_over(parent, int(child["parent_leg"]))
+    return not waits and _is_over(parent, int(child["parent_run"]))
 
 
-def _is_over(parent: Entry, leg: int) -> bool:
-    return parent.stamp.leg > leg or (parent.stamp.leg == leg and parent.ends_leg)
+def _is_over(parent: Entry, run: int) -> bool:
+    return parent.stamp.run > run or (parent.stamp.run == run and parent.ends_run)

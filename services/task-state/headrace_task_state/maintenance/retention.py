@@ -102,7 +102,7 @@ class Retention:
 
     async def _expire(self, key: TaskKey, task: Fields) -> int:  # noqa: ARG002 - the log decides
         last = await last_entry(self._bus, key)
-        if last is not None and last.stamp.state == INPUT_REQUIRED and last.ends_leg:
+        if last is not None and last.stamp.state == INPUT_REQUIRED and last.ends_run:
             try:
                 await end_behind(self._bus, key, last, CANCELED, writer_of("retention"), EXPIRED)
             except Fenced:

@@ -83,10 +83,10 @@ class Sweep:
         last = await last_entry(self._bus, key)
         if last is None or last.ends_task:
             return None
-        leg = int(task["leg"])
-        if is_unbegun(last, leg):
+        run = int(task["run"])
+        if is_unbegun(last, run):
             return await self._ask_again(key, task)
-        if last.stamp.leg == leg and not last.ends_leg:
+        if last.stamp.run == run and not last.ends_run:
             return await self._ask_holder(key, task, last)
         return round((self._clock.now() + SILENT) * 1000)
 
@@ -108,7 +108,7 @@ class Sweep:
             start_by = min(start_by, own)
         if start_by > now:
             await self._publish(key, task, task.get("priority", NORMAL))
-        elif await reject_unbegun(self._bus, key, int(task["leg"]), TOO_LATE):
+        elif await reject_unbegun(self._bus, key, int(task["run"]), TOO_LATE):
             _log.warning("no worker began %s in time: it is rejected", key.task)
         due = now + min(now - submitted, round(LONGEST * 1000))
         return min(due, start_by) if start_by > now else due
@@ -121,11 +121,11 @@ class Sweep:
             traceparent=task.get("traceparent"),
         )
         try:
-            is_new = await self._runs.publish(key, int(task["leg"]), request, priority)
+            is_new = await self._runs.publish(key, int(task["run"]), request, priority)
         except Refused as refused:
             if not refused.is_full:
                 raise
         else:
             if is_new:
                 metrics.RUNS_ASKED_AGAIN.inc()
-                _log.warning("nobody works on %s of leg %s: asked again", key.task, task["leg"])
+                _log.warning("nobody works on %s of run %s: asked again", key.task, task["run"])

@@ -132,10 +132,10 @@ class Delta:
             self._take_input(change, fields)
 
     def _take_input(self, change: Change, fields: dict[str, str]) -> None:
-        """Take on which terms an input's run waits; a trace goes on in legs that name none."""
+        """Take on which terms an input's run waits; a trace goes on in runs that name none."""
         own = change.own
         self._start_by = time_ms(own[START_BY]) if START_BY in own else 0
-        fields["leg"] = str(change.generation)
+        fields["run"] = str(change.generation)
         fields["submitted"] = str(self._stored // 1_000_000)
         fields["priority"] = str(own.get(PRIORITY) or NORMAL)
         fields["start_by"] = str(self._start_by)
@@ -144,7 +144,7 @@ class Delta:
         if (lineage := change.asked_by) is not None:
             fields["parent"] = lineage.parent
             fields["parent_agent"] = lineage.agent
-            fields["parent_leg"] = str(lineage.leg)
+            fields["parent_run"] = str(lineage.run)
 
     def flush(self, patience: int) -> TaskChange:
         """Return what the batch changes; what waits is looked at after `patience` ms."""

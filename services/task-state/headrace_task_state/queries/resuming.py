@@ -23,7 +23,7 @@ class Resuming:
     """Goes on with children that wait."""
 
     def __init__(self, bus: Bus, runs: BackgroundRuns) -> None:
-        """Append on `bus` and ask for legs with `runs`."""
+        """Append on `bus` and publish run requests with `runs`."""
         self._bus, self._runs = bus, runs
 
     async def go_on(
@@ -64,23 +64,23 @@ class Resuming:
     async def _append(
         self, query: StartTask, key: TaskKey, lineage: Lineage, last: Entry, owner: str
     ) -> TaskStarted:
-        context, leg = _context_of(last), last.last_generation + 1
+        context, run = _context_of(last), last.last_generation + 1
         said = as_asked(query, key.task)
         metadata = {DELEGATION: lineage.to_json(), **terms_of(query)}
         request = RunRequest(log=last.stamp.log, context=context, owner=owner)
         end = LogEnd(key, last.sequence, last.last_generation)
         following = next_input(self._bus, end, request, said, metadata, writer=writer_id())
         appended = await following.append(_APPEND_PATIENCE)
-        self._runs.publish_soon(key, leg, following.request, following.priority)
-        return _started(key, request.log, (leg, appended.sequence, context))
+        self._runs.publish_soon(key, run, following.request, following.priority)
+        return _started(key, request.log, (run, appended.sequence, context))
 
     async def _find(
         self, key: TaskKey, last: Entry, lineage: Lineage
     ) -> tuple[int, int, str] | None:
-        """Return leg, sequence and context of the input that this very question has become."""
+        """Return run, sequence and context of the input that this very question has become."""
         async for batch in replay(self._bus, key, 0, last.sequence):
             for entry in batch:
-                if entry.generation == entry.stamp.leg > 1:
+                if entry.generation == entry.stamp.run > 1:
                     update = entry.events[0].get("statusUpdate") or {}
                     if lineage.is_same_question(Lineage.of(update.get("metadata") or {})):
                         return entry.generation, entry.sequence, str(update.get("contextId", ""))
@@ -95,9 +95,9 @@ def _context_of(last: Entry) -> str:
 def _started(
     key: TaskKey, log: str, place: tuple[int, int, str], *, again: bool = False
 ) -> TaskStarted:
-    leg, sequence, context = place
+    run, sequence, context = place
     return TaskStarted(
-        task=key.task, log=log, context=context, leg=leg, sequence=sequence, again=again
+        task=key.task, log=log, context=context, run=run, sequence=sequence, again=again
     )
 
 
@@ -106,7 +106,7 @@ def as_asked(query: StartTask, task: str) -> Json:
     referred = [one for one in query.message.get("referenceTaskIds", []) if one != query.parent]
     return {
         **query.message,
-        "messageId": query.message.get("messageId") or f"{task}-{query.leg}",
+        "messageId": query.message.get("messageId") or f"{task}-{query.run}",
         "role": "ROLE_USER",
         "referenceTaskIds": [query.parent, *referred],
     }

@@ -71,7 +71,7 @@ class Starting:
         return Lineage(
             parent=query.parent,
             agent=query.parent_agent,
-            leg=query.leg,
+            run=query.run,
             name=query.name,
             path=path,
             deadline=query.deadline,
@@ -95,7 +95,7 @@ class Starting:
     async def _begin(
         self, query: StartTask, lineage: Lineage, context: str, owner: str
     ) -> TaskStarted:
-        task = child_task_id(query.parent, query.leg, query.agent, query.name)
+        task = child_task_id(query.parent, query.run, query.agent, query.name)
         key = TaskKey(query.tenant, query.agent, task)
         metadata = {DELEGATION: lineage.to_json(), SHOWN: True, **terms_of(query)}
         first = first_input(
@@ -116,7 +116,7 @@ class Starting:
             task=task,
             log=first.stamp.log,
             context=context,
-            leg=1,
+            run=1,
             sequence=appended.sequence,
             input=first.line().decode(),
         )
@@ -132,7 +132,7 @@ class Starting:
             task=key.task,
             log=entry.stamp.log,
             context=task["contextId"],
-            leg=1,
+            run=1,
             sequence=entry.sequence,
             again=True,
         )
@@ -155,7 +155,7 @@ def _checked(task: str) -> str:
 
 
 def _check_asks(query: StartTask, last: Entry) -> None:
-    """See that the parent's leg goes on, and that no later attempt has taken it over."""
+    """See that the parent's run goes on, and that no later attempt has taken it over."""
     stamp = last.stamp
-    if last.ends_leg or stamp.leg != query.leg or stamp.attempt > query.attempt:
-        raise StartRefused("leg_over", f"leg {query.leg} of {query.parent} is over")
+    if last.ends_run or stamp.run != query.run or stamp.attempt > query.attempt:
+        raise StartRefused("run_over", f"run {query.run} of {query.parent} is over")

@@ -51,7 +51,7 @@ def said_of(status: Json, metadata: Json) -> Said | None:
 
 
 def outcome_of(status: Json, metadata: Json) -> Outcome:
-    """Return how a leg ends whose last status this is."""
+    """Return how a run ends whose last status this is."""
     message = status.get("message", {})
     return Outcome(
         state=status.get("state", ""),

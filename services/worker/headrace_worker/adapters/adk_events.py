@@ -253,7 +253,7 @@ class Telling(BasePlugin):
         await self._usage(event)
         if self._is_structured(event) and event.is_final_response():
             await self._tell_structure(event)
-        kept = as_kept([event], self._ctx.leg, self.results)
+        kept = as_kept([event], self._ctx.run, self.results)
         await keep_response(self._ctx, Verbatim(FORMAT, kept))
 
     async def _words(self, event: Event, part: types.Part) -> None:
@@ -348,7 +348,7 @@ class Telling(BasePlugin):
         await runtime_of(self._ctx).checkpoint(kept, ToolResult(call, content, error))
 
     async def _as_kept(self, *events: Event) -> Json:
-        kept = as_kept(events, self._ctx.leg, self.results)
+        kept = as_kept(events, self._ctx.run, self.results)
         return await beside_responses(self._ctx, kept)
 
     def _is_progress(self, event: Event) -> bool:

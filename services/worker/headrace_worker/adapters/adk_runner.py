@@ -249,7 +249,7 @@ class _Run:
 
     async def _asked(self) -> list[Json]:
         """Return the interrupts that the message answers."""
-        return asked_before(await self._ctx.load_events(), self._ctx.leg)
+        return asked_before(await self._ctx.load_events(), self._ctx.run)
 
     async def _begin(self, known: Remembered) -> _Begun | None:
         """Return where the run begins; None: the interrupts are to be asked again.
@@ -259,26 +259,26 @@ class _Run:
             Retryable: what was said before can't be read.
         """
         ctx = self._ctx
-        own_turns = turns_of_log(known.log, ctx.task) or user_turn(ctx.message, ctx.task, ctx.leg)
+        own_turns = turns_of_log(known.log, ctx.task) or user_turn(ctx.message, ctx.task, ctx.run)
         inputs = await _inputs(ctx, own_turns)
         results = _results(own_turns)
         kept = await kept_events(ctx, known.log, results)
         own = _own_events(ctx, inputs, kept)
         past = past_events(_past(ctx, known.turns, own_turns), self._options.root.name)
-        said = inputs.get(ctx.leg, [])
+        said = inputs.get(ctx.run, [])
         begun = _Begun(past, own, results)
         if waiting := waiting_calls(own):
             asked = await self._asked()
             begun.answer = answer_of(said, waiting, asked, results)
             if begun.answer is None:
                 return None
-        mine = [event for run, event in kept if run == ctx.leg]
+        mine = [event for run, event in kept if run == ctx.run]
         is_answered = any(e.author == "user" and e.get_function_responses() for e in mine)
         if begun.answer is not None and not is_answered:
             begun.own += mine
             begun.message = begun.answer.content
             if (beside := begun.answer.beside) and not mine:
-                begun.beside = user_event(beside, _invocation(ctx, ctx.leg))
+                begun.beside = user_event(beside, _invocation(ctx, ctx.run))
         elif mine:
             self._go_on(begun, mine, said)
         else:
@@ -331,7 +331,7 @@ def _own_events(
     """Return the events of the task's earlier runs."""
     events = list[Event]()
     answering = {run for run, event in kept if event.author == "user"}
-    for run in sorted({*inputs, *(run for run, _ in kept)} - {ctx.leg}):
+    for run in sorted({*inputs, *(run for run, _ in kept)} - {ctx.run}):
         made = [event for number, event in kept if number == run]
         # An answer that was none is no message of the conversation.
         is_message = bool(made) or not waiting_calls(events)

@@ -207,7 +207,7 @@ async def _begin(
     if last is None or last.turn.task != ctx.task:
         return _Beginning(wrapped, items_of(answered(turns)))
     agent, left = reachable(wrapped, agent_of(last.turn)), open_calls(turns)
-    if last.turn.run == ctx.leg:
+    if last.turn.run == ctx.run:
         is_answer = last.turn.whole and not last.turn.calls
         if is_answer and agent.output_type in {None, str}:
             return None

@@ -35,8 +35,8 @@ async def run_input(ctx: RunContext, memory: Memory) -> Json:
         Retryable: what was said before can't be read now.
         LogLost, BusUnavailable: the log is gone, or does not answer.
     """
-    interrupts = asked_in(await ctx.load_events()) if ctx.leg > 1 else []
-    if ctx.leg > 1 and memory == "none":
+    interrupts = asked_in(await ctx.load_events()) if ctx.run > 1 else []
+    if ctx.run > 1 and memory == "none":
         # What it has asked is needed to answer it.
         memory = "task"
     before = await remembered(ctx, memory)
@@ -48,7 +48,7 @@ async def run_input(ctx: RunContext, memory: Memory) -> Json:
         **{key: ctx.agui[key] for key in _HANDED_ON if ctx.agui.get(key) is not None},
         "state": before.state() if given is None else given,
         "threadId": outside_context(ctx, before.asked_by),
-        "runId": f"{ctx.task}-{ctx.leg}",
+        "runId": f"{ctx.task}-{ctx.run}",
         "protocolVersion": PROTOCOL_VERSION,
         "messages": _messages(ctx, before),
     }

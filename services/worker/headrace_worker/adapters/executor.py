@@ -57,7 +57,7 @@ def executor_agent(
 
     @agent(name=name or name_of(own), clean_up=clean_up, **told)
     async def run(ctx: RunContext) -> None:
-        task = await _task(ctx) if ctx.leg > 1 else None
+        task = await _task(ctx) if ctx.run > 1 else None
         made = [] if task is None else json_of(task).get("artifacts", [])
         queue = LogQueue(ctx, made, may_answer=may_answer)
         request = await _request(ctx, ctx.message, task)

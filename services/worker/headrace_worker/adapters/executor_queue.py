@@ -7,7 +7,7 @@ from typing import override
 
 from headrace.model import parts
 from headrace.model.events import Json
-from headrace.model.task import AUTH_REQUIRED, COMPLETED, LEG_ENDED
+from headrace.model.task import AUTH_REQUIRED, COMPLETED, RUN_ENDED
 from headrace.sdk.context import RunContext, runtime_of
 from headrace.sdk.emit import Emission, Message
 from headrace.sdk.errors import MalformedOutput
@@ -45,11 +45,11 @@ class LogQueue(EventQueue):
 
     @override
     async def enqueue_event(self, event: Event) -> None:
-        """Append `event`; what follows the leg's end is dropped, as the SDK's servers do.
+        """Append `event`; what follows the run's end is dropped, as the SDK's servers do.
 
         Raises:
             MalformedOutput: it is another task's, or not what A2A says.
-            LegOver: the leg has ended without the executor.
+            RunOver: the run has ended without the executor.
         """
         if self._over:
             self._ctx.log.warning("the executor said more after its end: dropped")
@@ -117,7 +117,7 @@ class LogQueue(EventQueue):
 
     async def _status(self, status: Json, metadata: Json) -> None:
         state = status.get("state")
-        if state in LEG_ENDED:
+        if state in RUN_ENDED:
             await self._end(outcome_of(status, metadata))
         elif state == AUTH_REQUIRED:
             await self._ask(status.get("message", {}))

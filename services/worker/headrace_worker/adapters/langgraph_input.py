@@ -37,7 +37,7 @@ async def input_for(
     if begun is None:
         turns = answered(await conversation(ctx, memory))
     else:
-        own = user_turn(ctx.message, ctx.task, ctx.leg)
+        own = user_turn(ctx.message, ctx.task, ctx.run)
         turns = [*answered(begun.earlier), *own]
         for turn in turns:
             turn.parts = await with_content(ctx, turn.parts)

@@ -87,12 +87,12 @@ class Thread:
 
         Raises:
             Retryable, BusUnavailable: what was said before can't be read.
-            LegOver: the run has ended.
+            RunOver: the run has ended.
         """
         ctx, saved = self._ctx, _mark_of(self._ctx.checkpoint_data)
         begun = Beginning()
         if saved is None:
-            if ctx.leg == 1:
+            if ctx.run == 1:
                 begun.earlier = await self._carry_over(memory)
             state = await self._state()
             self._mark.base = self._mark.at = _id(state)
@@ -104,11 +104,11 @@ class Thread:
             begun.stops = await self._stops(state)
             begun.is_over = begun.stops or not state.next
             begun.missed = await self._missed()
-        elif saved is not None and ctx.leg == 1:
+        elif saved is not None and ctx.run == 1:
             begun.earlier = await self._noted(memory, saved)
         begun.values = state.values
-        if ctx.leg > 1 and not begun.goes_on:
-            asked = {each["id"]: each for each in asked_before(await ctx.load_events(), ctx.leg)}
+        if ctx.run > 1 and not begun.goes_on:
+            asked = {each["id"]: each for each in asked_before(await ctx.load_events(), ctx.run)}
             begun.waiting = [each for each in state.interrupts if each.id in asked]
             begun.asked = [asked[each.id] for each in begun.waiting]
             stop = [each for each in asked.values() if is_breakpoint(each, _id(state))]

@@ -73,7 +73,7 @@ class ChatRun:
     def _is_own(self, turn: Turn) -> bool:
         """Tell whether the turn is a response of this run's."""
         ctx = self._ctx
-        return turn.role == "assistant" and (turn.task, turn.run) == (ctx.task, ctx.leg)
+        return turn.role == "assistant" and (turn.task, turn.run) == (ctx.task, ctx.run)
 
     def _context(self) -> str:
         known = self._ctx.agui.get("context") or []
@@ -121,7 +121,7 @@ class ChatRun:
         for result in done:
             if isinstance(result, BaseException):
                 raise result
-            run = self._ctx.leg
+            run = self._ctx.run
             said.append(Turn("tool", f"{result.id}-result", self._ctx.task, run, result=result))
         if pending:
             await self._ctx.emit(InputRequired(tool_calls=pending))

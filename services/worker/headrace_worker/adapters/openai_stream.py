@@ -98,7 +98,7 @@ class Answering:
         text = "".join(self._texts)
         items: list[Item] = [Words(text)] if text else []
         items += [call.whole() for call in self.calls]
-        run = self._ctx.leg
+        run = self._ctx.run
         return Turn("assistant", "", self._ctx.task, run, items=items, verbatim=self._verbatim())
 
     def _verbatim(self) -> Verbatim | None:

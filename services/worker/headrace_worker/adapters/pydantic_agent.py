@@ -139,7 +139,7 @@ async def _begin(ctx: RunContext, turns: Sequence[Turn], *, is_text: bool) -> _B
     Raises:
         AnswerInvalid: what the user has answered can't be understood.
     """
-    past, mine = Past(), (ctx.task, ctx.leg)
+    past, mine = Past(), (ctx.task, ctx.run)
     said = [part for turn in turns if _is_input(turn, mine) for part in turn.parts]
     others = [turn for turn in turns if not _is_input(turn, mine)]
     if others and others[-1].role == "user" and not others[-1].task:

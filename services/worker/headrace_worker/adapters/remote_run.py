@@ -1,4 +1,4 @@
-"""One leg that an outside agent works on: asked once, followed to its end, cancelled with ours."""
+"""One run that an outside agent works on: asked once, followed to its end, cancelled with ours."""
 
 import asyncio
 import time
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from headrace.model.events import Json
-from headrace.model.task import LEG_ENDED
+from headrace.model.task import RUN_ENDED
 from headrace.sdk.context import RunContext
 from headrace.sdk.emit import Reject
 from headrace.sdk.errors import Retryable
@@ -100,19 +100,19 @@ class RemoteRun:
     async def _begin(self) -> None:
         ctx, held = self._ctx, self._ctx.checkpoint_data
         goes_on = isinstance(held, dict) and bool(held.get(REMOTE_TASK))
-        ours = await ctx.load_task() if ctx.leg > 1 or goes_on else {}
+        ours = await ctx.load_task() if ctx.run > 1 or goes_on else {}
         self._relay = Relay(ctx, Told(ours))
         if goes_on:
             self._known = self._relay.task = held[REMOTE_TASK]
             self._cursor.last = self._cursor.came = held.get("cursor", "")
             await self._follow(self._again)
             return
-        log = await ctx.load_events() if ctx.leg > 1 else []
+        log = await ctx.load_events() if ctx.run > 1 else []
         task, context = remote_of(log)
         if not context:
             begun = log[0][1].get("task", {}) if log else {"metadata": ctx.metadata}
             context = outside_context(ctx, asking_agent(begun))
-        await self._follow(partial(self._send, ctx.message, task, context, str(ctx.leg)))
+        await self._follow(partial(self._send, ctx.message, task, context, str(ctx.run)))
 
     async def _send(
         self, message: Json, task: str, context: str, number: str
@@ -183,7 +183,7 @@ class RemoteRun:
             stream = self._again() if came else opening()
 
     def _answering(self, answer: Json) -> Opening:
-        relay, number = self._relay, f"{self._ctx.leg}-{answer.get('messageId', '')}"
+        relay, number = self._relay, f"{self._ctx.run}-{answer.get('messageId', '')}"
         return partial(self._send, answer, relay.task, relay.context, number)
 
     def _weigh(self, error: Exception, heard: float) -> None:
@@ -206,7 +206,7 @@ class RemoteRun:
         relay, told = self._relay, json_of(event)
         if (
             relay.joined
-            and told.get("statusUpdate", {}).get("status", {}).get("state") in LEG_ENDED
+            and told.get("statusUpdate", {}).get("status", {}).get("state") in RUN_ENDED
         ):
             with suppress(A2AError, httpx.HTTPError):
                 await relay.mend(json_of(await self._remote.get(relay.task)))
@@ -239,7 +239,7 @@ class RemoteRun:
 
 
 def raise_if_passing(error: Exception) -> None:
-    """Have the leg tried again if it may go better then.
+    """Have the run tried again if it may go better then.
 
     Raises:
         Retryable: it may.

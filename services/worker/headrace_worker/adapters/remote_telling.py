@@ -6,7 +6,7 @@ told yet is.
 
 from headrace.jetstream.objects import LINKS_ARE_OURS, is_link
 from headrace.model.events import Json
-from headrace.model.task import AUTH_REQUIRED, LEG_ENDED
+from headrace.model.task import AUTH_REQUIRED, RUN_ENDED
 from headrace.sdk.context import RunContext
 from headrace.sdk.errors import MalformedOutput
 from headrace.sdk.relayed import Artifact, Outcome, Said
@@ -21,7 +21,7 @@ class Told:
     """What this task's log has of the other one."""
 
     def __init__(self, task: Json | None = None) -> None:
-        """Begin with `task`, ours, as former legs have left it."""
+        """Begin with `task`, ours, as former runs have left it."""
         task = task or {}
         self.artifacts = {
             artifact["artifactId"]: _content(artifact.get("parts", []))
@@ -36,7 +36,7 @@ class Told:
 
 
 class Relay:
-    """Tells the events of one leg."""
+    """Tells the events of one run."""
 
     def __init__(self, ctx: RunContext, told: Told) -> None:
         """Tell them in the run of `ctx`, whose log has `told` so far."""
@@ -114,7 +114,7 @@ class Relay:
     async def _status(self, status: Json, metadata: Json, *, whole: bool = False) -> None:
         state = status.get("state", "")
         message = status.get("message", {})
-        if state in LEG_ENDED:
+        if state in RUN_ENDED:
             if not self._is_past(status):
                 await self._end(outcome_of(status, metadata))
         elif message.get("role") == _USER:
@@ -130,7 +130,7 @@ class Relay:
                 await self._ctx.emit(said)
 
     def _is_past(self, status: Json) -> bool:
-        """Tell whether a question is the one that this leg's message has answered."""
+        """Tell whether a question is the one that this run's message has answered."""
         asked = status.get("message", {}).get("messageId")
         return status.get("state") == "TASK_STATE_INPUT_REQUIRED" and asked in self._told.messages
 

@@ -31,7 +31,7 @@ class Speaker:
             self._number += 1
             ctx = self._ctx
             # Each attempt has ids of its own: clients take the id of a subagent run once.
-            self._id = f"{ctx.task}.{ctx.leg}.{ctx.attempt}.{self._number}"
+            self._id = f"{ctx.task}.{ctx.run}.{ctx.attempt}.{self._number}"
             await ctx.emit(Subagent(name, self._id))
 
     async def end(self, *, suspended: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""One child of an attempt: started, followed to the end of its leg, and relayed meanwhile."""
+"""One child of an attempt: started, followed to the end of its run, and relayed meanwhile."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ from headrace.model.task import (
     TERMINAL,
     TaskKey,
 )
-from headrace.sdk.errors import DelegationFailed, LegOver, MalformedOutput
+from headrace.sdk.errors import DelegationFailed, MalformedOutput, RunOver
 from headrace.sdk.results import Result
 from headrace_worker.delegation.credentials import Credentials
 from headrace_worker.delegation.known_children import Known
@@ -50,10 +50,10 @@ class Child:
         self.waits = 0
         """How many wait for its result."""
         self.over: asyncio.Future[Result] = loop.create_future()
-        """Its result, or the `DelegationFailed` or LegOver that stands for it."""
+        """Its result, or the `DelegationFailed` or RunOver that stands for it."""
         self.started: asyncio.Future[TaskStarted] = loop.create_future()
         self._parent, self._name = parent, name
-        self._fold, self._leg, self._relayed = TaskFold(), 1, 0
+        self._fold, self._run, self._relayed = TaskFold(), 1, 0
         self.relay = Relay((parent.key.task, parent.context), key.task, speech=question.relay)
         self._credentials = Credentials(parent, key)
         self._listeners: list[Events] = []
@@ -104,7 +104,7 @@ class Child:
     async def _ask(self) -> None:
         try:
             result = await self._follow()
-        except (DelegationFailed, LegOver) as error:
+        except (DelegationFailed, RunOver) as error:
             self.over.set_exception(error)
         except asyncio.CancelledError:
             self.over.cancel()
@@ -129,8 +129,8 @@ class Child:
         try:
             started = await start_child(parent, self.key, self.question, self._name)
             self.started.set_result(started)
-            self._leg = started.leg
-            self._relayed = max(self._relayed, started.leg)
+            self._run = started.run
+            self._relayed = max(self._relayed, started.run)
             await self._meet(follower, started)
             while not self._is_over:
                 await self._take(await arrived.get())
@@ -157,7 +157,7 @@ class Child:
             for events in self._listeners:
                 events.put_nowait(event)
             await self._pass_on(event, generation)
-        if entry.stamp.leg >= self._leg:
+        if entry.stamp.run >= self._run:
             self._mind(entry)
 
     async def _pass_on(self, event: Json, generation: int) -> None:
@@ -176,7 +176,7 @@ class Child:
             await appender.room()
 
     def _mind(self, entry: Entry) -> None:
-        self._is_over = entry.ends_leg
+        self._is_over = entry.ends_run
         if entry.stamp.state == AUTH_REQUIRED:
             prompt = self._fold.task(0)["status"].get("message")
             self._credentials.needed(prompt, entry.last_generation)

@@ -1,4 +1,4 @@
-"""All that one attempt of a leg asks other agents, and what becomes of those that it does not."""
+"""All that one attempt of a run asks other agents, and what becomes of those that it does not."""
 
 import asyncio
 import hashlib
@@ -15,7 +15,7 @@ from headrace.model.errors import StateUnavailable, TaskUnknown
 from headrace.model.events import Json
 from headrace.model.messages import CancelChild
 from headrace.model.task import INPUT_REQUIRED, TaskKey
-from headrace.sdk.errors import DelegationFailed, DelegationRefused, LegOver
+from headrace.sdk.errors import DelegationFailed, DelegationRefused, RunOver
 from headrace.sdk.interrupt import Interrupt
 from headrace.sdk.results import Result
 from headrace_worker.appender import Receipt
@@ -31,9 +31,9 @@ _NOT_COMPARED = frozenset({"messageId", "taskId", "contextId", "role"})
 class Names:
     """Names the children of one attempt."""
 
-    def __init__(self, parent: str, leg: int, spent: AbstractSet[str]) -> None:
-        """Name children of `leg` of `parent`; the `spent` task ids are not to be met again."""
-        self._parent, self._leg, self._spent = parent, leg, spent
+    def __init__(self, parent: str, run: int, spent: AbstractSet[str]) -> None:
+        """Name children of `run` of `parent`; the `spent` task ids are not to be met again."""
+        self._parent, self._run, self._spent = parent, run, spent
         self._asked: Counter[tuple[str, str]] = Counter()
 
     def of(self, agent: str, message: Json, key: str | None) -> tuple[str, str]:
@@ -50,7 +50,7 @@ class Names:
             most = MAX_NAME - len("key:")
             raise DelegationRefused(agent, "bad_request", f"a key has 1 to {most} characters")
         name, again = base, 0
-        while (task := child_task_id(self._parent, self._leg, agent, name)) in self._spent:
+        while (task := child_task_id(self._parent, self._run, agent, name)) in self._spent:
             again += 1
             name = f"again {again}:{base}"
         return name, task
@@ -70,7 +70,7 @@ def fingerprint(message: Json) -> str:
 _log = logging.getLogger(__name__)
 
 CONFIRMATION = 3.0
-"""Seconds for which a leg's end waits until the logs of its children say that they are canceled.
+"""Seconds for which a run's end waits until the logs of its children say that they are canceled.
 Those that take longer end by themselves, or task state sees to it."""
 
 _LATE = 1.0
@@ -80,12 +80,12 @@ _LAST_WORDS = 0.3
 
 
 class Children:
-    """The children of one attempt, and those that former attempts of the leg have asked."""
+    """The children of one attempt, and those that former attempts of the run have asked."""
 
     def __init__(self, parent: Parent, known_children: KnownChildren) -> None:
         """Begin for `parent` with what its log says."""
         self._parent, self._known_children = parent, known_children
-        self._names = Names(parent.key.task, parent.leg, known_children.spent)
+        self._names = Names(parent.key.task, parent.run, known_children.spent)
         self._claimed: dict[str, Child] = {}
         self._answers = Counter[str]()
         self._canceling: set[asyncio.Task[None]] = set()
@@ -94,8 +94,8 @@ class Children:
         """Return the child that answers: a new one, or the one that was asked so before.
 
         Raises:
-            DelegationRefused: the key can't be one, or the leg has asked for too many.
-            LegOver: the leg has ended.
+            DelegationRefused: the key can't be one, or the run has asked for too many.
+            RunOver: the run has ended.
         """
         name, task = self._names.of(question.agent, question.message, key)
         return self._claim(task, question, name)
@@ -104,7 +104,7 @@ class Children:
         """Return the waiting child with id `question.into`, which `question` answers.
 
         Raises:
-            LegOver: the leg has ended.
+            RunOver: the run has ended.
         """
         task = question.into or ""
         number = self._answers[task] = self._answers[task] + 1
@@ -133,7 +133,7 @@ class Children:
 
         Raises:
             DelegationFailed: it has failed, or did not end in time.
-            LegOver: the parent's leg is over.
+            RunOver: the parent's run is over.
         """
         self.leave(child)
         try:
@@ -167,7 +167,7 @@ class Children:
         self._claimed.pop(child.key.task, None)
         try:
             told = self._parent.appender.post(child.relay.given_up(child.generation))
-        except LegOver:
+        except RunOver:
             return
         task = asyncio.create_task(self._drop(child, told), name=f"cancel {child.key.task}")
         self._canceling.add(task)
@@ -184,9 +184,9 @@ class Children:
         await asyncio.gather(*(child.let_go() for child in self._claimed.values()))
 
     async def end(self, state: str) -> None:
-        """Cancel all that are not over, as the leg ends in `state`; at most `CONFIRMATION` long.
+        """Cancel all that are not over, as the run ends in `state`; at most `CONFIRMATION` long.
 
-        At the end of a leg that asks its user, a child that waits for input too is left to wait.
+        At the end of a run that asks its user, a child that waits for input too is left to wait.
         """
         asks = state == INPUT_REQUIRED
         live = [c for c in self._claimed.values() if not c.has_ended and not (asks and c.rests)]
@@ -212,7 +212,7 @@ class Children:
         """End a child once the log has the event `told`: else another attempt may want it."""
         try:
             await told.stored()
-        except LegOver:
+        except RunOver:
             await child.let_go()
         else:
             await self._end(child)

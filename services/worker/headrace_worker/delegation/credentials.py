@@ -8,7 +8,7 @@ from headrace.model.errors import StateUnavailable, TaskUnknown
 from headrace.model.events import Json
 from headrace.model.messages import TellChild
 from headrace.model.task import TaskKey
-from headrace.sdk.errors import LegOver
+from headrace.sdk.errors import RunOver
 from headrace_worker.delegation.parent import Parent
 
 _log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class Credentials:
 
     async def _ask(self, prompt: Json | None, generation: int) -> None:
         await asyncio.sleep(SETTLE)
-        with suppress(LegOver):
+        with suppress(RunOver):
             async with self._parent.asking:
                 said = None if prompt is None else _own(prompt)
                 answer = await self._parent.inputs.ask(said)

@@ -1,4 +1,4 @@
-"""What a leg's log says of the children that its attempts have asked."""
+"""What a run's log says of the children that its attempts have asked."""
 
 from dataclasses import dataclass, field
 
@@ -26,7 +26,7 @@ class Known:
 
 @dataclass(slots=True)
 class KnownChildren:
-    """All children of a leg so far."""
+    """All children of a run so far."""
 
     known: dict[str, Known] = field(default_factory=dict)
     """By task id."""

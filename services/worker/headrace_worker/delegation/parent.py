@@ -19,11 +19,11 @@ from headrace_worker.usage import UsageTotals
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """One attempt of one leg."""
+    """One attempt of one run."""
 
     key: TaskKey
     context: str
-    leg: int
+    run: int
     attempt: int
     bus: Bus
     rule: TailRule
@@ -40,7 +40,7 @@ class Parent:
     priority: str = "normal"
     traceparent: str | None = None
     most_children: int = 1000
-    """Children that its leg may ask for, over all attempts."""
+    """Children that its run may ask for, over all attempts."""
     asking: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while the user is asked for a child: one question at a time."""
 

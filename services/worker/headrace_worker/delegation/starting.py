@@ -8,7 +8,7 @@ from headrace.model.errors import InvalidName, LogFull, StartRefused, StateUnava
 from headrace.model.events import Json
 from headrace.model.messages import StartTask, TaskStarted
 from headrace.model.task import TaskKey
-from headrace.sdk.errors import DelegationRefused, LegOver
+from headrace.sdk.errors import DelegationRefused, RunOver
 from headrace_worker.delegation.parent import Parent
 from headrace_worker.delegation.question import Question
 
@@ -18,7 +18,7 @@ _PAUSES = (0.05, 0.2, 0.5, 1.0)
 _BESIDE = 16 * 1024
 """Bytes that stand beside the message in the child's log, at most."""
 
-_LEG_OVER = "leg_over"
+_RUN_OVER = "run_over"
 
 
 async def start_child(parent: Parent, key: TaskKey, question: Question, name: str) -> TaskStarted:
@@ -29,7 +29,7 @@ async def start_child(parent: Parent, key: TaskKey, question: Question, name: st
 
     Raises:
         DelegationRefused: a rule forbids it.
-        LegOver: the parent's leg is over, or somebody else's.
+        RunOver: the parent's run is over, or somebody else's.
     """
     message, links = await _offloaded(parent, question)
     query, tries = _query(parent, key, replace(question, message=message), name), 0
@@ -38,7 +38,7 @@ async def start_child(parent: Parent, key: TaskKey, question: Question, name: st
         while (started := await _try(parent, question.agent, query, tries)) is None:
             await asyncio.sleep(_PAUSES[min(tries, len(_PAUSES) - 1)])
             tries += 1
-    except (DelegationRefused, LegOver):
+    except (DelegationRefused, RunOver):
         await parent.offload.drop(links)
         raise
     if started.again and not tries:
@@ -67,8 +67,8 @@ async def _try(parent: Parent, agent: str, query: StartTask, tries: int) -> Task
     try:
         return await parent.state.start(query)
     except StartRefused as refusal:
-        if refusal.why == _LEG_OVER:
-            raise LegOver(str(refusal)) from refusal
+        if refusal.why == _RUN_OVER:
+            raise RunOver(str(refusal)) from refusal
         raise DelegationRefused(agent, refusal.why, str(refusal)) from refusal
     except (InvalidName, TaskUnknown) as error:
         reason = error.rule if isinstance(error, InvalidName) else str(error)
@@ -85,7 +85,7 @@ def _query(parent: Parent, key: TaskKey, question: Question, name: str) -> Start
         agent=key.agent,
         parent=parent.key.task,
         parent_agent=parent.key.agent,
-        leg=parent.leg,
+        run=parent.run,
         attempt=parent.attempt,
         name=name,
         message=question.message,

@@ -28,7 +28,7 @@ class ChildStream:
         """Return what it has come to, waiting for it.
 
         Raises:
-            DelegationFailed, LegOver: as `RunContext.delegate`.
+            DelegationFailed, RunOver: as `RunContext.delegate`.
         """
         if self._result is None:
             self._result = await self._children.result(self._child)
@@ -41,7 +41,7 @@ class ChildStream:
         """Return the next event.
 
         Raises:
-            DelegationFailed, LegOver: it has not come to a good end.
+            DelegationFailed, RunOver: it has not come to a good end.
         """
         if not self._waits:
             self._waits = True

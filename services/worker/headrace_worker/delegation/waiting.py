@@ -1,4 +1,4 @@
-"""Finding the child on whose behalf a leg has asked its user."""
+"""Finding the child on whose behalf a run has asked its user."""
 
 from headrace.jetstream.connection import Bus
 from headrace.log import find_generation, last_entry, replay
@@ -7,17 +7,17 @@ from headrace.model.errors import LogLost
 from headrace.model.task import TaskKey
 
 
-async def waiting_child(bus: Bus, key: TaskKey, leg: int) -> tuple[str, str] | None:
-    """Return task and agent of the child that the input of `leg` is for; None: there is none.
+async def waiting_child(bus: Bus, key: TaskKey, run: int) -> tuple[str, str] | None:
+    """Return task and agent of the child that the input of `run` is for; None: there is none.
 
     Raises:
         LogLost: that part of the log is gone.
         BusUnavailable: the log does not answer.
     """
     last = await last_entry(bus, key)
-    if leg == 1 or last is None:
+    if run == 1 or last is None:
         return None
-    question = leg - 1
+    question = run - 1
     after = await find_generation(bus, key, question, last)
     async for batch in replay(bus, key, after, last.sequence):
         event = batch[0].events[question - batch[0].generation]
@@ -25,4 +25,4 @@ async def waiting_child(bus: Bus, key: TaskKey, leg: int) -> tuple[str, str] | N
         if isinstance(told, dict):
             return str(told.get("task")), str(told.get("agent"))
         return None
-    raise LogLost(f"the question before input {leg} of {key.task} is gone")
+    raise LogLost(f"the question before input {run} of {key.task} is gone")

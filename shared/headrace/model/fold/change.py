@@ -5,11 +5,11 @@ An item is a JSON array: the generation that it belongs to, a tag, and what the 
 =============================  ==================================================================
 history item                   meaning
 =============================  ==================================================================
-``[g, "in", message|null]``    an input begins a leg; a user's message, which no attempt discards
+``[g, "in", message|null]``    an input begins a run; a user's message, which no attempt discards
 ``[g, "out", message]``        a message of the agent, or a piece of one
 ``[g, "kin", message]``        as "out", of a delegated task's: no attempt discards it
 ``[g, "meta", {…}]``           metadata of the task
-``[g, "drop", d]``             a new attempt discards the leg's output after generation d
+``[g, "drop", d]``             a new attempt discards the run's output after generation d
 ``[g, "t", "…", …]``           texts of generations g, g+1, …: each goes on with the last text part
                                of the last "out" or "kin", as a piece with the same metadata would
 =============================  ==================================================================
@@ -57,7 +57,7 @@ class Change:
     task: str = ""
     context: str = ""
     is_input: bool = False
-    """Whether a leg begins here."""
+    """Whether a run begins here."""
     asked_by: Lineage | None = None
     """Of an input that another task has asked for: which one."""
     own: Json = field(default_factory=dict)

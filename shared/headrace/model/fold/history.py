@@ -76,7 +76,7 @@ class History:
         self._last = message
 
     def _take_input(self, generation: int, said: Json | None) -> None:
-        # Pieces merge within a leg only: agents may use an id again.
+        # Pieces merge within a run only: agents may use an id again.
         self._by_id.clear()
         self._last = None
         if said is not None:
@@ -92,7 +92,7 @@ class History:
         return message
 
     def _drop_after(self, generation: int) -> None:
-        """Discard this leg's output after `generation`; inputs stay, and what children said."""
+        """Discard this run's output after `generation`; inputs stay, and what children said."""
         kept: list[_Message] = []
         while self._messages and not self._messages[-1].is_input:
             message = self._messages.pop()

@@ -1,9 +1,9 @@
 """Trying again what a dead letter stands for.
 
-A leg that was given up has ended its task with FAILED, and nothing follows a terminal state:
+A run that was given up has ended its task with FAILED, and nothing follows a terminal state:
 clients have been told, streams have ended. So its input is asked for again as a *new* task in the
-same context, which names the failed one, as A2A has it. Its id is derived from the failed leg:
-however often, and by how many operators, a leg is retried, there is one such task.
+same context, which names the failed one, as A2A has it. Its id is derived from the failed run:
+however often, and by how many operators, a run is retried, there is one such task.
 
 A run that could not be read and a notification that was not taken are sent once more as they were.
 """
@@ -51,13 +51,13 @@ class Retried:
 
 @dataclass(frozen=True, slots=True)
 class _Failed:
-    """A leg that was given up, as its log has it."""
+    """A run that was given up, as its log has it."""
 
     key: TaskKey
-    leg: int
+    run: int
     request: RunRequest
     history: list[Json]
-    """What was said before, and the leg's input as the last."""
+    """What was said before, and the run's input as the last."""
     metadata: Json
 
 
@@ -71,7 +71,7 @@ async def retry(bus: Bus, letter: Letter) -> Retried:
     """
     match letter.kind:
         case "run":
-            return await _retry_leg(bus, letter)
+            return await _retry_run(bus, letter)
         case "run-request" | "push":
             own = without_nats(letter.content.headers)
             await _send_again(bus, letter.content.subject, letter.body, own)
@@ -82,9 +82,9 @@ async def retry(bus: Bus, letter: Letter) -> Retried:
             raise NotRetryable("this version does not know what the letter stands for")
 
 
-async def _retry_leg(bus: Bus, letter: Letter) -> Retried:
+async def _retry_run(bus: Bus, letter: Letter) -> Retried:
     try:
-        key, leg = bus.subjects.key_of_run(letter.content.subject)
+        key, run = bus.subjects.key_of_run(letter.content.subject)
         request = RunRequest.decode(letter.content.subject, letter.body)
         priority = bus.subjects.priority_of_run(letter.content.subject)
     except UndecodableMessage as error:
@@ -92,26 +92,26 @@ async def _retry_leg(bus: Bus, letter: Letter) -> Retried:
     last = await last_entry(bus, key)
     if last is None or last.stamp.log != request.log:
         raise NotRetryable(f"the log of task {key.task} is gone")
-    if last.stamp.leg > leg:
+    if last.stamp.run > run:
         raise NotRetryable(f"task {key.task} has gone on to another input since")
-    if not last.ends_leg:
-        await RunRequests(bus).publish(key, leg, without_input(request), priority)
+    if not last.ends_run:
+        await RunRequests(bus).publish(key, run, without_input(request), priority)
         return Retried(key.task, "it has not failed; workers are asked again")
     if last.stamp.state != FAILED:
         state = last.stamp.state.removeprefix("TASK_STATE_")
         raise NotRetryable(f"task {key.task} is {state} since")
-    return await _begin_anew(bus, await _read(bus, key, leg, request, last), priority)
+    return await _begin_anew(bus, await _read(bus, key, run, request, last), priority)
 
 
-async def _read(bus: Bus, key: TaskKey, leg: int, request: RunRequest, last: Entry) -> _Failed:
+async def _read(bus: Bus, key: TaskKey, run: int, request: RunRequest, last: Entry) -> _Failed:
     fold, metadata = TaskFold(), dict[str, object]()
     try:
         async for batch in replay(bus, key, 0, last.sequence):
             for entry in batch:
                 for generation, event in enumerate(entry.parsed(), entry.generation):
-                    if generation <= leg:
+                    if generation <= run:
                         fold.apply(event)
-                    if generation == leg:
+                    if generation == run:
                         metadata = next(iter(event.values())).get("metadata") or {}
     except LogLost as loss:
         raise NotRetryable(f"the beginning of task {key.task} is gone: {loss}") from loss
@@ -121,19 +121,19 @@ async def _read(bus: Bus, key: TaskKey, leg: int, request: RunRequest, last: Ent
         raise NotRetryable(f"the input of task {key.task} holds no message")
     metadata = {**task["metadata"], **metadata}
     return _Failed(
-        key, leg, request, said, {k: v for k, v in metadata.items() if k not in _PASSING}
+        key, run, request, said, {k: v for k, v in metadata.items() if k not in _PASSING}
     )
 
 
 async def _begin_anew(bus: Bus, failed: _Failed, priority: str) -> Retried:
     old, request = failed.key, failed.request
-    key = TaskKey(old.tenant, old.agent, derive_task_id(old.shard, old.task, f"retry {failed.leg}"))
+    key = TaskKey(old.tenant, old.agent, derive_task_id(old.shard, old.task, f"retry {failed.run}"))
     *before, message = failed.history
     references = dict.fromkeys([*message.get("referenceTaskIds", []), old.task])
     metadata = failed.metadata | {
         # Its client can't be waiting for an answer that is a bare Message.
         events.SHOWN: True,
-        events.RETRY_OF: {"task": old.task, "generation": failed.leg},
+        events.RETRY_OF: {"task": old.task, "generation": failed.run},
     }
     writer = f"retry-{secrets.token_hex(6)}"
     message = message | {"referenceTaskIds": list(references)}
@@ -157,7 +157,7 @@ async def _begin_anew(bus: Bus, failed: _Failed, priority: str) -> Retried:
 
 async def _was_retried(bus: Bus, key: TaskKey, request: RunRequest, priority: str) -> Retried:
     last = await last_entry(bus, key)
-    if last is not None and last.stamp.leg == 1 and not last.ends_leg:
+    if last is not None and last.stamp.run == 1 and not last.ends_run:
         again = without_input(request.model_copy(update={"log": last.stamp.log}))
         await RunRequests(bus).publish(key, 1, again, priority)
     return Retried(key.task, f"was retried before, as task {key.task}")

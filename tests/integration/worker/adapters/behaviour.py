@@ -492,4 +492,4 @@ async def until_said(task: Task, text: str) -> None:
 async def cancel_waiting(task: Task) -> None:
     """Cancel a task that waits for its user, as a gateway does."""
     draft = events.status_update(task.key.task, task.context, CANCELED)
-    await task.append(draft, CANCELED, writer="gateway-test", leg=1)
+    await task.append(draft, CANCELED, writer="gateway-test", run=1)

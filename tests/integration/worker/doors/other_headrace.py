@@ -17,31 +17,31 @@ from headrace_gateway.settings import GatewaySettings
 from headrace_worker.adapters import remote_agent
 from tests.integration.gateway.running import running
 from tests.support.cutting_proxy import CuttingProxy
-from tests.support.scripted_fleet import Leg, ScriptedFleet
+from tests.support.scripted_fleet import Run, ScriptedFleet
 from tests.support.servers import ports
 
 
-async def patient(leg: Leg) -> None:
+async def patient(run: Run) -> None:
     """Think and begin, wait for the test, go on and end."""
     think = parts.thinking_part("Hm. ", "think-1", end=True)
     content = {"messageId": "think-1", "role": "ROLE_AGENT", "parts": [think]}
-    await leg.append([events.status_update(leg.key.task, leg.context, WORKING, content)])
-    await leg.chunk("a", append=False)
-    await leg.chunk("b")
-    await leg.go_on.wait()
-    await leg.chunk("c")
-    await leg.status(COMPLETED)
+    await run.append([events.status_update(run.key.task, run.context, WORKING, content)])
+    await run.chunk("a", append=False)
+    await run.chunk("b")
+    await run.go_on.wait()
+    await run.chunk("c")
+    await run.status(COMPLETED)
 
 
-async def ask(leg: Leg) -> None:
+async def ask(run: Run) -> None:
     """Ask once, then say what was answered."""
-    if leg.leg == 1:
+    if run.run == 1:
         asked = {INTERRUPTS: [{"id": "int-1", "reason": "name"}]}
-        draft = leg.status_draft(INPUT_REQUIRED, "Your name?", metadata=asked)
-        await leg.append([draft], INPUT_REQUIRED)
+        draft = run.status_draft(INPUT_REQUIRED, "Your name?", metadata=asked)
+        await run.append([draft], INPUT_REQUIRED)
     else:
-        await leg.chunk(parts.text_of(leg.message["parts"]), append=False)
-        await leg.status(COMPLETED)
+        await run.chunk(parts.text_of(run.message["parts"]), append=False)
+        await run.status(COMPLETED)
 
 
 @dataclass

@@ -9,7 +9,7 @@ from tests.support.desk import Task
 
 
 async def folded(task: Task) -> Json:
-    """Return the task once its leg has ended."""
+    """Return the task once its run has ended."""
     fold = TaskFold()
     for entry in await task.ended():
         fold.apply_entry(entry)

@@ -149,8 +149,8 @@ async def test_an_interrupt_is_asked_and_the_answer_resumes_it(
         last = (await task.events())[-1]["statusUpdate"]
         assert last["status"]["message"]["parts"][0]["text"] == "Sure?"
         assert last["metadata"][INTERRUPTS] == [asks]
-        leg = await task.follow_up("yes")
-        await task.reaches(leg + 3)
+        number = await task.follow_up("yes")
+        await task.reaches(number + 3)
         done = await folded(task)
     assert (state(done), answer(done)) == ("COMPLETED", "Done.")
     resume = stub.requests[1]["resume"]
@@ -184,8 +184,8 @@ async def test_several_interrupts_are_each_answered_as_its_own_clients_do(
             {"text": "And hurry."},
         ]
         message = {"messageId": "r", "role": "ROLE_USER", "parts": answers}
-        leg = await task.follow_up_with(message)
-        await task.reaches(leg + 3)
+        number = await task.follow_up_with(message)
+        await task.reaches(number + 3)
         done = await folded(task)
     assert state(done) == "COMPLETED"
     asked = stub.requests[1]
@@ -212,8 +212,8 @@ async def test_words_in_answer_to_an_interrupt_are_no_message_of_a_later_run(
         task = await desk.start("b", "x")
         await task.ended()
         for words_ in ("yes", "no"):
-            leg = await task.follow_up(words_)
-            await task.reaches(leg + 4)
+            number = await task.follow_up(words_)
+            await task.reaches(number + 4)
             await task.ended()
     assert [(m["id"], m["content"]) for m in stub.requests[2]["messages"][1:]] == [
         ("m1", "One."),
@@ -250,8 +250,8 @@ async def test_its_messages_keep_their_ids(desk: Desk, working: Working) -> None
         task = await desk.start("b", "x")
         done = await folded(task)
         # Whoever goes on in A2A has the log; an AG-UI client names what it has as our log does.
-        leg = await task.follow_up("y")
-        await task.reaches(leg + 3)
+        number = await task.follow_up("y")
+        await task.reaches(number + 3)
         await task.ended()
         blocks = [artifact["artifactId"] for artifact in done["artifacts"]]
         messages: list[Json] = [
@@ -270,8 +270,8 @@ async def test_its_messages_keep_their_ids(desk: Desk, working: Working) -> None
         ]
         agui = {"headrace.agui": {"messages": messages}}
         message = {"messageId": "u2", "role": "ROLE_USER", "parts": [{"text": "z"}]}
-        leg = await task.follow_up_with(message, agui)
-        await task.reaches(leg + 3)
+        number = await task.follow_up_with(message, agui)
+        await task.reaches(number + 3)
         await task.ended()
     by_log, by_client = (request["messages"] for request in stub.requests[1:])
     assert [(m["role"], m["id"], m["content"]) for m in by_log[1:-1]] == told
@@ -307,8 +307,8 @@ async def test_what_seals_reasoning_and_calls_comes_back_with_them(
     async with ag_ui_stub(first, run(*text("m2", "Bye."))) as stub, working(backend(stub)):
         task = await desk.start("b", "x")
         done = await folded(task)
-        leg = await task.follow_up("y")
-        await task.reaches(leg + 3)
+        number = await task.follow_up("y")
+        await task.reaches(number + 3)
         await task.ended()
     assert [part["data"]["encryptedValue"] for part in kinds(done, parts.RAW)] == [
         "of another kind"
@@ -343,8 +343,8 @@ async def test_the_conversation_that_it_sets_is_the_next_runs(desk: Desk, workin
         task = await desk.start("b", "x")
         await task.ended()
         for words_ in "yz":
-            leg = await task.follow_up(words_)
-            await task.reaches(leg + 2)
+            number = await task.follow_up(words_)
+            await task.reaches(number + 2)
             await task.ended()
     told = stub.requests[2]["messages"]
     assert told[:2] == short
@@ -363,8 +363,8 @@ async def test_a_conversation_that_is_none_is_not_sent_back(desk: Desk, working:
     async with ag_ui_stub(run(*text("m", "a"), snapshot), run()) as stub, working(backend(stub)):
         task = await desk.start("b", "x")
         await task.ended()
-        leg = await task.follow_up("y")
-        await task.reaches(leg + 2)
+        number = await task.follow_up("y")
+        await task.reaches(number + 2)
         await task.ended()
     assert [m["content"] for m in stub.requests[1]["messages"]] == ["x", "a", "y"]
 
@@ -376,8 +376,8 @@ async def test_no_two_messages_have_one_id(desk: Desk, working: Working) -> None
         await task.ended()
         for word in "yz":
             said_ = {**user_message(word), "messageId": "same"}
-            leg = await task.follow_up_with(said_)
-            await task.reaches(leg + 3)
+            number = await task.follow_up_with(said_)
+            await task.reaches(number + 3)
             await task.ended()
     second, third = (request["messages"] for request in stub.requests[1:])
     assert [m["content"] for m in third] == ["x", "a", "y", "b", "z"]
@@ -390,8 +390,8 @@ async def test_a_call_without_a_result_stays_open(desk: Desk, working: Working) 
     async with ag_ui_stub(first, run(*text("m", "Fine."))) as stub, working(backend(stub)):
         task = await desk.start("b", "x")
         await task.ended()
-        leg = await task.follow_up("y")
-        await task.reaches(leg + 3)
+        number = await task.follow_up("y")
+        await task.reaches(number + 3)
         await task.ended()
     assert [m["role"] for m in stub.requests[1]["messages"]] == ["user", "assistant", "user"]
 
@@ -416,8 +416,8 @@ async def test_its_state_is_handed_back_and_goes_on(desk: Desk, working: Working
         task = await desk.start("b", "x")
         await task.ended()
         for _ in range(2):
-            leg = await task.follow_up("y")
-            await task.reaches(leg + 3)
+            number = await task.follow_up("y")
+            await task.reaches(number + 3)
             await task.ended()
     assert [request["state"] for request in stub.requests] == [{}, {"n": 1}, {"n": 2}]
 
@@ -477,8 +477,10 @@ async def test_calls_of_the_user_interfaces_tools_are_left_to_it(
         last = (await task.events())[-1]["statusUpdate"]
         assert last["metadata"][PENDING_TOOL_CALLS] == ["c1"]
         result = parts.tool_result_part("c1", "painted")
-        leg = await task.follow_up_with({"messageId": "r", "role": "ROLE_USER", "parts": [result]})
-        await task.reaches(leg + 3)
+        number = await task.follow_up_with(
+            {"messageId": "r", "role": "ROLE_USER", "parts": [result]}
+        )
+        await task.reaches(number + 3)
         done = await folded(task)
     assert answer(done) == "Nice."
     told = stub.requests[1]["messages"]

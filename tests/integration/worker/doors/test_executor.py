@@ -83,15 +83,15 @@ async def test_its_artifacts_and_its_last_word_stand_in_the_log(
     assert done["status"]["message"]["parts"][0]["metadata"] == {"agui_event_type": "message"}
 
 
-async def test_a_question_ends_its_leg_and_the_follow_up_sees_the_task(
+async def test_a_question_ends_its_run_and_the_follow_up_sees_the_task(
     desk: Desk, working: Working
 ) -> None:
     async with working(example("executor").translator):
         task = await desk.start("translator", "klingon")
         asked = await folded(task)
         assert (state(asked), words(asked)) == ("INPUT_REQUIRED", "Which language?")
-        leg = await task.follow_up("german")
-        await task.reaches(leg + 2)
+        run = await task.follow_up("german")
+        await task.reaches(run + 2)
         done = await folded(task)
     assert (state(done), answer(done)) == ("COMPLETED", "Guten Tag encore ")
 
@@ -198,8 +198,8 @@ async def test_the_task_so_far_has_its_files_and_may_be_told_again(
         message: Json = {"messageId": "m", "role": "ROLE_USER", "parts": [part]}
         task = await desk.start("asker", message=message, context="c")
         await task.ended()
-        leg = await task.follow_up("go on")
-        await task.reaches(leg + 2)
+        run = await task.follow_up("go on")
+        await task.reaches(run + 2)
         done = await folded(task)
         events = await task.events()
     assert state(done) == "COMPLETED"

@@ -73,8 +73,8 @@ async def test_the_example_asks_and_goes_on_with_the_answer(desk: Desk, working:
         [custom] = kinds(asked, parts.CUSTOM)
         assert custom["data"] == {"checking": "Order 7"}
         [told] = entries[-1].events[-1]["statusUpdate"]["metadata"][INTERRUPTS]
-        leg = await task.follow_up("yes")
-        await task.reaches(leg + 2)
+        run = await task.follow_up("yes")
+        await task.reaches(run + 2)
         done = await folded(task)
     assert told["metadata"] == {"value": {"question": "Refund it?"}}
     assert (state(done), answer(done)) == ("COMPLETED", "The order is fine. Refunded.")
@@ -89,8 +89,8 @@ async def test_an_interrupt_is_answered_by_its_id(desk: Desk, working: Working) 
             "agui_resume_status": "resolved",
         }
         part = {"text": "no", "metadata": named}
-        leg = await task.follow_up_with({"messageId": "r", "role": "ROLE_USER", "parts": [part]})
-        await task.reaches(leg + 2)
+        run = await task.follow_up_with({"messageId": "r", "role": "ROLE_USER", "parts": [part]})
+        await task.reaches(run + 2)
         done = await folded(task)
     assert answer(done) == "The order is fine. Not refunded."
 
@@ -238,8 +238,8 @@ async def test_a_graph_without_a_checkpointer_is_told_what_was_said(
     async with working(langgraph_agent(chain(MessagesState, listen), name="g", memory="task")):
         task = await desk.start("g", "one")
         await task.ended()
-        leg = await task.follow_up("two")
-        await task.reaches(leg + 2)
+        run = await task.follow_up("two")
+        await task.reaches(run + 2)
         await task.ended()
     assert heard == [["one"], ["one", "1.", "two"]]
 
@@ -350,7 +350,7 @@ async def test_several_interrupts_are_all_asked(desk: Desk, working: Working) ->
             {"text": each["message"].upper(), "metadata": {"agui_interrupt_id": each["id"]}}
             for each in asked
         ]
-        leg = await task.follow_up_with({"messageId": "r", "role": "ROLE_USER", "parts": answers})
-        await task.reaches(leg + 3)
+        run = await task.follow_up_with({"messageId": "r", "role": "ROLE_USER", "parts": answers})
+        await task.reaches(run + 3)
         done = await folded(task)
     assert sorted(answer(done).split()) == ["a=A?", "b=B?"]

@@ -103,7 +103,7 @@ async def test_a_client_can_not_say_which_task_is_canceled_elsewhere(
         # Begun by a worker that died before it knew the task elsewhere.
         task = await desk.start("crier", message=user_message("x"), metadata=wrong, publish=False)
         begun = events.status_update(task.key.task, task.context, WORKING, metadata={ATTEMPT: 1})
-        await task.append(begun, WORKING, writer="dead", leg=1, attempt=1)
+        await task.append(begun, WORKING, writer="dead", run=1, attempt=1)
         assert await cancel(task) == CANCELED
         await eventually(lambda: _is_off_the_queue(task))
         assert executor.canceled == []

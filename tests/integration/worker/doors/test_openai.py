@@ -219,7 +219,7 @@ async def test_a_user_interfaces_tools_are_passed_on_and_their_results_go_on(
         waits = entries[-1].events[-1]["statusUpdate"]
         assert waits["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
         assert waits["metadata"]["headrace.pendingToolCalls"] == ["c1"]
-        leg = await task.follow_up_with(
+        run = await task.follow_up_with(
             {
                 "messageId": "r",
                 "role": "ROLE_USER",
@@ -231,7 +231,7 @@ async def test_a_user_interfaces_tools_are_passed_on_and_their_results_go_on(
                 ],
             }
         )
-        await task.reaches(leg + 2)
+        await task.reaches(run + 2)
         done = await folded(task)
     assert (state(done), answer(done)) == ("COMPLETED", "Done.")
     assert stub.requests[0]["messages"][0] == {"role": "system", "content": "Wall: north"}
@@ -255,8 +255,8 @@ async def test_a_call_that_nobody_answered_is_told_so_to_the_model(
     ):
         task = await desk.start("model", "paint", metadata={"headrace.agui": {"tools": [PAINT]}})
         await task.ended()
-        leg = await task.follow_up("never mind")
-        await task.reaches(leg + 2)
+        run = await task.follow_up("never mind")
+        await task.reaches(run + 2)
         await task.ended()
     roles = [message["role"] for message in stub.requests[1]["messages"]]
     assert roles == ["user", "assistant", "tool", "user"]

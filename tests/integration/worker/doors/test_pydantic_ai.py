@@ -136,10 +136,10 @@ async def test_a_user_interfaces_tools_end_the_run_and_go_on_with_their_results(
         waits = (await task.events())[-1]["statusUpdate"]
         assert waits["metadata"]["headrace.pendingToolCalls"] == ["c1"]
         result = parts.tool_result_part("c1", "done")
-        leg = await task.follow_up_with(
+        run = await task.follow_up_with(
             {"messageId": "r", "role": "ROLE_USER", "parts": [result]}, {"headrace.agui": agui}
         )
-        await task.reaches(leg + 2)
+        await task.reaches(run + 2)
         done = await folded(task)
     assert (state(done), answer(done)) == ("COMPLETED", "Painted.")
     assert calls(done) == [("paint", {"c": "red"})]

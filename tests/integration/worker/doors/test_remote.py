@@ -68,8 +68,8 @@ async def test_its_question_is_asked_and_the_follow_up_goes_to_the_same_task(
         task = await desk.start("crier", "ask")
         asked = await folded(task)
         assert (state(asked), words(asked)) == ("INPUT_REQUIRED", "What shall I cry?")
-        leg = await task.follow_up("fire")
-        await task.reaches(leg + 3)
+        run = await task.follow_up("fire")
+        await task.reaches(run + 3)
         done = await folded(task)
     assert executor.heard == ["ask", "fire"]
     assert (state(done), words(done)) == ("COMPLETED", "Cried.")
@@ -87,8 +87,8 @@ async def test_neither_the_outside_agent_nor_the_client_says_which_task_a_follow
         )
         assert state(await folded(task)) == "INPUT_REQUIRED"
         wrong = {"remote_task": "b", "remote_context": "b"}
-        leg = await task.follow_up_with(user_message("fire"), wrong)
-        await task.reaches(leg + 3)
+        run = await task.follow_up_with(user_message("fire"), wrong)
+        await task.reaches(run + 3)
         done = await folded(task)
     assert executor.heard == ["ask for another", "fire"]
     assert (state(done), answer(done)) == ("COMPLETED", "Oyez, fire")
@@ -104,8 +104,8 @@ async def test_users_with_one_context_id_have_a_conversation_each(
     ):
         task = await desk.start("crier", "ask", context="same", owner="ada")
         await folded(task)
-        leg = await task.follow_up("fire")
-        await task.reaches(leg + 3)
+        run = await task.follow_up("fire")
+        await task.reaches(run + 3)
         await folded(task)
         for agent, owner in [("crier", "ada"), ("crier", "eve"), ("other", "ada")]:
             await folded(await desk.start(agent, "x", context="same", owner=owner))

@@ -53,7 +53,7 @@ async def test_another_headrace_is_asked_once(
     desk: Desk, spawn: Spawn, other: Other, binding: str
 ) -> None:
     async def was_asked() -> bool:
-        return bool(other.fleet.legs)
+        return bool(other.fleet.runs)
 
     task = await killed_once_it_has_asked(
         desk,
@@ -63,12 +63,12 @@ async def test_another_headrace_is_asked_once(
         crier_url=other.url("patient"),
         crier_binding=binding,
     )
-    [leg] = other.fleet.legs
-    leg.go_on.set()
+    [run] = other.fleet.runs
+    run.go_on.set()
     done = await folded(task)
     assert (done["status"]["state"], answer(done)) == (COMPLETED, "abc")
-    assert done["metadata"]["remote_task"] == leg.key.task
-    assert len(other.fleet.legs) == 1
+    assert done["metadata"]["remote_task"] == run.key.task
+    assert len(other.fleet.runs) == 1
 
 
 @pytest.mark.parametrize("binding", BINDINGS)

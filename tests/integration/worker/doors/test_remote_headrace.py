@@ -39,13 +39,13 @@ async def test_its_events_are_told_with_their_metadata(
     async with working(await other.agent("patient", binding)):
         task = await desk.start("patient", "x")
         await eventually(lambda: _has(task, "ab"))
-        [leg] = other.fleet.legs
-        leg.go_on.set()
+        [run] = other.fleet.runs
+        run.go_on.set()
         done = await folded(task)
     assert (state(done), answer(done), thoughts(done)) == ("COMPLETED", "abc", "Hm. ")
     [thought] = [part for part in said(done) if parts.is_thinking(part)]
     assert thought["metadata"]["agui_block_id"] == "think-1"
-    assert done["metadata"]["remote_task"] == leg.key.task
+    assert done["metadata"]["remote_task"] == run.key.task
 
 
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
@@ -55,13 +55,13 @@ async def test_a_cut_stream_goes_on_behind_its_cursor(
     async with working(await other.agent("patient", binding)):
         task = await desk.start("patient", "x")
         await eventually(lambda: _has(task, "ab"))
-        [leg] = other.fleet.legs
+        [run] = other.fleet.runs
         await other.proxy.cut()
-        leg.go_on.set()
+        run.go_on.set()
         log = await task.events()
         done = await folded(task)
     assert chunks(log) == ["a", "b", "c"]
-    assert (answer(done), len(other.fleet.legs)) == ("abc", 1)
+    assert (answer(done), len(other.fleet.runs)) == ("abc", 1)
 
 
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON", "GRPC"])
@@ -72,12 +72,12 @@ async def test_a_new_attempt_follows_the_same_task_from_its_beginning(
     async with working(agent):
         task = await desk.start("patient", "x")
         await eventually(lambda: _has(task, "ab"))
-    [leg] = other.fleet.legs
-    leg.go_on.set()
+    [run] = other.fleet.runs
+    run.go_on.set()
     async with working(agent):
         done = await folded(task)
     assert (state(done), answer(done), thoughts(done)) == ("COMPLETED", "abc", "Hm. ")
-    assert len(other.fleet.legs) == 1
+    assert len(other.fleet.runs) == 1
 
 
 async def test_a_message_sent_again_makes_no_second_task(
@@ -91,10 +91,10 @@ async def test_a_message_sent_again_makes_no_second_task(
         await other.proxy.cut()
     # The worker left when it did not reach the other one; the next attempt comes later.
     other.proxy.refuses = False
-    other.fleet.legs[0].go_on.set()
+    other.fleet.runs[0].go_on.set()
     async with working(agent):
         done = await folded(task)
-    assert (state(done), answer(done), len(other.fleet.legs)) == ("COMPLETED", "abc", 1)
+    assert (state(done), answer(done), len(other.fleet.runs)) == ("COMPLETED", "abc", 1)
 
 
 async def test_its_question_its_interrupt_and_the_answer_pass(
@@ -106,10 +106,10 @@ async def test_its_question_its_interrupt_and_the_answer_pass(
         assert last["metadata"][INTERRUPTS] == [{"id": "int-1", "reason": "name"}]
         named = {"agui_interrupt_id": "int-1", "agui_resume_status": "resolved"}
         part = {"text": "Ada", "metadata": named}
-        leg = await task.follow_up_with({"messageId": "r", "role": "ROLE_USER", "parts": [part]})
-        await task.reaches(leg + 3)
+        run = await task.follow_up_with({"messageId": "r", "role": "ROLE_USER", "parts": [part]})
+        await task.reaches(run + 3)
         done = await folded(task)
-    first, second = other.fleet.legs
+    first, second = other.fleet.runs
     assert first.key == second.key
     assert second.message["parts"] == [part]
     assert (state(done), answer(done)) == ("COMPLETED", "Ada")
@@ -123,6 +123,6 @@ async def test_a_cancel_is_confirmed_over_there(desk: Desk, working: Working, ot
         await task.held()
         await task.ask("cancel")
         done = await folded(task)
-        theirs = await last_entry(other.fleet.bus, other.fleet.legs[0].key)
+        theirs = await last_entry(other.fleet.bus, other.fleet.runs[0].key)
     assert theirs is not None
     assert (state(done), theirs.stamp.state) == ("CANCELED", CANCELED)

@@ -31,7 +31,7 @@ async def attach(
         cursor = await _cursor(services, call, feed)
     lead: Lead = AfterCursor(cursor) if cursor else AsOfNow(feed.head, earlier)
     is_lost = bool(call.cursor) and cursor is None
-    return Opened(feed, found.log, RunFrames(found.leg, lead), recovered=not is_lost)
+    return Opened(feed, found.log, RunFrames(found.number, lead), recovered=not is_lost)
 
 
 async def _cursor(services: Services, call: Call, feed: Feed) -> FrameCursor | None:
@@ -55,8 +55,8 @@ async def is_told(opened: Opened, cursor: FrameCursor | None) -> bool:
     """
     if cursor is None or not opened.recovered:
         return False
-    fold = Fold(opened.frames.leg)
-    reader = opened.feed.reader(opened.frames.leg - 1)
+    fold = Fold(opened.frames.number)
+    reader = opened.feed.reader(opened.frames.number - 1)
     while blocks := await reader.read_now():
         for block in blocks:
             frames = fold.read(block.entry)

@@ -14,10 +14,10 @@ NAME = "headrace.attempt"
 class Attempts:
     """Remembers what was saved, and goes back to it."""
 
-    def __init__(self, output: Output, view: View, leg: int) -> None:
-        """Begin with `view` as saved at the leg's input."""
+    def __init__(self, output: Output, view: View, number: int) -> None:
+        """Begin with `view` as saved at the run's input."""
         self._output, self._view = output, view
-        self._saved = {leg: view.saved()}
+        self._saved = {number: view.saved()}
 
     def save(self, generation: int) -> None:
         """Remember the view as of `generation`, with which the agent made a checkpoint."""

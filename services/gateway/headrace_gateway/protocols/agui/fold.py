@@ -1,4 +1,4 @@
-"""The fold of one leg's log into AG-UI events: the same log gives the same frames, anywhere."""
+"""The fold of one run's log into AG-UI events: the same log gives the same frames, anywhere."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -18,15 +18,15 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 class Fold:
-    """Reads the entries of a log from the leg's input on, in order; returns frames.
+    """Reads the entries of a log from the run's input on, in order; returns frames.
 
-    The leg is one AG-UI run: the first frame is RUN_STARTED, the last RUN_FINISHED or RUN_ERROR,
+    It is one AG-UI run: the first frame is RUN_STARTED, the last RUN_FINISHED or RUN_ERROR,
     and whatever begins ends before.
     """
 
-    def __init__(self, leg: int) -> None:
-        """Fold the leg whose input has generation `leg`."""
-        self._leg = leg
+    def __init__(self, number: int) -> None:
+        """Fold the run whose input has generation `number`."""
+        self._number = number
         self._output = Output()
         self._telling: Telling | None = None
         self._over = False
@@ -43,11 +43,11 @@ class Fold:
 
     def read(self, entry: Entry) -> list[Frame]:
         """Return the frames of the next entry."""
-        if self.over or entry.last_generation < self._leg:
+        if self.over or entry.last_generation < self._number:
             return []
         self._output.at(_milliseconds(entry.time))
         for generation, event in enumerate(entry.parsed(), entry.generation):
-            if generation >= self._leg and not self.over:
+            if generation >= self._number and not self.over:
                 self._output.turn_to(generation)
                 self._tell(event, generation, entry)
         self._mind_stamp(entry)
@@ -68,9 +68,9 @@ class Fold:
 
     def _tell(self, event: Json, generation: int, entry: Entry) -> None:
         if self._telling is None:
-            if generation == self._leg:
+            if generation == self._number:
                 self._start(event)
-        elif entry.stamp.leg != self._leg:
+        elif entry.stamp.run != self._number:
             self._telling.lifecycle.superseded()
             self._over = True
         else:
@@ -82,7 +82,7 @@ class Fold:
             self._output.emit("RAW", event=event, source=RAW_SOURCE)
 
     def _start(self, event: Json) -> None:
-        self._telling = Telling(self._output, Run.of_input(event, self._leg), self._leg)
+        self._telling = Telling(self._output, Run.of_input(event, self._number), self._number)
         self._telling.lifecycle.started()
         self._raw(event)
 
@@ -92,7 +92,7 @@ class Fold:
             return
         if entry.stamp.checkpoint is not None:
             self._telling.attempts.save(entry.last_generation)
-        if entry.ends_leg and not self.over:
+        if entry.ends_run and not self.over:
             # Whatever said so could not be read; a client must not wait for ever.
             self._telling.lifecycle.broken("failed", "the run ended in a way that can't be read")
             self._over = True

@@ -33,7 +33,7 @@ class Past:
 
     def take(self, found: ThreadRun, entries: list[Entry]) -> None:
         """Add the next run, whose log is `entries`."""
-        fold = Fold(found.leg)
+        fold = Fold(found.number)
         frames = [frame for entry in entries for frame in fold.read(entry)]
         if fold.view is None:
             return
@@ -66,7 +66,7 @@ async def past_of(thread: Thread, before: ThreadRun | None = None) -> Past:
     """
     past = Past()
     for found in await thread.runs():
-        if before is not None and (found.key, found.leg) == (before.key, before.leg):
+        if before is not None and (found.key, found.number) == (before.key, before.number):
             break
         try:
             past.take(found, await thread.entries(found))

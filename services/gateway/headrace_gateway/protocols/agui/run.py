@@ -8,12 +8,12 @@ from headrace.model.user_content import from_parts
 from headrace_gateway.protocols.agui.extras import RAW, THINKING, asked_for
 
 _FOREIGN = "1.0"
-"""What a client that reads a leg begun in another protocol is taken to know."""
+"""What a client that reads a run begun in another protocol is taken to know."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One leg as its AG-UI client knows it."""
+    """One run as its AG-UI client knows it."""
 
     thread: str
     id: str
@@ -34,7 +34,7 @@ class Run:
         return self.version is not None and not self.version.startswith("0.")
 
     @classmethod
-    def of_input(cls, event: Json, leg: int) -> Self:
+    def of_input(cls, event: Json, number: int) -> Self:
         """Return the run that an input (an event of the log) starts."""
         body = event.get("task") or event["statusUpdate"]
         context, task = body["contextId"], body.get("taskId") or body["id"]
@@ -42,10 +42,10 @@ class Run:
         kept = (body.get("metadata") or {}).get(AGUI)
         if not isinstance(kept, dict):
             said = [{"id": message["messageId"], "role": "user"}] if "messageId" in message else []
-            return cls(context, f"{task}.{leg}", None, _FOREIGN, {}, _filled(said, message))
+            return cls(context, f"{task}.{number}", None, _FOREIGN, {}, _filled(said, message))
         return cls(
             thread=context,
-            id=kept.get("runId") or f"{task}.{leg}",
+            id=kept.get("runId") or f"{task}.{number}",
             parent=kept.get("parentRunId"),
             version=kept.get("protocolVersion"),
             state=kept.get("state", {}),

@@ -7,12 +7,12 @@ from headrace_gateway.protocols.agui.leads import FromStart, Lead
 
 
 class RunFrames:
-    """Folds a leg and hands out what its client gets."""
+    """Folds a run and hands out what its client gets."""
 
-    def __init__(self, leg: int, lead: Lead | None = None) -> None:
-        """Fold the leg whose input has generation `leg`; the stream begins with `lead`."""
-        self.leg = leg
-        self._fold, self._lead = Fold(leg), lead or FromStart()
+    def __init__(self, number: int, lead: Lead | None = None) -> None:
+        """Fold the run whose input has generation `number`; the stream begins with `lead`."""
+        self.number = number
+        self._fold, self._lead = Fold(number), lead or FromStart()
 
     @property
     def over(self) -> bool:

@@ -89,7 +89,7 @@ class RunSession:
             return [orjson.dumps(self._told(opened, frame)) for frame in frames]
 
         renderer = RunRenderer(opened.frames, encode)
-        await self._connection.stream(opened.feed, opened.frames.leg - 1, renderer)
+        await self._connection.stream(opened.feed, opened.frames.number - 1, renderer)
 
     async def _refuse(self, error: Exception) -> None:
         _, code, message, _ = told(error)

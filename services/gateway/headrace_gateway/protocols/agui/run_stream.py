@@ -62,5 +62,5 @@ def run_stream(shared: Subscriptions, opened: Opened, encoding: Encoding = SSE) 
 
     renderer = RunRenderer(opened.frames, encode)
     headers = {} if opened.recovered else {RECOVERED: "false"}
-    before = opened.frames.leg - 1
+    before = opened.frames.number - 1
     return EventStream(shared, opened.feed, before, renderer, headers=headers, body=encoding.body)

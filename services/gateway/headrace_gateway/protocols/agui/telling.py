@@ -1,4 +1,4 @@
-"""The events of one leg, in order, as AG-UI events."""
+"""The events of one run, in order, as AG-UI events."""
 
 from headrace.model import parts
 from headrace.model.delegation import CHILD
@@ -65,13 +65,13 @@ _NO_METADATA: Json = {}
 
 
 class Telling:
-    """Tells what happens in a leg to one output."""
+    """Tells what happens in a run to one output."""
 
-    def __init__(self, output: Output, run: Run, leg: int) -> None:
-        """Tell the story of `run`, whose input has generation `leg`."""
+    def __init__(self, output: Output, run: Run, number: int) -> None:
+        """Tell the story of `run`, whose input has generation `number`."""
         self.view = View.at_start(run.messages, run.state)
         self.lifecycle = Lifecycle(output, self.view, run)
-        self.attempts = Attempts(output, self.view, leg)
+        self.attempts = Attempts(output, self.view, number)
         self.over = False
         self.wants_raw = run.raw
         self._output, self._run = output, run

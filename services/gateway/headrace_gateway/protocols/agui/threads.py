@@ -1,6 +1,6 @@
-"""The runs of a thread: every leg of every task in its context, found by what they are called.
+"""The runs of a thread: those of every task in its context, found by what they are called.
 
-Task state knows which tasks a thread has; what each leg is called stands in the tasks' logs.
+Task state knows which tasks a thread has; what each run is called stands in the tasks' logs.
 """
 
 from collections.abc import AsyncIterator
@@ -28,7 +28,7 @@ class ThreadRun:
 
     key: TaskKey
     log: str
-    leg: int
+    number: int
     run: Run
     time: str
     """When its input was stored, RFC 3339."""
@@ -70,7 +70,7 @@ class Thread:
         found: list[ThreadRun] = []
         async for task in self.tasks(RECENT):
             found += await self._runs_of(task)
-        return sorted(found, key=lambda one: (one.time, one.key.task, one.leg))
+        return sorted(found, key=lambda one: (one.time, one.key.task, one.number))
 
     async def entries(self, run: ThreadRun) -> list[Entry]:
         """Return the entries of the run's task from its input on, as far as the log goes now."""
@@ -79,7 +79,7 @@ class Thread:
             return []
         log = replay(self._services.bus, run.key, 0, last.sequence)
         entries = [entry async for batch in log for entry in batch]
-        return [entry for entry in entries if entry.last_generation >= run.leg]
+        return [entry for entry in entries if entry.last_generation >= run.number]
 
     async def waiting(self) -> AsyncIterator[tuple[str, list[ThreadRun]]]:
         """Yield each task that waits for input, with its runs.
@@ -133,10 +133,10 @@ class Thread:
 
 
 def _is_input(entry: Entry) -> bool:
-    return entry.generation <= entry.stamp.leg <= entry.last_generation
+    return entry.generation <= entry.stamp.run <= entry.last_generation
 
 
 def _run(key: TaskKey, entry: Entry) -> ThreadRun:
-    leg = entry.stamp.leg
-    run = Run.of_input(entry.events[leg - entry.generation], leg)
-    return ThreadRun(key, entry.stamp.log, leg, run, entry.time)
+    number = entry.stamp.run
+    run = Run.of_input(entry.events[number - entry.generation], number)
+    return ThreadRun(key, entry.stamp.log, number, run, entry.time)

@@ -55,7 +55,7 @@ local function mind_parent(view, range, tenant, task, ended)
   redis.call('ZADD', view .. 'd:' .. range, 'NX', tonumber(now[1]) * 1000 + tonumber(ARGV[5]), name)
 end
 
--- When a leg ends or begins, whom the task has asked is looked at.
+-- When a run ends or begins, whom the task has asked is looked at.
 local function mind_children(view, range, tenant, name, state)
   if state == 'TASK_STATE_WORKING' or state == 'TASK_STATE_AUTH_REQUIRED' then
     return

@@ -1,36 +1,36 @@
-// What a leg's log holds before an attempt begins: the input, and what dead attempts left.
+// What a run's log holds before an attempt begins: the input, and what dead attempts left.
 
 import { LogLost, readLog } from "./log.mjs";
 
-/** Read a leg's past, of which `last` is the log's last entry; a first attempt reads nothing. */
-export async function readPast(bus, key, leg, last) {
-  const input = last.last === leg ? last : undefined;
-  if (input && !metadataOf(input.events.at(-1))["headrace.waiting"]?.length) return begin(input, leg);
+/** Read what a run has behind it, of which `last` is the log's last entry; a first attempt reads nothing. */
+export async function recover(bus, key, run, last) {
+  const input = last.last === run ? last : undefined;
+  if (input && !metadataOf(input.events.at(-1))["headrace.waiting"]?.length) return begin(input, run);
   const entries = await readLog(bus, key, last.sequence);
-  const first = entries.findIndex((entry) => entry.stamp.generation <= leg && leg <= entry.last);
-  if (first < 0) throw new LogLost(`the input ${leg} of ${key.task} is gone`);
-  const past = begin(entries[first], leg);
-  const waiting = new Set(past.metadata["headrace.waiting"] ?? []);
-  for (const entry of entries.slice(0, first)) goThrough(entry, (q) => waiting.has(q.generation) && past.queued.push(q));
-  for (const entry of entries.slice(first)) note(past, entry);
-  return past;
+  const first = entries.findIndex((entry) => entry.stamp.generation <= run && run <= entry.last);
+  if (first < 0) throw new LogLost(`the input ${run} of ${key.task} is gone`);
+  const recovered = begin(entries[first], run);
+  const waiting = new Set(recovered.metadata["headrace.waiting"] ?? []);
+  for (const entry of entries.slice(0, first)) goThrough(entry, (q) => waiting.has(q.generation) && recovered.queued.push(q));
+  for (const entry of entries.slice(first)) note(recovered, entry);
+  return recovered;
 }
 
 /** The messages that nobody has answered; what was taken behind the last checkpoint is not. */
-export function waitingIn(past) {
-  return past.queued.filter((q) => (past.taken.get(q.generation) ?? past.kept + 1) > past.kept);
+export function waitingIn(recovered) {
+  return recovered.queued.filter((q) => (recovered.taken.get(q.generation) ?? recovered.kept + 1) > recovered.kept);
 }
 
 /** Why an attempt was handed back, if `event` says that one was. */
 export const whyHandedBack = (event) => metadataOf(event)["headrace.handedBack"];
 
-function begin(entry, leg) {
-  const event = entry.events[leg - entry.stamp.generation];
+function begin(entry, run) {
+  const event = entry.events[run - entry.stamp.generation];
   const message = event.task?.history?.at(-1) ?? event.statusUpdate?.status?.message ?? {};
   return {
     message,
     metadata: metadataOf(event),
-    kept: leg,
+    kept: run,
     saved: {},
     began: undefined,
     queued: [],
@@ -40,20 +40,20 @@ function begin(entry, leg) {
   };
 }
 
-function note(past, entry) {
-  if (entry.stamp.attempt && past.began === undefined) past.began = Date.parse(entry.time);
-  goThrough(entry, (q) => past.queued.push(q));
+function note(recovered, entry) {
+  if (entry.stamp.attempt && recovered.began === undefined) recovered.began = Date.parse(entry.time);
+  goThrough(entry, (q) => recovered.queued.push(q));
   entry.events.forEach((event, offset) => {
     const taken = metadataOf(event)["headrace.taken"];
-    if (taken !== undefined) past.taken.set(taken, entry.stamp.generation + offset);
+    if (taken !== undefined) recovered.taken.set(taken, entry.stamp.generation + offset);
     const artifact = event.artifactUpdate?.artifact?.artifactId;
-    if (artifact !== undefined) past.orphans.add(artifact);
-    if (whyHandedBack(event) === "leaving") past.handedBack += 1;
+    if (artifact !== undefined) recovered.orphans.add(artifact);
+    if (whyHandedBack(event) === "leaving") recovered.handedBack += 1;
   });
   if (entry.stamp.checkpoint !== undefined) {
-    past.kept = entry.last;
-    past.saved = decodeCheckpoint(entry.stamp.checkpoint);
-    past.orphans.clear();
+    recovered.kept = entry.last;
+    recovered.saved = decodeCheckpoint(entry.stamp.checkpoint);
+    recovered.orphans.clear();
   }
 }
 
@@ -68,7 +68,7 @@ function metadataOf(event) {
   return (event.task ?? event.statusUpdate ?? event.artifactUpdate ?? event.message ?? {}).metadata ?? {};
 }
 
-/** A checkpoint's header: what an agent saved, and how far the leg's ids have come. */
+/** A checkpoint's header: what an agent saved, and how far the run's ids have come. */
 export function encodeCheckpoint(data, ids, index) {
   const text = JSON.stringify(data ?? null);
   if (Buffer.byteLength(text) > 8192) throw new RangeError("a checkpoint exceeds the limit of 8192 bytes");

@@ -1,9 +1,9 @@
-// A pulled run: what it asks for, and what becomes of it (docs/bus.md, "A worker's duties").
+// A pulled run request: what it asks for, and what becomes of it (docs/bus.md, "A worker's duties").
 
 const TIMEOUT = 2000;
 export const TASK_ID = /^(0|[1-9][0-9]{0,3})-[0-9a-f]{32}$/;
 
-export class Run {
+export class RunRequest {
   constructor(msg) {
     Object.assign(this, { subject: msg.subject, reply: msg.reply, raw: msg.data });
     // $JS.ACK.<stream>.<consumer>.<deliveries>.… , with domain and account before them or not.
@@ -15,9 +15,9 @@ export class Run {
 
   /** Read subject and body; returns why that can't be done, or undefined. */
   read(prefix) {
-    const [tenant, agent, task, leg, priority] = this.subject.slice(`${prefix}.run.`.length).split(".");
-    if (!TASK_ID.test(task) || !/^[0-9]+$/.test(leg)) return "not a run's subject";
-    Object.assign(this, { key: { tenant, agent, task }, leg: Number(leg), priority });
+    const [tenant, agent, task, run, priority] = this.subject.slice(`${prefix}.run.`.length).split(".");
+    if (!TASK_ID.test(task) || !/^[0-9]+$/.test(run)) return "not a run request's subject";
+    Object.assign(this, { key: { tenant, agent, task }, run: Number(run), priority });
     try {
       this.body = JSON.parse(Buffer.from(this.raw).toString());
     } catch (error) {
@@ -35,10 +35,10 @@ export class Run {
   giveBack = (bus, milliseconds = 0) =>
     bus.publish(this.reply, milliseconds ? `-NAK {"delay": ${Math.round(milliseconds * 1e6)}}` : "-NAK");
 
-  /** Ask workers to do the task's next leg. Should it be lost, task state asks again. */
-  askFor(bus, leg) {
+  /** Ask workers to do the task's next run. Should it be lost, task state asks again. */
+  askFor(bus, run) {
     const { input, sequence, ...body } = this.body;
-    bus.publish(bus.run(this.key, leg, this.priority), body);
+    bus.publish(bus.run(this.key, run, this.priority), body);
   }
 
   /** Keep it as a dead letter; it stays in the queue. */
@@ -52,7 +52,7 @@ export class Run {
       at: new Date().toISOString(),
       ...(this.key && { task: this.key.task }),
     };
-    const once = this.key && { "Nats-Msg-Id": `${this.key.task}.${this.leg}` };
+    const once = this.key && { "Nats-Msg-Id": `${this.key.task}.${this.run}` };
     await bus.command(bus.dead(tenant, agent), letter, TIMEOUT, once);
   }
 

@@ -16,11 +16,11 @@ export const inputRequired = (prompt, schema) => ({ ends: INPUT_REQUIRED, text: 
 export const reject = (reason) => ({ ends: REJECTED, text: reason });
 export const complete = (text) => ({ ends: COMPLETED, text });
 
-/** Ids of one leg: they depend on task, leg and number, so that another attempt mints the same. */
+/** Ids of one run: they depend on task, run and number, so that another attempt mints the same. */
 export class Ids {
-  constructor(key, leg, minted = {}) {
+  constructor(key, run, minted = {}) {
     this.minted = { ...minted };
-    this.digest = createHash("sha256").update(`${key.task}/${leg}`).digest("hex").slice(0, 10);
+    this.digest = createHash("sha256").update(`${key.task}/${run}`).digest("hex").slice(0, 10);
   }
 
   mint(kind) {
@@ -30,8 +30,8 @@ export class Ids {
   }
 }
 
-/** Turns what one leg's agent says into events without generations. */
-export class Speech {
+/** Turns what one run's agent says into events without generations. */
+export class Encoder {
   #text; // the open text block
   #thought; // the open reasoning
   #flows = false; // whether the next text goes on with the open block
@@ -40,7 +40,7 @@ export class Speech {
     Object.assign(this, { key, context, ids, nextIndex, artifacts: new Set() });
   }
 
-  /** The events of one thing said that goes on with the leg. */
+  /** The events of one thing said that goes on with the run. */
   events(said) {
     if (typeof said === "string") return said === "" ? [] : this.#answer(said);
     switch (said?.says) {
@@ -61,7 +61,7 @@ export class Speech {
     }
   }
 
-  /** The event that ends the leg. */
+  /** The event that ends the run. */
   end({ ends, text, schema }) {
     const kind = ends === REJECTED || ends === FAILED ? "error" : undefined;
     const message = text || schema ? this.#message([kind ? notice(text, kind) : { text: text ?? "" }]) : undefined;

@@ -2,13 +2,13 @@
 
 import { Fenced, LogLost } from "./log.mjs";
 import { SUBMITTED, WORKING } from "./entry.mjs";
-import { MalformedOutput } from "./speech.mjs";
+import { MalformedOutput } from "./encoder.mjs";
 
 const MOST_WAITING = 1024;
 const MOST_IN_A_MESSAGE = 512;
 const GENERATION_ROOM = 64;
 
-export class Outbox {
+export class Appender {
   #batches = []; // {events, size, state, checkpoint}, each one message to come
   #waiting = 0;
   #sending;
@@ -32,7 +32,7 @@ export class Outbox {
 
   /** Take one event and return its generation; another state or a checkpoint ends its message. */
   post(event, { state = WORKING, checkpoint } = {}) {
-    if (this.#closed) throw new Fenced("the leg is over");
+    if (this.#closed) throw new Fenced("the run is over");
     const size = Buffer.byteLength(JSON.stringify(event)) + GENERATION_ROOM;
     if (size > this.writer.capacity) throw new MalformedOutput(`an event of ${size} bytes is too large`);
     const batch = this.#batchFor(size);
@@ -49,7 +49,7 @@ export class Outbox {
   async deliver(event, how) {
     const generation = this.post(event, how);
     while (this.writer.generation < generation && this.#sending) await this.#sending;
-    if (this.writer.generation < generation) throw new Fenced("the leg is over");
+    if (this.writer.generation < generation) throw new Fenced("the run is over");
     return generation;
   }
 
@@ -59,15 +59,15 @@ export class Outbox {
     const last = this.#batches.at(-1);
     if (last) last.state = state;
     while (this.#sending) await this.#sending;
-    if (this.#closed) throw new Fenced("the leg is over");
+    if (this.#closed) throw new Fenced("the run is over");
     this.#closed = true;
   }
 
-  /** Append the next leg's input behind all that was closed; returns the leg. */
+  /** Append the next run's input behind all that was closed; returns the run. */
   async goOn(input) {
-    const leg = this.writer.generation + 1;
-    await this.writer.append([input], { ...this.authorship, leg, attempt: 0, state: SUBMITTED });
-    return leg;
+    const run = this.writer.generation + 1;
+    await this.writer.append([input], { ...this.authorship, run, attempt: 0, state: SUBMITTED });
+    return run;
   }
 
   /** Drop what is pending and say one last word. */
