@@ -60,7 +60,7 @@ def test_a_header_that_is_missing_makes_no_entry(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        (VERSION, "2"),
+        (VERSION, "1"),
         (LOG, ""),
         (LOG, "ABCD"),
         (LOG, "a"),
