@@ -59,6 +59,16 @@ VIOLATIONS = [
         "from headrace_gateway.protocols.hector.variant import HECTOR",
     ),
     Violation(
+        "protocols-apart",
+        "services/gateway/headrace_gateway/protocols/copilotkit/runtime.py",
+        "from headrace_gateway.protocols.agui.endpoint import RunEndpoint",
+    ),
+    Violation(
+        "protocols-apart",
+        "services/gateway/headrace_gateway/protocols/a2a/routes.py",
+        "from headrace_gateway.protocols.a2a_v03.wordings import VERSIONS",
+    ),
+    Violation(
         "streaming-below-protocols",
         "services/gateway/headrace_gateway/streaming/intruder.py",
         "import headrace_gateway.protocols.a2a.rest",

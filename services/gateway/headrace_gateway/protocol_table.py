@@ -37,11 +37,16 @@ def _hector(services: Services) -> Sequence[BaseRoute]:
     return HectorRoutes(services, rpc, rest, _A2A.errors.answering).routes()
 
 
+def _copilotkit(services: Services) -> Sequence[BaseRoute]:
+    """Return the routes of CopilotKit's client, which are ways to AG-UI's runs."""
+    return CopilotRuntime(services, agui.RunEndpoint(services)).routes()
+
+
 PROTOCOLS = (
     Protocol("a2a", _A2A.routes, _A2A.other_routes),
     Protocol("hector", _hector),
     Protocol("ag-ui", agui.routes),
-    Protocol("copilotkit", lambda services: CopilotRuntime(services).routes()),
+    Protocol("copilotkit", _copilotkit),
 )
 """The most used first."""
 

@@ -4,9 +4,9 @@ import orjson
 import pytest
 
 from headrace.model.events import Json
+from headrace_gateway.coded_errors import InputInvalid
 from headrace_gateway.protocols.a2a.parameters import SendMessage
 from headrace_gateway.protocols.a2a_v03.reading import rpc_params
-from headrace_gateway.protocols.agui.refusal import InputInvalid
 from headrace_gateway.protocols.agui.run_input import RunInput
 from headrace_gateway.protocols.copilotkit.envelope import Envelope
 

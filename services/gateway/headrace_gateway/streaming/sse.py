@@ -18,8 +18,10 @@ from headrace_gateway.server.slow_client import SlowClient, backlog_of
 from headrace_gateway.streaming.renderer import Interruption, Messages, Renderer
 from headrace_gateway.streaming.subscription import Subscription, Subscriptions
 
+EVENT_STREAM = "text/event-stream"
+
 HEADERS = {
-    "content-type": "text/event-stream; charset=utf-8",
+    "content-type": f"{EVENT_STREAM}; charset=utf-8",
     "cache-control": "no-store",
     # Proxies buffer otherwise.
     "x-accel-buffering": "no",

@@ -6,17 +6,19 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp
 from starlette.websockets import WebSocket
 
+from headrace.directory import AgentCard
 from headrace.model.events import Json
 from headrace_gateway.call import Call, call_of
+from headrace_gateway.coded_errors import answering_failures, check_body_type, failure_of
 from headrace_gateway.protocols.agui.attaching import is_told
 from headrace_gateway.protocols.agui.capabilities import capabilities
 from headrace_gateway.protocols.agui.cursor import FrameCursor
+from headrace_gateway.protocols.agui.errors import RunUnknown
 from headrace_gateway.protocols.agui.extras import in_query, says_yes
 from headrace_gateway.protocols.agui.history import past_of
-from headrace_gateway.protocols.agui.media_types import check_body_type, encoding_for
+from headrace_gateway.protocols.agui.media_types import encoding_for
 from headrace_gateway.protocols.agui.named_run import NamedRun, named_run
 from headrace_gateway.protocols.agui.opening import open_again, open_run
-from headrace_gateway.protocols.agui.refusal import RunUnknown, answering_refusals, told
 from headrace_gateway.protocols.agui.run_input import RunInput
 from headrace_gateway.protocols.agui.run_socket import RunSession
 from headrace_gateway.protocols.agui.run_stream import run_stream
@@ -48,7 +50,7 @@ def routes(services: Services) -> list[BaseRoute]:
         "/threads/{thread}": (endpoint.thread, ["GET"]),
     }
     plain: list[BaseRoute] = [
-        Route(base + path, answering_refusals(page), methods=methods)
+        Route(base + path, answering_failures(page), methods=methods)
         for base in BASES
         for path, (page, methods) in pages.items()
     ]
@@ -68,7 +70,7 @@ class RunEndpoint:
         With a cursor the client has been in it before: the stream goes on behind it.
 
         Raises:
-            RunRefused: the request is none for a run.
+            CodedError: the request is none for a run.
             A2AError, HeadraceError: as `call_of`, `read_body` and `open_run`.
         """
         call = call_of(self._services, request)
@@ -89,7 +91,7 @@ class RunEndpoint:
 
         Raises:
             RunUnknown: the caller has no such run.
-            RunRefused, HeadraceError: as `run`.
+            CodedError, HeadraceError: as `run`.
         """
         self._services.callers.of(request.headers)  # nothing is read from whom nobody knows
         named = await named_run(request, self._services.body_limits)
@@ -99,7 +101,7 @@ class RunEndpoint:
         """Return the stream of the run that is named.
 
         Raises:
-            RunUnknown, RunRefused, HeadraceError: as `attach`.
+            RunUnknown, CodedError, HeadraceError: as `attach`.
         """
         call = call_of(self._services, request)
         encoding = encoding_for(request)
@@ -116,12 +118,40 @@ class RunEndpoint:
 
         return await self._services.stream_limits.with_permit(call.caller, opening)
 
+    async def resumed(self, request: Request) -> ASGIApp | None:
+        """Return the stream of the newest run of the body's thread; None: there is no run of it.
+
+        Raises:
+            CodedError, HeadraceError: as `attach`.
+        """
+        thread, _ = await named_run(request, self._services.body_limits)
+        try:
+            return await self.attached(request, NamedRun(thread, None))
+        except RunUnknown:
+            return None
+
+    async def stopped(self, request: Request, thread: str, run: str | None) -> bool:
+        """Stop a thread's run, or its newest; return False if none went on.
+
+        Raises:
+            CodedError, HeadraceError: as `stop`.
+        """
+        call = call_of(self._services, request)
+        try:
+            return (await stop(self._services, call, NamedRun(thread, run))).was_going_on
+        except RunUnknown:
+            return False
+
+    def capabilities_of(self, card: AgentCard) -> Json:
+        """Return what an agent can do, in AG-UI's words."""
+        return capabilities(card)
+
     async def stop(self, request: Request) -> ASGIApp:
         """Stop the run that the request names, or the thread's newest, for all who watch it.
 
         Raises:
             RunUnknown: the caller has no such run.
-            RunRefused, HeadraceError: as `stop`.
+            CodedError, HeadraceError: as `stop`.
         """
         call = call_of(self._services, request)
         named = await named_run(request, self._services.body_limits)
@@ -165,4 +195,4 @@ class RunEndpoint:
             cursors = says_yes(socket.query_params, "cursors")
             return RunSession(self._services, call, socket, connection, cursors=cursors)
 
-        await open_socket(self._services, socket, session, lambda error: told(error).message)
+        await open_socket(self._services, socket, session, lambda error: failure_of(error).message)

@@ -1,27 +1,12 @@
-"""In which media type a run comes and goes."""
+"""In which media type a run goes."""
 
 from starlette.requests import Request
 
 from headrace_gateway.protocols.agui.encodings import BINARY, PROTO, SSE, Encoding
-from headrace_gateway.protocols.agui.refusal import BodyNotJson, NotAcceptable
-
-EVENT_STREAM = "text/event-stream"
+from headrace_gateway.protocols.agui.errors import NotAcceptable
+from headrace_gateway.streaming.sse import EVENT_STREAM
 
 _RANGES = ("*/*", "text/*", EVENT_STREAM)
-
-
-def check_body_type(request: Request) -> None:
-    """Return if the body is sent as JSON.
-
-    A page on another site can post forms and plain text here without being asked first, so these
-    are no JSON even if they look like it.
-
-    Raises:
-        BodyNotJson: it is sent as something else.
-    """
-    media_type = _essence(request.headers.get("content-type", "application/json"))
-    if media_type != "application/json" and not media_type.endswith("+json"):
-        raise BodyNotJson(f"content-type: {media_type or 'nothing'} is not application/json")
 
 
 def encoding_for(request: Request) -> Encoding:
@@ -48,7 +33,3 @@ def _accepted(entry: str) -> str:
 def _is_zero(parameter: str) -> bool:
     name, _, value = parameter.partition("=")
     return name.strip() == "q" and value.strip().strip("0.") == "" and "0" in value
-
-
-def _essence(media_type: str) -> str:
-    return media_type.partition(";")[0].strip().lower()

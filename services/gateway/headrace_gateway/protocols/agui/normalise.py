@@ -6,7 +6,7 @@ The specification has receivers strip what they do not know, and warn; the model
 from typing import Any
 
 from headrace.model.events import Json
-from headrace_gateway.protocols.agui.refusal import InputInvalid
+from headrace_gateway.coded_errors import InputInvalid
 
 _ROLES = frozenset({"developer", "system", "assistant", "user", "tool", "activity", "reasoning"})
 _MEDIA = frozenset({"image", "audio", "video", "document"})

@@ -8,10 +8,10 @@ from headrace.model import events, parts
 from headrace.model.task import SUBMITTED, WORKING
 from headrace_gateway.call import Call
 from headrace_gateway.protocols.agui.attaching import attach
+from headrace_gateway.protocols.agui.errors import RunUnknown, ThreadBusy
 from headrace_gateway.protocols.agui.history import past_of
 from headrace_gateway.protocols.agui.named_run import NamedRun
 from headrace_gateway.protocols.agui.opened import Opened
-from headrace_gateway.protocols.agui.refusal import RunUnknown, ThreadBusy
 from headrace_gateway.protocols.agui.run_frames import RunFrames
 from headrace_gateway.protocols.agui.run_input import RunInput
 from headrace_gateway.protocols.agui.threads import Thread, ThreadRun
@@ -100,7 +100,7 @@ async def open_run(services: Services, call: Call, asked: RunInput) -> Opened:
     """Return the run that `asked` describes: begun or, with a cursor, come back to.
 
     Raises:
-        RunRefused, A2AError, HeadraceError: as `Access.check`, `begin` and `attach`.
+        CodedError, A2AError, HeadraceError: as `Access.check`, `begin` and `attach`.
     """
     services.access.check(call.caller, call.agent, "SendStreamingMessage")
     if call.cursor and (found := await _known(services, call, asked)) is not None:

@@ -14,13 +14,13 @@ from starlette.websockets import WebSocket
 
 from headrace.model.events import Json
 from headrace_gateway.call import Call
+from headrace_gateway.coded_errors import failure_of
 from headrace_gateway.protocols.agui.cursor import FrameCursor
 from headrace_gateway.protocols.agui.extras import in_query
 from headrace_gateway.protocols.agui.frame import Frame
 from headrace_gateway.protocols.agui.named_run import attach_frame
 from headrace_gateway.protocols.agui.opened import Opened
 from headrace_gateway.protocols.agui.opening import open_again, open_run
-from headrace_gateway.protocols.agui.refusal import told
 from headrace_gateway.protocols.agui.run_input import RunInput
 from headrace_gateway.protocols.agui.run_stream import RunRenderer
 from headrace_gateway.server.websocket_closing import refused
@@ -92,7 +92,7 @@ class RunSession:
         await self._connection.stream(opened.feed, opened.frames.number - 1, renderer)
 
     async def _refuse(self, error: Exception) -> None:
-        _, code, message, _ = told(error)
+        _, code, message, _ = failure_of(error)
         event: Json = {"type": "RUN_ERROR", "message": message, "code": code}
         # Of no run, nor at any place in its log.
         await self._connection.write([orjson.dumps({"event": event} if self._cursors else event)])

@@ -13,7 +13,7 @@ from headrace.model.events import Json
 from headrace.model.messages import ListTasks
 from headrace.model.task import INPUT_REQUIRED, TaskKey
 from headrace_gateway.call import Call
-from headrace_gateway.protocols.agui.refusal import RunUnknown
+from headrace_gateway.protocols.agui.errors import RunUnknown
 from headrace_gateway.protocols.agui.run import Run
 from headrace_gateway.services import Services
 from headrace_gateway.tasks.ids import task_key

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from headrace.log import last_entry
 from headrace.model.events import INTERRUPTS, PENDING_TOOL_CALLS, Json
 from headrace_gateway.call import Call
-from headrace_gateway.protocols.agui.refusal import ResumeMismatch
+from headrace_gateway.protocols.agui.errors import ResumeMismatch
 from headrace_gateway.protocols.agui.run_input import RunInput
 from headrace_gateway.protocols.agui.threads import Thread
 from headrace_gateway.services import Services

@@ -4,36 +4,47 @@ Facts from @copilotkit/core 1.75, which speaks to one URL per thing it asks, or 
 """
 
 from importlib.metadata import version
+from typing import Protocol
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
+from headrace.directory import AgentCard
 from headrace.model.events import Json
-from headrace_gateway.call import call_of
-from headrace_gateway.protocols.agui.capabilities import capabilities
-from headrace_gateway.protocols.agui.endpoint import RunEndpoint
-from headrace_gateway.protocols.agui.media_types import EVENT_STREAM, check_body_type
-from headrace_gateway.protocols.agui.named_run import NamedRun, named_run
-from headrace_gateway.protocols.agui.refusal import InputInvalid, RunUnknown, told
-from headrace_gateway.protocols.agui.stopping import stop
+from headrace_gateway.coded_errors import (
+    Failure,
+    InputInvalid,
+    answering_failures,
+    check_body_type,
+)
 from headrace_gateway.protocols.copilotkit.envelope import Envelope, unwrapped
 from headrace_gateway.server.body import read_body
-from headrace_gateway.server.endpoint import Endpoint, telling
+from headrace_gateway.server.endpoint import Endpoint
 from headrace_gateway.server.json_response import json_response
 from headrace_gateway.services import Services
+from headrace_gateway.streaming.sse import EVENT_STREAM
 
 
-def answering_failures(endpoint: Endpoint) -> Endpoint:
-    """Return `endpoint` with everything that it raises told to the client."""
-    return telling(endpoint, _failure)
+class Runs(Protocol):
+    """AG-UI's runs, to which requests are handed on."""
+
+    async def run(self, request: Request) -> ASGIApp:
+        """Start the run that the body asks for and return its stream."""
+
+    async def resumed(self, request: Request) -> ASGIApp | None:
+        """Return the stream of the newest run of the body's thread; None: there is no run of it."""
+
+    async def stopped(self, request: Request, thread: str, run: str | None) -> bool:
+        """Stop a thread's run, or its newest; return False if none went on."""
+
+    def capabilities_of(self, card: AgentCard) -> Json:
+        """Return what an agent can do, in AG-UI's words."""
 
 
-def _failure(_: Request, error: Exception) -> Response:
-    status, code, message, more = told(error)
-    content = {"error": {"code": code, "message": message}, "message": message}
-    return json_response(content, status, more)
+def _content(failure: Failure) -> Json:
+    return failure.content | {"message": failure.message}
 
 
 BASE = "/copilotkit"
@@ -60,11 +71,11 @@ _WITHOUT: Json = {
 
 
 class CopilotRuntime:
-    """Answers CopilotKit's client from the fleet's own AG-UI endpoint."""
+    """Answers CopilotKit's client from the fleet's AG-UI runs."""
 
-    def __init__(self, services: Services) -> None:
-        """Serve over `services`."""
-        self._services, self._runs = services, RunEndpoint(services)
+    def __init__(self, services: Services, runs: Runs) -> None:
+        """Serve `runs` over `services`."""
+        self._services, self._runs = services, runs
 
     def routes(self) -> list[BaseRoute]:
         """Return the runtime's routes."""
@@ -78,7 +89,7 @@ class CopilotRuntime:
             f"{BASE}/": (self.one_for_all, "POST"),
         }
         return [
-            Route(path, answering_failures(self._to_the_known(page)), methods=[method])
+            Route(path, answering_failures(self._to_the_known(page), _content), methods=[method])
             for path, (page, method) in pages.items()
         ]
 
@@ -102,7 +113,7 @@ class CopilotRuntime:
                 "name": name,
                 "description": card.description,
                 "className": "Headrace",
-                "capabilities": capabilities(card),
+                "capabilities": self._runs.capabilities_of(card),
             }
             for name, card in cards.items()
         }
@@ -113,7 +124,7 @@ class CopilotRuntime:
         """Start a run; its body is a RunAgentInput.
 
         Raises:
-            RunRefused, A2AError, HeadraceError: as `RunEndpoint.run`.
+            CodedError, A2AError, HeadraceError: as `Runs.run`.
         """
         return await self._runs.run(self._named(request))
 
@@ -123,29 +134,21 @@ class CopilotRuntime:
         The body is a RunAgentInput whose run does not exist: the thread is what counts.
 
         Raises:
-            RunRefused, HeadraceError: as `RunEndpoint.attached`.
+            CodedError, HeadraceError: as `Runs.resumed`.
         """
-        request = self._named(request)
-        asked = await named_run(request, self._services.body_limits)
-        try:
-            return await self._runs.attached(request, NamedRun(asked.thread, None))
-        except RunUnknown:
-            return Response(b"", media_type=EVENT_STREAM, headers=_NO_STORE)
+        stream = await self._runs.resumed(self._named(request))
+        return stream or Response(b"", media_type=EVENT_STREAM, headers=_NO_STORE)
 
     async def stop(self, request: Request) -> ASGIApp:
         """Stop the thread's newest run, or the one that the body names.
 
         Raises:
-            RunRefused, HeadraceError: as `stop`.
+            CodedError, HeadraceError: as `Runs.stopped`.
         """
         request = self._named(request)
         thread = request.path_params["thread"]
         run = await self._run_to_stop(request)
-        call = call_of(self._services, request)
-        try:
-            stopped = (await stop(self._services, call, NamedRun(thread, run))).was_going_on
-        except RunUnknown:
-            stopped = False
+        stopped = await self._runs.stopped(request, thread, run)
         said: Json = {"stopped": stopped}
         if not stopped:
             said["message"] = f"no run of thread {thread} goes on"
@@ -155,7 +158,7 @@ class CopilotRuntime:
         """Answer an envelope that says what is asked: ``{"method", "params", "body"}``.
 
         Raises:
-            RunRefused, A2AError, HeadraceError: as what it asks for.
+            CodedError, A2AError, HeadraceError: as what it asks for.
         """
         check_body_type(request)
         envelope = Envelope.read(await read_body(request, self._services.body_limits))

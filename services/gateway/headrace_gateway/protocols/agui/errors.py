@@ -1,0 +1,33 @@
+"""Why a run is refused before its stream starts."""
+
+from http import HTTPStatus
+
+from headrace_gateway.coded_errors import CodedError
+
+
+class NotAcceptable(CodedError):
+    """The client accepts nothing that a run can be streamed as."""
+
+    code = "not_acceptable"
+    status = HTTPStatus.NOT_ACCEPTABLE
+
+
+class ResumeMismatch(CodedError):
+    """The run resumes what does not wait for it, or only a part of what does."""
+
+    code = "resume_mismatch"
+    status = HTTPStatus.CONFLICT
+
+
+class ThreadBusy(CodedError):
+    """The agent is at work in the thread and takes no other run meanwhile."""
+
+    code = "thread_busy"
+    status = HTTPStatus.CONFLICT
+
+
+class RunUnknown(CodedError):
+    """The caller has no such thread, or the thread no such run (any more)."""
+
+    code = "run_unknown"
+    status = HTTPStatus.NOT_FOUND
