@@ -23,7 +23,7 @@ from headrace.model.messages import (
     DropFile,
     GetTask,
     ListTasks,
-    OpenLane,
+    OpenQueue,
     Refusal,
     StartTask,
     TaskFound,
@@ -123,9 +123,9 @@ class StateClient:
         """Hand a message to a child's holder; return its generation; None: nobody took it."""
         return (await self._ask(f"tell.{query.parent_agent}", query, Done)).generation
 
-    async def open_lane(self, query: OpenLane) -> None:
-        """Have a lane made, where the worker that asks may not."""
-        await self._ask(f"lane.{query.agent}", query, Done)
+    async def open_queue(self, query: OpenQueue) -> None:
+        """Have a queue made, where the worker that asks may not."""
+        await self._ask(f"queue.{query.agent}", query, Done)
 
     async def drop(self, query: DropFile) -> None:
         """Have a file forgotten."""

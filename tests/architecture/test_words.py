@@ -20,6 +20,8 @@ REPLACED = {
     "expense": "usage",
     "intake": "submissions",
     "judge": "decide",
+    "lane": "queue",
+    "lanes": "queues",
     "leg": "run",
     "legs": "runs",
     "lifeline": "heartbeat thread",

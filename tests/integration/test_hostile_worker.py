@@ -23,10 +23,10 @@ from headrace.log.stored import TOMBSTONE
 from headrace.model.entry import CONTRACT_VERSION, VERSION, Entry, Stamp
 from headrace.model.errors import BusUnavailable, LogLost
 from headrace.model.events import task_submitted
-from headrace.model.queues import Lane
+from headrace.model.queues import RunQueue
 from headrace.model.task import COMPLETED, SUBMITTED, TaskKey, mint_task_id
 from headrace.settings import BusSettings
-from headrace.tasks.queues import ensure_lane, make_lane
+from headrace.tasks.queues import ensure_queue, make_queue
 from headrace_gateway.settings import GatewaySettings
 from tests.support.compose_file import ROOT
 from tests.support.roles import NatsOfRoles
@@ -157,7 +157,7 @@ async def world(server: NatsOfRoles, role: str) -> AsyncIterator[World]:
     admin, user = await _user(server, "operator"), await _user(server, role)
     keys = [TaskKey("default", agent, mint_task_id(3)) for agent in (OWN, OTHERS)]
     for key in keys:
-        await make_lane(bus, Lane(key.agent))
+        await make_queue(bus, RunQueue(key.agent))
         stamp = Stamp("abcdefgh", 1, "test", SUBMITTED, 1, owner="ann")
         await LogWriter(bus, key).append([task_submitted(key.task, "c", _said())], stamp)
         await admin.ask(bus.subjects.run(key, 1), b"{}")
@@ -535,18 +535,18 @@ async def test_where_any_tenant_may_be_served_the_servers_configuration_says_so(
     folder = tmp_path_factory.mktemp("any-tenant")
     with NatsOfRoles(folder, GROUPS, ["*"]) as server:
         async with world(server, "crew") as w:
-            await make_lane(w.bus, Lane(OWN, "acme"))
+            await make_queue(w.bus, RunQueue(OWN, "acme"))
             assert await w.answers(f"CONSUMER.INFO.RUNS.{OWN}@acme")
             assert await pulls_others_runs(w)
 
 
-async def test_a_worker_is_told_of_a_lane_that_it_has_no_right_to(server: NatsOfRoles) -> None:
+async def test_a_worker_is_told_of_a_queue_that_it_has_no_right_to(server: NatsOfRoles) -> None:
     async with world(server, "crew") as w:
         bus = Bus(BusSettings(nats_url=w.server.url_of("crew")))
         await bus.dial("worker")
         try:
             with pytest.raises(BusUnavailable, match="headrace nats-permissions"):
-                await ensure_lane(bus, Lane(OWN, "acme"))
-            await ensure_lane(bus, Lane(OWN))
+                await ensure_queue(bus, RunQueue(OWN, "acme"))
+            await ensure_queue(bus, RunQueue(OWN))
         finally:
             await bus.close()

@@ -13,10 +13,10 @@ from nats.js.api import AckPolicy, ConsumerConfig
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.durables import ensure_consumer, of_pushes
 from headrace.model.errors import StreamsDiffer
-from headrace.model.queues import Lane
+from headrace.model.queues import RunQueue
 from headrace.model.task import TaskKey, mint_task_id
 from headrace.settings import BusSettings
-from headrace.tasks.queues import ensure_lane
+from headrace.tasks.queues import ensure_queue
 from headrace_cli.main import main
 from headrace_cli.streams import CHANGES_WANTED
 from tests.integration.test_waiting_for_servers import COMMANDS, last_words, started
@@ -97,21 +97,21 @@ async def test_a_plan_says_what_apply_does(own: Bus) -> None:
 
 
 async def test_a_consumer_stays_as_its_operator_shaped_it(own: Bus) -> None:
-    await ensure_lane(own, Lane("echo"))
+    await ensure_queue(own, RunQueue("echo"))
     info = await own.js.consumer_info(own.streams.runs, "echo")
     shaped = info.config.evolve(max_ack_pending=77, description="the operator's")
     await own.js.add_consumer(own.streams.runs, shaped)
-    await ensure_lane(own, Lane("echo"))
+    await ensure_queue(own, RunQueue("echo"))
     found = (await own.js.consumer_info(own.streams.runs, "echo")).config
     assert (found.max_ack_pending, found.description) == (77, "the operator's")
 
 
 async def test_a_consumer_that_breaks_the_contract_is_refused(own: Bus, tmp_path: Path) -> None:
-    await ensure_lane(own, Lane("echo"))
+    await ensure_queue(own, RunQueue("echo"))
     info = await own.js.consumer_info(own.streams.runs, "echo")
     await own.js.add_consumer(own.streams.runs, info.config.evolve(max_deliver=3))
     with pytest.raises(StreamsDiffer, match="max_deliver is 3, the bus contract needs -1"):
-        await ensure_lane(own, Lane("echo"))
+        await ensure_queue(own, RunQueue("echo"))
     said = last_words(started(tmp_path, "worker", **environment(own)))
     assert f"{own.streams.runs}/echo: max_deliver is 3" in said
     assert "Traceback" not in said
@@ -119,7 +119,12 @@ async def test_a_consumer_that_breaks_the_contract_is_refused(own: Bus, tmp_path
 
 LONG = "t" * 150
 """A tenant that stands as a hash in its consumer's name."""
-LANES = [Lane("echo"), Lane("echo", "acme"), Lane("echo", "acme", "high"), Lane("echo", LONG)]
+QUEUES = [
+    RunQueue("echo"),
+    RunQueue("echo", "acme"),
+    RunQueue("echo", "acme", "high"),
+    RunQueue("echo", LONG),
+]
 
 
 async def broken(bus: Bus, stream: str, name: str, **settings: object) -> None:
@@ -133,33 +138,33 @@ async def test_consumers_that_break_the_contract_are_planned_and_changed(own: Bu
         return CliRunner().invoke(main, ["streams", *arguments], env=environment(own))
 
     runs, pushes = own.streams.runs, own.streams.pushes
-    for lane in LANES:
-        await ensure_lane(own, lane)
+    for queue in QUEUES:
+        await ensure_queue(own, queue)
     await ensure_consumer(own, pushes, of_pushes(own.subjects, 0))
     assert (await asyncio.to_thread(headrace, "plan")).exit_code == 0
     waiting = TaskKey("acme", "echo", mint_task_id(0))
     await own.request(own.subjects.run(waiting, 1), b"{}", 30.0)
-    for lane in LANES:
-        await broken(own, runs, lane.consumer, max_deliver=3, ack_wait=60.0, max_ack_pending=77)
+    for queue in QUEUES:
+        await broken(own, runs, queue.consumer, max_deliver=3, ack_wait=60.0, max_ack_pending=77)
     await broken(own, runs, "echo", filter_subject=own.subjects.runs_of_agent("echo", "others"))
     await broken(own, pushes, "push-0", ack_wait=1.0)
     planned = await asyncio.to_thread(headrace, "plan")
     assert planned.exit_code == CHANGES_WANTED
     lines = sorted(planned.stdout.splitlines())
-    assert len(lines) == 2 * len(LANES) + 2
+    assert len(lines) == 2 * len(QUEUES) + 2
     assert all(line.startswith("change ") for line in lines)
     others = own.subjects.runs_of_agent("echo", "others")
     assert any(f'{runs}/echo: filter_subject is "{others}"' in line for line in lines)
     with pytest.raises(StreamsDiffer, match="headrace streams apply"):
-        await ensure_lane(own, LANES[1])
+        await ensure_queue(own, QUEUES[1])
     done = await asyncio.to_thread(headrace, "apply")
     assert (done.exit_code, sorted(done.stdout.splitlines())) == (0, lines)
     assert (await asyncio.to_thread(headrace, "plan")).stdout == "everything is as asked for\n"
-    for lane in LANES:
-        await ensure_lane(own, lane)
-        info = await own.js.consumer_info(runs, lane.consumer)
+    for queue in QUEUES:
+        await ensure_queue(own, queue)
+        info = await own.js.consumer_info(runs, queue.consumer)
         assert info.config.max_ack_pending == 77  # what the contract leaves to the operator
-        assert info.num_pending == (lane == LANES[1])
+        assert info.num_pending == (queue == QUEUES[1])
 
 
 async def test_consumers_of_others_are_left_alone(own: Bus) -> None:
@@ -181,7 +186,7 @@ async def test_consumers_of_others_are_left_alone(own: Bus) -> None:
 
 
 async def test_nothing_of_consumers_is_changed_where_a_stream_would_shrink(own: Bus) -> None:
-    await ensure_lane(own, LANES[0])
+    await ensure_queue(own, QUEUES[0])
     await broken(own, own.streams.runs, "echo", max_deliver=3)
     told = environment(own, events_max_bytes=5_000_000)
     refused = await asyncio.to_thread(CliRunner().invoke, main, ["streams", "apply"], env=told)

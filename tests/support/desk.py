@@ -17,7 +17,7 @@ from headrace.model.errors import BusUnavailable
 from headrace.model.events import Json
 from headrace.model.fold import TaskFold
 from headrace.model.messages import Control, Holding, RunRequest, TaskFound
-from headrace.model.queues import Lane
+from headrace.model.queues import RunQueue
 from headrace.model.subjects import NORMAL
 from headrace.model.task import SUBMITTED, TaskKey, mint_log_id, mint_task_id
 from headrace.settings import BusSettings
@@ -61,10 +61,10 @@ class Desk:
             await task.publish(1)
         return task
 
-    async def start_in(self, lane: Lane, text: str) -> "Task":
-        """Append generation 1 and publish its run in `lane`."""
-        task = await self._begin(lane.tenant, lane.agent, user_message(text), None)
-        await task.publish(1, priority=lane.priority)
+    async def start_in(self, queue: RunQueue, text: str) -> "Task":
+        """Append generation 1 and publish its run in `queue`."""
+        task = await self._begin(queue.tenant, queue.agent, user_message(text), None)
+        await task.publish(1, priority=queue.priority)
         return task
 
     async def _begin(  # noqa: PLR0917  # what a task is made of

@@ -44,9 +44,9 @@ export class Bus {
     return this.connection.info?.max_payload ?? 1024 * 1024;
   }
 
-  /** The runs of the lane that every agent has: tenant `default`, usual priority. */
-  firstLane = (agent) => `${this.prefix}.run.default.${agent}.*.*`;
-  lanesOf = (agent) => `${this.prefix}.lane.${agent}`;
+  /** The runs of the queue that every agent has: tenant `default`, usual priority. */
+  firstQueue = (agent) => `${this.prefix}.run.default.${agent}.*.*`;
+  queuesOf = (agent) => `${this.prefix}.queue.${agent}`;
   event = (key) => `${this.prefix}.event.${this.#place(key)}`;
   live = (key) => `${this.prefix}.live.${this.#place(key)}`;
   control = (key) => `${this.prefix}.control.${key.tenant}.${key.agent}.${key.task}`;

@@ -1,4 +1,4 @@
-// Asking the work queue for one lane's runs: one request at a time, for no more than there is room.
+// Asking for the runs of one queue: one request at a time, for no more than there is room.
 
 import { BusUnavailable, sleep } from "./bus.mjs";
 
@@ -23,7 +23,7 @@ export class Puller {
 
   /** Begin to pull. */
   start() {
-    this.slots.lanes += 1;
+    this.slots.queues += 1;
     const callback = (error, msg) => error === null && this.#take(msg);
     this.subscription = this.bus.connection.subscribe(`${this.inbox}.*`, { callback });
     this.#pull();
@@ -37,7 +37,7 @@ export class Puller {
   /** Pull no more; a run that still arrives goes back to the queue. */
   async stop() {
     this.#stopped = true;
-    this.slots.lanes -= 1;
+    this.slots.queues -= 1;
     this.#request?.over("stopped");
     await this.bus.connection.flush();
     this.subscription.unsubscribe();
@@ -50,7 +50,7 @@ export class Puller {
       const scarce = this.slots.scarce;
       const how = await this.#ask(scarce ? { no_wait: true } : { expires: EXPIRES * 1e6 });
       if (!IN_ORDER.includes(how)) await this.#mend();
-      // Where others want the room, a lane without runs steps back for a while.
+      // Where others want the room, a queue without runs steps back for a while.
       rest = scarce && EMPTY.includes(how) ? Math.min(Math.max(2 * rest, FIRST_REST), LONGEST_REST) : 0;
       if (rest) await sleep(rest);
     }
@@ -91,12 +91,12 @@ export class Puller {
     this.deliver(msg, () => this.slots.giveBack());
   }
 
-  /** See that there is a consumer, which only a first lane's worker makes; if not, wait a moment. */
+  /** See that there is a consumer, which only a first queue's worker makes; if not, wait a moment. */
   async #mend() {
     if (this.consumer.includes("@")) return sleep(AFTER_TROUBLE);
     const config = {
       durable_name: this.consumer,
-      filter_subject: this.bus.firstLane(this.consumer),
+      filter_subject: this.bus.firstQueue(this.consumer),
       ack_policy: "explicit",
       deliver_policy: "all",
       ack_wait: ACK_WAIT,

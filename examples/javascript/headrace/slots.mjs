@@ -1,27 +1,27 @@
-// Places for runs, shared by all lanes of a worker, which take turns for them.
+// Places for runs, shared by all queues of a worker, which take turns for them.
 
-/** Turns that a lane gets, in proportion to others that have runs waiting. */
+/** Turns that a queue gets, in proportion to others that have runs waiting. */
 const WEIGHTS = { high: 9, normal: 3, low: 1 };
 
 export class Slots {
-  #waiting = []; // {lane, grant}
+  #waiting = []; // {queue, grant}
   #turn = 0;
 
   constructor(count) {
     this.left = count;
-    this.lanes = 0;
+    this.queues = 0;
   }
 
-  /** Whether there are fewer places left than lanes that may want one. */
+  /** Whether there are fewer places left than queues that may want one. */
   get scarce() {
-    return this.left < this.lanes - 1;
+    return this.left < this.queues - 1;
   }
 
-  /** Returns when the lane has got a place: the one next that has had the fewest turns. */
-  async take(lane) {
+  /** Returns when the queue has got a place: the one next that has had the fewest turns. */
+  async take(queue) {
     // One that has long had nothing to do has saved up nothing.
-    lane.turn = Math.max(lane.turn ?? 0, this.#turn);
-    const granted = new Promise((grant) => this.#waiting.push({ lane, grant }));
+    queue.turn = Math.max(queue.turn ?? 0, this.#turn);
+    const granted = new Promise((grant) => this.#waiting.push({ queue, grant }));
     this.#hand();
     await granted;
   }
@@ -33,11 +33,11 @@ export class Slots {
 
   #hand() {
     while (this.left > 0 && this.#waiting.length > 0) {
-      this.#waiting.sort((one, other) => one.lane.turn - other.lane.turn);
-      const { lane, grant } = this.#waiting.shift();
+      this.#waiting.sort((one, other) => one.queue.turn - other.queue.turn);
+      const { queue, grant } = this.#waiting.shift();
       this.left -= 1;
-      this.#turn = lane.turn;
-      lane.turn += 1 / (WEIGHTS[lane.consumer.split("@")[2]] ?? WEIGHTS.normal);
+      this.#turn = queue.turn;
+      queue.turn += 1 / (WEIGHTS[queue.consumer.split("@")[2]] ?? WEIGHTS.normal);
       grant();
     }
   }

@@ -4,7 +4,7 @@ import { randomBytes } from "node:crypto";
 import { Bus, settings as fromEnvironment, sleep } from "./bus.mjs";
 import { Registration } from "./directory.mjs";
 import { Attempt } from "./attempt.mjs";
-import { LaneWatch } from "./lanes.mjs";
+import { QueueWatch } from "./queues.mjs";
 import { Slots } from "./slots.mjs";
 import { RunRequest } from "./run_request.mjs";
 
@@ -46,17 +46,17 @@ class Worker {
   async start() {
     this.bus = await Bus.open(this.settings, this.id);
     const byName = new Map(this.agents.map((each) => [each.name, each]));
-    this.lanes = new LaneWatch(this.bus, [...byName.keys()], this.slots, (name, msg, done) =>
+    this.queues = new QueueWatch(this.bus, [...byName.keys()], this.slots, (name, msg, done) =>
       this.#work(byName.get(name), msg).finally(done),
     );
-    await this.lanes.start();
+    await this.queues.start();
     this.registration = new Registration(this.bus, this.id, this.agents.map((each) => each.card));
     await this.registration.announce();
   }
 
   async stop() {
     await Promise.race([this.registration.withdraw(), sleep(500)]);
-    await this.lanes.stop();
+    await this.queues.stop();
     await this.#idle(this.settings.drainSeconds * 1000);
     for (const { attempt } of this.#attempts.values()) attempt.stop("leaving");
     await this.#idle(LAST_MOMENTS);

@@ -23,7 +23,7 @@ from headrace.model.messages import (
     GetTask,
     Holding,
     ListTasks,
-    OpenLane,
+    OpenQueue,
     Refusal,
     RequestsTaken,
     RunRequest,
@@ -164,10 +164,10 @@ CHANNELS: tuple[Channel, ...] = (
     _run("run"),
     *(_run(f"run.{priority}", priority) for priority in UNUSUAL),
     Channel(
-        "lane",
-        SUBJECTS.lane("{agent}"),
+        "queue",
+        SUBJECTS.queue("{agent}"),
         "core NATS",
-        "A lane of runs was made: look for it.",
+        "A queue of runs was made: look for it.",
         (Carried("Nothing", NOTHING),),
     ),
     Channel(
@@ -197,7 +197,7 @@ CHANNELS: tuple[Channel, ...] = (
     _question("start.{agent}", StartTask, TaskStarted),
     _question("cancel.{agent}", CancelChild, Done),
     _question("tell.{agent}", TellChild, Done),
-    _question("lane.{agent}", OpenLane, Done),
+    _question("queue.{agent}", OpenQueue, Done),
     _question("drop.{agent}", DropFile, Done),
     _question("ready", NOTHING),
     Channel(

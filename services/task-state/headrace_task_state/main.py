@@ -14,8 +14,8 @@ from headrace.jetstream.connection import Bus
 from headrace.model.errors import BusUnavailable, StateUnavailable
 from headrace.wait_for import patiently
 from headrace_task_state.maintenance.clock import Clock
-from headrace_task_state.maintenance.lane_upkeep import LaneUpkeep
 from headrace_task_state.maintenance.orphans import Orphans
+from headrace_task_state.maintenance.queue_upkeep import QueueUpkeep
 from headrace_task_state.maintenance.retention import Retention, Times
 from headrace_task_state.maintenance.sweep import Sweep
 from headrace_task_state.projector.follower import Follower
@@ -112,7 +112,7 @@ class TaskState:
         tending = keep_running(replica.run, "leases")
         self._stack.push_async_callback(replica.stop)
         self._stack.callback(tending.cancel)
-        self._stack.callback(keep_running(LaneUpkeep(self._bus).run, "unused lanes").cancel)
+        self._stack.callback(keep_running(QueueUpkeep(self._bus).run, "unused queues").cancel)
         self._answers_now = not is_beside
 
         async def switch() -> None:

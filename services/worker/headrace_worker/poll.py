@@ -1,10 +1,10 @@
-"""Asking the work queue for one lane's runs: never for more than there is room for.
+"""Asking for the runs of one queue: never for more than there is room for.
 
 One request is out at a time, whenever there is room. It is over when it is filled, when the server
 says so, or when its time has passed; then the next one goes out. That time is shorter than ack_wait
-less a heartbeat, so that the run of a dead worker meets a request of a living one. Where
-there is too little room for all lanes, a request waits for nothing: a lane without runs steps back
-for a while.
+less a heartbeat, so that the run of a dead worker meets a request of a living one. Where there is
+too little room for all queues, a request waits for nothing: a queue without runs steps back for a
+while.
 """
 
 import asyncio
@@ -30,14 +30,14 @@ EXPIRES = 2.0
 """Seconds that a request waits for runs."""
 
 FIRST_REST = 0.02
-"""Seconds for which a lane without runs steps back where others want the room; twice as long each
+"""Seconds for which a queue without runs steps back where others want the room; twice as long each
 time."""
 
 LONGEST_REST = 0.2
-"""What that time grows to; longer where a worker has many lanes."""
+"""What that time grows to; longer where a worker has many queues."""
 
 LOOKS = 500
-"""Requests a second that lanes without runs may come to, in all."""
+"""Requests a second that queues without runs may come to, in all."""
 
 BATCH = 16
 """Runs that one request asks for at most."""
@@ -79,7 +79,7 @@ class _Request:
 
 
 class Puller:
-    """One lane's requests."""
+    """One queue's requests."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Puller:
         room: AgentConcurrency,
         mend: Mending,
     ) -> None:
-        """Pull runs of the lane with that `consumer` and `deliver` each.
+        """Pull runs of the queue with that `consumer` and `deliver` each.
 
         Whoever gets one calls `done` afterwards. `mend` is called when the server finds something
         wrong with the consumer.
@@ -142,7 +142,7 @@ class Puller:
         while True:
             await self._room.take(self._turn, self._own_turn)
             is_scarce = self._room.scarce
-            # A burst is met by ever larger requests, and an idle lane keeps but one place.
+            # A burst is met by ever larger requests, and an idle queue keeps but one place.
             more = self._room.acquire_free(min(self._running, BATCH) - 1)
             how = await self._ask(1 + more, 0.0 if is_scarce else EXPIRES)
             if how not in _IN_ORDER:

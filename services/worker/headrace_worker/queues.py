@@ -1,4 +1,4 @@
-"""The lanes of a worker's agents: found, and pulled from. Task state lets go of unused ones."""
+"""The queues of a worker's agents: found, and pulled from. Task state lets go of unused ones."""
 
 import asyncio
 import logging
@@ -13,14 +13,14 @@ from headrace.jetstream.connection import Bus
 from headrace.jetstream.consumers import consumer_info, consumer_names
 from headrace.jetstream.errors import ErrorCode, Refused
 from headrace.model.errors import BusUnavailable
-from headrace.model.queues import Lane, agent_of
+from headrace.model.queues import RunQueue, agent_of
 from headrace.tasks.queues import no_right_to
 from headrace_worker.poll import Puller
 
 _log = logging.getLogger(__name__)
 
 LOOK_EVERY = 3.0
-"""Seconds between looks for lanes, also if nobody hints at one."""
+"""Seconds between looks for queues, also if nobody hints at one."""
 
 _SETTLE = 0.005
 
@@ -28,23 +28,23 @@ type Serving = Callable[[str, str], Awaitable[Puller]]
 """Begins to pull for an agent from a consumer."""
 
 
-class LaneWatch:
-    """Pulls from every lane of the agents, as lanes come and go."""
+class QueueWatch:
+    """Pulls from every queue of the agents, as queues come and go."""
 
     def __init__(self, bus: Bus, agents: list[str], serve: Serving) -> None:
-        """Look for lanes of `agents`; `serve` begins to pull from one."""
+        """Look for queues of `agents`; `serve` begins to pull from one."""
         self._bus, self._agents, self._serve = bus, agents, serve
         self._stream = bus.streams.runs
-        self._first = {Lane(agent).consumer for agent in agents}
+        self._first = {RunQueue(agent).consumer for agent in agents}
         self._pullers: dict[str, Puller] = {}
         self._hints: dict[str, Subscription] = {}
         self._barred: set[str] = set()
-        """Lanes that the worker has no right to, said once."""
+        """Queues that the worker has no right to, said once."""
         self._hinted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Pull from the first lane of every agent, and begin to look for others.
+        """Pull from the first queue of every agent, and begin to look for others.
 
         Raises:
             BusUnavailable: the connection is closed.
@@ -52,10 +52,10 @@ class LaneWatch:
         for agent in self._agents:
             await self._welcome(agent)
         self._hinted.set()
-        self._task = keep_running(self._watch, "lanes")
+        self._task = keep_running(self._watch, "queues")
 
     async def serve_others(self, agents: list[str]) -> None:
-        """Look for lanes of `agents` from now on: pull from new ones, and no more from others.
+        """Look for queues of `agents` from now on: pull from new ones, and no more from others.
 
         Raises:
             BusUnavailable: JetStream does not answer; call it again.
@@ -68,12 +68,12 @@ class LaneWatch:
             await self._bus.unsubscribe(self._hints.pop(agent))
         for name in [name for name in self._pullers if agent_of(name) not in kept]:
             await self._pullers.pop(name).drain()
-        self._agents, self._first = agents, {Lane(agent).consumer for agent in agents}
+        self._agents, self._first = agents, {RunQueue(agent).consumer for agent in agents}
 
     async def _welcome(self, agent: str) -> None:
-        hints = self._bus.subjects.lane(agent)
+        hints = self._bus.subjects.queue(agent)
         self._hints[agent] = await self._bus.subscribe(hints, self._on_hint)
-        await self._begin(Lane(agent).consumer)
+        await self._begin(RunQueue(agent).consumer)
 
     async def drain(self) -> None:
         """Pull no more."""
@@ -85,11 +85,11 @@ class LaneWatch:
         await asyncio.gather(*(puller.drain() for puller in self._pullers.values()))
 
     async def look_soon(self) -> None:
-        """Have lanes looked for without waiting for the next hint."""
+        """Have queues looked for without waiting for the next hint."""
         self._hinted.set()
 
     async def look(self) -> None:
-        """Pull from lanes that have come, and no more from those that are gone.
+        """Pull from queues that have come, and no more from those that are gone.
 
         Raises:
             BusUnavailable: JetStream does not answer.
@@ -97,14 +97,14 @@ class LaneWatch:
         names = await self._names()
         for name in names - self._pullers.keys() - self._barred:
             if await self._may_pull(name):
-                _log.debug("a lane: %s", name)
+                _log.debug("a queue: %s", name)
                 await self._begin(name)
         for name in self._others() - names:
-            _log.debug("a lane is gone: %s", name)
+            _log.debug("a queue is gone: %s", name)
             await self._pullers.pop(name).drain()
 
     async def _may_pull(self, name: str) -> bool:
-        """Tell whether NATS hands out the lane's runs here; requests for others get no answer."""
+        """Tell whether NATS hands out the queue's runs here; requests for others get no answer."""
         try:
             await consumer_info(self._bus, self._stream, name)
         except Refused as refused:
@@ -131,7 +131,7 @@ class LaneWatch:
             try:
                 await self.look()
             except BusUnavailable as trouble:
-                _log.debug("lanes: %s", trouble)
+                _log.debug("queues: %s", trouble)
 
     async def _names(self) -> set[str]:
         names = await consumer_names(self._bus, self._stream)

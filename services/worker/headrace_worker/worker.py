@@ -13,10 +13,10 @@ from headrace.background import keep_running
 from headrace.jetstream.connection import Bus
 from headrace.log import TailRule
 from headrace.model.errors import BusUnavailable, UndecodableMessage
-from headrace.model.queues import Lane
+from headrace.model.queues import RunQueue
 from headrace.sdk.agent import Agent, Agents
 from headrace.sdk.interrupt import Interrupt
-from headrace.tasks.queues import ensure_lane
+from headrace.tasks.queues import ensure_queue
 from headrace.wait_for import patiently
 from headrace_worker import assignment
 from headrace_worker.attempt import Attempt
@@ -24,7 +24,7 @@ from headrace_worker.concurrency import AgentConcurrency, ConcurrencyLimit, Perm
 from headrace_worker.heartbeat_thread import HeartbeatThread
 from headrace_worker.heartbeats import Leases
 from headrace_worker.poll import Mending, Puller
-from headrace_worker.queues import LaneWatch
+from headrace_worker.queues import QueueWatch
 from headrace_worker.registration import Registration
 from headrace_worker.resources import WorkerResources
 from headrace_worker.settings import WorkerSettings
@@ -56,7 +56,7 @@ class Worker:
         self._registration = Registration(self._heartbeat_thread, self.id, agents)
         self._slots = ConcurrencyLimit(settings.concurrency)
         self._rooms = {agent.name: (agent, self._room(agent)) for agent in agents}
-        self._lanes = LaneWatch(self._bus, list(self._rooms), self._serve)
+        self._queues = QueueWatch(self._bus, list(self._rooms), self._serve)
         self._runs: dict[tuple[str, int], Attempt] = {}
         self._working: set[asyncio.Task[None]] = set()
         self._background: list[asyncio.Task[None]] = []
@@ -82,8 +82,8 @@ class Worker:
             keep_running(self._beat, "health probe"),
         ]
         for agent in self._agents:
-            await self._ensure_lane(agent)
-        await self._lanes.start()
+            await self._ensure_queue(agent)
+        await self._queues.start()
         await self._registration.announce()
         self._serves = True
 
@@ -94,21 +94,21 @@ class Worker:
             BusUnavailable: NATS does not answer; call it again.
         """
         kept = {agent.name for agent in agents if self._has_room_for(agent)}
-        await self._lanes.serve_others(sorted(kept))
+        await self._queues.serve_others(sorted(kept))
         for agent in agents:
             if agent.name not in kept:
-                await self._ensure_lane(agent)
+                await self._ensure_queue(agent)
             room = self._rooms[agent.name][1] if agent.name in kept else self._room(agent)
             self._rooms[agent.name] = (agent, room)
         await self._registration.replace(agents)
-        await self._lanes.serve_others([agent.name for agent in agents])
+        await self._queues.serve_others([agent.name for agent in agents])
         self._agents = agents
 
     async def stop(self) -> None:
         """Leave: give running runs time to end, hand the others back."""
         self._serves = False
         await _briefly(self._registration.withdraw())
-        await _briefly(self._lanes.drain())
+        await _briefly(self._queues.drain())
         await self._finish()
         for task in self._background:
             task.cancel()
@@ -120,10 +120,10 @@ class Worker:
         served = {one.name: one for one in self._agents}.get(agent.name)
         return served is not None and served.concurrency == agent.concurrency
 
-    async def _ensure_lane(self, agent: Agent) -> None:
+    async def _ensure_queue(self, agent: Agent) -> None:
         await patiently(
             f"the work queue of {agent.name}",
-            partial(ensure_lane, self._bus, Lane(agent.name)),
+            partial(ensure_queue, self._bus, RunQueue(agent.name)),
             self._settings.startup_timeout,
         )
 
@@ -150,11 +150,11 @@ class Worker:
         return puller
 
     def _mending(self, agent: str, consumer: str) -> Mending:
-        lane = Lane(agent)
-        if consumer == lane.consumer:
-            return partial(ensure_lane, self._bus, lane, _MENDING)
+        queue = RunQueue(agent)
+        if consumer == queue.consumer:
+            return partial(ensure_queue, self._bus, queue, _MENDING)
         # Others are made by who publishes into them: this one may have been let go.
-        return self._lanes.look_soon
+        return self._queues.look_soon
 
     async def _work(self, agent: Agent, msg: Msg, puller: Puller) -> None:
         permit = puller.permit()

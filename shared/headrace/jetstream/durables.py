@@ -1,4 +1,4 @@
-"""The durable consumers of the bus contract: of runs, one for each lane, and of webhooks.
+"""The durable consumers of the bus contract: of runs, one for each queue, and of webhooks.
 
 They are made as they are needed, and what exists is left as its operator shaped it. One that breaks
 the contract is refused by whoever needs it; an operator has it changed by `mend`.
@@ -16,7 +16,7 @@ from headrace.jetstream.consumers import consumer_info, consumers
 from headrace.jetstream.errors import ErrorCode, Refused
 from headrace.jetstream.streams import Difference, Effect
 from headrace.model.errors import StreamsDiffer
-from headrace.model.queues import Lane
+from headrace.model.queues import RunQueue
 from headrace.model.subjects import Subjects
 
 ACK_WAIT = 4.0
@@ -32,11 +32,11 @@ _FIXED = {"ack_policy"}
 """What JetStream does not change of a consumer that exists."""
 
 
-def of_runs(subjects: Subjects, lane: Lane) -> api.ConsumerConfig:
-    """Return the consumer that hands out the lane's runs."""
+def of_runs(subjects: Subjects, queue: RunQueue) -> api.ConsumerConfig:
+    """Return the consumer that hands out the queue's runs."""
     return api.ConsumerConfig(
-        durable_name=lane.consumer,
-        filter_subject=subjects.runs_of_agent(lane.agent, lane.tenant, lane.priority),
+        durable_name=queue.consumer,
+        filter_subject=subjects.runs_of_agent(queue.agent, queue.tenant, queue.priority),
         ack_policy=api.AckPolicy.EXPLICIT,
         ack_wait=ACK_WAIT,
         # Attempts are counted in the log; past a maximum here a run would be stuck for ever.
@@ -114,8 +114,8 @@ async def _declared(bus: Bus) -> AsyncIterator[tuple[str, api.ConsumerConfig, Js
     """Yield every consumer that there is as the contract has it, and as it is."""
     streams, subjects = bus.streams, bus.subjects
     for found in await _list(bus, streams.runs):
-        if (lane := _lane_of(subjects, found)) is not None:
-            yield streams.runs, of_runs(subjects, lane), found
+        if (queue := _queue_of(subjects, found)) is not None:
+            yield streams.runs, of_runs(subjects, queue), found
     pushes = {one.get("durable_name"): one for one in await _list(bus, streams.pushes)}
     for number in range(bus.settings.event_streams):
         wanted = of_pushes(subjects, number)
@@ -123,19 +123,19 @@ async def _declared(bus: Bus) -> AsyncIterator[tuple[str, api.ConsumerConfig, Js
             yield streams.pushes, wanted, known
 
 
-def _lane_of(subjects: Subjects, found: Json) -> Lane | None:
-    """Return the lane that a consumer's name says; None: it says none, or it can't be known."""
+def _queue_of(subjects: Subjects, found: Json) -> RunQueue | None:
+    """Return the queue that a consumer's name says; None: it says none, or it can't be known."""
     name = found.get("durable_name")
     if not name:
         return None
-    lane = Lane(*name.split("@")[:3])
+    queue = RunQueue(*name.split("@")[:3])
     tenant = str(found.get("filter_subject", "")).removeprefix(f"{subjects.prefix}.run.")
     tenant = tenant.partition(".")[0]
     # A long tenant is hashed in the name, and stands in the filter alone.
-    if hashlib.sha256(tenant.encode()).hexdigest() == lane.tenant:
-        return Lane(lane.agent, tenant, lane.priority)
-    is_hash = _HASH.fullmatch(lane.tenant) is not None
-    return lane if lane.consumer == name and (tenant == lane.tenant or not is_hash) else None
+    if hashlib.sha256(tenant.encode()).hexdigest() == queue.tenant:
+        return RunQueue(queue.agent, tenant, queue.priority)
+    is_hash = _HASH.fullmatch(queue.tenant) is not None
+    return queue if queue.consumer == name and (tenant == queue.tenant or not is_hash) else None
 
 
 async def _list(bus: Bus, stream: str) -> list[Json]:

@@ -15,16 +15,16 @@ from dataclasses import dataclass, field
 from headrace.jetstream.streams import Streams
 from headrace.model.errors import InvalidName
 from headrace.model.names import check_agent_name, is_token
-from headrace.model.queues import DEFAULT_TENANT, PRIORITIES, Lane
+from headrace.model.queues import DEFAULT_TENANT, PRIORITIES, RunQueue
 from headrace.settings import BusSettings
 
 ANY_TENANT = "*"
-"""In place of tenants: workers may pull whatever lane there is, other groups' too."""
+"""In place of tenants: workers may pull whatever queue there is, other groups' too."""
 
 ACCOUNT = "HEADRACE"
 """The account that has the streams."""
 
-FOR_WORKERS = ("start", "cancel", "tell", "lane", "drop")
+FOR_WORKERS = ("start", "cancel", "tell", "queue", "drop")
 """Operations of task state that only workers of the agent that the subject names may ask for."""
 
 GATEWAY, TASK_STATE, OPERATOR = "gateway", "task-state", "operator"
@@ -124,7 +124,7 @@ class Permissions:
         streams, p = self._streams, self._prefix
         kept = [f"KV_{streams.agents}", *self._buckets(), f"OBJ_{streams.files}"]
         publish = [
-            *(f"{p}.{kind}.>" for kind in ("event", "run", "lane", "control", "state", "poke")),
+            *(f"{p}.{kind}.>" for kind in ("event", "run", "queue", "control", "state", "poke")),
             f"{p}.push.>",
             self._subjects.rates(),
             *(f"$KV.{name}.>" for name in (streams.idempotency, streams.push, streams.keys)),
@@ -134,7 +134,7 @@ class Permissions:
             *_api("DIRECT.GET", [*self._events, *kept]),
             # Where a full stream has no room for a deleted task's tombstone, its log makes some.
             *_api("STREAM.PURGE", [*self._events, streams.runs, f"OBJ_{streams.files}"]),
-            *self._lanes(),
+            *self._queues(),
             f"{INBOX}.{GATEWAY}.>",
         ]
         return Rights(
@@ -146,7 +146,7 @@ class Permissions:
         every = [*self._events, streams.runs, streams.dead, f"KV_{streams.agents}"]
         every += [*self._buckets(), f"OBJ_{streams.files}", streams.pushes]
         publish = [
-            *(f"{p}.{kind}.>" for kind in ("event", "run", "lane", "control", "poke", "push")),
+            *(f"{p}.{kind}.>" for kind in ("event", "run", "queue", "control", "poke", "push")),
             f"{p}.dead.>",
             *(f"$KV.{name}.>" for name in (streams.push, streams.keys)),
             *self._making(),
@@ -155,7 +155,7 @@ class Permissions:
             *_api("STREAM.PURGE", [*self._events, streams.runs, f"OBJ_{streams.files}"]),
             *_api("STREAM.PURGE", [streams.pushes]),
             *_api("STREAM.MSG.DELETE", [*self._events, f"OBJ_{streams.files}", streams.dead]),
-            *self._lanes(),
+            *self._queues(),
             *(
                 f"{_API}CONSUMER.{what}.{stream}.>"
                 for what in ("CREATE", "DURABLE.CREATE", "INFO", "DELETE", "MSG.NEXT")
@@ -187,7 +187,7 @@ class Permissions:
         """Streams that are missing are made by whoever of these two starts first."""
         return [f"{_API}STREAM.INFO.*", f"{_API}STREAM.CREATE.*"]
 
-    def _lanes(self) -> list[str]:
+    def _queues(self) -> list[str]:
         runs = self._streams.runs
         return [
             f"{_API}CONSUMER.LIST.{runs}",
@@ -208,10 +208,10 @@ class Permissions:
             yield Shared(f"{_API}DIRECT.GET.{stream}", many=True)
         yield Shared(f"{_API}CONSUMER.NAMES.{streams.runs}", api=True)
         for consumer in self._consumers(group):
-            lane = f"{streams.runs}.{consumer}"
-            yield Shared(f"{_API}CONSUMER.INFO.{lane}", api=True)
-            yield Shared(f"{_API}CONSUMER.MSG.NEXT.{lane}", many=True)
-            yield Shared(f"$JS.ACK.{lane}.>")
+            queue = f"{streams.runs}.{consumer}"
+            yield Shared(f"{_API}CONSUMER.INFO.{queue}", api=True)
+            yield Shared(f"{_API}CONSUMER.MSG.NEXT.{queue}", many=True)
+            yield Shared(f"$JS.ACK.{queue}.>")
 
     def _consumers(self, group: WorkerGroup) -> Iterator[str]:
         if ANY_TENANT in self._tenants:
@@ -220,7 +220,7 @@ class Permissions:
         for agent in group.agents:
             for tenant in self._tenants:
                 for priority in PRIORITIES:
-                    yield Lane(agent, tenant, priority).consumer
+                    yield RunQueue(agent, tenant, priority).consumer
 
     def _subjects_for(self, group: WorkerGroup) -> Iterator[Shared]:
         streams, p = self._streams, self._prefix
@@ -248,7 +248,7 @@ class Permissions:
     def _heard_by(self, group: WorkerGroup) -> Iterator[Shared]:
         yield Shared(f"{self._prefix}.live.>", stream=True)
         for agent in group.agents:
-            yield Shared(self._subjects.lane(agent), stream=True)
+            yield Shared(self._subjects.queue(agent), stream=True)
 
     def _core(self) -> str:
         exports: dict[Shared, list[str]] = {}

@@ -212,8 +212,8 @@ class TellChild(ChildTask):
     """The user's A2A v1.0 Message."""
 
 
-class OpenLane(BusMessage):
-    """Operation ``lane``: there is to be a lane for these runs."""
+class OpenQueue(BusMessage):
+    """Operation ``queue``: there is to be a queue for these runs."""
 
     tenant: str
     agent: str

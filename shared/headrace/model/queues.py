@@ -1,4 +1,4 @@
-"""Lanes: the runs of one agent that wait in one line, those of one tenant and one priority."""
+"""Queues: the runs of one agent that wait in one line, those of one tenant and one priority."""
 
 import hashlib
 from dataclasses import dataclass
@@ -8,13 +8,13 @@ from headrace.model.subjects import NORMAL
 from headrace.model.task import TaskKey
 
 type Priority = Literal["high", "normal", "low"]
-"""How many turns a lane gets: see `WEIGHTS`."""
+"""How many turns a queue gets: see `WEIGHTS`."""
 
 PRIORITIES: tuple[Priority, ...] = get_args(Priority.__value__)
 """From the first to the last."""
 
 WEIGHTS: dict[str, float] = {"high": 9.0, "normal": 3.0, "low": 1.0}
-"""Turns of a lane that has runs waiting, in proportion to others that have."""
+"""Turns of a queue that has runs waiting, in proportion to others that have."""
 
 DEFAULT_TENANT = "default"
 """The tenant of callers whose credentials name none."""
@@ -24,7 +24,7 @@ _LONGEST_TENANT = 120
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class RunQueue:
     """One line of waiting runs; every field is a subject token."""
 
     agent: str
@@ -32,8 +32,8 @@ class Lane:
     priority: str = NORMAL
 
     @classmethod
-    def of(cls, key: TaskKey, priority: str = NORMAL) -> "Lane":
-        """Return the lane in which runs of the task at `key` wait."""
+    def of(cls, key: TaskKey, priority: str = NORMAL) -> "RunQueue":
+        """Return the queue in which runs of the task at `key` wait."""
         return cls(key.agent, key.tenant, priority)
 
     @property
@@ -59,6 +59,6 @@ def agent_of(consumer: str) -> str:
 
 
 def weight_of(consumer: str) -> float:
-    """Return how many turns the lane with a consumer of that name gets."""
+    """Return how many turns the queue with a consumer of that name gets."""
     _, _, priority = (*consumer.split("@"), "", "")[:3]
     return WEIGHTS.get(priority, WEIGHTS[NORMAL])

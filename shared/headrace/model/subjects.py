@@ -40,9 +40,9 @@ class Subjects:
         usual = f"{self.prefix}.run.*.*.*.*"
         return [usual, *(f"{usual}.{priority}" for priority in UNUSUAL)]
 
-    def lane(self, agent: str) -> str:
-        """Tells the agent's workers that runs wait in a lane that may be new to them."""
-        return f"{self.prefix}.lane.{agent}"
+    def queue(self, agent: str) -> str:
+        """Tells the agent's workers that runs wait in a queue that may be new to them."""
+        return f"{self.prefix}.queue.{agent}"
 
     def event(self, key: TaskKey) -> str:
         """The task's log."""

@@ -1,9 +1,9 @@
-"""Lanes: the runs of one agent that wait in one line, those of one tenant and one priority.
+"""Queues: the runs of one agent that wait in one line, those of one tenant and one priority.
 
-Each lane is a consumer of the work queue, so that workers can take turns between them: however many
-runs one tenant has waiting, another's first one is next. The lane of the tenant without a name is
-made by workers as they start; every other one by who first asks for a run of it. Workers in an
-account without streams have task state make lanes.
+Each queue is a consumer of the stream RUNS, so that workers can take turns between them: however
+many runs one tenant has waiting, another's first one is next. The queue of the tenant without a
+name is made by workers as they start; every other one by who first asks for a run of it. Workers in
+an account without streams have task state make queues.
 """
 
 import asyncio
@@ -13,93 +13,93 @@ from headrace.jetstream.consumers import consumer_info
 from headrace.jetstream.durables import ensure_consumer, of_runs
 from headrace.jetstream.errors import ErrorCode, Refused
 from headrace.model.errors import BusUnavailable, StateUnavailable, StreamsDiffer
-from headrace.model.messages import OpenLane
-from headrace.model.queues import Lane
+from headrace.model.messages import OpenQueue
+from headrace.model.queues import RunQueue
 from headrace.state_client import StateClient
 
 REMEMBERED = 60.0
-"""Seconds for which a lane that was there is taken to be there still."""
+"""Seconds for which a queue that was there is taken to be there still."""
 
 UNUSED = 600.0
-"""Seconds without a run after which a lane is let go; many times `REMEMBERED`, so that nobody who
+"""Seconds without a run after which a queue is let go; many times `REMEMBERED`, so that nobody who
 takes it to be there has one to publish."""
 
 
-async def ensure_lane(bus: Bus, lane: Lane, timeout: float = 5.0) -> None:
-    """Make the lane, if it is not there, or have task state make it where this process may not.
+async def ensure_queue(bus: Bus, queue: RunQueue, timeout: float = 5.0) -> None:
+    """Make the queue, if it is not there, or have task state make it where this process may not.
 
     Raises:
         BusUnavailable: JetStream or task state does not answer, or refuses.
         StreamsDiffer: it is there and breaks the bus contract.
     """
     try:
-        await make_lane(bus, lane, timeout)
+        await make_queue(bus, queue, timeout)
     except Refused as refused:
         if refused.number != ErrorCode.NOT_ENABLED_FOR_ACCOUNT:
             raise
-        await _have_made(bus, lane, timeout)
+        await _have_made(bus, queue, timeout)
 
 
-async def _have_made(bus: Bus, lane: Lane, timeout: float) -> None:
+async def _have_made(bus: Bus, queue: RunQueue, timeout: float) -> None:
     try:
-        await consumer_info(bus, bus.streams.runs, lane.consumer, timeout)
+        await consumer_info(bus, bus.streams.runs, queue.consumer, timeout)
     except Refused as refused:
         if refused.number == ErrorCode.CONSUMER_NOT_FOUND:
-            await _ask_for(bus, lane)
+            await _ask_for(bus, queue)
             return
         if refused.number != ErrorCode.NOT_ENABLED_FOR_ACCOUNT:
             raise
-        raise BusUnavailable(no_right_to(lane.consumer)) from refused
+        raise BusUnavailable(no_right_to(queue.consumer)) from refused
 
 
 def no_right_to(consumer: str) -> str:
-    """Return what to say of a lane that this process' NATS account keeps from it."""
+    """Return what to say of a queue that this process' NATS account keeps from it."""
     return (
-        f"NATS gives this worker no right to the lane {consumer}: add its agent, or its tenant, to "
-        "the worker's group (headrace nats-permissions)"
+        f"NATS gives this worker no right to the queue {consumer}: add its agent, or its tenant, "
+        "to the worker's group (headrace nats-permissions)"
     )
 
 
-async def _ask_for(bus: Bus, lane: Lane) -> None:
-    wanted = OpenLane(tenant=lane.tenant, agent=lane.agent, priority=lane.priority)
+async def _ask_for(bus: Bus, queue: RunQueue) -> None:
+    wanted = OpenQueue(tenant=queue.tenant, agent=queue.agent, priority=queue.priority)
     try:
-        await StateClient(bus).open_lane(wanted)
+        await StateClient(bus).open_queue(wanted)
     except StateUnavailable as trouble:
-        raise BusUnavailable(f"the lane {lane.consumer}: {trouble}") from trouble
+        raise BusUnavailable(f"the queue {queue.consumer}: {trouble}") from trouble
 
 
-async def make_lane(bus: Bus, lane: Lane, timeout: float = 5.0) -> None:
-    """Make the lane's consumer of the work queue, if it is not there, within `timeout` seconds.
+async def make_queue(bus: Bus, queue: RunQueue, timeout: float = 5.0) -> None:
+    """Make the queue's consumer of the stream RUNS, if it is not there, within `timeout` seconds.
 
     Raises:
         StreamsDiffer: it is there and breaks the bus contract.
         BusUnavailable: JetStream does not answer, or refuses.
     """
-    config = of_runs(bus.subjects, lane)
+    config = of_runs(bus.subjects, queue)
     await ensure_consumer(bus, bus.streams.runs, config, timeout)
 
 
-class Lanes:
-    """Where somebody who publishes runs makes sure that they find a lane."""
+class RunQueues:
+    """Where somebody who publishes runs makes sure that they find a queue."""
 
     def __init__(self, bus: Bus) -> None:
-        """Make lanes on `bus`."""
+        """Make queues on `bus`."""
         self._bus = bus
-        self._known: dict[Lane, float] = {}
+        self._known: dict[RunQueue, float] = {}
 
-    async def open(self, lane: Lane) -> None:
-        """Return once there is the lane; who published into it lately is not held up.
+    async def open(self, queue: RunQueue) -> None:
+        """Return once there is the queue; who published into it lately is not held up.
 
         Raises:
             BusUnavailable: JetStream does not answer, or refuses.
         """
         now = asyncio.get_running_loop().time()
-        if now - self._known.get(lane, -REMEMBERED) < REMEMBERED:
+        if now - self._known.get(queue, -REMEMBERED) < REMEMBERED:
             return
         try:
-            await ensure_lane(self._bus, lane)
+            await ensure_queue(self._bus, queue)
         except StreamsDiffer as trouble:
-            raise BusUnavailable(f"the lane {lane.consumer}: {trouble}") from trouble
+            raise BusUnavailable(f"the queue {queue.consumer}: {trouble}") from trouble
         self._known = {one: at for one, at in self._known.items() if now - at < REMEMBERED}
-        self._known[lane] = now
-        await self._bus.publish(self._bus.subjects.lane(lane.agent), b"")
+        self._known[queue] = now
+        await self._bus.publish(self._bus.subjects.queue(queue.agent), b"")

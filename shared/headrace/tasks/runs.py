@@ -8,10 +8,10 @@ from headrace.jetstream.connection import Bus
 from headrace.jetstream.errors import Refused
 from headrace.model.errors import BusUnavailable
 from headrace.model.messages import RunRequest
-from headrace.model.queues import Lane
+from headrace.model.queues import RunQueue
 from headrace.model.subjects import NORMAL
 from headrace.model.task import TaskKey
-from headrace.tasks.queues import Lanes
+from headrace.tasks.queues import RunQueues
 
 _ACK_TIMEOUT = 2.0
 _LOOK_EVERY = 0.1
@@ -22,7 +22,7 @@ class RunRequests:
 
     def __init__(self, bus: Bus) -> None:
         """Publish on `bus`."""
-        self._bus, self._lanes = bus, Lanes(bus)
+        self._bus, self._queues = bus, RunQueues(bus)
 
     async def publish(
         self, key: TaskKey, generation: int, request: RunRequest, priority: str = NORMAL
@@ -42,7 +42,7 @@ class RunRequests:
                 raise
             is_new = False
         # Whoever published it first may have died before there was a queue for it.
-        await self._lanes.open(Lane.of(key, priority))
+        await self._queues.open(RunQueue.of(key, priority))
         return is_new
 
 

@@ -12,9 +12,9 @@ import pytest
 from headrace.model import events
 from headrace.model.events import Json
 from headrace.model.messages import Control, Holding
-from headrace.model.queues import Lane
+from headrace.model.queues import RunQueue
 from headrace.model.task import CANCELED, COMPLETED, FAILED
-from headrace.tasks.queues import ensure_lane
+from headrace.tasks.queues import ensure_queue
 from tests.contract.workers.conftest import Spawn, Worker
 from tests.contract.workers.scripts import (
     attempts,
@@ -239,18 +239,22 @@ async def test_a_restart_of_nats_restarts_no_run(
     assert texts((await task.found()).task) == [SPOKEN]
 
 
-async def test_lanes_of_other_tenants_and_priorities_get_their_turn(
+async def test_queues_of_other_tenants_and_priorities_get_their_turn(
     desk: Desk, spawn: Spawn, language: str
 ) -> None:
-    lanes = [Lane("parrot", "acme"), Lane("parrot", "acme", "low"), Lane("parrot", "b", "high")]
+    queues = [
+        RunQueue("parrot", "acme"),
+        RunQueue("parrot", "acme", "low"),
+        RunQueue("parrot", "b", "high"),
+    ]
     await asyncio.to_thread(spawn, language, concurrency=1)
-    for lane in lanes:
-        await ensure_lane(desk.bus, lane)
-    tasks = [await desk.start_in(lane, f"{n}") for n in range(3) for lane in lanes]
-    await desk.bus.publish(desk.bus.subjects.lane("parrot"), b"")
+    for queue in queues:
+        await ensure_queue(desk.bus, queue)
+    tasks = [await desk.start_in(queue, f"{n}") for n in range(3) for queue in queues]
+    await desk.bus.publish(desk.bus.subjects.queue("parrot"), b"")
     for number, task in enumerate(tasks):
         await task.ended()
-        assert texts((await task.found()).task) == [str(number // len(lanes))]
+        assert texts((await task.found()).task) == [str(number // len(queues))]
 
 
 async def hand_in(task: Task, text: str) -> Holding:

@@ -5,11 +5,11 @@ import pytest
 from headrace import DelegationFailed, InputRequired, Retryable, RunContext, agent
 from headrace.model.delegation import DELEGATION
 from headrace.model.messages import RunRequest
-from headrace.model.queues import Lane
+from headrace.model.queues import RunQueue
 from headrace.model.subjects import NORMAL
 from headrace.model.task import REJECTED
 from headrace.tasks.end import withdraw
-from headrace.tasks.queues import Lanes
+from headrace.tasks.queues import RunQueues
 from tests.integration.worker.conftest import Working
 from tests.support.desk import Desk, fresh_names
 from tests.support.family import answer, children, log_of
@@ -62,7 +62,7 @@ async def test_a_childs_input_keeps_its_terms_so_that_its_run_can_be_asked_for_a
 ) -> None:
     async with working(root), working(branch), working(leaf):
         task = await desk.start("root", metadata={"headrace.traceparent": TRACE}, publish=False)
-        await Lanes(desk.bus).open(Lane.of(task.key, "high"))
+        await RunQueues(desk.bus).open(RunQueue.of(task.key, "high"))
         await task.publish(1, priority="high")
         [middle] = children(await task.ended()).values()
         below = await log_of(desk, middle)

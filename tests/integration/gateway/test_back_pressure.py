@@ -13,9 +13,9 @@ from websockets.asyncio.client import connect
 
 from headrace.jetstream.connection import Bus
 from headrace.model.messages import RunRequest
-from headrace.model.queues import Lane
+from headrace.model.queues import RunQueue
 from headrace.model.task import TaskKey, mint_task_id
-from headrace.tasks.queues import ensure_lane
+from headrace.tasks.queues import ensure_queue
 from headrace_gateway.refusals import TooManyWaiting
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.tasks import admission
@@ -57,7 +57,7 @@ async def idle(bus: Bus, fleet: ScriptedFleet) -> AsyncIterator[None]:
     fleet.working = False
     await bus.js.purge_stream(bus.streams.runs)
     for agent in ("assistant", "ask"):
-        await ensure_lane(bus, Lane(agent))
+        await ensure_queue(bus, RunQueue(agent))
     yield
     await bus.js.purge_stream(bus.streams.runs)
     fleet.working = True
@@ -97,7 +97,7 @@ async def test_the_files_of_what_is_refused_are_not_stored(
         info = await bus.js.stream_info(f"OBJ_{bus.streams.files}")
         return info.state.messages
 
-    await ensure_lane(bus, Lane("patient"))
+    await ensure_queue(bus, RunQueue("patient"))
     file, before = {"raw": b64encode(b"x" * 300_000).decode()}, await stored()
     async with bounded(settings, max_waiting_per_agent=1) as http:
         agent = Rest(http, "patient")

@@ -17,7 +17,7 @@ from headrace.model.delegation import DELEGATION
 from headrace.model.entry import ANSWERED
 from headrace.model.errors import FileUnknown, TaskUnknown
 from headrace.model.messages import DeadLetter, GetTask, RunRequest
-from headrace.model.queues import Lane
+from headrace.model.queues import RunQueue
 from headrace.model.task import CANCELED, COMPLETED, INPUT_REQUIRED, REJECTED, SUBMITTED, WORKING
 from headrace_task_state.maintenance import orphans, sweep
 from headrace_task_state.maintenance.clock import Clock
@@ -313,8 +313,8 @@ async def test_a_run_that_is_asked_for_again_keeps_its_terms(hasty: TaskStates) 
     [(subject, run)] = await until_runs(hasty, 1)
     assert hasty.bus.subjects.priority_of_run(subject) == "low"
     assert run.traceparent == "00-trace"
-    lane = Lane(log.key.agent, log.key.tenant, "low")
-    assert await hasty.bus.js.consumer_info(hasty.bus.streams.runs, lane.consumer)
+    queue = RunQueue(log.key.agent, log.key.tenant, "low")
+    assert await hasty.bus.js.consumer_info(hasty.bus.streams.runs, queue.consumer)
     found = await hasty.client.get(GetTask(tenant=log.key.tenant, owner=OWNER, task=log.key.task))
     assert found.traceparent == "00-trace"
 

@@ -11,12 +11,12 @@ from headrace import Emission, InputRequired, Retryable, RunContext, agent
 from headrace.log import TailRule
 from headrace.model.entry import Entry
 from headrace.model.messages import GetTask, TaskFound
-from headrace.model.queues import Lane
+from headrace.model.queues import RunQueue
 from headrace.model.subjects import NORMAL
 from headrace.model.task import CANCELED, COMPLETED, TERMINAL
 from headrace.state_client import StateClient
 from headrace.tasks import cancel as cancelling
-from headrace.tasks.queues import ensure_lane
+from headrace.tasks.queues import ensure_queue
 from headrace_gateway.detached import Detached
 from headrace_gateway.feeds import Feeds
 from headrace_gateway.refusals import TaskEnded
@@ -113,7 +113,7 @@ async def test_an_agent_that_raises_in_its_clean_up_is_canceled_and_the_worker_g
 
 
 async def test_a_queued_task_is_canceled_and_never_begun(desk: Desk, working: Working) -> None:
-    await ensure_lane(desk.bus, Lane("patient"))
+    await ensure_queue(desk.bus, RunQueue("patient"))
     task = await desk.start("patient")
     assert await cancel(task) == CANCELED
     async with working(patient):
@@ -125,10 +125,10 @@ async def test_a_queued_task_is_canceled_and_never_begun(desk: Desk, working: Wo
 async def test_what_is_canceled_while_it_waits_waits_no_more_though_no_worker_lives(
     desk: Desk, priority: str
 ) -> None:
-    lane = Lane("patient", priority=priority)
-    await ensure_lane(desk.bus, lane)
-    others = [await desk.start_in(lane, "") for _ in range(2)]
-    task = await desk.start_in(lane, "")
+    queue = RunQueue("patient", priority=priority)
+    await ensure_queue(desk.bus, queue)
+    others = [await desk.start_in(queue, "") for _ in range(2)]
+    task = await desk.start_in(queue, "")
     assert await cancel(task) == CANCELED
     figures = await read_figures(desk.bus, 5.0)
     assert figures.waiting[Scope("patient")] == len(others)

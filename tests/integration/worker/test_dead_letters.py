@@ -13,7 +13,7 @@ from headrace.model import events
 from headrace.model.delegation import DELEGATION, Lineage
 from headrace.model.events import Json
 from headrace.model.messages import DeadLetter, RunRequest
-from headrace.model.queues import Lane
+from headrace.model.queues import RunQueue
 from headrace.model.task import CANCELED, COMPLETED, FAILED, TaskKey
 from headrace.sdk.agent import Agent
 from headrace.tasks.background_runs import BackgroundRuns
@@ -170,7 +170,7 @@ async def test_a_run_is_retried_once_however_often_it_is_asked_for(
     assert len(service.heard) == 1
 
 
-async def test_a_run_of_any_tenant_and_priority_is_retried_in_its_own_lane(
+async def test_a_run_of_any_tenant_and_priority_is_retried_in_its_own_queue(
     desk: Desk, working: Working
 ) -> None:
     service = Service()
@@ -182,8 +182,10 @@ async def test_a_run_of_any_tenant_and_priority_is_retried_in_its_own_lane(
         service.works = True
         [letter] = await letters(desk)
         assert letter.content.subject.endswith(".high")
-        # Nobody but the one who asks for a run makes its lane.
-        await desk.bus.js.delete_consumer(desk.bus.streams.runs, Lane.of(task.key, "high").consumer)
+        # Nobody but the one who asks for a run makes its queue.
+        await desk.bus.js.delete_consumer(
+            desk.bus.streams.runs, RunQueue.of(task.key, "high").consumer
+        )
         name = (await retry(desk.bus, letter)).task
         assert name is not None
         assert (await again(desk, task, name).ended())[-1].stamp.state == COMPLETED

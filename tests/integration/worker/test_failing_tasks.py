@@ -8,10 +8,10 @@ import pytest
 from headrace import Emission, RunContext, agent
 from headrace.model import events
 from headrace.model.errors import HeadraceError
-from headrace.model.queues import Lane
+from headrace.model.queues import RunQueue
 from headrace.model.task import COMPLETED, FAILED, TERMINAL
 from headrace.tasks.end import AlreadyOver, fail_task
-from headrace.tasks.queues import ensure_lane
+from headrace.tasks.queues import ensure_queue
 from tests.integration.worker.conftest import Spawn, Working
 from tests.integration.worker.terminal import Terminal
 from tests.support.desk import Desk, Task, eventually
@@ -32,7 +32,7 @@ async def ends(task: Task) -> list[str]:
 async def test_a_task_that_nobody_takes_up_is_failed_with_the_reason_given_and_waits_no_more(
     desk: Desk, terminal: Terminal
 ) -> None:
-    await ensure_lane(desk.bus, Lane("nobodys"))
+    await ensure_queue(desk.bus, RunQueue("nobodys"))
     task = await desk.start("nobodys")
     said = await terminal.run("tasks", "fail", task.key.task, "--reason", "Its agent is retired")
     assert (said.code, said.out) == (0, f"task {task.key.task} FAILED\n")

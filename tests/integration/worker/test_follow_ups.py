@@ -12,9 +12,9 @@ from headrace.model import events
 from headrace.model.entry import Entry
 from headrace.model.events import Json
 from headrace.model.fold import TaskFold
-from headrace.model.queues import Lane
+from headrace.model.queues import RunQueue
 from headrace.model.task import AUTH_REQUIRED, COMPLETED, FAILED, INPUT_REQUIRED, SUBMITTED
-from headrace.tasks.queues import ensure_lane
+from headrace.tasks.queues import ensure_queue
 from headrace_gateway.refusals import TaskBusy
 from headrace_gateway.tasks.asked import FollowUp
 from headrace_gateway.tasks.handing_in import HandingIn
@@ -236,7 +236,7 @@ async def test_what_a_discarded_attempt_took_is_handed_to_the_next(
 async def test_a_task_that_nobody_has_begun_queues_messages_and_still_counts_as_waiting(
     desk: Desk, working: Working
 ) -> None:
-    await ensure_lane(desk.bus, Lane("parrot"))
+    await ensure_queue(desk.bus, RunQueue("parrot"))
     task = await desk.start("parrot", "one")
     assert await hand_in(task, "two") == 2
     last = await task.last()

@@ -1,4 +1,4 @@
-"""Turns between tenants and priorities: each lane's next run is begun before a full one's last."""
+"""Turns between tenants and priorities: each queue's next run is begun before a full one's last."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,11 +9,11 @@ from nats.js import api
 
 from headrace import Emission, RunContext, agent
 from headrace.model.errors import StreamsDiffer
-from headrace.model.queues import Lane
-from headrace.tasks.queues import Lanes, ensure_lane
-from headrace_task_state.maintenance import lane_upkeep
-from headrace_task_state.maintenance.lane_upkeep import LaneUpkeep
-from headrace_worker import queues as lane_watch
+from headrace.model.queues import RunQueue
+from headrace.tasks.queues import RunQueues, ensure_queue
+from headrace_task_state.maintenance import queue_upkeep
+from headrace_task_state.maintenance.queue_upkeep import QueueUpkeep
+from headrace_worker import queues as queue_watch
 from tests.integration.worker.conftest import Working
 from tests.support.desk import Desk, Task, eventually
 
@@ -41,17 +41,17 @@ class Clerk:
         await eventually(is_through, 200)
 
 
-async def fill(desk: Desk, count: int, lane: Lane) -> list[Task]:
-    await Lanes(desk.bus).open(lane)
-    return await asyncio.gather(*(desk.start_in(lane, lane.tenant) for _ in range(count)))
+async def fill(desk: Desk, count: int, queue: RunQueue) -> list[Task]:
+    await RunQueues(desk.bus).open(queue)
+    return await asyncio.gather(*(desk.start_in(queue, queue.tenant) for _ in range(count)))
 
 
 async def test_one_run_of_a_tenant_is_begun_among_a_thousand_of_another(
     desk: Desk, working: Working
 ) -> None:
-    await ensure_lane(desk.bus, Lane("clerk"))
-    await fill(desk, 1000, Lane("clerk", "crowd"))
-    [single] = await fill(desk, 1, Lane("clerk", "single"))
+    await ensure_queue(desk.bus, RunQueue("clerk"))
+    await fill(desk, 1000, RunQueue("clerk", "crowd"))
+    [single] = await fill(desk, 1, RunQueue("clerk", "single"))
     clerk = Clerk()
     async with working(clerk.agent, concurrency=4):
         await single.ended()
@@ -64,27 +64,27 @@ async def test_one_run_of_a_tenant_is_begun_among_a_thousand_of_another(
 async def test_tenants_with_runs_waiting_get_equally_many_turns(
     desk: Desk, working: Working
 ) -> None:
-    await ensure_lane(desk.bus, Lane("clerk"))
-    lanes = [Lane("clerk", tenant) for tenant in ("a", "b", "c")]
-    for lane in lanes:
-        await fill(desk, 60, lane)
+    await ensure_queue(desk.bus, RunQueue("clerk"))
+    queues = [RunQueue("clerk", tenant) for tenant in ("a", "b", "c")]
+    for queue in queues:
+        await fill(desk, 60, queue)
     clerk = Clerk()
     async with working(clerk.agent, concurrency=2):
         await clerk.has_served(180)
     # The first may have had its turns before the others were found.
     begun = clerk.served[:130]
-    assert all(begun.count(lane.tenant) >= 25 for lane in lanes), begun
+    assert all(begun.count(queue.tenant) >= 25 for queue in queues), begun
 
 
 async def test_a_higher_priority_gets_more_turns_and_a_lower_one_some(
     desk: Desk, working: Working
 ) -> None:
-    await ensure_lane(desk.bus, Lane("clerk"))
-    await Lanes(desk.bus).open(Lane("clerk", "default", "high"))
-    await Lanes(desk.bus).open(Lane("clerk", "default", "low"))
+    await ensure_queue(desk.bus, RunQueue("clerk"))
+    await RunQueues(desk.bus).open(RunQueue("clerk", "default", "high"))
+    await RunQueues(desk.bus).open(RunQueue("clerk", "default", "low"))
     for priority in ("low", "high"):
         for _ in range(80):
-            await desk.start_in(Lane("clerk", "default", priority), priority)
+            await desk.start_in(RunQueue("clerk", "default", priority), priority)
     clerk = Clerk()
     async with working(clerk.agent, concurrency=1):
         await clerk.has_served(160)
@@ -93,45 +93,45 @@ async def test_a_higher_priority_gets_more_turns_and_a_lower_one_some(
     assert 3 <= until_high_is_through.count("low") <= 40, clerk.served
 
 
-async def test_a_lane_made_while_workers_run_is_served_at_once(
+async def test_a_queue_made_while_workers_run_is_served_at_once(
     desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lane_watch, "LOOK_EVERY", 3600.0)
+    monkeypatch.setattr(queue_watch, "LOOK_EVERY", 3600.0)
     clerk = Clerk()
     async with working(clerk.agent):
-        [task] = await fill(desk, 1, Lane("clerk", "newcomer"))
+        [task] = await fill(desk, 1, RunQueue("clerk", "newcomer"))
         await task.ended()
 
 
-async def test_a_lane_whose_hint_was_lost_is_found_all_the_same(
+async def test_a_queue_whose_hint_was_lost_is_found_all_the_same(
     desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lane_watch, "LOOK_EVERY", 0.2)
-    clerk, lane = Clerk(), Lane("clerk", "unheard")
+    monkeypatch.setattr(queue_watch, "LOOK_EVERY", 0.2)
+    clerk, queue = Clerk(), RunQueue("clerk", "unheard")
     async with working(clerk.agent):
-        await ensure_lane(desk.bus, lane)
-        task = await desk.start_in(lane, "unheard")
+        await ensure_queue(desk.bus, queue)
+        task = await desk.start_in(queue, "unheard")
         await task.ended()
 
 
-async def test_a_lane_that_nobody_uses_is_let_go_and_made_again_when_it_is_used(
+async def test_a_queue_that_nobody_uses_is_let_go_and_made_again_when_it_is_used(
     desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lane_watch, "LOOK_EVERY", 0.1)
-    monkeypatch.setattr(lane_upkeep, "EVERY", 0.1)
-    monkeypatch.setattr(lane_upkeep, "UNUSED", 2.0)
-    clerk, lane = Clerk(), Lane("clerk", "seldom")
-    async with working(clerk.agent), keeping(LaneUpkeep(desk.bus)):
-        [task] = await fill(desk, 1, lane)
+    monkeypatch.setattr(queue_watch, "LOOK_EVERY", 0.1)
+    monkeypatch.setattr(queue_upkeep, "EVERY", 0.1)
+    monkeypatch.setattr(queue_upkeep, "UNUSED", 2.0)
+    clerk, queue = Clerk(), RunQueue("clerk", "seldom")
+    async with working(clerk.agent), keeping(QueueUpkeep(desk.bus)):
+        [task] = await fill(desk, 1, queue)
         await task.ended()
-        await eventually(lambda: missing(desk, lane))
-        [task] = await fill(desk, 1, lane)
+        await eventually(lambda: missing(desk, queue))
+        [task] = await fill(desk, 1, queue)
         await task.ended()
     assert clerk.served == ["seldom", "seldom"]
 
 
 @asynccontextmanager
-async def keeping(upkeep: LaneUpkeep) -> AsyncIterator[None]:
+async def keeping(upkeep: QueueUpkeep) -> AsyncIterator[None]:
     task = asyncio.create_task(upkeep.run())
     try:
         yield
@@ -139,9 +139,9 @@ async def keeping(upkeep: LaneUpkeep) -> AsyncIterator[None]:
         task.cancel()
 
 
-async def missing(desk: Desk, lane: Lane) -> bool:
+async def missing(desk: Desk, queue: RunQueue) -> bool:
     info = await desk.bus.request(
-        f"$JS.API.CONSUMER.INFO.{desk.bus.streams.runs}.{lane.consumer}", b"", 30.0
+        f"$JS.API.CONSUMER.INFO.{desk.bus.streams.runs}.{queue.consumer}", b"", 30.0
     )
     return b"10014" in info.data
 
@@ -153,12 +153,12 @@ async def test_a_queue_of_an_older_version_is_made_again_when_it_is_removed(
     queue = api.ConsumerConfig(durable_name="clerk", filter_subject=every_tenant, max_deliver=-1)
     await desk.bus.js.add_consumer(desk.bus.streams.runs, queue)
     with pytest.raises(StreamsDiffer, match="headrace streams apply"):
-        await ensure_lane(desk.bus, Lane("clerk"))
+        await ensure_queue(desk.bus, RunQueue("clerk"))
     mine = await desk.start("clerk", "mine")
     await desk.bus.js.delete_consumer(desk.bus.streams.runs, "clerk")
     clerk = Clerk()
     async with working(clerk.agent):
-        [other] = await fill(desk, 1, Lane("clerk", "other"))
+        [other] = await fill(desk, 1, RunQueue("clerk", "other"))
         await asyncio.gather(mine.ended(), other.ended())
 
 

@@ -21,7 +21,7 @@ def test_subjects_are_as_the_bus_contract_says() -> None:
     assert SUBJECTS.live(KEY) == f"some.fleet.live.17.tenant.agent.{task}"
     assert SUBJECTS.run(KEY, 3) == f"some.fleet.run.tenant.agent.{task}.3"
     assert SUBJECTS.run(KEY, 3, "high") == f"some.fleet.run.tenant.agent.{task}.3.high"
-    assert SUBJECTS.lane("agent") == "some.fleet.lane.agent"
+    assert SUBJECTS.queue("agent") == "some.fleet.queue.agent"
     assert SUBJECTS.control(KEY) == f"some.fleet.control.tenant.agent.{task}"
     assert SUBJECTS.poke(task) == f"some.fleet.poke.{task}"
     assert SUBJECTS.state("get") == "some.fleet.state.get"

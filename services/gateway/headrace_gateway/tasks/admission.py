@@ -40,7 +40,7 @@ class Figures:
     """Runs that no worker has been handed."""
     handed_out: Counter[Scope] = field(default_factory=Counter)
     """Runs that workers have been handed, ever."""
-    lanes: int = 0
+    queues: int = 0
 
 
 async def read_figures(bus: Bus, timeout: float) -> Figures:
@@ -52,7 +52,7 @@ async def read_figures(bus: Bus, timeout: float) -> Figures:
     figures, start = Figures(), f"{bus.subjects.prefix}.run."
     for consumer in await consumers(bus, bus.streams.runs, timeout):
         _count(figures, consumer, start)
-        figures.lanes += 1
+        figures.queues += 1
     return figures
 
 
@@ -67,10 +67,10 @@ def _count(figures: Figures, consumer: Json, start: str) -> None:
 _log = logging.getLogger(__name__)
 
 LOOK_EVERY = 1.0
-"""Seconds between looks at the queue; longer with very many lanes."""
+"""Seconds between looks at what is queued; longer with very many queues."""
 
-LANES_A_SECOND = 500
-"""Lanes that are looked at per second, on the whole."""
+QUEUES_A_SECOND = 500
+"""Queues that are looked at per second, on the whole."""
 
 YOUNG = 0.1
 """Seconds for which a look that ended in a refusal is good for others."""
@@ -217,7 +217,7 @@ class Admission:
             if math.isfinite(passed) and passed > 0:
                 handed_out = self._look.figures.handed_out - last.figures.handed_out
                 self._pace = Counter({s: round(n / passed) for s, n in handed_out.items()})
-            await asyncio.sleep(max(LOOK_EVERY, self._look.figures.lanes / LANES_A_SECOND))
+            await asyncio.sleep(max(LOOK_EVERY, self._look.figures.queues / QUEUES_A_SECOND))
 
     def _retry_after(self, scope: Scope) -> int:
         """Return in how many seconds a tenth of what waits will have been begun, at this pace."""

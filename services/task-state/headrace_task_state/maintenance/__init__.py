@@ -1,1 +1,1 @@
-"""What time brings: lost runs, orphans, retention, unused lanes, clocks."""
+"""What time brings: lost runs, orphans, retention, unused queues, clocks."""

@@ -18,7 +18,7 @@ from headrace.model.messages import (
     DropFile,
     GetTask,
     ListTasks,
-    OpenLane,
+    OpenQueue,
     StartTask,
     TellChild,
 )
@@ -119,9 +119,9 @@ def _answer_workers(broker: NatsBroker, subjects: Subjects, answers: Answers) ->
     async def tell(query: TellChild, message: NatsMessage) -> NatsResponse:
         return NatsResponse(await answers.for_worker(query, _agent(message)))
 
-    @broker.subscriber(subjects.state("lane.*", of_all=True), max_workers=_AT_ONCE)
-    @broker.subscriber(subjects.state("lane.*"), queue=QUEUE, max_workers=_AT_ONCE)
-    async def lane(query: OpenLane, message: NatsMessage) -> NatsResponse:
+    @broker.subscriber(subjects.state("queue.*", of_all=True), max_workers=_AT_ONCE)
+    @broker.subscriber(subjects.state("queue.*"), queue=QUEUE, max_workers=_AT_ONCE)
+    async def queue(query: OpenQueue, message: NatsMessage) -> NatsResponse:
         return NatsResponse(await answers.for_worker(query, _agent(message)))
 
     @broker.subscriber(subjects.state("drop.*", of_all=True), max_workers=_AT_ONCE)

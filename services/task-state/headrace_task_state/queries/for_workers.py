@@ -18,22 +18,22 @@ from headrace.model.messages import (
     Control,
     Done,
     DropFile,
-    OpenLane,
+    OpenQueue,
     StartTask,
     TellChild,
 )
 from headrace.model.names import is_token
-from headrace.model.queues import PRIORITIES, Lane
+from headrace.model.queues import PRIORITIES, RunQueue
 from headrace.model.task import TaskKey, check_task_id
 from headrace.tasks.cancel import cancel_task
 from headrace.tasks.end import writer_of
 from headrace.tasks.holder import ask_holder
-from headrace.tasks.queues import Lanes
+from headrace.tasks.queues import RunQueues
 from headrace_task_state.queries.starting import Starting
 
 _HOLDER_TIMEOUT = 2.0
 
-type Question = StartTask | CancelChild | TellChild | OpenLane | DropFile
+type Question = StartTask | CancelChild | TellChild | OpenQueue | DropFile
 
 
 class ForWorkers:
@@ -41,7 +41,7 @@ class ForWorkers:
 
     def __init__(self, bus: Bus, starting: Starting) -> None:
         """Do it on `bus`; children are started by `starting`."""
-        self._bus, self._files, self._lanes = bus, FileStore(bus), Lanes(bus)
+        self._bus, self._files, self._queues = bus, FileStore(bus), RunQueues(bus)
         self._starting = starting
         self._canceling: dict[TaskKey, asyncio.Task[None]] = {}
 
@@ -62,8 +62,8 @@ class ForWorkers:
                 return await self._cancel(question)
             case TellChild():
                 return await self._tell(question)
-            case OpenLane():
-                return await self._open_lane(question)
+            case OpenQueue():
+                return await self._open_queue(question)
             case DropFile():
                 return await self._drop(question)
 
@@ -91,13 +91,13 @@ class ForWorkers:
         generation = holding.generation if holding is not None else None
         return Done(generation=generation).model_dump(exclude_none=True)
 
-    async def _open_lane(self, query: OpenLane) -> Json:
-        """See that there is a lane."""
+    async def _open_queue(self, query: OpenQueue) -> Json:
+        """See that there is a queue."""
         if not all(map(is_token, (query.tenant, query.agent))):
             raise InvalidName("agent", query.agent, "is no name of an agent")
         if query.priority not in PRIORITIES:
             raise InvalidName("priority", query.priority, "is no priority")
-        await self._lanes.open(Lane(query.agent, query.tenant, query.priority))
+        await self._queues.open(RunQueue(query.agent, query.tenant, query.priority))
         return Done().model_dump(exclude_none=True)
 
     async def _drop(self, query: DropFile) -> Json:
@@ -127,7 +127,7 @@ class ForWorkers:
 
 def _check_asker(question: Question, agent: str) -> None:
     match question:
-        case OpenLane() | DropFile():
+        case OpenQueue() | DropFile():
             speaks_for = question.agent
         case _:
             speaks_for = question.parent_agent

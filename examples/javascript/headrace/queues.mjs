@@ -1,4 +1,4 @@
-// The lanes of a worker's agents, as they come and go (docs/bus.md, "Lanes"). Lanes that are used no
+// The queues of a worker's agents, as they come and go (docs/bus.md, "Queues"). Queues that are used no
 // more are let go by others: by any worker in Python, or by nobody, at the cost of a consumer.
 
 import { BusUnavailable } from "./bus.mjs";
@@ -7,7 +7,7 @@ import { Puller } from "./poll.mjs";
 const LOOK_EVERY = 3000;
 const TIMEOUT = 2000;
 
-export class LaneWatch {
+export class QueueWatch {
   #pullers = new Map();
   #hints = [];
   #looking = false;
@@ -16,11 +16,11 @@ export class LaneWatch {
     Object.assign(this, { bus, agents, slots, deliver });
   }
 
-  /** Pull from the first lane of every agent, and from others as they come. */
+  /** Pull from the first queue of every agent, and from others as they come. */
   async start() {
     for (const agent of this.agents) {
       await this.#begin(agent).ensured();
-      const subscription = this.bus.connection.subscribe(this.bus.lanesOf(agent), { callback: () => this.#look() });
+      const subscription = this.bus.connection.subscribe(this.bus.queuesOf(agent), { callback: () => this.#look() });
       this.#hints.push(subscription);
     }
     this.timer = setInterval(() => this.#look(), LOOK_EVERY);

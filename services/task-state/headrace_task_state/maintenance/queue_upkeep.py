@@ -1,4 +1,4 @@
-"""Lanes that nobody uses any more are let go: each costs every worker of its agent requests."""
+"""Queues that nobody uses any more are let go: each costs every worker of its agent requests."""
 
 import asyncio
 import logging
@@ -18,7 +18,7 @@ EVERY = 60.0
 """Seconds between looks."""
 
 
-class LaneUpkeep:
+class QueueUpkeep:
     """Looks at the work queue's consumers; that every replica does so is harmless."""
 
     def __init__(self, bus: Bus) -> None:
@@ -34,50 +34,50 @@ class LaneUpkeep:
             try:
                 await self.look()
             except BusUnavailable as trouble:
-                _log.info("unused lanes are left for later: %s", trouble)
+                _log.info("unused queues are left for later: %s", trouble)
             await asyncio.sleep(EVERY)
 
     async def look(self) -> None:
-        """Let go of lanes that were empty and handed nothing out for `UNUSED` seconds.
+        """Let go of queues that were empty and handed nothing out for `UNUSED` seconds.
 
         Raises:
             BusUnavailable: JetStream does not answer.
         """
         now = asyncio.get_running_loop().time()
-        lanes = await self._lanes()
-        self._disuse.keep(lanes)
-        for name, consumer in lanes.items():
+        queues = await self._queues()
+        self._disuse.keep(queues)
+        for name, consumer in queues.items():
             if self._disuse.seconds(name, consumer, now) >= UNUSED:
-                _log.info("the lane %s is used no more", name)
+                _log.info("the queue %s is used no more", name)
                 await delete_consumer(self._bus, self._stream, name)
 
-    async def _lanes(self) -> dict[str, Json]:
-        """Return JetStream's ConsumerInfo of every lane that is not an agent's first."""
+    async def _queues(self) -> dict[str, Json]:
+        """Return JetStream's ConsumerInfo of every queue that is not an agent's first."""
         found = await consumers(self._bus, self._stream)
         return {one["name"]: one for one in found if agent_of(one["name"]) != one["name"]}
 
 
 class Disuse:
-    """What lanes looked like when they were last seen to be used, and when that was."""
+    """What queues looked like when they were last seen to be used, and when that was."""
 
     def __init__(self) -> None:
-        """Know of no lane."""
+        """Know of no queue."""
         self._seen: dict[str, tuple[object, float]] = {}
 
-    def seconds(self, lane: str, consumer: Json, now: float) -> float:
-        """Return for how long the lane is known to be unused, in seconds.
+    def seconds(self, queue: str, consumer: Json, now: float) -> float:
+        """Return for how long the queue is known to be unused, in seconds.
 
         `consumer` is JetStream's ConsumerInfo of it, as of `now` (loop time in seconds).
         """
         is_empty = consumer.get("num_pending") == 0 == consumer.get("num_ack_pending")
-        # A lane that was let go and made again may have handed out as much as the one before.
+        # A queue that was let go and made again may have handed out as much as the one before.
         looks = consumer.get("created"), consumer.get("delivered", {}).get("consumer_seq")
-        seen, since = self._seen.get(lane, (None, now))
+        seen, since = self._seen.get(queue, (None, now))
         if not is_empty or looks != seen:
             since = now
-        self._seen[lane] = looks, since
+        self._seen[queue] = looks, since
         return now - since
 
-    def keep(self, lanes: Container[str]) -> None:
-        """Forget all lanes but these."""
-        self._seen = {lane: seen for lane, seen in self._seen.items() if lane in lanes}
+    def keep(self, queues: Container[str]) -> None:
+        """Forget all queues but these."""
+        self._seen = {queue: seen for queue, seen in self._seen.items() if queue in queues}
