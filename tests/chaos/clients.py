@@ -39,9 +39,7 @@ _MOST_PAUSE = 60
 _PAUSE = 0.3
 _SILENCE = 10.0
 """Seconds without an event after which a client asks elsewhere: the gateway may be frozen."""
-_CUT_OFF = 500
-"""What a gateway that stops while NATS is silent says of a request that it gives up."""
-_AGAIN = {429, _CUT_OFF, 502, 503, 504}
+_AGAIN = {429, 502, 503, 504}
 _GONE = ("past retention", "past its retention", "was deleted", "TASK_NOT_FOUND")
 """What is said of a task that was erased; the last when its tombstone has gone, too."""
 _UNSETTLED = 60.0
@@ -146,10 +144,6 @@ class Impatient(Follower):
                 await super()._connect(step)
         except TimeoutError:
             raise Torn("silence") from None
-        except Refused as refused:
-            if refused.status == _CUT_OFF:
-                raise Torn(str(refused)) from refused
-            raise
 
     def _take(self, received: Received) -> None:
         super()._take(received)

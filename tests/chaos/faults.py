@@ -35,6 +35,8 @@ _SIZES: dict[Role, int] = {
 _SHORTEST, _LONGEST = 0.3, 1.7
 _STOPPED = 8.0
 _SERVER_STOPPED = 2.0
+_DRAINED = 6.0
+"""Longer than a gateway has to drain."""
 _FULL = 4.0
 _NODE_AWAY = 6.0
 _ANSWERS = 5.0
@@ -118,6 +120,23 @@ class Freeze(Fault):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
 
+        return go_on
+
+
+@dataclass(frozen=True, slots=True)
+class DrainInSilence(Fault):
+    """A gateway drains while NATS, frozen, answers nothing that it waits for."""
+
+    index: int
+
+    @property
+    def name(self) -> str:
+        return "drain gateway in silence"
+
+    async def do(self, fleet: Fleet) -> Undo:
+        go_on = await Freeze(self.lasts, "nats", 0, is_long=False).do(fleet)
+        with suppress(NotNow, ProcessLookupError):
+            os.kill(_pid(fleet, "gateway", self.index), signal.SIGTERM)
         return go_on
 
 
@@ -245,6 +264,10 @@ def _freeze(
     return draw
 
 
+def _drain_in_silence(chance: random.Random, long: float) -> Fault:
+    return DrainInSilence(min(_DRAINED, long), chance.randrange(GATEWAYS))
+
+
 def _lose_node(*, frozen: bool) -> Callable[[random.Random, float], Fault]:
     return lambda chance, long: LoseNode(min(_NODE_AWAY, long), chance.randrange(3), frozen)
 
@@ -264,6 +287,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(1, _freeze("task-state", is_long=True)),
     Kind(1, _signal("nats", signal.SIGKILL), nodes=1),
     Kind(1, _freeze("nats", _SERVER_STOPPED), nodes=1),
+    Kind(1, _drain_in_silence, nodes=1),
     Kind(1, _lose_node(frozen=False), nodes=3),
     Kind(1, _lose_node(frozen=True), nodes=3),
     Kind(2, lambda chance, _: HandOver(0.0, chance.choice(_STREAMS)), nodes=3),

@@ -25,6 +25,7 @@ from headrace.model.task import (
 from headrace.settings import BusSettings
 from headrace_gateway.detached import Detached
 from headrace_gateway.feeds import Feed, Feeds
+from headrace_gateway.server.open_requests import OpenRequests
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.streaming.open_streams import OpenStreams
 from headrace_gateway.streaming.renderer import SharedRenderer
@@ -232,7 +233,7 @@ class Streaming:
 
     async def stream(self, log: Log, client: Client, after: int = 0) -> None:
         feed = await self.feeds.acquire(log.key)
-        shared = Subscriptions(self.feeds, self.streams, self.settings)
+        shared = Subscriptions(self.feeds, self.streams, OpenRequests(), self.settings)
         stream = EventStream(shared, feed, after, SharedRenderer(LOG_LINES))
         await stream({"type": "http"}, client.receive, client.send)
 

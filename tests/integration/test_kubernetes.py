@@ -8,9 +8,10 @@ import pytest
 import yaml
 
 from headrace.settings import BusSettings
-from headrace_gateway.protocols.a2a.grpc import server as rpc_server
-from headrace_gateway.server import http_server
+from headrace_gateway import detached
+from headrace_gateway.server import open_requests
 from headrace_gateway.settings import GatewaySettings
+from headrace_gateway.streaming import open_streams
 from headrace_task_state.settings import TaskStateSettings
 from headrace_worker.settings import WorkerSettings
 from tests.support.compose_file import ROOT, load
@@ -128,7 +129,10 @@ def test_each_has_longer_to_end_in_than_it_takes(monkeypatch: pytest.MonkeyPatch
     grace = {role: pod(role)["spec"]["terminationGracePeriodSeconds"] for role in ROLES}
     program, pause = container("gateway")["lifecycle"]["preStop"]["exec"]["command"]
     assert program == "sleep"
-    assert grace["gateway"] > int(pause) + http_server.GRACE + rpc_server.GRACE
+    assert (
+        grace["gateway"]
+        > int(pause) + open_streams.FAREWELL + open_requests.GRACE + detached.PATIENCE
+    )
     worker = settings_of("worker", monkeypatch)
     assert grace["worker"] > worker.drain_seconds + worker.cleanup_seconds
     assert all(grace[role] >= load()[role].grace for role in ROLES)

@@ -25,6 +25,7 @@ from headrace_gateway.server.auth.authenticate import Callers
 from headrace_gateway.server.auth.rate_limits import RateLimits
 from headrace_gateway.server.http_server import Server
 from headrace_gateway.server.listeners import Unprotected, check_exposure, listen
+from headrace_gateway.server.open_requests import ANSWERS, OpenRequests
 from headrace_gateway.server.public_url import own_url
 from headrace_gateway.server.startup import FrontDoor
 from headrace_gateway.server.stream_limits import StreamLimits
@@ -70,7 +71,8 @@ async def serving(
         CredentialsUnreadable, KeyUnreadable: a file that a setting names is missing or wrong.
     """
     check_exposure(settings)
-    front = FrontDoor()
+    requests = OpenRequests()
+    front = FrontDoor(requests)
     async with AsyncExitStack() as stack:
         listener = listen(settings.http_host, settings.http_port)
         stack.callback(listener.close)
@@ -81,7 +83,7 @@ async def serving(
         answering = asyncio.create_task(server.serve(sockets=[listener]))
         answering.add_done_callback(lambda _: stop.set())
         try:
-            services = await stack.enter_async_context(composed(settings))
+            services = await stack.enter_async_context(composed(settings, requests))
             front.open(build_app(services, protocols))
             rpcs.open(services)
             _log.info("serving on http://%s:%d, gRPC on port %d", host, port, rpc_port)
@@ -90,12 +92,16 @@ async def serving(
         finally:
             # Answers under way end first, then what they rest on.
             server.should_exit = True
+            giving_up = asyncio.get_running_loop().call_later(ANSWERS, requests.give_up)
             await asyncio.gather(answering, rpcs.stop())
+            giving_up.cancel()
 
 
 @asynccontextmanager
-async def composed(settings: GatewaySettings) -> AsyncIterator[Services]:
+async def composed(settings: GatewaySettings, requests: OpenRequests) -> AsyncIterator[Services]:
     """Put a gateway's parts together, running, for the length of a block.
+
+    `requests` are those that it carries out.
 
     Raises:
         BusUnavailable: NATS was away for longer than HEADRACE_STARTUP_TIMEOUT.
@@ -144,9 +150,10 @@ async def composed(settings: GatewaySettings) -> AsyncIterator[Services]:
             callers=callers,
             state=state,
             feeds=feeds,
+            requests=requests,
             streams=streams,
             stream_limits=StreamLimits(settings.max_streams, settings.max_streams_per_owner),
-            subscriptions=Subscriptions(feeds, streams, settings),
+            subscriptions=Subscriptions(feeds, streams, requests, settings),
             task_streams=TaskStreams(bus, feeds, state),
             webhooks=Webhooks(bus),
             signing=signing,

@@ -27,6 +27,9 @@ class MetricsPage:
             ("headrace_open_streams", "Streams and WebSockets that are open."): (
                 lambda: len(services.stream_limits)
             ),
+            ("headrace_open_requests", "Requests that are being carried out, without streams."): (
+                lambda: len(services.requests)
+            ),
             ("headrace_feeds", "Logs that are being followed for clients."): (
                 lambda: len(services.feeds)
             ),

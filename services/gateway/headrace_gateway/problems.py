@@ -35,6 +35,7 @@ from headrace_gateway.refusals import (
     Malformed,
     NotPermitted,
     RateLimited,
+    Restarting,
     TaskBusy,
     TaskEnded,
     TooManyAtOnce,
@@ -125,6 +126,7 @@ _PROBLEMS: Mapping[type[Exception], Problem] = {
     BodyTooLarge: _TOO_LARGE,
     RequestNotWhole: _own(-32600, 408, "DEADLINE_EXCEEDED", "REQUEST_NOT_WHOLE"),
     EventTooLarge: _TOO_LARGE,
+    Restarting: _UNAVAILABLE,
     TooManyStreams: _UNAVAILABLE,
     TooManyStreamsOfOwner: replace(
         _own(-32603, 429, "RESOURCE_EXHAUSTED", "TOO_MANY_STREAMS"), retry_after=RETRY_AFTER

@@ -71,6 +71,13 @@ class ContextMismatch(HeadraceError):
     code = "context_mismatch"
 
 
+class Restarting(HeadraceError):
+    """The gateway stops before it has an answer; no message has been stored for the request."""
+
+    code = "restarting"
+    retryable = True
+
+
 class TooManyStreams(HeadraceError):
     """The gateway has as many streams open as it takes."""
 

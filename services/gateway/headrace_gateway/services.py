@@ -13,6 +13,7 @@ from headrace_gateway.feeds import Feeds
 from headrace_gateway.server.auth.access import Access
 from headrace_gateway.server.auth.authenticate import Callers
 from headrace_gateway.server.body import BodyLimits
+from headrace_gateway.server.open_requests import OpenRequests
 from headrace_gateway.server.stream_limits import StreamLimits
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.signed_cards import SignedCards
@@ -42,6 +43,8 @@ class Services:
     feeds: Feeds
     full_streams: FullStreams
     """Which logs take nothing more."""
+    requests: OpenRequests
+    """Every request that is being carried out, to be answered before the gateway hangs up."""
     streams: OpenStreams
     """Every open answer, to be closed when the gateway stops."""
     stream_limits: StreamLimits

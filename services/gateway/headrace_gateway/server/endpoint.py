@@ -6,6 +6,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
+from headrace_gateway.server.open_requests import requests_of
+
 type Endpoint = Callable[[Request], Awaitable[ASGIApp]]
 
 _CLIENT_WENT_AWAY = 499
@@ -16,7 +18,8 @@ def telling(endpoint: Endpoint, tell: Callable[[Request, Exception], Response]) 
 
     async def answer(request: Request) -> ASGIApp:
         try:
-            return await endpoint(request)
+            async with requests_of(request.scope).one():
+                return await endpoint(request)
         except ClientDisconnect:
             return Response(status_code=_CLIENT_WENT_AWAY)
         except Exception as error:  # noqa: BLE001 - whatever it is, the client gets protocol shape

@@ -7,10 +7,8 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from headrace_gateway.server.http_protocol import HttpWire, SocketWire
+from headrace_gateway.server.open_requests import GRACE
 from headrace_gateway.settings import GatewaySettings
-
-GRACE = 2.0
-"""Seconds that answers under way have once the server stops; streams are told and end at once."""
 
 _KEEP_ALIVE = 75
 

@@ -10,6 +10,7 @@ from starlette.websockets import WebSocket
 from headrace_gateway.server.deferred_response import DeferredResponse
 from headrace_gateway.server.health import healthy
 from headrace_gateway.server.json_response import json_response
+from headrace_gateway.server.open_requests import OpenRequests, with_requests
 from headrace_gateway.server.websocket_closing import close_at_once, try_later
 
 _MESSAGE = "the gateway is starting; it waits for NATS"
@@ -18,8 +19,9 @@ _MESSAGE = "the gateway is starting; it waits for NATS"
 class FrontDoor:
     """An ASGI application that says that it is starting until there is one to hand on to."""
 
-    def __init__(self) -> None:
-        """Stay closed until `open`."""
+    def __init__(self, requests: OpenRequests) -> None:
+        """Stay closed until `open`; count what is carried out among `requests`."""
+        self._requests = requests
         self._app: ASGIApp = Starlette(
             routes=[Route("/healthz", healthy), WebSocketRoute("/{path:path}", _starting_socket)],
             exception_handlers={404: _starting},
@@ -31,6 +33,7 @@ class FrontDoor:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Hand on."""
+        scope = with_requests(scope, self._requests)
         await DeferredResponse().serve(self._app, scope, receive, send)
 
 

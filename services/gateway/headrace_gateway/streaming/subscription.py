@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from headrace_gateway.feeds import MOST, Feed, Feeds
+from headrace_gateway.server.open_requests import OpenRequests
 from headrace_gateway.server.slow_client import SlowClient
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.streaming.open_streams import OpenStreams
@@ -53,6 +54,7 @@ class Subscriptions:
 
     feeds: Feeds
     open: OpenStreams
+    requests: OpenRequests
     settings: GatewaySettings
 
 

@@ -6,13 +6,14 @@ for a bounded slice each time. Closing a connection never touches a task.
 
 import asyncio
 import logging
-from collections.abc import Coroutine
-from contextlib import suppress
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Protocol
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from headrace_gateway.feeds import Feed
+from headrace_gateway.server.open_requests import OpenRequest
 from headrace_gateway.server.slow_client import SlowClient, backlog_of
 from headrace_gateway.server.websocket_closing import TEXT_ONLY, Closing, restarting, try_later
 from headrace_gateway.streaming.renderer import Cause, Interruption, Messages, Renderer
@@ -25,6 +26,9 @@ from headrace_gateway.streaming.subscription import (
 
 _SLICE = 64 * 1024
 """About how many bytes a job writes before others have their turn."""
+
+ANSWERS = 0.5
+"""Seconds that requests have to be answered when their connection ends."""
 
 _log = logging.getLogger(__name__)
 
@@ -47,6 +51,7 @@ class Connection:
         self._turn = asyncio.Lock()
         self._over: asyncio.Future[Closing | None] = asyncio.get_running_loop().create_future()
         self._why: Interruption | None = None
+        self._requests = set[OpenRequest]()
         self._writing = False
         self.slow = SlowClient(backlog_of(socket.scope))
 
@@ -80,6 +85,20 @@ class Connection:
         self._jobs.add(task)
         task.add_done_callback(self._jobs.discard)
         return task
+
+    @asynccontextmanager
+    async def answering(self) -> AsyncIterator[None]:
+        """Carry a request of the client's out in a block, given up soon when the connection ends.
+
+        Raises:
+            HeadraceError: as `OpenRequests.one`.
+        """
+        async with self._shared.requests.one() as request:
+            self._requests.add(request)
+            try:
+                yield
+            finally:
+                self._requests.discard(request)
 
     async def stream(self, feed: Feed, after: int, renderer: Renderer) -> Interruption | None:
         """Serve a subscription; takes over the caller's use of `feed`. See `Subscription.run`."""
@@ -128,6 +147,8 @@ class Connection:
     async def _finish(self, closing: Closing | None) -> None:
         """Let what is interrupted say so, then say why the connection closes."""
         cause = self._why.cause if self._why is not None else Cause.STOPPING
+        if self._why is not None:
+            await self._give_up()
         try:
             async with asyncio.timeout(LAST_WORDS[cause]):
                 if self._why is not None and self._jobs:
@@ -139,6 +160,13 @@ class Connection:
         except TimeoutError:
             self.slow.drop()
 
+    async def _give_up(self) -> None:
+        """Give up the requests that have no answer soon."""
+        if self._requests:
+            await asyncio.wait(self._jobs, timeout=ANSWERS)
+        for request in list(self._requests):
+            request.give_up()
+
     async def _cancel_jobs(self) -> None:
         jobs = list(self._jobs)
         for job in jobs:
@@ -147,6 +175,8 @@ class Connection:
 
     async def _read(self, session: Session) -> None:
         while (message := await self._socket.receive())["type"] != "websocket.disconnect":
+            if self.is_closing:
+                continue  # The client is told so, and asks elsewhere.
             text = message.get("text")
             if text is None:
                 self.end(TEXT_ONLY)

@@ -30,6 +30,7 @@ from headrace_gateway.detached import Detached
 from headrace_gateway.feeds import Feeds
 from headrace_gateway.refusals import GenerationMismatch, KeyReused, TaskBusy, TaskEnded
 from headrace_gateway.server.auth.caller import Caller
+from headrace_gateway.server.open_requests import may_be_repeated
 from headrace_gateway.tasks.accepted import Accepted
 from headrace_gateway.tasks.asked import FollowUp
 from headrace_gateway.tasks.inputs import ROUNDS
@@ -330,6 +331,7 @@ async def _repeatable(accepting: Coroutine[Any, Any, Accepted]) -> Accepted:
     Raises:
         BusUnavailable: it is not known yet what came of it; sending again is safe.
     """
+    may_be_repeated()
     try:
         return await accepting
     except Unsettled as unsettled:

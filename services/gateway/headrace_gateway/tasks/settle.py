@@ -16,6 +16,7 @@ from headrace.model.task import TaskKey
 from headrace.tasks.begin import Input
 from headrace.wait_for import RECONNECT
 from headrace_gateway.detached import Detached
+from headrace_gateway.server.open_requests import open_request
 from headrace_gateway.tasks.unanswered import Unsettled
 
 _log = logging.getLogger(__name__)
@@ -79,14 +80,22 @@ class Settling:
 
         Raises:
             Unsettled: it is not known yet; the gateway goes on.
+            Restarting: the gateway has given the request up; nothing has happened.
             HeadraceError: as `attempt`; then nothing has happened, and nothing will.
         """
+        unsettled, request = Unsettled(key.task, context), open_request()
+        if request is not None:
+            request.storing(unsettled)
         try:
             result = await attempt()
         except OutcomeUnknown as unknown:
             self._open.add(key)
             self._detached.start(self._settle(key, attempt, then))
-            raise Unsettled(key.task, context) from unknown
+            raise unsettled from unknown
+        except HeadraceError:
+            if request is not None:
+                request.stored_nothing()
+            raise
         then(result)
         return result
 

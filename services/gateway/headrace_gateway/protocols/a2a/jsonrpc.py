@@ -35,6 +35,7 @@ from headrace_gateway.refusals import Malformed, Violation
 from headrace_gateway.server.body import parse, read_body
 from headrace_gateway.server.endpoint import Endpoint
 from headrace_gateway.server.json_response import JSON, json_response
+from headrace_gateway.server.open_requests import requests_of
 from headrace_gateway.services import Services
 from headrace_gateway.tasks.subscribe import NothingLeft
 
@@ -84,25 +85,26 @@ class JsonRpcBinding:
         request_id: _Id = None
         wording, is_stream = self._wording(request, RPC), False
         try:
-            # Nothing is read from whom nobody knows.
-            caller = self._services.callers.of(request.headers)
-            check_content_type(request, form=adapt is not None)
-            body = await read_body(request, self._services.body_limits)
-            parsed = parse(body)
-            request_id = _id_of(parsed, body)
-            method, params = _check_envelope(parsed, request_id)
-            if adapt is not None:
-                is_short = reads_short(self._variant, request, params)
-                request, method, params = adapt(request, method, params, is_short=is_short)
-            looks_like = shape_of_call(method)
-            is_stream = self._versions.rpc[looks_like].operations.get(method) in STREAMING
-            version = check_version(request, looks_like=looks_like, served=BOTH)
-            wording = self._wording(request, self._versions.rpc[version])
-            call = call_of(self._services, request, caller, params.get("tenant"), version)
-            if adapt is not None and method == GET_CARD:
-                found = get_card(self._services, call, self._versions)
-                return _result(request_id, call, wording, GET_CARD, found)
-            return await self._dispatch(_Asked(request, call, wording, request_id, method, params))
+            async with requests_of(request.scope).one():
+                # Nothing is read from whom nobody knows.
+                caller = self._services.callers.of(request.headers)
+                check_content_type(request, form=adapt is not None)
+                body = await read_body(request, self._services.body_limits)
+                parsed = parse(body)
+                request_id = _id_of(parsed, body)
+                method, params = _check_envelope(parsed, request_id)
+                if adapt is not None:
+                    is_short = reads_short(self._variant, request, params)
+                    request, method, params = adapt(request, method, params, is_short=is_short)
+                looks_like = shape_of_call(method)
+                is_stream = self._versions.rpc[looks_like].operations.get(method) in STREAMING
+                version = check_version(request, looks_like=looks_like, served=BOTH)
+                wording = self._wording(request, self._versions.rpc[version])
+                call = call_of(self._services, request, caller, params.get("tenant"), version)
+                if adapt is not None and method == GET_CARD:
+                    found = get_card(self._services, call, self._versions)
+                    return _result(request_id, call, wording, GET_CARD, found)
+                return await self._dispatch(_Asked(request, call, wording, request_id, method, params))
         except ClientDisconnect:
             return Response(status_code=499)
         except Exception as error:  # noqa: BLE001 - whatever it is, the client gets protocol shape

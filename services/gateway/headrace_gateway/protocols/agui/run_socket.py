@@ -69,7 +69,9 @@ class RunSession:
                 return
             try:
                 body = self._services.body_limits.check(text.encode())
-                await self._stream(await self._open(body))
+                async with self._connection.answering():
+                    opened = await self._open(body)
+                await self._stream(opened)
             except Exception as error:  # noqa: BLE001 - as above
                 await self._refuse(error)
             finally:

@@ -19,15 +19,13 @@ from headrace_gateway.protocols.a2a.grpc.errors import refuse
 from headrace_gateway.protocols.a2a.grpc.forms import Form
 from headrace_gateway.protocols.a2a.grpc.service import Service
 from headrace_gateway.server.listeners import CannotListen, listen
+from headrace_gateway.server.open_requests import GRACE
 from headrace_gateway.services import Services
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.streaming.grpc import Context
 
 type _Handler = grpc.RpcMethodHandler[Any, Any]
 """Only an alias: at runtime the class takes no parameters."""
-
-GRACE = 2.0
-"""Seconds that answers under way have once the server stops; streams are told and end at once."""
 
 _LOOK = 1.0
 """Seconds between two looks at whether the gateway can serve."""

@@ -69,9 +69,10 @@ class Service:
         async def answer(requests: _Requests, context: Context) -> bytes:
             asking = Asking(context, self._services.settings)
             try:
-                call, params = await self._read(asking, method, requests)
-                work = operation(self._services, call, params)
-                result = await self._carried_out(asking, work)
+                async with self._services.requests.one():
+                    call, params = await self._read(asking, method, requests)
+                    work = operation(self._services, call, params)
+                    result = await self._carried_out(asking, work)
                 answer = self._form.answer(method, result)
                 await context.send_initial_metadata(outgoing(call.headers))
             except grpc.aio.BaseError:
@@ -86,7 +87,8 @@ class Service:
         async def answer(requests: _Requests, context: Context) -> None:
             asking = Asking(context, self._services.settings)
             try:
-                call, params = await self._read(asking, method, requests)
+                async with self._services.requests.one():
+                    call, params = await self._read(asking, method, requests)
                 await self._serve(asking, context, method, call, params)
             except CutOff as cut:
                 await refuse(context, cut.problem, named=self._is_old)
@@ -102,8 +104,9 @@ class Service:
     ) -> None:
         permit = self._services.stream_limits.acquire(call.caller)
         try:
-            opening = STREAMING[self._form.operations[method]](self._services, call, params)
-            streaming = await self._carried_out(asking, opening, self._unwanted)
+            async with self._services.requests.one():
+                opening = STREAMING[self._form.operations[method]](self._services, call, params)
+                streaming = await self._carried_out(asking, opening, self._unwanted)
             await serve_stream(self._services, self._form, call, streaming, context)
         except NothingLeft:
             await context.send_initial_metadata(outgoing(call.headers))

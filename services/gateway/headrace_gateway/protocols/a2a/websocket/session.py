@@ -105,7 +105,8 @@ class A2ASession:
             return
         if (unary := UNARY.get(asked.operation)) is None:
             raise MethodNotFoundError(f"there is no method {asked.operation!r}")
-        result = await unary(self._services, call, asked.params)
+        async with self._connection.answering():
+            result = await unary(self._services, call, asked.params)
         await self._connection.write([envelope.result(asked.operation, result)])
 
     async def _stream(self, call: Call, envelope: Envelope, asked: Asked) -> None:
@@ -117,7 +118,8 @@ class A2ASession:
             if self._folds:
                 await self._stream_folded(call, envelope, asked.operation, params)
             else:
-                streaming = await STREAMING[asked.operation](self._services, call, params)
+                async with self._connection.answering():
+                    streaming = await STREAMING[asked.operation](self._services, call, params)
                 await self._stream_events(call, envelope, streaming)
         finally:
             permit.release()
@@ -135,7 +137,8 @@ class A2ASession:
     async def _stream_folded(
         self, call: Call, envelope: Envelope, operation: str, params: Json
     ) -> None:
-        folding = await open_folding(self._services, self._variant, call, operation, params)
+        async with self._connection.answering():
+            folding = await open_folding(self._services, self._variant, call, operation, params)
         streaming, start = folding.streaming, folding.start
         renderer = self._variant.events.messages(
             streaming.log,
