@@ -3,18 +3,20 @@
 import logging
 import secrets
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from headrace import metrics
 from headrace.model import events
 from headrace.model.entry import ANSWERED
+from headrace.model.errors import Fenced, LogLost
 from headrace.model.events import Draft
 from headrace.model.task import COMPLETED, INPUT_REQUIRED, WORKING
 from headrace.sdk.errors import DelegationFailed, MalformedOutput, Retryable
 from headrace.sdk.interrupt import Interrupt
 from headrace.tasks.continue_ import submitted
 from headrace_worker.appender import GivesWay
-from headrace_worker.end_events import End
+from headrace_worker.end_events import End, Fault
 from headrace_worker.execution import Execution
 from headrace_worker.give_up import why_overdue
 from headrace_worker.queued import Queued
@@ -40,6 +42,27 @@ async def complete(execution: Execution, why: Interrupt) -> int | None:
         Fenced, LogLost: the log is somebody else's; it does not say so.
     """
     end = _interrupted(execution, why) if why else _end(execution)
+    try:
+        following = await _append(execution, end)
+    except (Fenced, LogLost):
+        if end.fault is not None:
+            _log.info("task %s: its agent raised %r", execution.key.task, end.fault.error)
+        raise
+    except BaseException:
+        _tell(execution, end.fault)
+        raise
+    _tell(execution, end.fault)
+    return following
+
+
+def _tell(execution: Execution, fault: Fault | None) -> None:
+    """Log what went wrong, which is nobody's fault where the log is somebody else's."""
+    if fault is not None:
+        said = (execution.key.task, fault.id, fault.reason)
+        _log.error("task %s: error %s: %s", *said, exc_info=fault.error)
+
+
+async def _append(execution: Execution, end: End) -> int | None:
     await _end_children(execution, end.state)
     end = _with_usage(execution, end)
     made = execution.encoder.artifacts
@@ -76,7 +99,7 @@ def _with_usage(execution: Execution, end: End) -> End:
         return end
     metadata = {**end.metadata, **told}
     draft = events.status_update(ctx.task, ctx.context, end.state, end.message, metadata)
-    return End(draft, end.state, end.message, metadata)
+    return replace(end, draft=draft, metadata=metadata)
 
 
 def _next_input(execution: Execution, following: Queued, *others: Queued) -> Draft:
@@ -127,10 +150,10 @@ def _shown(error: BaseException) -> str:
 
 
 def _failed(execution: Execution, reason: str, error: BaseException | None) -> End:
-    """Return a failure that shows nothing of `error` but an id; the log has the rest under it."""
-    error_id, reason = secrets.token_hex(4), reason[:LONGEST_REASON]
-    _log.error("task %s: error %s: %s", execution.key.task, error_id, reason, exc_info=error)
-    return execution.endings.failed(f"{reason} (error {error_id})")
+    """Return a failure that shows nothing of `error` but an id; our log has the rest under it."""
+    fault = Fault(secrets.token_hex(4), reason[:LONGEST_REASON], error)
+    failed = execution.endings.failed(f"{fault.reason} (error {fault.id})")
+    return replace(failed, fault=fault)
 
 
 def _asked_for(execution: Execution) -> End:

@@ -19,6 +19,15 @@ _KINDS = {"text", "raw", "url", "data"}
 
 
 @dataclass(frozen=True, slots=True)
+class Fault:
+    """Why a run has failed, of which its client sees no more than the id and the reason."""
+
+    id: str
+    reason: str
+    error: BaseException | None
+
+
+@dataclass(frozen=True, slots=True)
 class End:
     """A run's last event and the state that it leaves the task in."""
 
@@ -28,6 +37,8 @@ class End:
     """What the draft says."""
     metadata: Json = field(default_factory=dict)
     """The draft's."""
+    fault: Fault | None = None
+    """What went wrong, unless that is all in the message."""
 
 
 class Endings:

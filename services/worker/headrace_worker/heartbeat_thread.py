@@ -9,12 +9,13 @@ import asyncio
 import concurrent.futures
 import logging
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any
 
 import uvloop
 
 from headrace.jetstream.connection import Bus
+from headrace.model.errors import BusUnavailable
 from headrace.settings import BusSettings
 
 _log = logging.getLogger(__name__)
@@ -31,6 +32,7 @@ class HeartbeatThread:
         self._name = name
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+        self._has_stopped = False
 
     async def start(self) -> None:
         """Start the thread and return when its connection stands.
@@ -43,23 +45,33 @@ class HeartbeatThread:
 
     async def stop(self) -> None:
         """Hang up and end the thread."""
+        self._has_stopped = True
         if not self._thread.is_alive():
             return
-        await self.call(self._end())
+        await self._called(self._end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         await asyncio.to_thread(self._thread.join, _JOIN)
 
     async def call[T](self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` on the thread's loop and return its result."""
+        """Run `work` on the thread's loop and return its result.
+
+        Raises:
+            BusUnavailable: the thread has been told to stop; a run may outlive it.
+        """
+        if self._has_stopped:
+            work.close()
+            raise BusUnavailable("the worker has stopped")
+        return await self._called(work)
+
+    async def _called[T](self, work: Coroutine[Any, Any, T]) -> T:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run `work` on the thread's loop, as long as that goes on; nobody waits for it."""
+        if self._has_stopped:
+            work.close()
+            return
         asyncio.run_coroutine_threadsafe(work, self._loop).add_done_callback(_complain)
-
-    def call_soon(self, callback: Callable[[], object]) -> None:
-        """Call `callback` on the thread's loop."""
-        self._loop.call_soon_threadsafe(callback)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)

@@ -54,7 +54,7 @@ class Stopped:
     @property
     def worked_on(self) -> list[str]:
         """The messages that work was begun on."""
-        return [text_of(leg.message["parts"]) for leg in self.fleet.legs]
+        return [text_of(run.message["parts"]) for run in self.fleet.runs]
 
 
 @pytest_asyncio.fixture(loop_scope="module")

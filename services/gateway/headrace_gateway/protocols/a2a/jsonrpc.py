@@ -104,7 +104,9 @@ class JsonRpcBinding:
                 if adapt is not None and method == GET_CARD:
                     found = get_card(self._services, call, self._versions)
                     return _result(request_id, call, wording, GET_CARD, found)
-                return await self._dispatch(_Asked(request, call, wording, request_id, method, params))
+                return await self._dispatch(
+                    _Asked(request, call, wording, request_id, method, params)
+                )
         except ClientDisconnect:
             return Response(status_code=499)
         except Exception as error:  # noqa: BLE001 - whatever it is, the client gets protocol shape

@@ -1,0 +1,70 @@
+"""What is nobody's fault is no error in a worker's log."""
+
+import asyncio
+import logging
+
+import pytest
+
+from headrace import RunContext, agent
+from headrace.model import events
+from headrace.model.task import CANCELED
+from headrace_worker import worker as worker_module
+from headrace_worker.attempt import Attempt
+from headrace_worker.heartbeats import Hold, Leases
+from tests.integration.worker.conftest import Working
+from tests.support.desk import Desk, eventually
+
+
+async def test_what_a_fenced_agent_raises_is_no_error(
+    desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    # It fails before its worker has noticed that it is fenced.
+    monkeypatch.setattr(Attempt, "lose", lambda _: None)
+
+    @agent()
+    async def late(_: RunContext) -> None:
+        canceled = events.status_update(task.key.task, task.context, CANCELED)
+        await task.append(canceled, CANCELED, writer="gateway-test", run=1)
+        raise RuntimeError("the run is over")
+
+    async with working(late):
+        task = await desk.start("late")
+
+        async def is_left() -> bool:
+            return "is not ours any more" in caplog.text
+
+        await eventually(is_left)
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+    assert "its agent raised RuntimeError('the run is over')" in caplog.text
+    assert (await task.last()).stamp.writer == "gateway-test"
+
+
+async def test_a_run_that_outlives_its_worker_is_left_for_later(
+    desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(worker_module, "_LAST_MOMENTS", 0.0)
+
+    @agent()
+    async def silent(_: RunContext) -> None:
+        await asyncio.Event().wait()
+
+    goes_on, let_go = asyncio.Event(), Leases.let_go
+
+    async def late(leases: Leases, hold: Hold) -> None:
+        await goes_on.wait()
+        await let_go(leases, hold)
+
+    monkeypatch.setattr(Leases, "let_go", late)
+    async with working(silent):
+        task = await desk.start("silent")
+        await task.held()
+    goes_on.set()
+
+    async def is_left() -> bool:
+        return "for another try" in caplog.text or "broke" in caplog.text
+
+    await eventually(is_left)
+    assert "Event loop is closed" not in caplog.text
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
