@@ -1,1 +1,1 @@
-"""The gateway: client protocols in, feeds and dialects out."""
+"""The gateway: client protocols in, feeds and renderers out."""

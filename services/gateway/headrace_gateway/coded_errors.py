@@ -10,7 +10,7 @@ from starlette.responses import Response
 from headrace.model.errors import HeadraceError
 from headrace.model.events import Json
 from headrace_gateway.problems import headers, problem_of
-from headrace_gateway.server.endpoint import Endpoint, telling
+from headrace_gateway.server.endpoint import Endpoint, answering
 from headrace_gateway.server.json_response import json_response
 
 
@@ -66,7 +66,7 @@ def answering_failures(
         failure = failure_of(error)
         return json_response(content(failure), failure.status, failure.headers)
 
-    return telling(endpoint, answer)
+    return answering(endpoint, answer)
 
 
 def check_body_type(request: Request) -> None:

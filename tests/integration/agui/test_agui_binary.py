@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from headrace.model.events import Json
-from headrace_gateway.protocols.agui.binary import frames as encoded
+from headrace_gateway.protocols.agui.binary import encoded
 from headrace_gateway.protocols.agui.encodings import BINARY
 from headrace_gateway.protocols.agui.frame import Frame
 from tests.integration.agui.asking import path, run_input

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp
 from headrace_gateway.call import call_of
 from headrace_gateway.problems import problem_of
 from headrace_gateway.server.body import read_body
-from headrace_gateway.server.endpoint import telling
+from headrace_gateway.server.endpoint import answering
 from headrace_gateway.server.json_response import json_response
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.sse import EventStream
@@ -25,7 +25,7 @@ def routes(services: Services) -> Sequence[BaseRoute]:
     endpoint = _Endpoint(services)
     pages = ("POST", "", endpoint.begin), ("GET", "/{task}", endpoint.follow)
     return [
-        Route(f"/lines/{{agent}}{path}", telling(page, _told), methods=[method])
+        Route(f"/lines/{{agent}}{path}", answering(page, _refused), methods=[method])
         for method, path, page in (*pages, ("DELETE", "/{task}", endpoint.cancel))
     ]
 
@@ -79,6 +79,6 @@ class _Endpoint:
         return EventStream(shared, opened.feed, opened.after, renderer, body=BODY)
 
 
-def _told(_: Request, error: Exception) -> Response:
+def _refused(_: Request, error: Exception) -> Response:
     problem = problem_of(error)
     return json_response({"error": problem.message}, problem.http_status)

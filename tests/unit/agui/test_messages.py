@@ -6,7 +6,7 @@ import pytest
 
 from headrace.model import parts
 from headrace.model.events import Json
-from headrace_gateway.protocols.agui.telling import UNREADABLE
+from headrace_gateway.protocols.agui.fold import UNREADABLE
 from tests.unit.agui.agui_logs import AguiLog
 
 USER: Json = {"id": "u", "role": "user", "content": "hello"}

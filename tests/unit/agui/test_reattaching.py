@@ -8,7 +8,7 @@ from headrace.model.events import Json
 from headrace.model.parts import STEP_STARTED, text_part, thinking_part, tool_arguments_part
 from headrace_gateway.protocols.agui.cursor import FrameCursor
 from headrace_gateway.protocols.agui.frame import Frame
-from headrace_gateway.protocols.agui.leads import AfterCursor, AsOfNow
+from headrace_gateway.protocols.agui.joins import AfterCursor, AsOfNow
 from headrace_gateway.protocols.agui.run_frames import RunFrames
 from tests.unit.agui.agui_logs import GIVEN, RUN_METADATA, AguiLog, agui_logs, hinted, unhurried
 from tests.unit.agui.client_rules import Client

@@ -1,6 +1,6 @@
 from headrace.model import parts
 from headrace.model.events import Json
-from headrace_gateway.protocols.agui.telling import UNREADABLE
+from headrace_gateway.protocols.agui.fold import UNREADABLE
 from tests.unit.agui.agui_logs import AguiLog, hinted
 
 

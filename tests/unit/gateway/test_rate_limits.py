@@ -68,7 +68,7 @@ def test_what_others_took_can_be_owed_for_a_minute_at_most() -> None:
 
 
 async def test_gateways_count_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rate_limits, "TELL_EVERY", 3600.0)
+    monkeypatch.setattr(rate_limits, "PUBLISH_EVERY", 3600.0)
     bus = FakeBus()
     rates = limits(owner=5, bus=bus)
     await rates.start()

@@ -41,12 +41,12 @@ def test_json_rpc_frames_carry_each_clients_own_id(request_id: object) -> None:
         ]
 
 
-@pytest.mark.parametrize("dialect", [LOG_LINES, JSON_RPC])
+@pytest.mark.parametrize("entry_renderer", [LOG_LINES, JSON_RPC])
 @pytest.mark.parametrize("after", [0, 3, 4, 5])
-def test_a_cursor_within_a_batch_gets_the_rest_of_it(dialect: object, after: int) -> None:
+def test_a_cursor_within_a_batch_gets_the_rest_of_it(entry_renderer: object, after: int) -> None:
     block = Block(three_events())
-    assert isinstance(dialect, type(LOG_LINES) | type(JSON_RPC))
-    cursors = [cursor for cursor, _ in frames(block.render(dialect, b"1", after))]
+    assert isinstance(entry_renderer, type(LOG_LINES) | type(JSON_RPC))
+    cursors = [cursor for cursor, _ in frames(block.render(entry_renderer, b"1", after))]
     assert cursors == [f"log00000:{n}" for n in range(max(4, after + 1), 7)]
 
 
@@ -58,8 +58,8 @@ def test_a_batch_is_rendered_once_per_dialect() -> None:
             rendered.append(skip)
             return (b"%d" % entry.generation,)
 
-    block, dialect = Block(three_events()), Counting()
-    assert [block.render(dialect, b"", after) for after in (0, 3, 4, 0)] == [b"4"] * 4
+    block, entry_renderer = Block(three_events()), Counting()
+    assert [block.render(entry_renderer, b"", after) for after in (0, 3, 4, 0)] == [b"4"] * 4
     assert rendered == [0, 1], "the whole batch once, and the part that one client needed"
 
 

@@ -1,12 +1,12 @@
-"""One entry of a feed, with what it looks like in each dialect that somebody reads it in."""
+"""One entry of a feed, with what each entry renderer that a client has makes of it."""
 
 from typing import Protocol
 
 from headrace.model.entry import Entry
 
 
-class Dialect(Protocol):
-    """A stateless rendering of entries into a stream's bytes; one shared object per dialect."""
+class EntryRenderer(Protocol):
+    """Renders entries into a stream's bytes, without state: one object for all clients."""
 
     def render(self, entry: Entry, skip: int) -> tuple[bytes, ...]:
         """Return the entry's events after its first `skip` as frames.
@@ -16,7 +16,7 @@ class Dialect(Protocol):
 
 
 class Block:
-    """An entry, rendered at most once per dialect however many clients read it."""
+    """An entry, rendered at most once by each entry renderer however many clients read it."""
 
     __slots__ = ("_rendered", "entry", "size")
 
@@ -24,18 +24,18 @@ class Block:
         """Hold `entry`."""
         self.entry = entry
         self.size = sum(map(len, entry.lines))
-        self._rendered: dict[Dialect, tuple[bytes, ...]] = {}
+        self._rendered: dict[EntryRenderer, tuple[bytes, ...]] = {}
 
-    def render(self, dialect: Dialect, splice: bytes, after: int) -> bytes:
+    def render(self, entry_renderer: EntryRenderer, splice: bytes, after: int) -> bytes:
         """Return the frames of the events behind generation `after`, `splice` in each envelope."""
-        return splice.join(self.pieces(dialect, after))
+        return splice.join(self.pieces(entry_renderer, after))
 
-    def pieces(self, dialect: Dialect, after: int) -> tuple[bytes, ...]:
-        """Return what the dialect makes of the events behind generation `after`."""
+    def pieces(self, entry_renderer: EntryRenderer, after: int) -> tuple[bytes, ...]:
+        """Return what `entry_renderer` makes of the events behind generation `after`."""
         skip = after + 1 - self.entry.generation
         if skip > 0:
-            return dialect.render(self.entry, skip)
-        pieces = self._rendered.get(dialect)
+            return entry_renderer.render(self.entry, skip)
+        pieces = self._rendered.get(entry_renderer)
         if pieces is None:
-            pieces = self._rendered[dialect] = dialect.render(self.entry, 0)
+            pieces = self._rendered[entry_renderer] = entry_renderer.render(self.entry, 0)
         return pieces

@@ -13,8 +13,8 @@ type Endpoint = Callable[[Request], Awaitable[ASGIApp]]
 _CLIENT_WENT_AWAY = 499
 
 
-def telling(endpoint: Endpoint, tell: Callable[[Request, Exception], Response]) -> Endpoint:
-    """Return `endpoint` with what `tell` makes of everything that it raises."""
+def answering(endpoint: Endpoint, failed: Callable[[Request, Exception], Response]) -> Endpoint:
+    """Return `endpoint` with what `failed` makes of everything that it raises."""
 
     async def answer(request: Request) -> ASGIApp:
         try:
@@ -23,6 +23,6 @@ def telling(endpoint: Endpoint, tell: Callable[[Request, Exception], Response]) 
         except ClientDisconnect:
             return Response(status_code=_CLIENT_WENT_AWAY)
         except Exception as error:  # noqa: BLE001 - whatever it is, the client gets protocol shape
-            return tell(request, error)
+            return failed(request, error)
 
     return answer

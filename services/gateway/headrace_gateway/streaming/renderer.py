@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Protocol
 
 from headrace.model.errors import HeadraceError, LogLost
-from headrace_gateway.feeds import Block, Dialect
+from headrace_gateway.feeds import Block, EntryRenderer
 
 _log = logging.getLogger(__name__)
 
@@ -88,15 +88,20 @@ class Renderer(Protocol):
 
 
 class SharedRenderer(Renderer):
-    """Renders by a dialect: each entry once, however many clients read it."""
+    """Renders by an entry renderer: each entry once, however many clients read it."""
 
-    __slots__ = ("_dialect", "_ending", "_opening", "_splice")
+    __slots__ = ("_ending", "_entry_renderer", "_opening", "_splice")
 
     def __init__(
-        self, dialect: Dialect, splice: bytes = b"", *, opening: bytes = b"", ending: bytes = b""
+        self,
+        entry_renderer: EntryRenderer,
+        splice: bytes = b"",
+        *,
+        opening: bytes = b"",
+        ending: bytes = b"",
     ) -> None:
-        """Put `splice` where the dialect leaves room for the client's own envelope."""
-        self._dialect, self._splice = dialect, splice
+        """Put `splice` where `entry_renderer` leaves room for the client's own envelope."""
+        self._entry_renderer, self._splice = entry_renderer, splice
         self._opening, self._ending = opening, ending
 
     def opening(self) -> Messages:
@@ -106,7 +111,7 @@ class SharedRenderer(Renderer):
 
     def render(self, blocks: Sequence[Block], after: int) -> Messages:
         """Return each block's frames."""
-        return [block.render(self._dialect, self._splice, after) for block in blocks]
+        return [block.render(self._entry_renderer, self._splice, after) for block in blocks]
 
     def ending(self) -> Messages:
         """Return the ending, if there is one."""

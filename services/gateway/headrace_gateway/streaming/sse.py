@@ -45,7 +45,7 @@ def farewell(reason: str) -> bytes:
 
 
 class LogLines:
-    """A dialect whose ``data:`` is the log's own line."""
+    """Events whose ``data:`` is the log's own line."""
 
     def render(self, entry: Entry, skip: int) -> tuple[bytes, ...]:
         """Frame the entry's lines as they are."""

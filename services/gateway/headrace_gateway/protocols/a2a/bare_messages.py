@@ -14,7 +14,7 @@ import orjson
 from headrace.model.entry import ANSWERED, Entry
 from headrace.model.events import ATTEMPT, GENERATION, Json
 from headrace.model.task import COMPLETED
-from headrace_gateway.feeds import Dialect, Feed
+from headrace_gateway.feeds import EntryRenderer, Feed
 
 SHOWN_AFTER = 2.0
 """Seconds after which the Task is shown though nobody knows yet what it will be."""
@@ -46,9 +46,9 @@ def _is_output(event: Json) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class AfterTask:
-    """A dialect for those who have been shown the task: a bare Message completes it."""
+    """Events for those who have been shown the task: a bare Message completes it."""
 
-    inner: Dialect
+    inner: EntryRenderer
     task: str
 
     def render(self, entry: Entry, skip: int) -> tuple[bytes, ...]:

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 
 from headrace.model.entry import Entry
-from headrace_gateway.feeds import Dialect
+from headrace_gateway.feeds import EntryRenderer
 
 _ID = b"id: "
 _RPC_TAIL = b',"result":%b}\n\n'
 
 
-class JsonRpcDialect:
+class JsonRpcFrames:
     """``data:`` is a JSON-RPC result; each client's request id is spliced in."""
 
     def render(self, entry: Entry, skip: int) -> tuple[bytes, ...]:
@@ -26,9 +26,9 @@ class JsonRpcDialect:
 
 @dataclass(frozen=True, slots=True)
 class OfTask:
-    """Another dialect's frames; whose task they are of is spliced in before each cursor."""
+    """Another renderer's frames; whose task they are of is spliced in before each cursor."""
 
-    inner: Dialect
+    inner: EntryRenderer
 
     def render(self, entry: Entry, skip: int) -> tuple[bytes, ...]:
         """Cut every frame where the task goes."""
@@ -44,4 +44,4 @@ def _rpc_head(log: bytes, generation: int) -> bytes:
     return b'id: %b:%d\ndata: {"jsonrpc":"2.0","id":' % (log, generation)
 
 
-JSON_RPC = JsonRpcDialect()
+JSON_RPC = JsonRpcFrames()

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from headrace_gateway.problems import Problem, headers, problem_of
 from headrace_gateway.protocols.a2a.error_shapes import rest_body
 from headrace_gateway.protocols.a2a.variants import Variant
-from headrace_gateway.server.endpoint import Endpoint, telling
+from headrace_gateway.server.endpoint import Endpoint, answering
 from headrace_gateway.server.json_response import JSON, json_response
 from headrace_gateway.server.origin import PageRefused
 
@@ -35,7 +35,7 @@ class RestErrors:
         def answer(request: Request, error: Exception) -> Response:
             return self._response(request, problem_of(error), named=named)
 
-        return telling(endpoint, answer)
+        return answering(endpoint, answer)
 
     async def no_such_route(self, request: Request, error: Exception) -> Response:
         """Answer where the routes end: no such path, or not with that method."""

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from headrace.model.events import Json
 from headrace_gateway.call import Call
-from headrace_gateway.feeds import Dialect
+from headrace_gateway.feeds import EntryRenderer
 from headrace_gateway.protocols.a2a.bare_messages import AfterTask
 from headrace_gateway.protocols.a2a.event_frames import OfTask
 from headrace_gateway.protocols.a2a.wording import Wording
@@ -41,7 +41,7 @@ class _Envelope:
     around: Callable[[Json], bytes]
     """Puts it around an event that is none of the log's."""
     splice: bytes = b""
-    """What of it the dialect leaves room for."""
+    """What of it the entry renderer leaves room for."""
     before_cursor: str = ""
 
 
@@ -56,7 +56,7 @@ def rest_stream(
     if not manner.of_task:
         return _stream(shared, call, streaming, wording, _Envelope(orjson.dumps), manner)
     task = f"{streaming.key.task}/"
-    wording = replace(wording, dialect=OfTask(wording.dialect))
+    wording = replace(wording, entry_renderer=OfTask(wording.entry_renderer))
     envelope = _Envelope(orjson.dumps, task.encode(), task)
     return _stream(shared, call, streaming, wording, envelope, manner)
 
@@ -90,11 +90,11 @@ def as_event(response: Response) -> Response:
     return Response(framed, response.status_code, HEADERS)
 
 
-def told_as(dialect: Dialect, call: Call, streaming: TaskStream) -> Dialect:
-    """Return `dialect` as it is to be used for this stream."""
+def entry_renderer_for(usual: EntryRenderer, call: Call, streaming: TaskStream) -> EntryRenderer:
+    """Return `usual` as it is to be used for this stream."""
     if call.card.bare_message and streaming.task_shown:
-        return AfterTask(dialect, streaming.key.task)
-    return dialect
+        return AfterTask(usual, streaming.key.task)
+    return usual
 
 
 def _stream(  # noqa: PLR0917 - what differs between the two bindings above
@@ -105,12 +105,12 @@ def _stream(  # noqa: PLR0917 - what differs between the two bindings above
     envelope: _Envelope,
     manner: Manner,
 ) -> EventStream:
-    dialect = told_as(wording.dialect, call, streaming)
+    entry_renderer = entry_renderer_for(wording.entry_renderer, call, streaming)
     first = b""
     if streaming.first is not None:
         cursor = Cursor(streaming.log, streaming.first.generation)
         data = envelope.around(wording.event(streaming.first.event))
         first = frame(f"{envelope.before_cursor}{cursor}", data, wording.event_name)
     headers = call.headers | ({} if streaming.recovered else {RECOVERED: "false"})
-    renderer = SharedRenderer(dialect, envelope.splice, opening=first, ending=manner.ending)
+    renderer = SharedRenderer(entry_renderer, envelope.splice, opening=first, ending=manner.ending)
     return EventStream(shared, streaming.feed, streaming.after, renderer, headers=headers)

@@ -12,7 +12,7 @@ from starlette.requests import HTTPConnection
 
 from headrace.model.events import Json
 from headrace_gateway.call import Call
-from headrace_gateway.feeds import Dialect, Feed
+from headrace_gateway.feeds import EntryRenderer, Feed
 from headrace_gateway.problems import Problem
 from headrace_gateway.protocols.a2a.event_frames import JSON_RPC
 from headrace_gateway.protocols.a2a.operations import STREAMING
@@ -32,7 +32,7 @@ class Shapes(Protocol):
     """Answers in other shapes than A2A's."""
 
     @property
-    def dialect(self) -> Dialect:
+    def entry_renderer(self) -> EntryRenderer:
         """What renders events as server-sent events."""
 
     @property
@@ -113,7 +113,7 @@ def http_wording(variant: Variant) -> Wording:
         params=_completing(variant),
         answer=shapes.answer,
         event=shapes.event,
-        dialect=shapes.dialect,
+        entry_renderer=shapes.entry_renderer,
         event_name=shapes.event_name,
     )
 
@@ -126,7 +126,7 @@ def rpc_wording(variant: Variant) -> Wording:
         params=_completing(variant),
         answer=shapes.answer,
         event=shapes.event,
-        dialect=Reworded(shapes.event, JSON_RPC),
+        entry_renderer=Reworded(shapes.event, JSON_RPC),
     )
 
 

@@ -9,7 +9,7 @@ from a2a.utils.constants import PROTOCOL_VERSION_1_0
 
 from headrace.model.entry import Entry
 from headrace.model.events import Json
-from headrace_gateway.feeds import Dialect
+from headrace_gateway.feeds import EntryRenderer
 from headrace_gateway.protocols.a2a.event_frames import JSON_RPC
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
 from headrace_gateway.streaming.sse import LOG_LINES
@@ -29,7 +29,7 @@ class Wording:
     """Returns an operation's 1.0 result as this version has it."""
     event: Callable[[Json], Json]
     """Returns a 1.0 StreamResponse as this version has it."""
-    dialect: Dialect
+    entry_renderer: EntryRenderer
     """Its events, framed."""
     event_name: str = ""
     """What server-sent events of its own are called; empty: they have no name."""
@@ -53,10 +53,10 @@ class Versions:
 
 @dataclass(frozen=True, slots=True)
 class Reworded:
-    """A dialect of another version: the events are turned, then framed as ever."""
+    """Another version's events: they are turned, then rendered as ever."""
 
     event: Callable[[Json], Json]
-    inner: Dialect
+    inner: EntryRenderer
 
     def render(self, entry: Entry, skip: int) -> tuple[bytes, ...]:
         """Return the entry's events after its first `skip` as frames."""
@@ -76,9 +76,9 @@ def _same_event(event: Json) -> Json:
     return event
 
 
-def _current(dialect: Dialect) -> Wording:
+def _current(renderer: EntryRenderer) -> Wording:
     names = {name: name for name in (*UNARY, *STREAMING)}
-    return Wording(PROTOCOL_VERSION_1_0, names, _same_params, _same_answer, _same_event, dialect)
+    return Wording(PROTOCOL_VERSION_1_0, names, _same_params, _same_answer, _same_event, renderer)
 
 
 INTERNAL = -32603

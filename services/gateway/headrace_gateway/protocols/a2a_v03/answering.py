@@ -18,7 +18,7 @@ type Said = types.Task | types.Message | types.TaskStatusUpdateEvent | types.Tas
 """An event of 0.3."""
 
 
-def told(event: Json) -> Said:
+def event_of(event: Json) -> Said:
     """Return a StreamResponse, or a SendMessageResponse, of 1.0 as an event of 0.3.
 
     Raises:
@@ -34,7 +34,7 @@ def told(event: Json) -> Said:
 
 def rpc_event(event: Json) -> Json:
     """Return the result of a JSON-RPC response that is one event of a stream."""
-    return dumped(told(event))
+    return dumped(event_of(event))
 
 
 def rpc_answer(operation: str, result: Json) -> Any:  # noqa: ANN401 - any JSON
@@ -57,7 +57,7 @@ def rpc_answer(operation: str, result: Json) -> Any:  # noqa: ANN401 - any JSON
 
 def rest_event(event: Json) -> Json:
     """Return a StreamResponse in the JSON of 0.3's protobuf."""
-    return as_json(proto_utils.ToProto.stream_response(told(event)))
+    return as_json(proto_utils.ToProto.stream_response(event_of(event)))
 
 
 def rest_answer(operation: str, result: Json) -> Json:
@@ -78,7 +78,7 @@ def proto_answer(operation: str, result: Json) -> Message:
         InvalidAgentResponseError: it can't be said in 0.3.
     """
     if operation == "SendMessage":
-        answer: Any = told(result)
+        answer: Any = event_of(result)
         return proto_utils.ToProto.task_or_message(answer)
     if operation == "DeleteTaskPushNotificationConfig":
         return Empty()

@@ -10,9 +10,9 @@ from google.protobuf.message_factory import GetMessageClass
 from pydantic import BaseModel, ValidationError
 
 from headrace.model.events import Json
-from headrace_gateway.feeds import Dialect
-from headrace_gateway.protocols.a2a.grpc.forms import EventDialect, parsed, with_cursor
-from headrace_gateway.protocols.a2a_v03.answering import proto_answer, told
+from headrace_gateway.feeds import EntryRenderer
+from headrace_gateway.protocols.a2a.grpc.forms import EventMessages, parsed, with_cursor
+from headrace_gateway.protocols.a2a_v03.answering import event_of, proto_answer
 from headrace_gateway.protocols.a2a_v03.reading import SENDS, config_to_set, rpc_params
 from headrace_gateway.refusals import Malformed, Violation
 from headrace_gateway.tasks.ids import mint_message_id
@@ -53,7 +53,7 @@ class OldForm:
         self.service = service.full_name
         self.operations: Mapping[str, str] = _OPERATIONS
         self._inputs = {m.name: GetMessageClass(m.input_type) for m in service.methods}
-        self.dialect: Dialect = EventDialect(self.event)
+        self.entry_renderer: EntryRenderer = EventMessages(self.event)
 
     def read(self, method: str, request: bytes) -> Json:
         """See `Form.read`.
@@ -78,7 +78,7 @@ class OldForm:
 
     def event(self, event: Json, log: str, generation: int) -> bytes:
         """See `Form.event`."""
-        said = told(with_cursor(event, log, generation))
+        said = event_of(with_cursor(event, log, generation))
         return proto_utils.ToProto.stream_response(said).SerializeToString()
 
     def _params(self, method: str, message: Any) -> Json:  # noqa: ANN401 - as generated

@@ -31,18 +31,18 @@ class AgentsMessages:
         if self._output.subagent:
             # A subagent's conversation is its own, and the event has no place for whose it is.
             return
-        told = _validated(part["data"])
+        messages = _validated(part["data"])
         for key in reversed([*self._output.open]):
             if key[0] in _HELD_BY_MESSAGES:
                 # What is said of it from here on begins anew.
                 self._output.end(key)
-        new = {message["id"]: _held(message) for message in told}
+        new = {message["id"]: _held(message) for message in messages}
         held = self._view.messages
         # What children said is no part of their parent's conversation, and stays.
         childrens = {k: m for k, m in held.items() if m.subagent and k not in new}
         self._view.messages = self._merged(new, childrens)
         shown = [message.shown() for message in childrens.values()]
-        self._output.emit("MESSAGES_SNAPSHOT", **snapshot_of([*told, *shown]))
+        self._output.emit("MESSAGES_SNAPSHOT", **snapshot_of([*messages, *shown]))
 
     def _merged(self, own: dict[str, Held], childrens: dict[str, Held]) -> dict[str, Held]:
         """Return the messages as the official client merges them: in its own order, new ones last.
@@ -76,7 +76,7 @@ def _validated(said: object) -> list[Json]:
         raise ValueError("the messages are not AG-UI messages") from None
     if len({message.id for message in messages}) != len(messages):
         raise ValueError("two messages have one id")
-    told: list[Json] = _MESSAGES.dump_python(
+    content: list[Json] = _MESSAGES.dump_python(
         messages, mode="json", by_alias=True, exclude_unset=True, exclude_none=True
     )
-    return told
+    return content

@@ -9,7 +9,7 @@ from headrace_gateway.call import Call
 from headrace_gateway.feeds import Feed
 from headrace_gateway.protocols.agui.cursor import FrameCursor
 from headrace_gateway.protocols.agui.fold import Fold
-from headrace_gateway.protocols.agui.leads import AfterCursor, AsOfNow, Lead
+from headrace_gateway.protocols.agui.joins import AfterCursor, AsOfNow, Join
 from headrace_gateway.protocols.agui.opened import Opened
 from headrace_gateway.protocols.agui.run_frames import RunFrames
 from headrace_gateway.protocols.agui.threads import ThreadRun
@@ -29,9 +29,9 @@ async def attach(
     feed = await services.feeds.acquire(found.key)
     async with services.feeds.handed_on(feed):
         cursor = await _cursor(services, call, feed)
-    lead: Lead = AfterCursor(cursor) if cursor else AsOfNow(feed.head, earlier)
+    join: Join = AfterCursor(cursor) if cursor else AsOfNow(feed.head, earlier)
     is_lost = bool(call.cursor) and cursor is None
-    return Opened(feed, found.log, RunFrames(found.number, lead), recovered=not is_lost)
+    return Opened(feed, found.log, RunFrames(found.number, join), recovered=not is_lost)
 
 
 async def _cursor(services: Services, call: Call, feed: Feed) -> FrameCursor | None:
@@ -47,7 +47,7 @@ async def _cursor(services: Services, call: Call, feed: Feed) -> FrameCursor | N
     return cursor
 
 
-async def is_told(opened: Opened, cursor: FrameCursor | None) -> bool:
+async def is_at_end(opened: Opened, cursor: FrameCursor | None) -> bool:
     """Tell whether the run is over and `cursor` is at its end.
 
     Raises:

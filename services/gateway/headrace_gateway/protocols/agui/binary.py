@@ -33,9 +33,9 @@ _SIMPLE: dict[str, Write] = {
 _NUMBERS = {"int", "enum", "bool"}
 
 
-def frames(log: str, told: list[Frame]) -> bytes:  # noqa: ARG001 - an `Encoding`: no place for ids
+def encoded(log: str, frames: list[Frame]) -> bytes:  # noqa: ARG001 - an `Encoding`: no place for ids
     """Return `told` as binary frames; events that the binary form does not know are left out."""
-    return b"".join([_framed(frame.event) for frame in told if frame.event["type"] in _EVENTS])
+    return b"".join([_framed(frame.event) for frame in frames if frame.event["type"] in _EVENTS])
 
 
 def event_bytes(event: Json) -> bytes:

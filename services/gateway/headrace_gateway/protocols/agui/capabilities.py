@@ -25,16 +25,16 @@ def capabilities(card: AgentCard) -> Json:
 
     Its card may come from any worker: a category that is not as the protocol has it is left out.
     """
-    told = _of_every_agent(card)
+    found = _of_every_agent(card)
     for category, said in card.capabilities.items():
-        merged = {**told.get(category, {}), **said} if isinstance(said, dict) else said
+        merged = {**found.get(category, {}), **said} if isinstance(said, dict) else said
         try:
             checked = AgentCapabilities.model_validate({category: merged})
         except ValidationError as error:
             _log.warning("capabilities of %s: %s is left out: %s", card.name, category, error)
             continue
-        told |= checked.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return told
+        found |= checked.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return found
 
 
 def _of_every_agent(card: AgentCard) -> Json:

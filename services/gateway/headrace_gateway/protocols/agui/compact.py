@@ -1,6 +1,6 @@
 """Event streams made short: what was said piece by piece in one piece, nothing else changed.
 
-Items that interleave are told one after the other, each where it began.
+Items that interleave come one after the other, each where it began.
 """
 
 from dataclasses import dataclass, field
@@ -42,20 +42,20 @@ class _Item:
 
 def compacted(events: list[Json]) -> list[Json]:
     """Return `events`, the stream of one run, with each item's deltas in one."""
-    told: list[Json | _Item] = []
+    items: list[Json | _Item] = []
     is_open: dict[tuple[str, str], _Item] = {}
     for event in events:
         kind = event["type"]
         if kind in _STARTS:
             item = is_open[_key(kind, event[_STARTS[kind]])] = _Item(event)
-            told.append(item)
+            items.append(item)
         elif kind in _DELTAS:
             is_open[_key(kind, event[_DELTAS[kind]])].deltas.append(event)
         elif kind in _ENDS:
             is_open.pop(_key(kind, event[_ENDS[kind]])).end = event
         else:
-            told.append(event)
-    return [event for one in told for event in (one.events() if isinstance(one, _Item) else [one])]
+            items.append(event)
+    return [event for one in items for event in (one.events() if isinstance(one, _Item) else [one])]
 
 
 def _key(kind: str, name: str) -> tuple[str, str]:

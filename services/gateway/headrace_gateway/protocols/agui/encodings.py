@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from headrace_gateway.protocols.agui.binary import frames
+from headrace_gateway.protocols.agui.binary import encoded
 from headrace_gateway.protocols.agui.frame import Frame, sse
 from headrace_gateway.streaming.sse import EVENTS, HEADERS, Body
 
@@ -21,4 +21,4 @@ SSE = Encoding(sse, EVENTS)
 BINARY = "application/vnd.ag-ui.event+proto"
 """Media type of the binary form; clients compare it letter by letter."""
 
-PROTO = Encoding(frames, Body({**HEADERS, "content-type": BINARY}))
+PROTO = Encoding(encoded, Body({**HEADERS, "content-type": BINARY}))

@@ -10,7 +10,7 @@ from headrace.directory import AgentCard
 from headrace.model.events import Json
 from headrace_gateway.call import Call, call_of
 from headrace_gateway.coded_errors import answering_failures, check_body_type, failure_of
-from headrace_gateway.protocols.agui.attaching import is_told
+from headrace_gateway.protocols.agui.attaching import is_at_end
 from headrace_gateway.protocols.agui.capabilities import capabilities
 from headrace_gateway.protocols.agui.cursor import FrameCursor
 from headrace_gateway.protocols.agui.errors import RunUnknown
@@ -111,7 +111,7 @@ class RunEndpoint:
             cursor = FrameCursor.parse(call.cursor) if request.method == "GET" else None
             async with self._services.feeds.handed_on(opened.feed):
                 # An EventSource comes back after every stream that ends, until it is told this.
-                if not await is_told(opened, cursor):
+                if not await is_at_end(opened, cursor):
                     return run_stream(self._services.subscriptions, opened, encoding)
             await self._services.feeds.release(opened.feed)
             return Response(status_code=204)
@@ -186,7 +186,7 @@ class RunEndpoint:
         if not past.runs:
             raise RunUnknown(f"there is no thread {name}")
         content: Json = {"threadId": name, "messages": past.messages, "state": past.state}
-        return json_response({**content, "runs": past.told_runs()}, headers=_NO_STORE)
+        return json_response({**content, "runs": past.run_list()}, headers=_NO_STORE)
 
     async def socket(self, socket: WebSocket) -> None:
         """Serve a WebSocket for any number of runs."""

@@ -44,8 +44,8 @@ class Past:
         self.messages += new.values()
         self.state = fold.view.state
 
-    def told_runs(self) -> list[Json]:
-        """Return the runs as a client is told of them."""
+    def run_list(self) -> list[Json]:
+        """Return the runs as clients get them."""
         return [
             {
                 "runId": run.found.run.id,

@@ -88,7 +88,7 @@ class RunSession:
 
     async def _stream(self, opened: Opened) -> None:
         def encode(frames: list[Frame]) -> Messages:
-            return [orjson.dumps(self._told(opened, frame)) for frame in frames]
+            return [orjson.dumps(self._message(opened, frame)) for frame in frames]
 
         renderer = RunRenderer(opened.frames, encode)
         await self._connection.stream(opened.feed, opened.frames.number - 1, renderer)
@@ -99,7 +99,7 @@ class RunSession:
         # Of no run, nor at any place in its log.
         await self._connection.write([orjson.dumps({"event": event} if self._cursors else event)])
 
-    def _told(self, opened: Opened, frame: Frame) -> Json:
+    def _message(self, opened: Opened, frame: Frame) -> Json:
         if not self._cursors:
             return frame.event
         if not frame.generation:

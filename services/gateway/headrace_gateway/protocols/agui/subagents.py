@@ -63,33 +63,33 @@ class Subagents:
         self._output, self._view, self._run = output, view, run
         self._known: dict[str, _Subagent] = {}
 
-    def tell(self, told: Json, status: Json, generation: int) -> None:
-        """Tell what an event marked with `told` says of a child, or of a child's child.
+    def say(self, update: Json, status: Json, generation: int) -> None:
+        """Say what an event marked with `update` says of a child, or of a child's child.
 
         Raises:
             ValueError, KeyError, TypeError: it is not of the shape it claims.
         """
-        parent, innermost = "", told
+        parent, innermost = "", update
         while isinstance(inner := innermost.get("child"), dict):
             if self._met(innermost, parent).is_over:
                 return
             parent, innermost = innermost["task"], inner
         child = self._met(innermost, parent)
         if not child.is_over:
-            self._tell(child, innermost, status.get("message"), generation)
+            self._say(child, innermost, status.get("message"), generation)
 
-    def _met(self, told: Json, parent: str) -> _Subagent:
-        """Return whom `told` is about: another one than before where it goes on with an answer."""
-        task, name = told["task"], told.get("agent") or "agent"
+    def _met(self, update: Json, parent: str) -> _Subagent:
+        """Return whom `update` is about: another than before where it goes on with an answer."""
+        task, name = update["task"], update.get("agent") or "agent"
         if not isinstance(task, str) or not isinstance(name, str):
             raise TypeError("a child's task and agent are strings")
         known = self._known.get(task)
         if known is None:
             known = self._known[task] = self._begin(task, name, parent)
         elif known.waits:
-            is_asked_again = told.get("generation") == 0
+            is_asked_again = update.get("generation") == 0
             known.is_answered = known.is_answered or is_asked_again
-            if known.is_answered and not is_asked_again and not told.get("givenUp"):
+            if known.is_answered and not is_asked_again and not update.get("givenUp"):
                 known = self._known[task] = self._goes_on(task, known)
         return known
 
@@ -100,17 +100,17 @@ class Subagents:
         further.number = number
         return further
 
-    def _tell(self, child: _Subagent, told: Json, message: Json | None, generation: int) -> None:
-        state = CANCELED if told.get("givenUp") else told.get("state")
-        if self._run.modern and "attempt" in told:
-            self._begins_again(child, told)
+    def _say(self, child: _Subagent, update: Json, message: Json | None, generation: int) -> None:
+        state = CANCELED if update.get("givenUp") else update.get("state")
+        if self._run.modern and "attempt" in update:
+            self._begins_again(child, update)
         if self._run.modern and message is not None and state not in _ERRORS:
             name = message.get("messageId") or f"{child.id}.{generation}"
             said = [p for p in message.get("parts", []) if parts.event_type(p) not in _ITS_OWN]
             number = len(self._view.messages)
             utter(child.parts, {"parts": said}, name, final=state is not None)
             if len(self._view.messages) != number:
-                self._note(child, told.get("generation", 0))
+                self._note(child, update.get("generation", 0))
         if state in _ERRORS or state in _OUTCOMES:
             self._end(child, state, _text(message or {}))
 
@@ -120,11 +120,11 @@ class Subagents:
             if held.subagent == child.id:
                 child.began.setdefault(key, generation)
 
-    def _begins_again(self, child: _Subagent, told: Json) -> None:
+    def _begins_again(self, child: _Subagent, update: Json) -> None:
         """Take back what the child said in an attempt that is replaced, but had not saved."""
         child.output.end_own(but=(_USE, child.id))
-        child.output.emit("CUSTOM", name=ATTEMPT_NAME, value={"attempt": told["attempt"]})
-        after = told.get("discardedAfter")
+        child.output.emit("CUSTOM", name=ATTEMPT_NAME, value={"attempt": update["attempt"]})
+        after = update.get("discardedAfter")
         if after is None:
             return
         gone = {key for key, began in child.began.items() if began > after}

@@ -46,8 +46,8 @@ class HectorShapes:
 
     def __init__(self) -> None:
         """Have one renderer for all clients."""
-        self.dialect = MessageEvents()
-        self.event_name, self.empty = self.dialect.name, shapes.EMPTY
+        self.entry_renderer = MessageEvents()
+        self.event_name, self.empty = self.entry_renderer.name, shapes.EMPTY
 
     def answer(self, operation: str, result: Json) -> Json:
         """Return an operation's result."""

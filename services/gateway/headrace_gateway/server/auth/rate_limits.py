@@ -25,7 +25,7 @@ from headrace_gateway.settings import GatewaySettings
 
 _log = logging.getLogger(__name__)
 
-TELL_EVERY = 0.2
+PUBLISH_EVERY = 0.2
 """Seconds between two accounts of what this gateway has counted."""
 
 _MINUTE = 60.0
@@ -72,7 +72,7 @@ class RateLimits:
         self._per_tenant = settings.tenant_requests_per_minute
         self._buckets: dict[str, Bucket] = {}
         self._taken = Counter[str]()
-        self._telling: asyncio.Task[None] | None = None
+        self._publishing: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Begin to share what is counted, where anything is.
@@ -83,13 +83,13 @@ class RateLimits:
         if self._per_owner < 0 and self._per_tenant < 0:
             return
         await self._bus.subscribe(self._bus.subjects.rates(), self._on_others)
-        self._telling = keep_running(self._tell, "rate limits")
+        self._publishing = keep_running(self._publish, "rate limits")
 
     async def stop(self) -> None:
         """Share no more."""
-        if self._telling is not None:
-            self._telling.cancel()
-            await asyncio.gather(self._telling, return_exceptions=True)
+        if self._publishing is not None:
+            self._publishing.cancel()
+            await asyncio.gather(self._publishing, return_exceptions=True)
 
     def take(self, caller: Caller) -> None:
         """Count one request of the caller's.
@@ -124,9 +124,9 @@ class RateLimits:
             bucket = self._buckets[key] = Bucket(per_minute, float(per_minute), now)
         return bucket
 
-    async def _tell(self) -> None:
+    async def _publish(self) -> None:
         while True:
-            await asyncio.sleep(TELL_EVERY)
+            await asyncio.sleep(PUBLISH_EVERY)
             now = time.monotonic()
             for key, bucket in list(self._buckets.items()):
                 bucket.fill(now)

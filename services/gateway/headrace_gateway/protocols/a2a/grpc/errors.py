@@ -21,7 +21,7 @@ _LONGEST = 1024
 """Characters of a message: metadata in all is bounded to 8 KB, and it stands there twice."""
 
 _LONGEST_VALUE = 300
-"""Characters of what a client said and is told again."""
+"""Characters of what a client said and is details again."""
 
 
 async def refuse(context: Context, problem: Problem, *, named: bool = False) -> NoReturn:
@@ -31,9 +31,9 @@ async def refuse(context: Context, problem: Problem, *, named: bool = False) -> 
         message = f"{A2A_REASON_TO_ERROR[problem.reason].__name__}: {message}"
     code = grpc.StatusCode[problem.grpc_status]
     status = Status(code=code.value[0], message=message, details=_details(problem))
-    told = status.SerializeToString()
+    details = status.SerializeToString()
     context.set_trailing_metadata(
-        (*outgoing(headers(problem)), (GRPC_STATUS_DETAILS_BIN_KEY, told))
+        (*outgoing(headers(problem)), (GRPC_STATUS_DETAILS_BIN_KEY, details))
     )
     try:
         await context.abort(code, message)
@@ -42,7 +42,7 @@ async def refuse(context: Context, problem: Problem, *, named: bool = False) -> 
 
 
 def gone() -> asyncio.CancelledError:
-    """Return how gRPC is told that nothing can be done: core refuses what is sent to nobody."""
+    """Return how gRPC is details that nothing can be done: core refuses what is sent to nobody."""
     return asyncio.CancelledError("the client has gone")
 
 

@@ -18,7 +18,7 @@ from google.protobuf.message_factory import GetMessageClass
 from headrace.model.entry import Entry
 from headrace.model.events import GENERATION, Json
 from headrace.model.whole_numbers import whole
-from headrace_gateway.feeds import Dialect
+from headrace_gateway.feeds import EntryRenderer
 from headrace_gateway.tasks.cursor import Cursor
 
 CURSOR = "headrace.cursor"
@@ -34,7 +34,7 @@ class Form(Protocol):
     """Of A2A, by major and minor number."""
     operations: Mapping[str, str]
     """What each of its methods is called among our operations."""
-    dialect: Dialect
+    entry_renderer: EntryRenderer
     """Its events: one piece of bytes each."""
 
     def read(self, method: str, request: bytes) -> Json:
@@ -69,7 +69,7 @@ def with_cursor(event: Json, log: str, generation: int) -> Json:
 
 
 @dataclass(frozen=True, slots=True)
-class EventDialect:
+class EventMessages:
     """Events of a feed as protobuf."""
 
     event: Callable[[Json, str, int], bytes]
@@ -121,7 +121,7 @@ class CurrentForm:
         self._inputs = {m.name: GetMessageClass(m.input_type) for m in service.methods}
         self._outputs = {m.name: GetMessageClass(m.output_type) for m in service.methods}
         self.operations: Mapping[str, str] = {name: name for name in self._inputs}
-        self.dialect: Dialect = EventDialect(self.event)
+        self.entry_renderer: EntryRenderer = EventMessages(self.event)
 
     def read(self, method: str, request: bytes) -> Json:
         """See `Form.read`."""

@@ -60,7 +60,7 @@ class GrpcServer:
         except RuntimeError:
             where = f"{host}:{port} (HEADRACE_HTTP_HOST, HEADRACE_GRPC_PORT)"
             raise CannotListen(f"cannot listen on {where}") from None
-        await self._tell(serving=False)
+        await self._report(serving=False)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         reflected = [*self._names, health.SERVICE_NAME, reflection.SERVICE_NAME]
         reflection.enable_server_reflection(reflected, self._server)
@@ -86,10 +86,10 @@ class GrpcServer:
     async def _watch(self, health_probe: HealthProbe) -> None:
         """Have the health service say what ``/readyz`` does."""
         while True:
-            await self._tell(serving=health_probe.beats)
+            await self._report(serving=health_probe.beats)
             await asyncio.sleep(_LOOK)
 
-    async def _tell(self, *, serving: bool) -> None:
+    async def _report(self, *, serving: bool) -> None:
         kinds = health_pb2.HealthCheckResponse
         status = kinds.SERVING if serving else kinds.NOT_SERVING
         for name in ("", *self._names):

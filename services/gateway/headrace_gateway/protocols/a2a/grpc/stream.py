@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from headrace_gateway.call import Call
-from headrace_gateway.feeds import Block, Dialect
+from headrace_gateway.feeds import Block, EntryRenderer
 from headrace_gateway.problems import Problem, problem_of_interruption
 from headrace_gateway.protocols.a2a.grpc.asking import outgoing
 from headrace_gateway.protocols.a2a.grpc.forms import Form
-from headrace_gateway.protocols.a2a.stream_responses import told_as
+from headrace_gateway.protocols.a2a.stream_responses import entry_renderer_for
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.grpc import Context, RpcStream
 from headrace_gateway.streaming.renderer import RECOVERED, Messages, Renderer
@@ -26,11 +26,11 @@ class CutOff(Exception):
 class RpcRenderer(Renderer):
     """Shows each event as one message. An early end is told by the RPC's status."""
 
-    __slots__ = ("_dialect", "_opening")
+    __slots__ = ("_entry_renderer", "_opening")
 
-    def __init__(self, dialect: Dialect, opening: Messages = ()) -> None:
-        """Show events as `dialect` has them, behind `opening`."""
-        self._dialect, self._opening = dialect, opening
+    def __init__(self, entry_renderer: EntryRenderer, opening: Messages = ()) -> None:
+        """Show events as `entry_renderer` has them, behind `opening`."""
+        self._entry_renderer, self._opening = entry_renderer, opening
 
     def opening(self) -> Messages:
         """Return the opening."""
@@ -39,7 +39,7 @@ class RpcRenderer(Renderer):
 
     def render(self, blocks: Sequence[Block], after: int) -> Messages:
         """Return one message for each event."""
-        return [piece for block in blocks for piece in block.pieces(self._dialect, after)]
+        return [piece for block in blocks for piece in block.pieces(self._entry_renderer, after)]
 
 
 async def serve_stream(
@@ -58,7 +58,7 @@ async def serve_stream(
         )
     lost = {} if streaming.recovered else {RECOVERED: "false"}
     stream = RpcStream(context, outgoing(call.headers | lost))
-    renderer = RpcRenderer(told_as(form.dialect, call, streaming), opening)
+    renderer = RpcRenderer(entry_renderer_for(form.entry_renderer, call, streaming), opening)
     why = await stream.serve(services.subscriptions, feed, streaming.after, renderer)
     if why is not None:
         raise CutOff(problem_of_interruption(why, feed.key.task))

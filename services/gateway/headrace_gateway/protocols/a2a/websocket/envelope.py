@@ -9,7 +9,7 @@ import orjson
 
 from headrace.model.entry import Entry
 from headrace.model.events import Json
-from headrace_gateway.feeds import Dialect
+from headrace_gateway.feeds import EntryRenderer
 from headrace_gateway.problems import Problem
 from headrace_gateway.protocols.a2a.error_shapes import rest_body, rpc_error
 from headrace_gateway.protocols.a2a.variants import Shapes
@@ -17,7 +17,7 @@ from headrace_gateway.tasks.cursor import Cursor
 
 
 @dataclass(frozen=True, slots=True)
-class MessageDialect:
+class SocketEvents:
     """Each event as the end of one message, behind the client's id."""
 
     member: bytes
@@ -34,7 +34,7 @@ class MessageDialect:
 
 
 @dataclass(frozen=True, slots=True)
-class ShapedDialect:
+class ShapedEvents:
     """Each event in a variant's shape, whose members stand beside the client's id."""
 
     shapes: Shapes
@@ -53,8 +53,8 @@ def _beside(cursor: str, event: Json) -> bytes:
     return b"," + orjson.dumps({"cursor": cursor} | event)[1:]
 
 
-EVENTS = MessageDialect(b"event")
-RESULTS = MessageDialect(b"result")
+EVENTS = SocketEvents(b"event")
+RESULTS = SocketEvents(b"result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +73,10 @@ class Envelope:
         return b'{"jsonrpc":"2.0","id":' + self.id if self.rpc else b'{"id":' + self.id
 
     @property
-    def dialect(self) -> Dialect:
+    def entry_renderer(self) -> EntryRenderer:
         """What renders the events."""
         if self.shapes is not None:
-            return ShapedDialect(self.shapes)
+            return ShapedEvents(self.shapes)
         return RESULTS if self.rpc else EVENTS
 
     def event(self, cursor: Cursor, event: Json, *, recovered: bool) -> bytes:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from headrace.model.events import Json
-from headrace_gateway.feeds import Block, Dialect
+from headrace_gateway.feeds import Block, EntryRenderer
 from headrace_gateway.problems import Problem, problem_of_interruption
 from headrace_gateway.protocols.a2a.websocket.envelope import Envelope
 from headrace_gateway.streaming.renderer import Cause, Interruption, Messages, Renderer
@@ -15,13 +15,13 @@ _BY_CLOSING = {Cause.STOPPING, Cause.STALLED}
 class SocketRenderer(Renderer):
     """Shows each event as one message."""
 
-    __slots__ = ("_dialect", "_envelope", "_opening", "_task")
+    __slots__ = ("_entry_renderer", "_envelope", "_opening", "_task")
 
     def __init__(
-        self, envelope: Envelope, dialect: Dialect, task: str, opening: Messages = ()
+        self, envelope: Envelope, entry_renderer: EntryRenderer, task: str, opening: Messages = ()
     ) -> None:
-        """Show events as `dialect` has them, in `envelope`, behind `opening`."""
-        self._envelope, self._dialect, self._task = envelope, dialect, task
+        """Show events as `entry_renderer` has them, in `envelope`, behind `opening`."""
+        self._envelope, self._entry_renderer, self._task = envelope, entry_renderer, task
         self._opening = opening
 
     def opening(self) -> Messages:
@@ -32,7 +32,9 @@ class SocketRenderer(Renderer):
     def render(self, blocks: Sequence[Block], after: int) -> Messages:
         """Return one message for each event."""
         head = self._envelope.head
-        return [head + piece for block in blocks for piece in block.pieces(self._dialect, after)]
+        return [
+            head + piece for block in blocks for piece in block.pieces(self._entry_renderer, after)
+        ]
 
     def ending(self) -> Messages:
         """Return what says that nothing more comes."""

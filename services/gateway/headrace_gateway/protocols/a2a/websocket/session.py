@@ -11,7 +11,7 @@ from headrace.model.events import Json
 from headrace_gateway.call import Call
 from headrace_gateway.problems import problem_of
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
-from headrace_gateway.protocols.a2a.stream_responses import told_as
+from headrace_gateway.protocols.a2a.stream_responses import entry_renderer_for
 from headrace_gateway.protocols.a2a.variants import SENDS, Variant, open_folding
 from headrace_gateway.protocols.a2a.versions import check_version, shape_of_call
 from headrace_gateway.protocols.a2a.websocket.envelope import Envelope
@@ -130,8 +130,8 @@ class A2ASession:
         if first is not None:
             cursor = Cursor(streaming.log, first.generation)
             opening = (envelope.event(cursor, first.event, recovered=streaming.recovered),)
-        dialect = told_as(envelope.dialect, call, streaming)
-        renderer = SocketRenderer(envelope, dialect, feed.key.task, opening)
+        entry_renderer = entry_renderer_for(envelope.entry_renderer, call, streaming)
+        renderer = SocketRenderer(envelope, entry_renderer, feed.key.task, opening)
         await self._connection.stream(feed, streaming.after, renderer)
 
     async def _stream_folded(

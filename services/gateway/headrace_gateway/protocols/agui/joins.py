@@ -1,8 +1,8 @@
 """Where a client's stream of a run begins: at its start, behind a cursor, or as of now.
 
-A run may be joined at any time, and by clients that have seen it before. What leads such a stream
-stands under the cursor of the last frame that it accounts for, so whoever is cut off again goes on
-from there.
+A run may be joined at any time, and by clients that have seen it before. What such a stream begins
+with stands under the cursor of the last frame that it accounts for, so whoever is cut off again
+goes on from there.
 """
 
 from typing import Protocol
@@ -65,7 +65,7 @@ def _key(named: tuple[str, str], frame: Frame) -> _Key:
     return kind, whose, frame.event.get(field, "")
 
 
-class Lead(Protocol):
+class Join(Protocol):
     """Says which frames of a run one client gets."""
 
     begun: bool
@@ -90,7 +90,7 @@ class FromStart:
 
 
 class AfterCursor:
-    """For a client that kept what it was told: RUN_STARTED, what is open again, then the rest."""
+    """For a client that kept what it was sent: RUN_STARTED, what is open again, then the rest."""
 
     def __init__(self, cursor: FrameCursor) -> None:
         """Begin behind `cursor`, a place that the log has."""
@@ -99,7 +99,7 @@ class AfterCursor:
         self._started: Frame | None = None
 
     def admit(self, frames: list[Frame], fold: Fold, through: int) -> list[Frame]:
-        """Hold frames back up to the cursor; lead with what they left open."""
+        """Hold frames back up to the cursor; begin with what they left open."""
         if self.begun:
             return frames
         after = [frame for frame in frames if frame.place > self._cursor.place]
@@ -110,9 +110,9 @@ class AfterCursor:
             return []
         self.begun = bool(after) or self._started is not None
         # A run that is over tells its end again: a stream without one would read as a success.
-        return [*self._led(), *(after or (frames[-1:] if fold.over else []))]
+        return [*self._opening(), *(after or (frames[-1:] if fold.over else []))]
 
-    def _led(self) -> list[Frame]:
+    def _opening(self) -> list[Frame]:
         if self._started is None:
             return []
         return [self._cursor.on(frame) for frame in (self._started, *self._open.openings())]
@@ -133,7 +133,7 @@ class AsOfNow:
         self._last: Frame | None = None
 
     def admit(self, frames: list[Frame], fold: Fold, through: int) -> list[Frame]:
-        """Hold frames back up to the head; lead with what they come to."""
+        """Hold frames back up to the head; begin with what they come to."""
         if self.begun:
             return frames
         for frame in frames:
@@ -143,9 +143,9 @@ class AsOfNow:
         if self._last is None or (through < self._head and not fold.over):
             return []
         self.begun = True
-        return [*self._led(fold, self._last), *([self._last] if fold.over else [])]
+        return [*self._opening(fold, self._last), *([self._last] if fold.over else [])]
 
-    def _led(self, fold: Fold, last: Frame) -> list[Frame]:
+    def _opening(self, fold: Fold, last: Frame) -> list[Frame]:
         if self._started is None or fold.view is None:
             return []
         time = {key: last.event[key] for key in ("timestamp",) if key in last.event}
@@ -156,5 +156,5 @@ class AsOfNow:
             {"type": "MESSAGES_SNAPSHOT", **time, **messages_snapshot(fold.view, earlier)},
         ]
         opened = [] if fold.over else self._open.openings()
-        told = [self._started.event, *snapshots, *(frame.event for frame in opened)]
-        return [Frame(last.generation, last.number, event) for event in told]
+        events = [self._started.event, *snapshots, *(frame.event for frame in opened)]
+        return [Frame(last.generation, last.number, event) for event in events]
