@@ -55,6 +55,10 @@ process out of the queue group only when it has missed its pings."""
 _LOG_AFTER = 1.0
 """Seconds after which a task is read from its log instead."""
 
+_CATCH_UP = 8.0
+"""Seconds that a view may take to catch up with its log: after an election the former consumer of
+the log is given up in 3 of them."""
+
 _NOBODY = 3.0
 """Seconds for which nobody listens while replicas find another server, or start again."""
 
@@ -136,7 +140,7 @@ class StateClient:
     ) -> Answer:
         question = query.encode()
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + ELECTION
+        begun = loop.time()
         while True:
             try:
                 data = await self._fetch(operation, question)
@@ -147,7 +151,7 @@ class StateClient:
             if "code" not in orjson.loads(data):
                 return answer.decode(operation, data)
             refusal = Refusal.decode(operation, data)
-            if refusal.why != "no_leader" or loop.time() > deadline:
+            if loop.time() > begun + _patience(refusal):
                 raise _error(query, refusal)
             await asyncio.sleep(_BETWEEN_ROUNDS)
 
@@ -224,6 +228,13 @@ async def _first_of(asking: set[asyncio.Task[Msg]], patience: float) -> Msg | No
         if not open_:
             raise done.pop().exception() or BusUnavailable("no answer")
         asking -= done
+
+
+def _patience(refusal: Refusal) -> float:
+    """Return for how many seconds from the first one on a question is asked again."""
+    if refusal.why == "no_leader":
+        return ELECTION
+    return _CATCH_UP if refusal.is_late else -1.0
 
 
 def _error(query: BusMessage, refusal: Refusal) -> Exception:

@@ -10,9 +10,10 @@ from headrace.model.errors import BusUnavailable
 
 _log = logging.getLogger(__name__)
 
-ELECTION = 12.0
-"""Seconds that an election of a stream's leader may take: 4 to 9 have been measured. Whoever asks a
-leader on behalf of a client waits so long before it says that there is none."""
+ELECTION = 20.0
+"""Seconds that an election of a stream's leader may take. NATS waits for 4 to 9 before it votes,
+and as long again if no candidate gets most votes, as on a busy machine: 13 have been measured.
+Whoever asks a leader on behalf of a client waits so long before it says that there is none."""
 
 RECONNECT = 5.0
 """Seconds that another server may take to be connected to; without any there is no election."""

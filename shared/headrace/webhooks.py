@@ -9,9 +9,9 @@ import time
 import uuid
 from dataclasses import dataclass
 
-import orjson
 from pydantic import Field
 
+from headrace.jetstream.api import store_surely
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.kv import Bucket, Moved
 from headrace.jetstream.purge import purge
@@ -30,7 +30,6 @@ MOST_PER_TASK = 16
 """Webhooks that one task may have."""
 
 _ATTEMPTS = 10
-_ACK_TIMEOUT = 2.0
 
 
 class TooManyWebhooks(HeadraceError):
@@ -174,10 +173,7 @@ class Webhooks:
 
     async def wake(self, key: TaskKey, token: str) -> None:
         """Have task state look whether the webhook is to be told something."""
-        subject = self._bus.subjects.push(key, token)
-        answer = orjson.loads((await self._bus.request(subject, b"{}", _ACK_TIMEOUT)).data)
-        if error := answer.get("error"):
-            raise BusUnavailable(f"{subject}: {error.get('description')}")
+        await store_surely(self._bus, self._bus.subjects.push(key, token), b"{}")
 
     async def _check_room(self, key: TaskKey) -> None:
         if len(await self._bucket.under(_name(key, "*"))) >= MOST_PER_TASK:

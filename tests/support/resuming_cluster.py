@@ -10,7 +10,7 @@ import nats
 from nats.aio.client import Client
 
 from tests.support.cluster import NatsCluster
-from tests.support.jetstream_api import ask, leader_of
+from tests.support.jetstream_api import Json, ask, leader_of
 from tests.support.resuming_audience import Audience
 from tests.support.servers import NatsProcess
 from tests.support.stack import Stack
@@ -63,6 +63,26 @@ class ClusteredStack:
                 return bool(answer.get("success"))
 
             await eventually(has_stepped_down, "the leader hands over")
+
+    async def gather_leaders(self) -> NatsProcess:
+        """Have one node lead every stream and bucket but the event stream; return that node."""
+        gathering = (await self.followers())[0]
+        placed = {"placement": {"preferred": gathering.name}}
+        async with self._connected() as client:
+            names = (await ask(client, "$JS.API.STREAM.NAMES"))["streams"]
+            for name in set(names) - {_EVENTS}:
+                await self._lead(client, name, gathering.name, placed)
+        return gathering
+
+    @staticmethod
+    async def _lead(client: Client, stream: str, node: str, placed: Json) -> None:
+        async def is_led() -> bool:
+            if await leader_of(client, f"STREAM.INFO.{stream}") == node:
+                return True
+            await ask(client, f"$JS.API.STREAM.LEADER.STEPDOWN.{stream}", placed)
+            return False
+
+        await eventually(is_led, f"{node} leads {stream}")
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Client]:

@@ -7,6 +7,7 @@ from pydantic import Field, field_validator
 from pydantic_settings import NoDecode
 
 from headrace.settings import BusSettings, split_commas
+from headrace.wait_for import ELECTION
 
 
 class GatewaySettings(BusSettings):
@@ -94,7 +95,7 @@ class GatewaySettings(BusSettings):
     """Runs of one tenant that may wait for one agent's workers; more are refused with 429. -1 is no
     limit."""
 
-    append_patience: float = Field(default=12.0, gt=0)
+    append_patience: float = Field(default=ELECTION, gt=0)
     """Seconds within which the log has to take a message: longer than the election of a leader.
     After that its sender is told the task's id, and the gateway goes on until the outcome is
     known."""

@@ -1,6 +1,7 @@
 """JetStream's API: what it is asked, what it refuses, and messages that it stores."""
 
 import asyncio
+from base64 import b64decode
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,7 +11,8 @@ import orjson
 
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.errors import Refused
-from headrace.model.errors import BusUnavailable
+from headrace.jetstream.headers import EXPECTED
+from headrace.model.errors import BusUnavailable, NobodyListens
 from headrace.wait_for import ELECTION, RECONNECT
 
 type Json = dict[str, Any]
@@ -18,6 +20,9 @@ type Json = dict[str, Any]
 LEADER_TIMEOUT = 1.0
 """Seconds to wait for the leader's answer, once. An idle one takes 0.2 ms; what is asked while
 there is no leader is never answered, so this much is lost after an election."""
+
+STORE_TIMEOUT = 2.0
+"""Seconds to wait for the ack of a message, once."""
 
 _TIMEOUT = 5.0
 _LEASE_NS = 3_000_000_000
@@ -77,18 +82,91 @@ async def until_answered[Answer](
 ) -> Answer:
     """Call `ask` until a leader answers, for at most `patience` seconds.
 
+    Whatever is asked of JetStream for a client, or for a command, is asked through this: while a
+    leader is elected, requests are not answered, refused, or find that nobody listens.
+
     Raises:
-        BusUnavailable: none did, or there was no connection for as long as a reconnect takes.
+        Refused: as `ask`, and asking again would not help.
+        BusUnavailable: none did, or the server itself was away for as long as a reconnect takes.
     """
     loop = asyncio.get_running_loop()
-    begun = loop.time()
+    deadline = loop.time() + patience
+    heard = loop.time()
     while True:
+        if bus.answers:
+            heard = loop.time()
         try:
             return await ask()
-        except BusUnavailable:
-            if loop.time() > begun + (patience if bus.connected else min(patience, RECONNECT)):
+        except BusUnavailable as trouble:
+            if isinstance(trouble, Refused) and not trouble.is_passing:
+                raise
+            now = loop.time()
+            if now > deadline or (not bus.answers and now > heard + RECONNECT):
                 raise
         await asyncio.sleep(_PAUSE)
+
+
+async def store_surely(
+    bus: Bus,
+    subject: str,
+    data: bytes,
+    headers: dict[str, str] | None = None,
+    patience: float = ELECTION,
+) -> int:
+    """As `store`, of what may be stored twice: asking for a leader for `patience` seconds.
+
+    Raises:
+        Refused, BusUnavailable: as `store`.
+    """
+    return await until_answered(
+        bus, lambda: store(bus, subject, data, STORE_TIMEOUT, headers), patience
+    )
+
+
+async def store_behind(  # noqa: PLR0917 - what is stored, and where
+    bus: Bus,
+    stream: str,
+    subject: str,
+    data: bytes,
+    behind: int,
+    headers: dict[str, str] | None = None,
+) -> int:
+    """Have `stream` store a message once, if the last one on `subject` has sequence `behind`.
+
+    Where it is not known what came of that, it is asked again, and what stands there by then is
+    compared: it may be this message.
+
+    Raises:
+        Refused: the stream does not take it; another one stands there (`has_other_sequence`).
+        BusUnavailable: no leader answered in time; it may be stored or not.
+    """
+    expecting = {**(headers or {}), EXPECTED: str(behind)}
+    is_in_doubt = False
+
+    async def attempt() -> int:
+        nonlocal is_in_doubt
+        try:
+            return await store(bus, subject, data, STORE_TIMEOUT, expecting)
+        except BusUnavailable as trouble:
+            if is_in_doubt and isinstance(trouble, Refused) and trouble.has_other_sequence:
+                return await _stored(bus, stream, subject, data, behind, trouble)
+            is_in_doubt = is_in_doubt or not isinstance(trouble, NobodyListens)
+            raise
+
+    return await until_answered(bus, attempt)
+
+
+async def _stored(  # noqa: PLR0917 - as `store_behind`
+    bus: Bus, stream: str, subject: str, data: bytes, behind: int, refused: Refused
+) -> int:
+    """Return the sequence of the last message on `subject` if that is the one in doubt."""
+    there = await get_message(bus, stream, {"last_by_subj": subject})
+    if there is None or int(there["seq"]) == behind:
+        # It is on its way there, and neither stored nor lost.
+        raise BusUnavailable(str(refused))
+    if b64decode(there.get("data") or "") != data:
+        raise refused
+    return int(there["seq"])
 
 
 async def stream_info(

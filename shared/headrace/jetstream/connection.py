@@ -66,6 +66,8 @@ class Bus:
         self._trouble: Exception | None = None
         self._refusal = ""
         self._closing = False
+        self.is_silent = False
+        """Whether the server is known to carry no messages although it is connected: it froze."""
 
     @property
     def js(self) -> JetStreamContext:
@@ -76,6 +78,11 @@ class Bus:
     def connected(self) -> bool:
         """Whether a server is connected right now."""
         return self.connection.is_connected
+
+    @property
+    def answers(self) -> bool:
+        """Whether the server is connected and, as far as is known, carries messages."""
+        return self.connected and not self.is_silent
 
     @property
     def max_payload(self) -> int:

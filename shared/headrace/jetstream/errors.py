@@ -32,6 +32,10 @@ class ErrorCode(IntEnum):
 _FULL = frozenset(
     {ErrorCode.STORE_FAILED, ErrorCode.STORAGE_EXCEEDED, ErrorCode.INSUFFICIENT_RESOURCES}
 )
+_SETTLED = frozenset({ErrorCode.NOT_ENABLED_FOR_ACCOUNT})
+"""What counts as the server's fault, and stays."""
+
+_SERVERS_FAULT = 500
 _NO_MESSAGE = frozenset(
     {
         ErrorCode.MESSAGE_NOT_FOUND,
@@ -49,7 +53,14 @@ class Refused(BusUnavailable):
         """Keep the ``error`` of an answer on `subject`."""
         super().__init__(f"{subject}: {error.get('description')}")
         self.number = int(error.get("err_code", 0))
+        self._status = int(error.get("code", 0))
         self._description = str(error.get("description"))
+
+    @property
+    def is_passing(self) -> bool:
+        """Whether it is the server that can't now, as while there is no leader."""
+        is_final = self.is_full or self.is_duplicate or self.finds_no_message
+        return self._status >= _SERVERS_FAULT and not is_final and self.number not in _SETTLED
 
     @property
     def is_duplicate(self) -> bool:

@@ -7,11 +7,18 @@ from typing import NamedTuple
 
 from nats.aio.msg import Msg
 
-from headrace.jetstream.api import Json, get_message, store, stream_info, until_answered
+from headrace.jetstream.api import (
+    Json,
+    get_message,
+    store_behind,
+    store_surely,
+    stream_info,
+    until_answered,
+)
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.direct_get import direct_get
 from headrace.jetstream.errors import Refused
-from headrace.jetstream.headers import EXPECTED, KV_OPERATION, SEQUENCE, SUBJECT, TTL
+from headrace.jetstream.headers import KV_OPERATION, SEQUENCE, SUBJECT, TTL
 from headrace.jetstream.purge import purge
 from headrace.model.errors import BusUnavailable, HeadraceError
 
@@ -50,7 +57,11 @@ class Copied(NamedTuple):
 
 
 class Bucket:
-    """One bucket. Every call raises BusUnavailable if it can't be known what came of it."""
+    """One bucket.
+
+    Every call waits out the election of a leader; it raises BusUnavailable if it can't be known
+    what came of it.
+    """
 
     def __init__(self, bus: Bus, name: str) -> None:
         """Use the bucket called `name`, which `headrace.jetstream.streams` declares."""
@@ -71,18 +82,24 @@ class Bucket:
             Moved: it is not there any more.
         """
         ttl = {} if seconds is None else {TTL: str(seconds)}
-        return await self._write(key, data, {EXPECTED: str(behind), **ttl})
+        try:
+            return await store_behind(self._bus, self._stream, self.prefix + key, data, behind, ttl)
+        except Refused as refused:
+            if refused.has_other_sequence:
+                raise Moved(f"{key} has been changed") from refused
+            raise
 
     async def overwrite(self, key: str, data: bytes, *, seconds: int) -> None:
         """Write the key, whatever it has; it is forgotten after `seconds`."""
-        await self._write(key, data, {TTL: str(seconds)})
+        await store_surely(self._bus, self.prefix + key, data, {TTL: str(seconds)})
 
     async def delete(self, key: str, *, seconds: int = FORGET_AFTER) -> None:
         """Delete the key; one that is not there is no trouble.
 
         The mark of the deletion is forgotten after `seconds`.
         """
-        await self._write(key, b"", {KV_OPERATION: "DEL", TTL: str(seconds)})
+        mark = {KV_OPERATION: "DEL", TTL: str(seconds)}
+        await store_surely(self._bus, self.prefix + key, b"", mark)
 
     async def forget(self, pattern: str) -> None:
         """Take every key that fits `pattern` out of the bucket, without a mark."""
@@ -109,7 +126,10 @@ class Bucket:
         found: list[str] = []
         query = {"subjects_filter": f"{self.prefix}>", "offset": 0}
         while True:
-            state = (await stream_info(self._bus, self._stream, query, _ATTEMPT))["state"]
+            answer = await until_answered(
+                self._bus, lambda: stream_info(self._bus, self._stream, query, _ATTEMPT)
+            )
+            state = answer["state"]
             page: dict[str, int] = state.get("subjects") or {}
             found += [subject.removeprefix(self.prefix) for subject in page]
             query["offset"] = len(found)
@@ -134,14 +154,6 @@ class Bucket:
         headers = msg.headers or {}
         key, sequence = headers[SUBJECT].removeprefix(self.prefix), int(headers[SEQUENCE])
         return key, sequence, None if KV_OPERATION in headers else Copied(msg.data, sequence)
-
-    async def _write(self, key: str, data: bytes, headers: dict[str, str]) -> int:
-        try:
-            return await store(self._bus, self.prefix + key, data, _ATTEMPT, headers)
-        except Refused as refused:
-            if refused.has_other_sequence:
-                raise Moved(f"{key} has been changed") from refused
-            raise
 
     async def _ask(self, query: Json) -> tuple[str, Value] | None:
         message = await until_answered(

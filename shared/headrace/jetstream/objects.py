@@ -22,7 +22,7 @@ from operator import is_
 import orjson
 from nats.aio.msg import Msg
 
-from headrace.jetstream.api import get_message, store, stream_info
+from headrace.jetstream.api import get_message, store_behind, stream_info, until_answered
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.direct_get import direct_get
 from headrace.jetstream.errors import Refused
@@ -41,7 +41,6 @@ LINKS_ARE_OURS = f"must not begin with {SCHEME}, which names files that the flee
 CHUNK = 128 * 1024
 """Bytes of one chunk, the object store's usual size."""
 
-_TIMEOUT = 5.0
 _BATCH = 8
 _TRIES = 10
 _NAME = re.compile(r"[0-9a-f]{16}")
@@ -119,8 +118,9 @@ class FileStore:
 
     async def _put(self, key: TaskKey, name: str, content: bytes, headers: Json) -> None:
         chunks = [content[at : at + CHUNK] for at in range(0, len(content), CHUNK)]
+        last = 0
         for chunk in chunks:
-            await self._publish(self._chunks(key, name), chunk)
+            last = await self._publish(self._chunks(key, name), chunk, last)
         meta = {
             "name": self._object(key, name),
             "headers": headers,
@@ -132,7 +132,7 @@ class FileStore:
             "chunks": len(chunks),
             "digest": f"SHA-256={_digest(content)}",
         }
-        await self._publish(self._meta(key, name), orjson.dumps(meta))
+        await self._publish(self._meta(key, name), orjson.dumps(meta), 0)
 
     async def info(self, key: TaskKey, name: str) -> FileInfo:
         """Return what is known of the file `name` of the task at `key`.
@@ -144,7 +144,9 @@ class FileStore:
         if not _NAME.fullmatch(name):
             raise unknown_file(key, name)
         query = {"last_by_subj": self._meta(key, name)}
-        message = await get_message(self._bus, self._stream, query, _TIMEOUT)
+        message = await until_answered(
+            self._bus, lambda: get_message(self._bus, self._stream, query)
+        )
         if message is None:
             raise unknown_file(key, name)
         meta: Json = orjson.loads(base64.b64decode(message["data"]))
@@ -222,7 +224,7 @@ class FileStore:
 
     async def _remove(self, key: TaskKey, name: str, remove: Remove) -> None:
         query = {"subjects_filter": self._chunks(key, name)}
-        found = await stream_info(self._bus, self._stream, query)
+        found = await until_answered(self._bus, lambda: stream_info(self._bus, self._stream, query))
         for chunks in found["state"].get("subjects") or {}:
             # The chunks last: they are what is found again should this be interrupted.
             for subject in (self._meta(key, chunks.rpartition(".")[2]), chunks):
@@ -232,9 +234,9 @@ class FileStore:
         query = {"batch": most, "seq": start, "next_by_subj": self._chunks(key, name)}
         return (await direct_get(self._bus, self._stream, query, _as_it_is)).messages
 
-    async def _publish(self, subject: str, body: bytes) -> None:
+    async def _publish(self, subject: str, body: bytes, behind: int) -> int:
         try:
-            await store(self._bus, subject, body, _TIMEOUT)
+            return await store_behind(self._bus, self._stream, subject, body, behind)
         except Refused as refused:
             raise (LogFull(str(refused)) if refused.is_full else refused) from None
 

@@ -5,10 +5,12 @@ from itertools import batched
 
 from nats.aio.msg import Msg
 
-from headrace.jetstream.api import Json, delete_message, request
+from headrace.jetstream.api import Json, delete_message, request, until_answered
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.direct_get import direct_get
 from headrace.jetstream.headers import SEQUENCE
+from headrace.model.errors import BusUnavailable
+from headrace.wait_for import ELECTION
 
 _TIMEOUT = 5.0
 _AT_ONCE = 32
@@ -17,19 +19,22 @@ _BATCH_BYTES = 4 * 1024 * 1024
 
 
 async def purge(
-    bus: Bus, stream: str, subject: str, before: int = 0, timeout: float = _TIMEOUT
+    bus: Bus, stream: str, subject: str, before: int = 0, patience: float = ELECTION
 ) -> None:
     """Purge the messages on `subject` before stream sequence `before`; 0: all of them.
 
     NATS keeps their bytes in its files until it compacts the block that they lie in.
 
     Raises:
-        BusUnavailable: it is not sure that they are gone.
+        BusUnavailable: after `patience` seconds it is not sure that they are gone.
     """
     query: Json = {"filter": subject}
     if before:
         query["seq"] = before
-    await request(bus, f"STREAM.PURGE.{stream}", query, timeout)
+    timeout = min(_TIMEOUT, patience)
+    await until_answered(
+        bus, lambda: request(bus, f"STREAM.PURGE.{stream}", query, timeout), patience
+    )
 
 
 async def erase(bus: Bus, stream: str, subject: str, before: int = 0) -> None:
@@ -45,9 +50,13 @@ async def erase(bus: Bus, stream: str, subject: str, before: int = 0) -> None:
         after = found[-1]
         within = [one for one in found if not before or one < before]
         for some in batched(within, _AT_ONCE):
-            await asyncio.gather(*(delete_message(bus, stream, one) for one in some))
+            await asyncio.gather(*(_delete(bus, stream, one) for one in some))
     # What the copy that was asked did not know of, the leader does.
     await purge(bus, stream, subject, before)
+
+
+async def _delete(bus: Bus, stream: str, sequence: int) -> bool:
+    return await until_answered(bus, lambda: delete_message(bus, stream, sequence))
 
 
 async def _sequences(bus: Bus, stream: str, subject: str, after: int) -> list[int]:
@@ -57,7 +66,15 @@ async def _sequences(bus: Bus, stream: str, subject: str, after: int) -> list[in
         "seq": after + 1,
         "next_by_subj": subject,
     }
-    return (await direct_get(bus, stream, query, _sequence)).messages
+
+    async def ask() -> list[int]:
+        answer = await direct_get(bus, stream, query, _sequence)
+        if not answer.messages and not answer.complete:
+            # What would be purged now would keep its bytes.
+            raise BusUnavailable(f"no copy of {stream} answers")
+        return answer.messages
+
+    return await until_answered(bus, ask)
 
 
 def _sequence(msg: Msg) -> int:

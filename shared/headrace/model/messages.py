@@ -266,6 +266,9 @@ class Refusal(BusMessage):
     ) = None
     """For `start_refused`: the rule that forbids it; for `state_unavailable`, ``no_leader``: the
     log's leader did not answer, as during an election, so the question can be asked again."""
+    is_late: bool = False
+    """For `state_unavailable`: the view had not caught up in time, so the question can be asked
+    again for a while: after an election it soon has."""
 
 
 class DeadLetter(BusMessage):

@@ -5,7 +5,6 @@ its user has no run at work, nor has one whose worker is dead: whoever ends it o
 asks for a last run, named after the generation of the end. Its worker calls the agent's `clean_up`.
 """
 
-import asyncio
 import logging
 
 from headrace.jetstream.connection import Bus
@@ -20,9 +19,6 @@ from headrace.tasks.runs import RunRequests
 
 _log = logging.getLogger(__name__)
 
-_TRIES = 3
-_PAUSE = 0.5
-
 
 async def have_cleaned_up(bus: Bus, key: TaskKey, last: Entry, context: str) -> None:
     """Ask for it, where somebody has begun the task and its agent cleans up.
@@ -32,15 +28,10 @@ async def have_cleaned_up(bus: Bus, key: TaskKey, last: Entry, context: str) -> 
     """
     if last.stamp.attempt == 0 and last.stamp.run == 1:
         return
-    for tried in range(1, _TRIES + 1):
-        try:
-            await _ask(bus, key, last, context)
-        except BusUnavailable as trouble:
-            if tried == _TRIES:
-                _log.warning("task %s: its agent can't clean up: %s", key.task, trouble)
-            await asyncio.sleep(_PAUSE)
-        else:
-            return
+    try:
+        await _ask(bus, key, last, context)
+    except BusUnavailable as trouble:
+        _log.warning("task %s: its agent can't clean up: %s", key.task, trouble)
 
 
 async def _ask(bus: Bus, key: TaskKey, last: Entry, context: str) -> None:

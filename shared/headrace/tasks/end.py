@@ -25,7 +25,7 @@ async def withdraw(bus: Bus, runs: str, patience: float) -> None:
     It is no loss if not: the log says that they are over, and whoever is handed one drops it.
     """
     with suppress(BusUnavailable):
-        await purge(bus, bus.streams.runs, runs, timeout=patience)
+        await purge(bus, bus.streams.runs, runs, patience=patience)
 
 
 _PATIENCE = ELECTION

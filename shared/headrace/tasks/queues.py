@@ -8,6 +8,7 @@ an account without streams have task state make queues.
 
 import asyncio
 
+from headrace.jetstream.api import until_answered
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.consumers import consumer_info
 from headrace.jetstream.durables import ensure_consumer, of_runs
@@ -97,7 +98,7 @@ class RunQueues:
         if now - self._known.get(queue, -REMEMBERED) < REMEMBERED:
             return
         try:
-            await ensure_queue(self._bus, queue)
+            await until_answered(self._bus, lambda: ensure_queue(self._bus, queue))
         except StreamsDiffer as trouble:
             raise BusUnavailable(f"the queue {queue.consumer}: {trouble}") from trouble
         self._known = {one: at for one, at in self._known.items() if now - at < REMEMBERED}

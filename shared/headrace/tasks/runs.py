@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import suppress
 
-from headrace.jetstream.api import LEADER_TIMEOUT, Json, store, stream_info
+from headrace.jetstream.api import LEADER_TIMEOUT, Json, store_surely, stream_info
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.errors import Refused
 from headrace.model.errors import BusUnavailable
@@ -13,7 +13,6 @@ from headrace.model.subjects import NORMAL
 from headrace.model.task import TaskKey
 from headrace.tasks.queues import RunQueues
 
-_ACK_TIMEOUT = 2.0
 _LOOK_EVERY = 0.1
 
 
@@ -36,7 +35,7 @@ class RunRequests:
         subject = self._bus.subjects.run(key, generation, priority)
         is_new = True
         try:
-            await store(self._bus, subject, request.encode(), _ACK_TIMEOUT)
+            await store_surely(self._bus, subject, request.encode())
         except Refused as refused:
             if not refused.is_duplicate:
                 raise

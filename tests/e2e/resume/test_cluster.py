@@ -4,11 +4,23 @@ import asyncio
 import os
 import sys
 from asyncio.subprocess import PIPE, STDOUT
-from collections.abc import Iterator
+from base64 import b64encode
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 
 import httpx
 import pytest
 
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.kv import Bucket
+from headrace.jetstream.objects import CHUNK, FileOwner, FileStore
+from headrace.model.messages import DeadLetter
+from headrace.model.queues import RunQueue
+from headrace.model.task import TaskKey, mint_task_id
+from headrace.settings import BusSettings
+from headrace.tasks.dead_letters import Letters, Wanted, write_letter
+from headrace.tasks.queues import RunQueues
+from headrace.webhooks import Webhooks
 from tests.support.cluster import NatsCluster
 from tests.support.event_stream import Json
 from tests.support.plain_a2a import PlainAgent, message
@@ -25,6 +37,10 @@ _TASKS = sized(4, 66)
 _SHORT = sized(30, 300)
 _HANDOVERS = sized(4, 20)
 _PATIENCE = 200.0
+
+IMMEDIATELY = {"returnImmediately": True}
+KEY = {"Idempotency-Key": "once"}
+LARGE = b"x" * (3 * CHUNK + 17)
 
 
 @pytest.fixture(scope="module")
@@ -110,10 +126,111 @@ async def test_whoever_changes_tasks_during_an_election_waits_it_out(
     await asyncio.to_thread(clustered.cluster.heal)
 
 
+async def test_whoever_asks_while_buckets_and_queues_have_no_leader_waits_it_out(
+    clustered: ClusteredStack,
+) -> None:
+    """Every stream but the log loses its leader; each request is sent once."""
+    gateways = clustered.stack.gateways
+    async with httpx.AsyncClient(timeout=_PATIENCE) as http:
+        agents = [PlainAgent(http, gateway, "counter") for gateway in gateways]
+        echoes = [PlainAgent(http, gateway, "echo") for gateway in gateways]
+        sent = [await agents[n % 2].send("100000 50", returnImmediately=True) for n in range(6)]
+        tasks = [response.json()["task"]["id"] for response in sent]
+        await asyncio.gather(*(until_at_work(agents[0], task) for task in tasks))
+        hooks = f"{agents[0].url}/tasks/{tasks[0]}/pushNotificationConfigs"
+        for name in ("kept", "dropped"):
+            assert (await http.post(hooks, json=hook(name))).is_success
+        stored = linked(await echoes[0].post("message:send", {"message": with_file()}))
+        await asyncio.to_thread((await clustered.gather_leaders()).kill)
+        keyed = {"message": message("1", messageId="m"), "configuration": IMMEDIATELY}
+        requests = {
+            "told": agents[0].post("message:send", follow_up(tasks[1])),
+            "canceled": agents[1].cancel(tasks[2]),
+            "deleted": http.delete(f"{agents[1].url}/tasks/{tasks[3]}"),
+            "got": agents[1].get(tasks[0]),
+            "listed": agents[0].list(pageSize=100),
+            "worked": agents[1].send("3 1"),
+            "hooked": http.post(hooks, json=hook("new")),
+            "hooks": http.get(hooks),
+            "hook": http.get(f"{hooks}/kept"),
+            "unhooked": http.delete(f"{hooks}/dropped"),
+            "keyed": http.post(f"{agents[0].url}/message:send", json=keyed, headers=KEY),
+            "keyed again": http.post(f"{agents[1].url}/message:send", json=keyed, headers=KEY),
+            "file stored": echoes[1].post("message:send", {"message": with_file()}),
+            "file read": http.get(stored),
+            "card": http.get(f"{agents[0].url}/.well-known/agent-card.json"),
+        }
+        async with connected(clustered) as bus, asyncio.TaskGroup() as group:
+            group.create_task(written_once(bus))
+            erasing = group.create_task(deleted_by_command(clustered, tasks[4]))
+            asked = {what: group.create_task(one) for what, one in requests.items()}
+        answers = {what: one.result() for what, one in asked.items()}
+        refused = {what: one.text for what, one in answers.items() if not one.is_success}
+        assert not refused, refused
+        assert erasing.result() == ""
+        assert answers["canceled"].json()["status"]["state"] == "TASK_STATE_CANCELED"
+        assert answers["worked"].json()["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
+        assert answers["keyed"].json()["task"]["id"] == answers["keyed again"].json()["task"]["id"]
+        for file in (answers["file read"], await http.get(linked(answers["file stored"]))):
+            assert file.content == LARGE
+        left = (await http.get(hooks)).json()["configs"]
+        assert sorted(one["id"] for one in left) == ["kept", "new"]
+        for task in tasks[3:5]:
+            assert (await agents[0].get(task)).status_code == httpx.codes.NOT_FOUND
+        for task in (tasks[0], tasks[1], tasks[5]):
+            assert (await agents[1].cancel(task)).is_success
+    await asyncio.to_thread(clustered.cluster.heal)
+
+
+@asynccontextmanager
+async def connected(clustered: ClusteredStack) -> AsyncIterator[Bus]:
+    bus = Bus(BusSettings(nats_url=clustered.cluster.url, startup_timeout=_PATIENCE))
+    await bus.dial("test")
+    yield bus
+    await bus.close()
+
+
+async def written_once(bus: Bus) -> None:
+    """Change what buckets, queues and the store of files keep, all at once."""
+    key, owner = TaskKey("_", "counter", mint_task_id(0)), FileOwner("somebody", "somewhere")
+    files, bucket, letters = FileStore(bus), Bucket(bus, bus.streams.push), Letters(bus)
+    letter = DeadLetter(reason="a test", subject=bus.subjects.run(key, 1), at="")
+    async with asyncio.TaskGroup() as group:
+        put = group.create_task(bucket.put("put", b"value", 0))
+        group.create_task(bucket.overwrite("overwritten", b"value", seconds=60))
+        group.create_task(bucket.delete("deleted"))
+        group.create_task(bucket.forget("forgotten.*"))
+        group.create_task(bucket.keys())
+        linked = group.create_task(files.put(key, owner, LARGE))
+        group.create_task(files.drop(TaskKey("_", "counter", mint_task_id(0))))
+        group.create_task(Webhooks(bus).wake(key, "token"))
+        group.create_task(RunQueues(bus).open(RunQueue("counter", "elsewhere")))
+        group.create_task(write_letter(bus, letter, key.task))
+    assert (await bucket.get("put")).sequence == put.result()
+    assert await files.read(linked.result(), "_", owner) == LARGE
+    assert len([one async for one in letters.find(Wanted())]) == 1
+
+
+def hook(name: str) -> Json:
+    return {"id": name, "url": "http://127.0.0.1:9/hook"}
+
+
+def with_file() -> Json:
+    content = {"raw": b64encode(LARGE).decode(), "mediaType": "text/plain"}
+    return message("keep this") | {"parts": [content]}
+
+
+def linked(response: httpx.Response) -> str:
+    """Return where the file is that was sent with a message."""
+    assert response.is_success, response.text
+    [part] = response.json()["task"]["history"][0]["parts"]
+    return str(part["url"])
+
+
 def follow_up(task: str) -> Json:
     return {
         "message": message("3", taskId=task),
-        "configuration": {"returnImmediately": True},
+        "configuration": IMMEDIATELY,
     }
 
 

@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from headrace.jetstream.objects import CHUNK, FileOwner, FileStore
-from headrace.model.errors import BusUnavailable, FileUnknown, LogFull
+from headrace.model.errors import FileUnknown, LogFull
 from headrace.model.task import TaskKey
 from tests.unit.shared.fake_bus import FakeBus
 
@@ -27,14 +27,11 @@ async def test_a_file_that_is_not_there_is_unknown() -> None:
         await store(NO_MESSAGE).info(KEY, NAME)
 
 
-async def test_a_store_without_a_leader_does_not_say_that_a_file_is_unknown() -> None:
-    with pytest.raises(BusUnavailable, match="no leader"):
-        await store(NO_LEADER).info(KEY, NAME)
-
-
-async def test_files_do_not_count_as_dropped_by_a_store_without_a_leader() -> None:
-    with pytest.raises(BusUnavailable, match="no leader"):
-        await store(NO_LEADER).drop(KEY)
+async def test_a_store_that_elects_its_leader_is_asked_again() -> None:
+    bus = FakeBus(lambda _subject, _payload: NO_LEADER if len(bus.asked) < 3 else NO_MESSAGE)
+    with pytest.raises(FileUnknown):
+        await FileStore(bus).info(KEY, NAME)
+    assert len(bus.asked) == 3
 
 
 async def test_what_a_full_store_took_of_a_file_is_dropped() -> None:

@@ -13,8 +13,9 @@ from headrace.wait_for import ELECTION
 from headrace_gateway.detached import Detached
 from headrace_gateway.server.auth.caller import Caller
 
-_PATIENCE = ELECTION
-"""Seconds that task state has to erase what is deleted: it follows the log only once it is led."""
+_PATIENCE = 2 * ELECTION
+"""Seconds that task state has to erase what is deleted: it follows the log once that has a leader,
+and then catches up."""
 
 _PAUSE = 0.05
 

@@ -81,17 +81,16 @@ class SentRecords:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _PATIENCE
         while True:
-            outcome = await self._put(name, sent, behind)
-            if isinstance(outcome, int):
-                return Kept(sent, outcome)
-            # Refused or unknown: whatever is there now decides, be it this very record.
-            kept = await self.find(name)
-            if kept is not None and kept.sequence != behind:
-                return kept
-            if kept is None and behind:
-                behind = 0  # it expired meanwhile
-            elif loop.time() > deadline:
-                raise outcome
+            try:
+                return Kept(sent, await self._put(name, sent, behind))
+            except Moved as moved:
+                kept = await self.find(name)
+                if kept is not None and kept.sequence != behind:
+                    return kept
+                if kept is None and behind:
+                    behind = 0  # it expired meanwhile
+                elif loop.time() > deadline:
+                    raise BusUnavailable(str(moved)) from moved
             await asyncio.sleep(_PAUSE)
 
     async def find(self, name: str) -> Kept | None:
@@ -105,14 +104,8 @@ class SentRecords:
             return None
         return Kept(Sent.decode(f"record {name}", found.data), found.sequence, found.age)
 
-    async def _put(self, name: str, sent: Sent, behind: int) -> int | BusUnavailable:
-        """Return the record's sequence, or why it is unknown whether it was made."""
-        try:
-            return await self._bucket.put(name, sent.encode(), behind, seconds=self._seconds)
-        except BusUnavailable as trouble:
-            return trouble
-        except Moved as moved:
-            return BusUnavailable(str(moved))
+    async def _put(self, name: str, sent: Sent, behind: int) -> int:
+        return await self._bucket.put(name, sent.encode(), behind, seconds=self._seconds)
 
 
 _BEGINS = 60.0

@@ -14,7 +14,15 @@ _ELECTION = 2.0
 PATIENCE = 3.0
 """Seconds that a question waits for the view."""
 
+_WITH_FORMER = 3.5
+"""Seconds that it waits where a former look has to end first: less than an answer may take."""
+
 _PAUSE = 0.015
+_BEHIND = "the view is behind the log; try again"
+
+
+class ViewBehind(StateUnavailable):
+    """The view has not caught up in time, as after an election: it soon has, most likely."""
 
 
 class Frontier:
@@ -37,33 +45,42 @@ class Frontier:
         The view may be lost right after, so whoever reads it names these heads with the question.
 
         Raises:
-            StateUnavailable: it did not catch up in time, or the store does not answer.
+            ViewBehind: it did not catch up in time.
+            StateUnavailable: the store does not answer.
             BusUnavailable: NATS does not answer.
         """
         if self._next is None:
             self._next = asyncio.create_task(self._look(self._running), name="frontier")
             self._next.add_done_callback(_heard)
-        return await asyncio.shield(self._next)
+        try:
+            async with asyncio.timeout(_WITH_FORMER):
+                return await asyncio.shield(self._next)
+        except TimeoutError:
+            raise ViewBehind(_BEHIND) from None
 
     async def _look(self, former: asyncio.Task[Heads] | None) -> Heads:
         if former is not None:
             await asyncio.wait([former])
         self._running, self._next = self._next, None
+        is_read = False
         try:
             async with asyncio.timeout(PATIENCE):
-                return await self._catch_up()
+                heads = await self._heads()
+                while not await self._reflects(heads):
+                    is_read = True
+                    await asyncio.sleep(_PAUSE)
+                return heads
         except TimeoutError:
-            raise StateUnavailable("the view is behind the log; try again") from None
+            raise (ViewBehind if is_read else StateUnavailable)(_BEHIND) from None
 
-    async def _catch_up(self) -> Heads:
+    async def _heads(self) -> Heads:
         names = [self._bus.streams.events(place.stream) for place in self._ranges]
         states = await asyncio.gather(*(stream_state(self._bus, name, _ELECTION) for name in names))
-        heads = {place: state.last for place, state in zip(self._ranges, states, strict=True)}
-        while True:
-            positions = await self._reader.positions(self._ranges)
-            if all(map(operator.ge, positions, heads.values())):
-                return heads
-            await asyncio.sleep(_PAUSE)
+        return {place: state.last for place, state in zip(self._ranges, states, strict=True)}
+
+    async def _reflects(self, heads: Heads) -> bool:
+        positions = await self._reader.positions(self._ranges)
+        return all(map(operator.ge, positions, heads.values()))
 
 
 def _heard(look: asyncio.Task[Heads]) -> None:

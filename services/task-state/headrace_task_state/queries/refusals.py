@@ -13,6 +13,7 @@ from headrace.model.errors import (
     TaskUnknown,
 )
 from headrace.model.messages import Refusal
+from headrace_task_state.queries.frontier import ViewBehind
 
 _log = logging.getLogger(__name__)
 
@@ -28,11 +29,13 @@ def refusal_of(error: Exception) -> Refusal:
             )
         case InvalidName() | EventTooLarge() | ValidationError():
             return Refusal(code="bad_request", message=_rule_of(error))
-        case BusUnavailable():
-            return Refusal(code="state_unavailable", message=str(error), why="no_leader")
-        case StateUnavailable() | TimeoutError():
-            message = str(error) or "no answer in time; try again"
-            return Refusal(code="state_unavailable", message=message)
+        case BusUnavailable() | StateUnavailable() | TimeoutError():
+            return Refusal(
+                code="state_unavailable",
+                message=str(error) or "no answer in time; try again",
+                why="no_leader" if isinstance(error, BusUnavailable) else None,
+                is_late=isinstance(error, ViewBehind),
+            )
         case _:
             _log.error("a question could not be answered", exc_info=error)
             return Refusal(code="state_unavailable", message="task state failed; its log says how")

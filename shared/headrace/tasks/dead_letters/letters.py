@@ -12,7 +12,13 @@ from typing import Literal, get_args
 from nats.aio.msg import Msg
 
 from headrace import metrics
-from headrace.jetstream.api import delete_message, get_message, store, stream_info
+from headrace.jetstream.api import (
+    delete_message,
+    get_message,
+    store_surely,
+    stream_info,
+    until_answered,
+)
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.direct_get import direct_get
 from headrace.jetstream.errors import ErrorCode, Refused
@@ -28,8 +34,6 @@ type Kind = Literal["run", "run-request", "entry", "push", "other"]
 
 KINDS: tuple[Kind, ...] = get_args(Kind.__value__)
 
-_TIMEOUT = 5.0
-_ACK_TIMEOUT = 2.0
 _BATCH = 100
 _BATCH_BYTES = 4 * 1024 * 1024
 
@@ -87,7 +91,7 @@ class Letters:
             BusUnavailable: the stream does not answer, or there is none.
         """
         with self._saying_that_there_is_no_stream():
-            await stream_info(self._bus, self._stream)
+            await until_answered(self._bus, lambda: stream_info(self._bus, self._stream))
         subject = self._bus.subjects.dead(
             "*" if wanted.tenant is None else encode_token(wanted.tenant),
             "*" if wanted.agent is None else encode_token(wanted.agent),
@@ -105,10 +109,14 @@ class Letters:
             "seq": after + 1,
             "next_by_subj": subject,
         }
-        answer = await direct_get(self._bus, self._stream, query, self._from_message)
-        if not answer.messages and not answer.complete:
-            raise BusUnavailable(f"stream {self._stream} does not answer")
-        return answer.messages
+
+        async def ask() -> list[Letter]:
+            answer = await direct_get(self._bus, self._stream, query, self._from_message)
+            if not answer.messages and not answer.complete:
+                raise BusUnavailable(f"stream {self._stream} does not answer")
+            return answer.messages
+
+        return await until_answered(self._bus, ask)
 
     async def get(self, number: int) -> Letter:
         """Return the letter of that number.
@@ -118,7 +126,9 @@ class Letters:
             BusUnavailable: the stream does not answer, or there is none.
         """
         with self._saying_that_there_is_no_stream():
-            message = await get_message(self._bus, self._stream, {"seq": number}, _TIMEOUT)
+            message = await until_answered(
+                self._bus, lambda: get_message(self._bus, self._stream, {"seq": number})
+            )
         if message is None:
             raise LetterUnknown(f"there is no dead letter {number}")
         return self._read(message["seq"], message["subject"], b64decode(message.get("data") or ""))
@@ -131,7 +141,9 @@ class Letters:
             BusUnavailable: the stream does not answer, or refuses.
         """
         with self._saying_that_there_is_no_stream():
-            was_there = await delete_message(self._bus, self._stream, number)
+            was_there = await until_answered(
+                self._bus, lambda: delete_message(self._bus, self._stream, number)
+            )
         if not was_there:
             raise LetterUnknown(f"there is no dead letter {number}")
 
@@ -167,7 +179,7 @@ async def write_letter(bus: Bus, letter: DeadLetter, message_id: str | None = No
     """
     tenant, agent = addressee(letter.subject, bus.subjects.prefix)
     headers = None if message_id is None else {MESSAGE_ID: message_id}
-    await store(bus, bus.subjects.dead(tenant, agent), letter.encode(), _ACK_TIMEOUT, headers)
+    await store_surely(bus, bus.subjects.dead(tenant, agent), letter.encode(), headers)
     metrics.DEAD_LETTERS.labels(_kind(letter, bus.subjects.prefix)).inc()
 
 

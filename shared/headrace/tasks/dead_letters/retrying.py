@@ -11,7 +11,7 @@ A run that could not be read and a notification that was not taken are sent once
 import secrets
 from dataclasses import dataclass
 
-from headrace.jetstream.api import store
+from headrace.jetstream.api import store_surely
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.errors import Refused
 from headrace.jetstream.headers import without_nats
@@ -27,8 +27,8 @@ from headrace.model.task import FAILED, TaskKey, derive_task_id
 from headrace.tasks.begin import first_input
 from headrace.tasks.dead_letters.letters import Letter
 from headrace.tasks.runs import RunRequests, without_input
+from headrace.wait_for import ELECTION
 
-_PATIENCE = 5.0
 _PASSING = (events.GENERATION, events.WAITING, events.SHOWN, events.START_BY, DELEGATION)
 """Metadata of an input that says something of its log, or of a parent that waits no more, and
 nothing of the work."""
@@ -148,7 +148,7 @@ async def _begin_anew(bus: Bus, failed: _Failed, priority: str) -> Retried:
         history=before,
     )
     try:
-        appended = await again.append(_PATIENCE)
+        appended = await again.append(ELECTION)
     except Fenced:
         return await _was_retried(bus, key, request, priority)
     await RunRequests(bus).publish(key, 1, again.run_request(appended), priority)
@@ -167,7 +167,7 @@ async def _send_again(
     bus: Bus, subject: str, body: bytes, headers: dict[str, str] | None = None
 ) -> None:
     try:
-        await store(bus, subject, body, _PATIENCE, headers or None)
+        await store_surely(bus, subject, body, headers or None)
     except Refused as refused:
         if not refused.is_duplicate:
             raise
