@@ -34,6 +34,7 @@ from headrace_worker.emitter import Emitter
 from headrace_worker.encoder import Encoder
 from headrace_worker.end_events import Endings
 from headrace_worker.ids import RunIds
+from headrace_worker.usage import UsageTotals
 from tests.support.desk import Desk, eventually, fresh_names, open_desk
 from tests.support.servers import NatsProcess
 from tests.support.worker_process import WorkerProcess
@@ -78,6 +79,7 @@ async def per_token() -> float:
         Endings(task, context, ids),
         outbox,
         ids,
+        usage_totals=UsageTotals(),
         may_answer=False,
     )
     runtime = SimpleNamespace(emit=emitter.emit, room=emitter.room)

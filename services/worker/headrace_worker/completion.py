@@ -97,7 +97,8 @@ def _with_usage(execution: Execution, end: End) -> End:
     told, ctx = execution.emitter.usage_totals.metadata(), execution.context
     if not told or end.state == ANSWERED:
         return end
-    metadata = {**end.metadata, **told}
+    # What the agent itself says of it, as one elsewhere does, it knows better.
+    metadata = {**told, **end.metadata}
     draft = events.status_update(ctx.task, ctx.context, end.state, end.message, metadata)
     return replace(end, draft=draft, metadata=metadata)
 

@@ -11,7 +11,7 @@ its provider knows) keeps the response `Verbatim`.
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Self
 
 import orjson
@@ -251,10 +251,11 @@ def user_turn(message: Json, task: str = "", run: int = 0) -> list[Turn]:
 def answered(turns: Iterable[Turn]) -> list[Turn]:
     """Return the turns with every tool call answered, for models refuse what is not.
 
-    A call that got no result is told so; a result without its call is left out.
+    A call that got no result is told so; a result without its call is left out, and so is what
+    answers interrupts about calls (see `without_answers`).
     """
     told, still_open = list[Turn](), dict[str, Turn]()
-    for turn in turns:
+    for turn in without_answers(turns):
         if turn.role == "tool":
             if turn.result is None or still_open.pop(turn.result.id, None) is None:
                 continue
@@ -263,6 +264,33 @@ def answered(turns: Iterable[Turn]) -> list[Turn]:
             still_open = {call.id: turn for call in turn.calls}
         told.append(turn)
     return [*told, *map(_unanswered, still_open, still_open.values())]
+
+
+def without_answers(turns: Iterable[Turn]) -> list[Turn]:
+    """Return the turns without the user's answers to interrupts about tool calls.
+
+    The results of the calls say what was answered. What the user said beside an answer comes behind
+    the results that the answer led to.
+    """
+    told, beside, still_open = list[Turn](), list[Turn](), set[str]()
+    for turn in turns:
+        if turn.role == "user" and turn.answers and still_open:
+            if said := beside_answers(turn.parts):
+                beside.append(replace(turn, parts=said))
+            continue
+        if turn.role == "tool" and turn.result is not None:
+            still_open.discard(turn.result.id)
+        else:
+            told += beside
+            beside, still_open = [], {call.id for call in turn.calls}
+        told.append(turn)
+    return [*told, *beside]
+
+
+def beside_answers(said: Sequence[Json]) -> list[Json]:
+    """Return the parts of an answer to interrupts that answer none; words alone are an answer."""
+    beside = [part for part in said if not parts.interrupt_id(part)]
+    return beside if len(beside) < len(said) else []
 
 
 def open_calls(turns: Sequence[Turn]) -> list[Call]:

@@ -61,16 +61,20 @@ class Emitter:
         appender: Appender,
         ids: RunIds,
         *,
+        usage_totals: UsageTotals,
         may_answer: bool,
     ) -> None:
-        """Emit into `appender`; `may_answer`: a bare Message instead of a task is allowed."""
+        """Emit into `appender`; `may_answer`: a bare Message instead of a task is allowed.
+
+        `usage_totals` hold what former attempts at the run have used.
+        """
         self._ids = ids
         self._encoder, self._endings, self._appender = encoder, endings, appender
         self._may_answer = may_answer
         self._has_emitted = False
         self._loop_turns = LoopTurns()
         self.new_id = ids.mint
-        self.usage_totals = UsageTotals()
+        self.usage_totals = usage_totals
         self.end: End | None = None
         """The end that the agent asked for; None: it has not."""
         self.answer: Message | None = None

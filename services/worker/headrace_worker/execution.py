@@ -79,7 +79,12 @@ class Execution:
         self.encoder = Encoder(key.task, request.context, ids, saved.index, state)
         self.endings = Endings(key.task, request.context, ids)
         self.emitter = Emitter(
-            self.encoder, self.endings, self.appender, ids, may_answer=agent.card.bare_message
+            self.encoder,
+            self.endings,
+            self.appender,
+            ids,
+            usage_totals=taken.past.usage,
+            may_answer=agent.card.bare_message,
         )
         trace = taken.past.metadata.get(events.TRACEPARENT) or request.traceparent
         offload = Offload(

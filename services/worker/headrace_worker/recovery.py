@@ -16,6 +16,8 @@ from headrace.model.task import CANCELED, TaskKey
 from headrace_worker.checkpoint import Checkpoint, decode
 from headrace_worker.delegation.known_children import KnownChildren
 from headrace_worker.queued import Queued
+from headrace_worker.signal_parts import usage_of
+from headrace_worker.usage import UsageTotals
 
 _STATE = frozenset({parts.STATE_SNAPSHOT, parts.STATE_DELTA})
 
@@ -59,6 +61,8 @@ class Recovered:
     """Whom the run's attempts have asked."""
     unsaved: list[Json] = field(default_factory=list)
     """Those behind it: an attempt that makes the next checkpoint saves them."""
+    usage: UsageTotals = field(default_factory=UsageTotals)
+    """What the run's attempts have reported, also those whose output is discarded: it is spent."""
 
     @property
     def excused(self) -> int:
@@ -186,7 +190,7 @@ def _go_through(past: Recovered, entry: Entry) -> None:
         artifact = event.get("artifactUpdate", {}).get("artifact", {}).get("artifactId")
         if artifact is not None and artifact not in past.orphans:
             past.orphans.append(artifact)
-        _note_state(past, event)
+        _note_signals(past, event)
         past.known_children.note(event)
         past.is_canceling |= entry.stamp.attempt > 0 and _is_canceled(event)
         if why_handed_back(event) == events.LEAVING:
@@ -206,7 +210,7 @@ def _note_inputs(past: Recovered, event: Json, generation: int) -> None:
         past.taken[taken] = generation
 
 
-def _note_state(past: Recovered, event: Json) -> None:
+def _note_signals(past: Recovered, event: Json) -> None:
     update = event.get("statusUpdate", {})
     if CHILD in (update.get("metadata") or {}):
         return
@@ -214,6 +218,9 @@ def _note_state(past: Recovered, event: Json) -> None:
         past.unsaved.clear()
     said = update.get("status", {}).get("message", {}).get("parts", ())
     past.unsaved += [part for part in said if parts.event_type(part) in _STATE]
+    for part in said:
+        if parts.event_type(part) == parts.USAGE:
+            past.usage.add(usage_of(part.get("data")))
 
 
 def _is_canceled(event: Json) -> bool:

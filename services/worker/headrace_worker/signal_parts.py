@@ -1,5 +1,7 @@
 """Signals as parts."""
 
+from typing import Any
+
 from headrace.model import parts
 from headrace.model.events import Json
 from headrace.sdk.signals import (
@@ -17,6 +19,17 @@ from headrace.sdk.signals import (
 )
 from headrace_worker.ids import RunIds
 from headrace_worker.shared_state import SharedState
+
+_LABELS = {"provider": "provider", "model": "model"}
+_COUNTS = {
+    "input_tokens": "inputTokens",
+    "output_tokens": "outputTokens",
+    "total_tokens": "totalTokens",
+    "reasoning_tokens": "reasoningTokens",
+    "cached_input_tokens": "cachedInputTokens",
+    "cache_write_input_tokens": "cacheWriteInputTokens",
+}
+"""Fields of `Usage`, with AG-UI's names for them."""
 
 
 def part_of(said: Signal, ids: RunIds, state: SharedState) -> Json:  # noqa: PLR0911  # one for each
@@ -58,15 +71,17 @@ def _subagent(said: Subagent) -> Json:
     return parts.subagent_part(said.id, said.name)
 
 
+def usage_of(told: Any) -> Usage:  # noqa: ANN401  # any JSON
+    """Return the report that AG-UI's TokenUsage tells, as far as it is one."""
+    held = told if isinstance(told, dict) else {}
+    said: dict[str, Any] = {key: str(held.get(name) or "") for key, name in _LABELS.items()}
+    for key, name in _COUNTS.items():
+        if isinstance(count := held.get(name), int):
+            said[key] = count
+    return Usage(**said)
+
+
 def _usage(said: Usage) -> Json:
     """Return AG-UI's TokenUsage."""
-    counts = {
-        "inputTokens": said.input_tokens,
-        "outputTokens": said.output_tokens,
-        "totalTokens": said.total_tokens,
-        "reasoningTokens": said.reasoning_tokens,
-        "cachedInputTokens": said.cached_input_tokens,
-        "cacheWriteInputTokens": said.cache_write_input_tokens,
-    }
-    labels = {"provider": said.provider, "model": said.model}
-    return {key: value for key, value in {**labels, **counts}.items() if value}
+    told = {name: getattr(said, key) for key, name in {**_LABELS, **_COUNTS}.items()}
+    return {name: value for name, value in told.items() if value}

@@ -1,4 +1,4 @@
-"""What an attempt has cost, as its last status tells."""
+"""What a run has cost, as its last status tells: former attempts' share is read from the log."""
 
 import time
 

@@ -6,8 +6,8 @@ import pytest
 
 from headrace.model.events import Json
 from headrace_worker.adapters.answers import AnswerInvalid
-from headrace_worker.adapters.approvals import Decision, decisions_of, question, words_beside
-from headrace_worker.conversation import Call
+from headrace_worker.adapters.approvals import Decision, decisions_of, question
+from headrace_worker.conversation import Call, beside_answers
 
 CALL = Call("c1", "refund", {"order": "A1"})
 ASKED = question(CALL)
@@ -57,4 +57,12 @@ def test_an_answer_that_comes_too_late_refuses() -> None:
 
 
 def test_what_is_said_beside_answers_is_the_users_word() -> None:
-    assert words_beside([named({"approved": True}), {"text": "Thanks."}]) == [{"text": "Thanks."}]
+    assert beside_answers([named({"approved": True}), {"text": "Thanks."}]) == [{"text": "Thanks."}]
+    assert beside_answers([{"text": "yes"}]) == []
+
+
+def test_an_answer_to_one_call_approves_no_other_under_whichever_name_it_names_it() -> None:
+    other = question(Call("c2", "refund", {}))
+    said = {"data": {"approved": True}, "metadata": {"interrupt_id": "c1"}}
+    decided = decisions_of([said], [ASKED, other])
+    assert [decided[call].approved for call in ("c1", "c2")] == [True, False]

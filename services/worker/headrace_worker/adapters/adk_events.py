@@ -221,16 +221,25 @@ class Telling(BasePlugin):
         may_change = not isinstance(agent, LlmAgent) or agent.canonical_after_tool_callbacks
         return self._has_plugins or bool(may_change) or any(actions.values())
 
+    async def take_first(self, events: Sequence[Event]) -> None:
+        """Keep what the user said beside the message with which the run begins."""
+        self.events += events
+        for event in events:
+            await self._keep_results_of(event)
+        await self.keep(*events)
+
     async def _take_user(self, event: Event) -> None:
         """Keep what answers calls; other words of the user stand in the log."""
         self.events.append(event)
-        answered = event.get_function_responses()
-        for each in answered:
+        await self._keep_results_of(event)
+        if event.get_function_responses():
+            await self.keep(event)
+
+    async def _keep_results_of(self, event: Event) -> None:
+        for each in event.get_function_responses():
             if each.id in self.calls and each.id not in self.results:
                 # A long-running tool's, for which the user has spoken.
                 await self._keep_result(each.id, each.response or {}, None)
-        if answered:
-            await self.keep(event)
 
     async def _take_partial(self, event: Event) -> None:
         await self.speaker.become(event.author)

@@ -8,10 +8,10 @@ from headrace.model import parts
 from headrace.model.events import Json
 from headrace_worker.adapters.adk_session import as_response
 from headrace_worker.adapters.answers import answers_of
-from headrace_worker.adapters.approvals import Decision, decisions_of, question, words_beside
+from headrace_worker.adapters.approvals import Decision, decisions_of, question
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.response_schemas import conforming
-from headrace_worker.conversation import Call
+from headrace_worker.conversation import Call, beside_answers
 
 with needs("google-adk"):
     from google.adk.events import Event
@@ -47,7 +47,10 @@ class Answer:
     """What the user has decided."""
 
     content: types.Content
-    """For ADK: a response to each call that waits."""
+    """For ADK: a response to each call that waits, or to each that asks for approval."""
+    results: types.Content | None = None
+    """What else was answered, if `content` is about approvals: ADK shows its model nothing of a
+    message that has these."""
     decisions: dict[str, Decision] = field(default_factory=dict)
     """On the tools that wait for approval, by call id."""
     beside: Sequence[Json] = ()
@@ -102,7 +105,7 @@ def answer_of(
     decisions = decisions_of(words, approvals)
     answers = answers_of(words, [each["id"] for each in asked])
     schemas = {each["id"]: each.get("responseSchema") for each in asked}
-    responses = list[types.Part]()
+    approving, responses = list[types.Part](), list[types.Part]()
     for each in waiting:
         call = each.call.id
         if each.name == CONFIRMATION:
@@ -113,10 +116,13 @@ def answer_of(
         else:
             response = _result(call, answers, schemas.get(call))
         answering = types.FunctionResponse(id=each.id, name=each.name, response=response)
-        responses.append(types.Part(function_response=answering))
-    is_named = any(parts.interrupt_id(part) for part in words)
-    beside = words_beside(words) if is_named or not asked else ()
-    return Answer(types.Content(role="user", parts=responses), decisions, beside)
+        part = types.Part(function_response=answering)
+        (approving if each.name == CONFIRMATION else responses).append(part)
+    beside = beside_answers(words) if asked else words
+    results = types.Content(role="user", parts=responses) if responses else None
+    if not approving:
+        return Answer(results or types.Content(role="user"), None, decisions, beside)
+    return Answer(types.Content(role="user", parts=approving), results, decisions, beside)
 
 
 def _waiting(name: str, call: types.FunctionCall) -> Waiting:

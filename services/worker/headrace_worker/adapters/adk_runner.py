@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Unpack
 
 from headrace.model import parts
@@ -139,8 +139,8 @@ class _Begun:
     message: types.Content | None = None
     invocation: str | None = None
     answer: Answer | None = None
-    beside: Event | None = None
-    """What the user said beside the answer, and is still to be kept."""
+    first: list[Event] = field(default_factory=list)
+    """What the user said beside that message, and is still to be kept."""
     is_over: bool = False
     """Whether nothing is left but to end it."""
 
@@ -179,9 +179,8 @@ class _Run:
             telling.decisions = begun.answer.decisions
             if begun.answer.beside:
                 telling.beside = user_content(begun.answer.beside)
-        if begun.beside is not None:
-            begun.own.append(begun.beside)
-            await telling.keep(begun.beside)
+        if begun.first:
+            await telling.take_first(begun.first)
         if not begun.is_over:
             sessions = InMemorySessionService()
             made = await sessions.create_session(
@@ -273,12 +272,11 @@ class _Run:
             if begun.answer is None:
                 return None
         mine = [event for run, event in kept if run == ctx.run]
-        is_answered = any(e.author == "user" and e.get_function_responses() for e in mine)
-        if begun.answer is not None and not is_answered:
+        if begun.answer is not None and not _answers(mine, begun.answer.content):
             begun.own += mine
             begun.message = begun.answer.content
-            if (beside := begun.answer.beside) and not mine:
-                begun.beside = user_event(beside, _invocation(ctx, ctx.run))
+            if not mine:
+                begun.first = _first(begun.answer, own[-1].invocation_id, _invocation(ctx, ctx.run))
         elif mine:
             self._go_on(begun, mine, said)
         else:
@@ -310,6 +308,30 @@ async def _inputs(ctx: RunContext, own: Sequence[Turn]) -> dict[int, list[Json]]
         if turn.role == "user":
             inputs.setdefault(turn.run, []).extend(await with_content(ctx, turn.parts))
     return inputs
+
+
+def _answers(events: Sequence[Event], content: types.Content) -> bool:
+    """Tell whether the user has said `content`, responses to calls, in one of the events."""
+    wanted = {part.function_response.id for part in content.parts or () if part.function_response}
+    given = (
+        {response.id for response in event.get_function_responses()}
+        for event in events
+        if event.author == "user"
+    )
+    return any(wanted <= each for each in given)
+
+
+def _first(answer: Answer, asking: str, invocation: str) -> list[Event]:
+    """Return what the user said beside the answer's content.
+
+    Results belong to the invocation that is `asking` for them, and goes on.
+    """
+    events = list[Event]()
+    if answer.results is not None:
+        events.append(Event(author="user", invocation_id=asking, content=answer.results))
+    if answer.beside:
+        events.append(user_event(answer.beside, invocation))
+    return events
 
 
 def _past(ctx: RunContext, turns: Sequence[Turn], own: Sequence[Turn]) -> Sequence[Turn]:

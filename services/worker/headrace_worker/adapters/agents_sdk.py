@@ -23,19 +23,18 @@ from headrace_worker.adapters.agents_replay import (
     reachable,
     replaying,
 )
-from headrace_worker.adapters.answers import AnswerInvalid, asked_in
+from headrace_worker.adapters.answers import AnswerInvalid, asked_before
 from headrace_worker.adapters.approvals import (
     Decision,
     ask,
     call_of,
     decisions_of,
     question,
-    words_beside,
 )
 from headrace_worker.adapters.declaring import Declaration
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.openai_run import refusal_of
-from headrace_worker.conversation import Turn, answered, open_calls
+from headrace_worker.conversation import Turn, answered, beside_answers, open_calls
 from headrace_worker.remembering import Memory, conversation
 
 with needs("openai-agents"):
@@ -112,7 +111,7 @@ async def _run(ctx: RunContext, wrapped: SdkAgent[Any], options: _Options, given
     try:
         begun = await _begin(ctx, wrapped, turns)
     except AnswerInvalid as error:
-        await ask(ctx, asked_in(await ctx.load_events()), wrong=f"{error}.")
+        await ask(ctx, asked_before(await ctx.load_events(), ctx.run), wrong=f"{error}.")
         return
     if begun is None:
         return
@@ -223,7 +222,7 @@ async def _answer(
     ctx: RunContext, agent: SdkAgent[Any], last: _Last, turns: Sequence[Turn]
 ) -> _Beginning | None:
     """Go on behind open calls of an earlier run, with what the user says to them."""
-    asked = asked_in(await ctx.load_events())
+    asked = asked_before(await ctx.load_events(), ctx.run)
     named = {call_of(interrupt) for interrupt in asked}
     left = open_calls(turns)
     waiting = [call for call in left if call.id in named]
@@ -236,11 +235,10 @@ async def _answer(
         return None
     decided = decisions_of(said, asked)
     unasked = Decision(approved=False, reason="It was not answered.")
-    is_named = any(parts.interrupt_id(part) for part in said)
     return last.replay(
         agent,
         {call.id: decided.get(call.id, unasked) for call in left},
-        words_beside(said) if is_named else (),
+        beside_answers(said),
     )
 
 

@@ -14,7 +14,7 @@ from headrace.sdk.signals import State
 from headrace_worker.adapters.agui_events import ending_of
 from headrace_worker.adapters.agui_input import run_input
 from headrace_worker.adapters.agui_names import FINISHED, Keeping
-from headrace_worker.adapters.answers import AnswerInvalid, asked_in
+from headrace_worker.adapters.answers import AnswerInvalid, asked_before
 from headrace_worker.adapters.approvals import ask
 from headrace_worker.adapters.busy import is_busy, seconds_of
 from headrace_worker.adapters.declaring import Declaration
@@ -67,7 +67,7 @@ def ag_ui_agent(
         try:
             asked = await run_input(ctx, memory)
         except AnswerInvalid as error:
-            await ask(ctx, asked_in(await ctx.load_events()), wrong=f"{error}.")
+            await ask(ctx, asked_before(await ctx.load_events(), ctx.run), wrong=f"{error}.")
             return
         if asked.get("state", {}) != ctx.state:
             # What it says of its state from now on is told against this.

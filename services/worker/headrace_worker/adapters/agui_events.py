@@ -199,9 +199,11 @@ class Telling:
         outcome = event.get("outcome") or {}
         if event.get("result") is not None:
             await self._ctx.emit(Data(event["result"], "result"))
-        if outcome.get("type") not in {"interrupt", "cancelled"}:
-            pending = outcome.get("pendingToolCallIds") or self._pending()
-            outcome = {"type": "success", "pendingToolCallIds": pending}
+        if outcome.get("type") != "cancelled":
+            asked = {each.get("toolCallId") for each in outcome.get("interrupts") or ()}
+            left = [call for call in self._pending() if call not in asked]
+            pending = outcome.get("pendingToolCallIds") or left
+            outcome = {"type": "success", **outcome, "pendingToolCallIds": pending}
         await self._tell_usage(event)
         self._is_over = True
         await self.finish(outcome)
@@ -231,7 +233,7 @@ class Telling:
 def ending_of(outcome: Json) -> Emission | None:
     """Return what ends the run as a RUN_FINISHED's outcome says; None: it is complete."""
     if outcome.get("type") == "interrupt":
-        return _question(outcome.get("interrupts") or [])
+        return _question(outcome)
     if outcome.get("type") == "cancelled":
         return Outcome(CANCELED)
     if pending := outcome.get("pendingToolCallIds"):
@@ -259,7 +261,10 @@ def _usage(used: Json) -> Usage:
     )
 
 
-def _question(interrupts: list[Json]) -> InputRequired:
+def _question(outcome: Json) -> InputRequired:
+    interrupts = outcome.get("interrupts") or []
     words = [interrupt["message"] for interrupt in interrupts if interrupt.get("message")]
     schema = interrupts[0].get("responseSchema") if len(interrupts) == 1 else None
-    return InputRequired("\n".join(words), schema, interrupts)
+    return InputRequired(
+        "\n".join(words), schema, interrupts, outcome.get("pendingToolCallIds") or []
+    )

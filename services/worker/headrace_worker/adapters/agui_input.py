@@ -10,7 +10,7 @@ from headrace.model import parts
 from headrace.model.events import Json
 from headrace.sdk.context import RunContext
 from headrace_worker.adapters.agui_messages import messages_of
-from headrace_worker.adapters.answers import answers_of, asked_in
+from headrace_worker.adapters.answers import AnswerInvalid, answers_of, asked_before
 from headrace_worker.adapters.approvals import decision_of
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.outside_context import outside_context
@@ -35,7 +35,7 @@ async def run_input(ctx: RunContext, memory: Memory) -> Json:
         Retryable: what was said before can't be read now.
         LogLost, BusUnavailable: the log is gone, or does not answer.
     """
-    interrupts = asked_in(await ctx.load_events()) if ctx.run > 1 else []
+    interrupts = asked_before(await ctx.load_events(), ctx.run) if ctx.run > 1 else []
     if ctx.run > 1 and memory == "none":
         # What it has asked is needed to answer it.
         memory = "task"
@@ -81,11 +81,19 @@ def _messages(ctx: RunContext, before: Remembered) -> list[Json]:
 
 
 def _resume(ctx: RunContext, interrupts: Sequence[Json]) -> list[Json]:
-    """Return the answer to each of `interrupts`; one that is not spoken of is cancelled."""
+    """Return the answer to each of `interrupts`; one that is not spoken of is cancelled.
+
+    Raises:
+        AnswerInvalid: an answer is not of its interrupt's shape; or there is none at all, but
+            results of the client's tools.
+    """
     sent = {entry["interruptId"]: entry for entry in ctx.agui.get("resume") or ()}
-    answers = answers_of(ctx.parts, [interrupt["id"] for interrupt in interrupts])
+    said = [part for part in ctx.parts if parts.tool_result(part) is None]
+    if not said and not sent:
+        raise AnswerInvalid("the questions are still open")
+    answers = answers_of(said, [interrupt["id"] for interrupt in interrupts])
     cancelled = {
-        parts.interrupt_id(part) for part in ctx.parts if parts.resume_status(part) == _CANCELLED
+        parts.interrupt_id(part) for part in said if parts.resume_status(part) == _CANCELLED
     }
     resume: list[Json] = []
     for interrupt in interrupts:

@@ -7,8 +7,7 @@ import orjson
 from headrace.model import parts
 from headrace.model.events import Json
 from headrace.sdk.tools import as_text
-from headrace_worker.adapters.approvals import words_beside
-from headrace_worker.conversation import Call, Reasoning, Turn, Words
+from headrace_worker.conversation import Call, Reasoning, Turn, Words, beside_answers
 
 
 def messages_of(turns: Iterable[Turn], base: Sequence[Json] = ()) -> list[Json]:
@@ -25,8 +24,7 @@ def messages_of(turns: Iterable[Turn], base: Sequence[Json] = ()) -> list[Json]:
             case "tool":
                 messages.answer(turn)
             case "user" if turn.answers:
-                beside = _beside(turn.parts)
-                if beside:
+                if beside := beside_answers(turn.parts):
                     messages.add(turn, {"role": "user", "content": _content(beside)})
             case "user":
                 messages.add(turn, {"role": "user", "content": _content(turn.parts)})
@@ -91,11 +89,6 @@ class _Messages:
             sealed = {"encryptedValue": item.encrypted} if item.encrypted else {}
             said[name] = self.add(turn, {"role": "reasoning", "content": "", **sealed}, name)
         said[name]["content"] += item.text
-
-
-def _beside(said: Sequence[Json]) -> list[Json]:
-    """Return what a user says beside the answers to interrupts; nothing if all of it is one."""
-    return words_beside(said) if any(parts.interrupt_id(part) for part in said) else []
 
 
 def _call(call: Call) -> Json:

@@ -10,11 +10,6 @@ from headrace.model.errors import HeadraceError
 from headrace.model.events import INTERRUPTS, QUEUED, Json
 from headrace.model.task import INPUT_REQUIRED, SUBMITTED
 
-INTERRUPT_ID = "agui_interrupt_id"
-"""Metadata key of a part that answers an interrupt: its id."""
-RESUME_STATUS = "agui_resume_status"
-"""Metadata key beside `INTERRUPT_ID`: ``resolved`` or ``cancelled``."""
-
 
 class AnswerInvalid(HeadraceError):
     """An answer is not what was asked for; the message says which field breaks which rule."""
@@ -39,7 +34,7 @@ def is_expired(interrupt: Json) -> bool:
 
 def value_of(part: Json) -> Any:  # noqa: ANN401  # any JSON
     """Return what a part says: its data, or its text; None where its user cancelled."""
-    if (part.get("metadata") or {}).get(RESUME_STATUS) == "cancelled":
+    if parts.resume_status(part) == "cancelled":
         return None
     return part["data"] if "data" in part else part.get("text", "")
 
@@ -51,28 +46,13 @@ def answers_of(message: Sequence[Json], interrupts: Sequence[str]) -> Json:
     with interrupts' ids as its keys, as LangGraph's users resume a graph, answers these; any other
     message answers all of them.
     """
-    named = {
-        part["metadata"][INTERRUPT_ID]: value_of(part)
-        for part in message
-        if INTERRUPT_ID in (part.get("metadata") or {})
-    }
-    if named:
+    if named := {name: value_of(part) for part in message if (name := parts.interrupt_id(part))}:
         return named
     data = [part["data"] for part in message if "data" in part]
     said = data[0] if len(data) == 1 else parts.text_of(message)
     if isinstance(said, dict) and said and said.keys() <= set(interrupts):
         return said
     return dict.fromkeys(interrupts, said)
-
-
-def asked_in(log: Iterable[tuple[int, Json]]) -> list[Json]:
-    """Return the interrupts that the last question in a task's log asks."""
-    asked: list[Json] = []
-    for _, event in log:
-        update = event.get("statusUpdate", {})
-        if update.get("status", {}).get("state") == INPUT_REQUIRED:
-            asked = update.get("metadata", {}).get(INTERRUPTS) or []
-    return asked
 
 
 def asked_before(log: Iterable[tuple[int, Json]], run: int) -> list[Json]:

@@ -10,9 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field, StrictBool, ValidationError
 
-from headrace.model import parts
 from headrace.model.events import Json
-from headrace.model.parts import INTERRUPT_ID
 from headrace.sdk.context import RunContext
 from headrace.sdk.emit import InputRequired
 from headrace_worker.adapters.answers import (
@@ -98,11 +96,6 @@ def decisions_of(said: Sequence[Json], asked: Sequence[Json]) -> dict[str, Decis
 def call_of(interrupt: Json) -> str:
     """Return the id of the call that an interrupt is about."""
     return str(interrupt.get("toolCallId") or interrupt["id"])
-
-
-def words_beside(said: Sequence[Json]) -> list[Json]:
-    """Return the parts of a message that are no answer to an interrupt."""
-    return [part for part in said if not parts.metadata_of(part, INTERRUPT_ID)]
 
 
 def _decided(interrupt: Json, answers: Json) -> Decision:

@@ -47,6 +47,7 @@ class Telling:
         self._calls: dict[tuple[str, Any], str] = {}
         self._called: set[str] = set()
         self._whole: set[str] = set()
+        self._metered: set[str] = set()
         self._values: Any = None
         self._is_answered = False
         self._catches_up = False
@@ -173,7 +174,11 @@ class Telling:
 
     async def _usage(self, message: AIMessage) -> None:
         used, about = message.usage_metadata, message.response_metadata
-        if used is not None:
+        # A message that has streamed comes as a whole too; its pieces have told what it has used.
+        is_told = message.id in self._metered and not isinstance(message, AIMessageChunk)
+        if used is not None and not is_told:
+            if message.id:
+                self._metered.add(message.id)
             model, provider = about.get("model_name") or "", about.get("model_provider") or ""
             await self._ctx.emit(
                 Usage(model, provider, used["input_tokens"], used["output_tokens"])

@@ -6,26 +6,24 @@ from typing import Any, Unpack
 
 from pydantic import BaseModel
 
-from headrace.model import parts
 from headrace.model.events import Json
 from headrace.sdk.agent import Agent, agent
 from headrace.sdk.context import RunContext
 from headrace.sdk.emit import Reject
 from headrace.sdk.errors import Retryable
-from headrace_worker.adapters.answers import AnswerInvalid, asked_in
+from headrace_worker.adapters.answers import AnswerInvalid, asked_before
 from headrace_worker.adapters.approvals import (
     Decision,
     ask,
     call_of,
     decisions_of,
-    words_beside,
 )
 from headrace_worker.adapters.busy import is_busy
 from headrace_worker.adapters.declaring import Declaration
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.pydantic_events import Keeping, Telling
 from headrace_worker.adapters.pydantic_messages import FORMAT, Past, content_of
-from headrace_worker.conversation import Turn
+from headrace_worker.conversation import Turn, beside_answers, without_answers
 from headrace_worker.remembering import Memory, conversation
 
 with needs("pydantic-ai"):
@@ -89,7 +87,7 @@ def pydantic_ai_agent(  # what such an agent can be told
         try:
             begun = await _begin(ctx, turns, is_text=wrapped.output_type is str)
         except AnswerInvalid as error:
-            await ask(ctx, asked_in(await ctx.load_events()), wrong=f"{error}.")
+            await ask(ctx, asked_before(await ctx.load_events(), ctx.run), wrong=f"{error}.")
             return
         if begun is None:
             return
@@ -140,6 +138,8 @@ async def _begin(ctx: RunContext, turns: Sequence[Turn], *, is_text: bool) -> _B
         AnswerInvalid: what the user has answered can't be understood.
     """
     past, mine = Past(), (ctx.task, ctx.run)
+    given = [part for turn in turns if _is_input(turn, mine) for part in turn.parts]
+    turns = without_answers(turns)
     said = [part for turn in turns if _is_input(turn, mine) for part in turn.parts]
     others = [turn for turn in turns if not _is_input(turn, mine)]
     if others and others[-1].role == "user" and not others[-1].task:
@@ -148,13 +148,11 @@ async def _begin(ctx: RunContext, turns: Sequence[Turn], *, is_text: bool) -> _B
     response = next((turn for turn in reversed(others) if turn.role == "assistant"), None)
     is_own = response is not None and (response.task, response.run) == mine
     for turn in turns if is_own else others:
-        # What came behind open calls and led to no response was an answer to them, but a wrong one.
-        if turn.role != "user" or turn.task != ctx.task or not past.open:
-            past.take(turn)
+        past.take(turn)
     if is_own:
         return _go_on(past, is_text=is_text)
     if past.open and response is not None and response.task == ctx.task:
-        return await _answer(ctx, past, said)
+        return await _answer(ctx, past, given)
     past.close()
     return _Beginning(past, content_of(said) or None)
 
@@ -171,7 +169,7 @@ def _go_on(past: Past, *, is_text: bool) -> _Beginning | None:
 
 async def _answer(ctx: RunContext, past: Past, said: Sequence[Json]) -> _Beginning | None:
     """Go on behind open calls of an earlier run, with what the user says to them."""
-    asked = asked_in(await ctx.load_events())
+    asked = asked_before(await ctx.load_events(), ctx.run)
     named = {call_of(interrupt) for interrupt in asked}
     waiting = [call for call in past.open if call.tool_call_id in named]
     if waiting and not said:
@@ -187,8 +185,7 @@ async def _answer(ctx: RunContext, past: Past, said: Sequence[Json]) -> _Beginni
     decided = decisions_of(said, asked)
     past.put_results()
     approvals: Any = {call.tool_call_id: _approval(decided[call.tool_call_id]) for call in waiting}
-    is_named = any(parts.interrupt_id(part) for part in said)
-    beside = content_of(words_beside(said)) if is_named else []
+    beside = content_of(beside_answers(said))
     return _Beginning(past, beside or None, DeferredToolResults(approvals=approvals))
 
 

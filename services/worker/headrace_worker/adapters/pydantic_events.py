@@ -43,6 +43,7 @@ with needs("pydantic-ai"):
         ToolCallPartDelta,
         ToolReturnPart,
     )
+    from pydantic_ai.usage import RequestUsage, UsageBase
 
 _FAILED = frozenset({"failed", "retried", "denied", "interrupted"})
 
@@ -115,6 +116,7 @@ class Telling:
         self._ids: dict[str, str] = {}
         self._streaming: dict[int, str] = {}
         self._responses: list[ModelResponse] = []
+        self._spent = RequestUsage()
         self._stored = asyncio.Event()
         self._stored.set()
         self._agui = AgUiTelling(ctx)
@@ -192,6 +194,8 @@ class Telling:
         """Save the responses that are complete: no later attempt asks for them again."""
         while self._responses:
             response = self._responses.pop(0)
+            await self._tell_usage(response, response.usage)
+            self._spent += response.usage
             await keep_response(self._ctx, Verbatim(FORMAT, verbatim_of(response, self._ids)))
         self._stored.set()
 
@@ -233,15 +237,24 @@ class Telling:
         return self._ids.get(theirs, theirs)
 
     async def _finish(self, result: Any) -> None:  # noqa: ANN401  # an AgentRunResult
-        await self._usage(result)
+        # Agents that its tools have run with this run's usage have added theirs.
+        used, told = result.usage, self._spent
+        beside = RequestUsage(
+            input_tokens=used.input_tokens - told.input_tokens,
+            output_tokens=used.output_tokens - told.output_tokens,
+            cache_read_tokens=used.cache_read_tokens - told.cache_read_tokens,
+            cache_write_tokens=used.cache_write_tokens - told.cache_write_tokens,
+        )
+        await self._tell_usage(result.response, beside)
         output = result.output
         if isinstance(output, DeferredToolRequests):
             await self._defer(output)
         elif output is not None and not isinstance(output, str):
             await self._ctx.emit(Data(to_jsonable_python(output), "output"))
 
-    async def _usage(self, result: Any) -> None:  # noqa: ANN401  # an AgentRunResult
-        used, response = result.usage, result.response
+    async def _tell_usage(self, response: ModelResponse, used: UsageBase) -> None:
+        if not used.total_tokens:
+            return
         said = Usage(
             response.model_name or "",
             response.provider_name or "",

@@ -272,7 +272,8 @@ class AsksItsModel(Behaviour):
         assert (state(done), office.done("begun")) == ("COMPLETED", ["bob"])
 
     async def test_usage_is_counted(self, desk: Desk, serve: Serve) -> None:
-        async with serve([BOB, says("Done.")]):
+        # What an attempt has spent before it failed is spent.
+        async with serve([BOB, *[Refuses(429)] * 4, says("Done.")]):
             done = await folded(await desk.start("agent", "Mail bob."))
         assert done["metadata"]["tokens_used"] == 30
 
@@ -339,6 +340,9 @@ class ClientTools(Behaviour):
 class Approvals(Behaviour):
     """Tools can need approval: ``refund`` does."""
 
+    hears_words_beside: ClassVar[bool] = True
+    """Whether the model is told what its user says beside an answer."""
+
     @pytest.mark.parametrize(
         ("payload", "refunded", "told"),
         [
@@ -366,6 +370,35 @@ class Approvals(Behaviour):
         assert (state(done), answer(done)) == ("COMPLETED", "So be it.")
         assert office.done("refunded") == refunded
         assert told in model.heard[1][-1].text
+
+    async def test_later_turns_are_told_what_an_approval_led_to(
+        self, desk: Desk, serve: Serve
+    ) -> None:
+        async with serve([REFUND, says("Done."), says("A refund.")]) as model:
+            task = await desk.start("agent", "Refund A1.", context="shared")
+            [asked] = await interrupts(task)
+            beside = [{"text": "And hurry."}]
+            await answered(task, approval(asked["id"], {"approved": True}), more=beside)
+            await folded(await desk.start("agent", "What was it?", context="shared"))
+        assert lines(model.heard[2]) == [
+            "user: Refund A1.",
+            "assistant: refund(A1,5)",
+            "tool: refunded A1",
+            *(["user: And hurry."] if self.hears_words_beside else []),
+            "assistant: Done.",
+            "user: What was it?",
+        ]
+
+    async def test_trouble_behind_an_approval_repeats_the_request_alone(
+        self, desk: Desk, serve: Serve, office: Office
+    ) -> None:
+        async with serve([REFUND, *[Refuses(429)] * 4, says("Done.")]) as model:
+            task = await desk.start("agent", "Refund A1.")
+            [asked] = await interrupts(task)
+            done = await answered(task, approval(asked["id"], {"approved": True}))
+        assert (state(done), answer(done)) == ("COMPLETED", "Done.")
+        assert office.done("refunded") == ["A1:5"]
+        assert lines(model.heard[-1]) == lines(model.heard[1])
 
     async def test_a_canceled_approval_is_a_refusal(
         self, desk: Desk, serve: Serve, office: Office
@@ -437,6 +470,28 @@ class ApprovalsInTime(Approvals):
         assert (state(done), answer(done)) == ("COMPLETED", "Too late.")
         assert office.done("refunded") == []
         assert "came too late" in model.heard[1][-1].text
+
+
+class ApprovalsBesideClientTools(ClientTools, Approvals):
+    """A response may call the client's tools beside those that need approval."""
+
+    async def test_a_call_of_the_clients_and_one_to_approve_are_both_answered(
+        self, desk: Desk, serve: Serve, office: Office
+    ) -> None:
+        painted = ("p1", "paint", {"colour": "red"})
+        script = [calls(painted, ("c1", "refund", {"order": "A1"})), says("Done.")]
+        agui: Json = {"headrace.agui": {"tools": [PAINT]}}
+        async with serve(script) as model:
+            task = await desk.start("agent", "Both.", metadata=agui)
+            [asked] = await interrupts(task)
+            waits = (await task.events())[-1]["statusUpdate"]
+            assert waits["metadata"][PENDING_TOOL_CALLS] == ["p1"]
+            decided = approval(asked["id"], {"approved": True})
+            done = await answered(task, parts.tool_result_part("p1", "wet"), agui, [decided])
+        assert (state(done), answer(done)) == ("COMPLETED", "Done.")
+        assert office.done("refunded") == ["A1:1"]
+        told = {each.answers: each.text for each in model.heard[1] if each.answers}
+        assert told == {"p1": "wet", "c1": "refunded A1"}
 
 
 class SharedState(Behaviour):

@@ -14,12 +14,15 @@ from tests.integration.worker.adapters.behaviour import (
     BOB,
     BOTH,
     PAINT,
-    Approvals,
-    ClientTools,
+    REFUND,
+    ApprovalsBesideClientTools,
     Images,
     Kill,
     Serve,
     StreamsArguments,
+    answered,
+    approval,
+    interrupts,
     until_said,
 )
 from tests.integration.worker.adapters.office import Office
@@ -40,7 +43,7 @@ def build(url: str, office: Office, **options: Any) -> Agent:  # noqa: ANN401
     return ag_ui_agent(url, name="agent", backoff=0.0, **options)
 
 
-class TestAgUi(StreamsArguments, Images, ClientTools, Approvals):
+class TestAgUi(StreamsArguments, Images, ApprovalsBesideClientTools):
     """Its behaviour."""
 
     refuses_names = True
@@ -68,6 +71,17 @@ class TestAgUi(StreamsArguments, Images, ClientTools, Approvals):
         async with serve([BOB, *trouble]):
             done = await folded(await desk.start("agent", "Mail bob."))
         assert (state(done), office.done("begun")) == ("FAILED", ["bob"])
+
+    @override
+    async def test_trouble_behind_an_approval_repeats_the_request_alone(
+        self, desk: Desk, serve: Serve, office: Office
+    ) -> None:
+        """As above."""
+        async with serve([REFUND, *[Refuses(429)] * 4]):
+            task = await desk.start("agent", "Refund A1.")
+            [asked] = await interrupts(task)
+            done = await answered(task, approval(asked["id"], {"approved": True}))
+        assert (state(done), office.done("refunded")) == ("FAILED", ["A1:5"])
 
     @override
     async def test_a_worker_killed_inside_a_round_has_the_finished_tools_not_run_again(

@@ -11,9 +11,9 @@ from google.genai.types import HttpRetryOptions
 from headrace import Agent
 from headrace_worker.adapters import adk_agent
 from tests.integration.worker.adapters.behaviour import (
+    ApprovalsBesideClientTools,
     ApprovalsInTime,
     AsksItsModel,
-    ClientTools,
     Images,
     SharedState,
 )
@@ -45,7 +45,7 @@ def build(url: str, office: Office, **options: Any) -> Agent:  # noqa: ANN401  #
     return adk_agent(wrapped, name="agent", backoff=0.0, **options)
 
 
-class TestGoogleAdk(AsksItsModel, Images, ClientTools, ApprovalsInTime, SharedState):
+class TestGoogleAdk(AsksItsModel, Images, ApprovalsBesideClientTools, ApprovalsInTime, SharedState):
     """Its behaviour."""
 
     model = staticmethod(gemini_model)

@@ -73,3 +73,4 @@ class TestLangGraph(StreamsArguments, AsksItsModel, Images, ApprovalsInTime):
     """Its behaviour."""
 
     within = "answer_within"
+    hears_words_beside = False

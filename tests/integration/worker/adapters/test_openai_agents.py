@@ -9,9 +9,9 @@ from openai import AsyncOpenAI
 from headrace import Agent, RunContext, State
 from headrace_worker.adapters import openai_agents_agent
 from tests.integration.worker.adapters.behaviour import (
+    ApprovalsBesideClientTools,
     ApprovalsInTime,
     AsksItsModel,
-    ClientTools,
     Images,
     SharedState,
     StreamsArguments,
@@ -43,6 +43,6 @@ def build(url: str, office: Office, **options: Any) -> Agent:  # noqa: ANN401  #
 
 
 class TestOpenAIAgents(
-    StreamsArguments, AsksItsModel, Images, ClientTools, ApprovalsInTime, SharedState
+    StreamsArguments, AsksItsModel, Images, ApprovalsBesideClientTools, ApprovalsInTime, SharedState
 ):
     """Its behaviour."""

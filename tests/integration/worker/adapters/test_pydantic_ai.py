@@ -13,9 +13,9 @@ from pydantic_ai.providers.openai import OpenAIProvider
 from headrace import Agent
 from headrace_worker.adapters import pydantic_ai_agent
 from tests.integration.worker.adapters.behaviour import (
+    ApprovalsBesideClientTools,
     ApprovalsInTime,
     AsksItsModel,
-    ClientTools,
     Images,
     SharedState,
     StreamsArguments,
@@ -56,6 +56,6 @@ def build(url: str, office: Office, **options: Any) -> Agent:  # noqa: ANN401  #
 
 
 class TestPydanticAI(
-    StreamsArguments, AsksItsModel, Images, ClientTools, ApprovalsInTime, SharedState
+    StreamsArguments, AsksItsModel, Images, ApprovalsBesideClientTools, ApprovalsInTime, SharedState
 ):
     """Its behaviour."""

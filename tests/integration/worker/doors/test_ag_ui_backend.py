@@ -5,11 +5,13 @@ import asyncio
 import pytest
 
 from headrace import Agent
-from headrace.model import parts
+from headrace.model import events, parts
 from headrace.model.events import INTERRUPTS, PENDING_TOOL_CALLS, Json
+from headrace.model.task import SUBMITTED
 from headrace.sdk.errors import Retryable
 from headrace_worker.adapters import ag_ui_agent
 from headrace_worker.adapters.agui_events import Telling
+from tests.integration.worker.adapters.behaviour import answered
 from tests.integration.worker.conftest import Working
 from tests.integration.worker.doors.examples import example
 from tests.integration.worker.doors.reading import (
@@ -197,6 +199,49 @@ async def test_several_interrupts_are_each_answered_as_its_own_clients_do(
     ]
     assert [m["role"] for m in asked["messages"]] == ["user", "assistant", "user"]
     assert asked["messages"][2]["content"] == "And hurry."
+
+
+async def test_a_message_behind_the_answer_to_an_interrupt_resumes_nothing(
+    desk: Desk, working: Working
+) -> None:
+    asks = {"id": "i1", "reason": "confirm", "message": "Sure?"}
+    first = run(outcome={"type": "interrupt", "interrupts": [asks]})
+    replies = [first, run(*text("m", "Done.")), run(*text("n", "Welcome."))]
+    async with ag_ui_stub(*replies) as stub:
+        async with working(backend(stub)):
+            task = await desk.start("b", "x")
+            await task.ended()
+        await task.follow_up("yes")
+        queued = events.queued(
+            task.key.task, task.context, SUBMITTED, user_message("Thanks!"), None, "thanks"
+        )
+        await task.append(queued, SUBMITTED, writer="thanks", run=(await task.last()).stamp.run)
+        async with working(backend(stub)):
+            done = await folded(task)
+    assert (state(done), answer(done)) == ("COMPLETED", "Done.Welcome.")
+    assert [len(request.get("resume", ())) for request in stub.requests] == [0, 1, 0]
+
+
+async def test_a_call_that_is_the_clients_waits_beside_an_interrupt(
+    desk: Desk, working: Working
+) -> None:
+    asks = {"id": "i1", "reason": "tool_call", "toolCallId": "c1", "message": "Pay?"}
+    both = [*tool("p1", "paint", "{}"), *tool("c1", "pay", "{}")]
+    first = run(*both, outcome={"type": "interrupt", "interrupts": [asks]})
+    tools: list[Json] = [
+        {"name": name, "description": "", "parameters": {}} for name in ("paint", "pay")
+    ]
+    agui: Json = {"headrace.agui": {"tools": tools}}
+    async with ag_ui_stub(first, run(*text("m", "Done."))) as stub, working(backend(stub)):
+        task = await desk.start("b", "x", metadata=agui)
+        last = (await task.events())[-1]["statusUpdate"]["metadata"]
+        assert (last[INTERRUPTS], last[PENDING_TOOL_CALLS]) == ([asks], ["p1"])
+        again = await answered(task, parts.tool_result_part("p1", "wet"), agui)
+        assert (state(again), len(stub.requests)) == ("INPUT_REQUIRED", 1)
+        done = await answered(task, {"text": "yes"}, agui)
+    assert (state(done), answer(done)) == ("COMPLETED", "Done.")
+    assert stub.requests[1]["resume"][0]["payload"] == "yes"
+    assert stub.requests[1]["messages"][-1]["content"] == "wet"
 
 
 async def test_words_in_answer_to_an_interrupt_are_no_message_of_a_later_run(
