@@ -21,7 +21,7 @@ from headrace.jetstream.kv import Bucket
 from headrace.model.agent_card import AgentCard
 from headrace.model.errors import BusUnavailable, UndecodableMessage
 from headrace.model.names import check_agent_name
-from headrace.wait_for import patiently
+from headrace.wait_for import wait_for
 
 
 class Renewals:
@@ -31,8 +31,8 @@ class Renewals:
         """Have seen none."""
         self._seen: dict[str, tuple[int, float]] = {}
 
-    def fresh(self, keys: Mapping[str, int], now: float, patience: float) -> set[str]:
-        """Return those of `keys` that are new, or have been renewed within `patience` seconds.
+    def fresh(self, keys: Mapping[str, int], now: float, timeout: float) -> set[str]:
+        """Return those of `keys` that are new, or have been renewed within `timeout` seconds.
 
         `keys` are all there are now, with their messages' sequences; `now` is the reader's own
         monotonic clock, seconds.
@@ -40,7 +40,7 @@ class Renewals:
         self._seen = {
             key: (sequence, self._since(key, sequence, now)) for key, sequence in keys.items()
         }
-        return {key for key, (_, since) in self._seen.items() if now - since <= patience}
+        return {key for key, (_, since) in self._seen.items() if now - since <= timeout}
 
     def _since(self, key: str, sequence: int, now: float) -> float:
         known, since = self._seen.get(key, (0, now))
@@ -167,7 +167,7 @@ class Directory:
         """
         self._hints = await self._bus.subscribe(f"{self._bucket.prefix}>", self._on_hint)
         # A copy of the bucket that is frozen answers not at all; another one will.
-        await patiently("the agents' bucket", self.read, self._bus.settings.startup_timeout)
+        await wait_for("the agents' bucket", self.read, self._bus.settings.startup_timeout)
         self._task = keep_running(self._keep_reading, "directory")
 
     async def stop(self) -> None:
@@ -221,8 +221,8 @@ class Directory:
                 self._take_card(listing, agent, copied.data)
             elif kind == "live":
                 lives[key] = copied.sequence
-        patience = INSTANCE_TTL + RELIST_EVERY
-        for key in self._renewals.fresh(lives, time.monotonic(), patience):
+        timeout = INSTANCE_TTL + RELIST_EVERY
+        for key in self._renewals.fresh(lives, time.monotonic(), timeout):
             _, agent, instance = (*key.split("."), "", "")[:3]
             listing.instances.setdefault(agent, set()).add(instance)
         self._listing = listing

@@ -21,7 +21,7 @@ from headrace.jetstream.kv import Bucket, Moved, Value
 from headrace.jwk import SigningKey, key_of_pem, make_pem
 from headrace.model.errors import HeadraceError
 from headrace.model.messages import BusMessage
-from headrace.wait_for import patiently
+from headrace.wait_for import wait_for
 
 _log = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ class SigningKeys:
             BusUnavailable: the bucket could not be read within `startup_timeout`.
         """
         if not self._fixed:
-            await patiently(_SUBJECT, self._look, self._bus.settings.startup_timeout)
+            await wait_for(_SUBJECT, self._look, self._bus.settings.startup_timeout)
             self._watching = keep_running(self._watch, "signing keys")
 
     async def stop(self) -> None:

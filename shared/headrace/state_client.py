@@ -151,7 +151,7 @@ class StateClient:
             if "code" not in orjson.loads(data):
                 return answer.decode(operation, data)
             refusal = Refusal.decode(operation, data)
-            if loop.time() > begun + _patience(refusal):
+            if loop.time() > begun + _timeout(refusal):
                 raise _error(query, refusal)
             await asyncio.sleep(_BETWEEN_ROUNDS)
 
@@ -209,14 +209,14 @@ class StateClient:
         return b"".join(pieces)
 
 
-async def _first_of(asking: set[asyncio.Task[Msg]], patience: float) -> Msg | None:
-    """Return the first answer that comes within `patience` seconds; None: none has.
+async def _first_of(asking: set[asyncio.Task[Msg]], timeout: float) -> Msg | None:
+    """Return the first answer that comes within `timeout` seconds; None: none has.
 
     Raises:
         BusUnavailable: no answer can come any more.
     """
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + patience
+    deadline = loop.time() + timeout
     while True:
         left = max(deadline - loop.time(), 0.0)
         done, open_ = await asyncio.wait(asking, timeout=left, return_when=asyncio.FIRST_COMPLETED)
@@ -230,7 +230,7 @@ async def _first_of(asking: set[asyncio.Task[Msg]], patience: float) -> Msg | No
         asking -= done
 
 
-def _patience(refusal: Refusal) -> float:
+def _timeout(refusal: Refusal) -> float:
     """Return for how many seconds from the first one on a question is asked again."""
     if refusal.why == "no_leader":
         return ELECTION

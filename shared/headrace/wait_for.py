@@ -21,14 +21,14 @@ RECONNECT = 5.0
 _PAUSE = 0.5
 
 
-async def patiently(what: str, attempt: Callable[[], Awaitable[None]], patience: float) -> None:
-    """Call `attempt` until it succeeds, saying what is waited for, at most `patience` seconds.
+async def wait_for(what: str, attempt: Callable[[], Awaitable[None]], timeout: float) -> None:
+    """Call `attempt` until it succeeds, saying what is waited for, at most `timeout` seconds.
 
     Raises:
         BusUnavailable: it did not succeed in time; the last failure is its cause.
     """
     loop = asyncio.get_running_loop()
-    deadline, last = loop.time() + patience, ""
+    deadline, last = loop.time() + timeout, ""
     while True:
         try:
             return await asyncio.wait_for(attempt(), max(deadline - loop.time(), 0.1))
@@ -36,7 +36,7 @@ async def patiently(what: str, attempt: Callable[[], Awaitable[None]], patience:
             # An attempt that the time ran out on says less than the one before it.
             former, last = last, str(error) or last or reason(error)
             if loop.time() + _PAUSE > deadline:
-                message = f"{what} did not answer within {patience:g} s: {last}"
+                message = f"{what} did not answer within {timeout:g} s: {last}"
                 raise BusUnavailable(message) from error
             if not former:
                 _log.warning("waiting for %s: %s", what, last)

@@ -30,6 +30,8 @@ REPLACED = {
     "meanwhile": "reorder buffer",
     "offspring": "child tasks",
     "outbox": "appender",
+    "patience": "timeout",
+    "patiently": "wait_for",
     "performance": "execution",
     "pulse": "health probe",
     "recall": "load_task",

@@ -18,7 +18,7 @@ from tests.support.waiting import eventually
 _TASK_ID = re.compile(rb'"task":\s*\{\s*"id":\s*"([^"]+)"')
 _FIRST = re.compile(rb'"text":\s*"1 (\d+) "')
 _AT_ONCE = 200
-_PATIENCE = 60.0
+_TIMEOUT = 60.0
 _LONGEST_HOLD = 20_000
 _NEVER = 600_000
 """Milliseconds: longer than anybody is measured."""
@@ -52,7 +52,7 @@ async def in_time(measured: Callable[[int], Awaitable[Sample]], hold: int) -> Sa
 async def _delivered(place: Place, subscribers: int, hold: int) -> Sample:
     chunks = place.sizes.audience[place.contestant.name] * place.sizes.few_subscribers
     chunks = max(1, chunks // subscribers)
-    async with asyncio.timeout(_PATIENCE + hold / 1000):
+    async with asyncio.timeout(_TIMEOUT + hold / 1000):
         with ExitStack() as open_:
             owner = open_.enter_context(closing(connection_to(place.contestant.urls[0])))
             task = await task_of(await owner.begin(place.paced(chunks, 0, hold)))
@@ -106,7 +106,7 @@ def _first_word(exchange: Exchange) -> float:
 async def idle(place: Place) -> Sample:
     """Kilobytes that a new gateway needs for each of many subscribers to tasks that are silent."""
     count = place.sizes.idle_subscribers
-    async with asyncio.timeout(2 * _PATIENCE):
+    async with asyncio.timeout(2 * _TIMEOUT):
         with ExitStack() as open_:
             owners = open_.enter_context(place.contestant.connections(_IDLE_TASKS))
             begun = [await owner.begin(place.paced(1, 0, _NEVER)) for owner in owners]

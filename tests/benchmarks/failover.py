@@ -17,7 +17,7 @@ from tests.support.waiting import until
 _ORDER = "6000 10"
 _BEFORE = (20, 320)
 """Events, at most 100 a second, after which the worker is killed: anywhere between heartbeats."""
-_PATIENCE = 90.0
+_TIMEOUT = 90.0
 
 
 async def failovers(folder: Path, kills: int) -> list[float]:
@@ -30,7 +30,7 @@ async def failovers(folder: Path, kills: int) -> list[float]:
 
 async def _failover(stack: Stack, http: httpx.AsyncClient, before: int) -> float:
     agent = PlainAgent(http, stack.gateways[0], "counter")
-    async with agent.stream(_ORDER) as response, asyncio.timeout(_PATIENCE):
+    async with agent.stream(_ORDER) as response, asyncio.timeout(_TIMEOUT):
         events = frames(response)
         task = str((await anext(events)).event["task"]["id"])
         worker = _begun((await anext(events)).event)["headrace.worker"]
@@ -45,7 +45,7 @@ async def _failover(stack: Stack, http: httpx.AsyncClient, before: int) -> float
         taken = time.perf_counter() - killed
     await agent.cancel(task)
     again = partial(
-        until, lambda: _starts(stack, index) > starts, f"worker-{index} serves again", _PATIENCE
+        until, lambda: _starts(stack, index) > starts, f"worker-{index} serves again", _TIMEOUT
     )
     await asyncio.to_thread(again)
     return taken

@@ -31,13 +31,13 @@ def _nanoseconds(stat: Path) -> int:
         return 0
 
 
-async def settle(contestant: Contestant, patience: float = 60.0) -> None:
+async def settle(contestant: Contestant, timeout: float = 60.0) -> None:
     """Return when the contestant has stopped working (task state may lag behind what clients saw).
 
     Raises:
-        TimeoutError: it worked on for `patience` seconds.
+        TimeoutError: it worked on for `timeout` seconds.
     """
-    async with asyncio.timeout(patience):
+    async with asyncio.timeout(timeout):
         while await _share(contestant) > _IDLE:
             pass
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.benchmarks.contestants import Contestant
 
-_PATIENCE = 30.0
+_TIMEOUT = 30.0
 
 
 class ProfilerMissing(Exception):
@@ -39,7 +39,7 @@ def profiled(contestants: Sequence[Contestant], role: str | None) -> Iterator[li
     finally:
         for spy in spies:
             spy.send_signal(signal.SIGINT)
-            spy.wait(_PATIENCE)
+            spy.wait(_TIMEOUT)
 
 
 def _command(program: str, pid: int, file: Path) -> list[str]:

@@ -29,7 +29,7 @@ from tests.support.waiting import eventually
 _AGENT = "asker"
 _BASE = f"/v1/agents/{_AGENT}"
 _AT_A_TIME = 100
-_PATIENCE = 600.0
+_TIMEOUT = 600.0
 
 type Client = Callable[[str, Json], Awaitable[tuple[float, Json]]]
 """Calls a method with parameters; returns the seconds that it took, and the answer."""
@@ -71,11 +71,11 @@ async def rebuild(folder: Path, tasks: int, waiting: int) -> Rebuilt:
             asked = [await _begin(ask) for _ in range(2 * waiting)]
             ended = await _fill(bus, tasks)
             total = tasks + len(asked)
-            await eventually(lambda: _is_listed(ask, total), "all is listed", _PATIENCE)
+            await eventually(lambda: _is_listed(ask, total), "all is listed", _TIMEOUT)
             await store.redis.unlink_all("")
             rate = asyncio.create_task(_rate(bus, store, tasks))
             took = await _ask_meanwhile(ask, rate, ended, asked)
-            await eventually(lambda: _is_listed(ask, total), "all is listed again", _PATIENCE)
+            await eventually(lambda: _is_listed(ask, total), "all is listed again", _TIMEOUT)
             return Rebuilt(await rate, took)
 
 
@@ -157,7 +157,7 @@ async def _rate(bus: Bus, store: RedisStore, tasks: int) -> float:
     """Return the tasks/s of a rebuild, from what was first seen of it to its end."""
     head = (await bus.js.stream_info(bus.streams.events(0))).state.last_seq
     begun, first = time.perf_counter(), 0
-    async with asyncio.timeout(_PATIENCE):
+    async with asyncio.timeout(_TIMEOUT):
         while True:
             [at] = await store.reader.positions(all_ranges(1))
             if at >= head:

@@ -14,7 +14,7 @@ from tests.benchmarks.whole import BESIDE_CHUNKS, Broken, Json, check_events
 from tests.support.waiting import eventually
 
 _END = b'"end":true}'
-_PATIENCE = 120.0
+_TIMEOUT = 120.0
 _KEY = "dGhlIHNhbXBsZSBub25jZQ=="
 
 
@@ -105,7 +105,7 @@ async def _streams(place: Place, count: int, chunks: int) -> Sample:
     loop = asyncio.get_running_loop()
     _, socket = await loop.create_connection(Socket, url.hostname or "", url.port or 80)
     try:
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(_TIMEOUT):
             socket.write(_handshake(url.netloc, f"{place.contestant.base}/stream"))
             await socket.upgraded()
             begun, socket.asked = time.perf_counter(), count

@@ -40,7 +40,7 @@ _DRAINED = 6.0
 _FULL = 4.0
 _NODE_AWAY = 6.0
 _ANSWERS = 5.0
-_PATIENCE = 120.0
+_TIMEOUT = 120.0
 
 
 class NotNow(Exception):
@@ -235,7 +235,7 @@ async def _limited(fleet: Fleet, config: dict[str, object], most: int) -> bool:
 
 async def _until_limited(fleet: Fleet, config: dict[str, object], most: int) -> None:
     what = f"the event stream takes {most} bytes"
-    await eventually(lambda: _limited(fleet, config, most), what, _PATIENCE)
+    await eventually(lambda: _limited(fleet, config, most), what, _TIMEOUT)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 _SETTLES = 240.0
 """Seconds that clients have to see their tasks end once nothing is done to the fleet any more."""
-_PATIENCE = httpx.Timeout(20.0)
+_TIMEOUT = httpx.Timeout(20.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ async def run(fleet: Fleet, size: Size) -> Outcome:
     tormentor = Tormentor(fleet)
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)
     async with (
-        httpx.AsyncClient(limits=limits, timeout=_PATIENCE) as http,
+        httpx.AsyncClient(limits=limits, timeout=_TIMEOUT) as http,
         fleet.bus() as bus,
         _recorded(bus) as record,
     ):

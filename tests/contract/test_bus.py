@@ -96,7 +96,7 @@ async def test_nobody_there_is_told_at_once(bus: Bus) -> None:
 async def test_hanging_up_takes_bounded_time_from_a_frozen_server_too(
     server: NatsProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bus_module, "_CLOSE_PATIENCE", 0.3)
+    monkeypatch.setattr(bus_module, "_CLOSE_TIMEOUT", 0.3)
     await asyncio.to_thread(server.start)
     bus = Bus(BusSettings(nats_url=server.url))
     await bus.connect("leaving")

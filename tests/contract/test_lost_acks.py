@@ -105,7 +105,7 @@ async def test_who_resolved_an_unknown_outcome_has_readers_look(
         await asyncio.sleep(verify_tail.FIRST_CHECK + 0.2)  # from here on, only a poke shows a loss
         proxy.loses = lambda f: is_live(f) or (is_ack(f) and not any(map(is_ack, proxy.lost)))
         await log.append("acknowledged by nobody, seen by nobody")
-        assert await reading.until(2, patience=60) == [1, 2]
+        assert await reading.until(2, timeout=60) == [1, 2]
     assert [is_live(frame) for frame in proxy.lost].count(True) == 1
     await rule.stop()
 
@@ -156,7 +156,7 @@ async def test_an_append_given_up_but_stored_never_passes_for_another(
 async def give_up(log: TaskLog, proxy: NatsProxy, drafts: list[Draft], stamp: Stamp) -> None:
     proxy.hold()
     with pytest.raises(BusUnavailable):
-        await log.writer.append(drafts, stamp, patience=0.2)
+        await log.writer.append(drafts, stamp, timeout=0.2)
     proxy.release()
 
 

@@ -15,7 +15,7 @@ from tests.support.pids import living
 from tests.support.stack import Stack
 from tests.support.waiting import until
 
-_PATIENCE = 120
+_TIMEOUT = 120
 
 
 def command(url: str, *arguments: str) -> list[str]:
@@ -24,7 +24,7 @@ def command(url: str, *arguments: str) -> list[str]:
 
 def headrace(url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(url, *arguments), capture_output=True, text=True, check=True, timeout=_PATIENCE
+        command(url, *arguments), capture_output=True, text=True, check=True, timeout=_TIMEOUT
     )
 
 
@@ -48,7 +48,7 @@ def counting(stack: Stack, tmp_path: Path, text: str) -> Iterator[str]:
     with sending:
         until(lambda: "WORKING" in remarks.read_text(), "the counter counts")
         yield task_in(remarks.read_text())
-        sending.wait(_PATIENCE)
+        sending.wait(_TIMEOUT)
 
 
 def test_ready_is_said_when_the_demo_agents_answer(stack: Stack) -> None:

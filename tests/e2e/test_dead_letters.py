@@ -12,7 +12,7 @@ from tests.support.fleet import Fleet
 from tests.support.plain_a2a import PlainAgent
 from tests.support.waiting import eventually
 
-_PATIENCE = 120
+_TIMEOUT = 120
 
 
 def headrace(fleet: Fleet, *arguments: str) -> str:
@@ -24,7 +24,7 @@ def headrace(fleet: Fleet, *arguments: str) -> str:
         check=True,
         capture_output=True,
         text=True,
-        timeout=_PATIENCE,
+        timeout=_TIMEOUT,
     )
     return done.stdout
 

@@ -12,7 +12,7 @@ from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.timeout(300)
 
-_PATIENCE = 120.0
+_TIMEOUT = 120.0
 
 _PAGE = b"""<!doctype html><meta charset="utf-8"><title>another site</title><body><script>
 const agent = new URLSearchParams(location.search).get("url");
@@ -69,7 +69,7 @@ async def test_a_page_of_this_machine_may_fetch_but_its_elements_start_nothing(
     async def has_fetched() -> bool:
         return "answer" in browser.said
 
-    await eventually(has_fetched, "the page has tried everything", _PATIENCE)
+    await eventually(has_fetched, "the page has tried everything", _TIMEOUT)
     assert browser.said["status"] == httpx.codes.OK
     asked = browser.said["answer"]["task"]["id"]
     listed = (await http.get(f"{agent}/tasks")).raise_for_status().json()["tasks"]

@@ -27,7 +27,7 @@ STREAM = 3_000_000 if "HEADRACE_SOAK" in os.environ else 300_000
 """Bytes: a fifth of what the tasks take, about, or less."""
 
 AT_ONCE = 32
-_PATIENCE = 240.0
+_TIMEOUT = 240.0
 
 _log = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def bounded(store: Store, tmp_path: Path) -> Iterator[Stack]:
-    """A fleet with a small stream, and little patience with what has ended."""
+    """A fleet with a small stream that keeps little of what has ended."""
     environment = {
         "HEADRACE_NATS_URL": store.nats.url,
         "HEADRACE_REDIS_URL": store.valkey.url,
@@ -108,7 +108,7 @@ class Traffic:
     async def run(self, gateway: str) -> None:
         """Send all of them."""
         limits = httpx.Limits(max_connections=AT_ONCE)
-        async with httpx.AsyncClient(timeout=_PATIENCE, limits=limits) as http:
+        async with httpx.AsyncClient(timeout=_TIMEOUT, limits=limits) as http:
             agent = PlainAgent(http, gateway, "echo")
             await asyncio.gather(*(self._send(agent) for _ in range(AT_ONCE)))
 
@@ -144,12 +144,12 @@ async def test_a_bounded_stream_takes_any_number_of_tasks_and_keeps_none(
         now = await store.sizes(bus, redis)
         return now.messages == now.subjects == now.size == 0 and now.keys <= before.keys
 
-    await eventually(nothing_is_left, "all tasks are gone", _PATIENCE)
+    await eventually(nothing_is_left, "all tasks are gone", _TIMEOUT)
     await redis.ask(["BGREWRITEAOF"])
 
     async def no_file_has_it() -> bool:
         return not store.holding(secret.encode())
 
-    await eventually(no_file_has_it, "no file has the users' text", _PATIENCE)
+    await eventually(no_file_has_it, "no file has the users' text", _TIMEOUT)
     await redis.close()
     await bus.close()

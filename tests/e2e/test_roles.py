@@ -27,7 +27,7 @@ from tests.support.servers import ValkeyProcess, ports
 from tests.support.service_process import ServiceProcess
 from tests.support.waiting import eventually, until
 
-_PATIENCE = 120
+_TIMEOUT = 120
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class RoleFleet:
             check=False,
             capture_output=True,
             text=True,
-            timeout=_PATIENCE,
+            timeout=_TIMEOUT,
         )
         assert done.returncode == 0, done.stderr
         return done.stdout

@@ -37,7 +37,7 @@ ROLES = ("gateway", "task-state", "operator", "crew")
 COLUMNS = ("gateway", "task state", "operator", "a worker of `echo`")
 OWN, OTHERS = "echo", "boss"
 
-_PATIENCE = 20.0
+_TIMEOUT = 20.0
 _TURN = 0.05
 """Seconds in which callbacks have their turn."""
 
@@ -60,7 +60,7 @@ class User:
         """Return what JetStream answers; nothing where the user may not ask, or nobody answers."""
         self._refused.clear()
         asking = asyncio.ensure_future(
-            self.client.request(subject, body, timeout=_PATIENCE, headers=headers)
+            self.client.request(subject, body, timeout=_TIMEOUT, headers=headers)
         )
         refused = asyncio.ensure_future(self._refused.wait())
         await asyncio.wait({asking, refused}, return_when=asyncio.FIRST_COMPLETED)
@@ -228,7 +228,7 @@ async def pulls_others_runs(w: World) -> bool:
     own = w.admin.client.new_inbox()
     served = await w.admin.client.subscribe(own)
     await w.admin.send(pull, b'{"expires":15000000000}', own)
-    await served.next_msg(_PATIENCE)
+    await served.next_msg(_TIMEOUT)
     await served.unsubscribe()
     await listening.unsubscribe()
     return await _handed_out(w) != before + 1
@@ -359,7 +359,7 @@ async def redirects_answers(w: World) -> bool:
             await w.user.send(w.bus.subjects.event(w.own), b"{}", subject)
             await w.user.send(pull, b'{"no_wait":true}', subject)
         # Questions to a stream are answered in turn.
-        await w.admin.client.request("$JS.API.DIRECT.GET.EVENTS", query, timeout=_PATIENCE)
+        await w.admin.client.request("$JS.API.DIRECT.GET.EVENTS", query, timeout=_TIMEOUT)
         await asyncio.sleep(_TURN)
     after = await w.last("EVENTS", event), await w.last("KV_KEYS", "$KV.KEYS.signing")
     return bool(heard) or before != after

@@ -25,9 +25,9 @@ type Json = dict[str, Any]
 _FOLDER = Path(__file__).resolve().parents[1] / "e2e" / "react"
 _PAGE = b"""<!doctype html><meta charset="utf-8"><title>chat</title>
 <div id="root" style="height: 600px"></div><script type="module" src="/chat.js"></script>"""
-_BUILD_PATIENCE = 180.0
-_END_PATIENCE = 60.0
-_PATIENCE = 120.0
+_BUILD_TIMEOUT = 180.0
+_END_TIMEOUT = 60.0
+_TIMEOUT = 120.0
 
 
 @functools.cache
@@ -40,7 +40,7 @@ def bundle() -> bytes:
         [*command, *options, "--jsx=automatic", "--log-level=error"],
         cwd=_FOLDER,
         capture_output=True,
-        timeout=_BUILD_PATIENCE,
+        timeout=_BUILD_TIMEOUT,
         check=False,
     )
     assert made.returncode == 0, made.stderr.decode()
@@ -90,7 +90,7 @@ class ChatPage:
             return bool(self.shown) and bool(what(self.shown))
 
         try:
-            await eventually(holds, says, timeout=_PATIENCE)
+            await eventually(holds, says, timeout=_TIMEOUT)
         except AssertionError as error:
             raise AssertionError(f"{error}; it shows {self.shown}") from None
 
@@ -112,7 +112,7 @@ class ChatPage:
     def _close(self) -> None:
         if self._browser is not None:
             os.killpg(self._browser.pid, signal.SIGKILL)
-            self._browser.wait(_END_PATIENCE)
+            self._browser.wait(_END_TIMEOUT)
             self._browser = None
 
     def _next(self) -> Json:

@@ -11,7 +11,7 @@ import orjson
 
 from headrace.model.events import Json
 
-_PATIENCE = 60.0
+_TIMEOUT = 60.0
 
 
 @dataclass(slots=True)
@@ -72,12 +72,12 @@ class ChatStub:
 
     async def until_left(self) -> None:
         """Return when a client has closed the connection of a reply that hangs."""
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(_TIMEOUT):
             await self.left.wait()
 
     async def until_heard(self, requests: int) -> None:
         """Return when that many requests have come."""
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(_TIMEOUT):
             while len(self.requests) < requests:
                 await self._came.wait()
                 self._came.clear()

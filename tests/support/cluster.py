@@ -11,8 +11,8 @@ from tests.support.servers import NatsProcess, ports
 from tests.support.waiting import until
 
 _SIZE = 3
-_PATIENCE = 90.0
-_HTTP_PATIENCE = 2.0
+_TIMEOUT = 90.0
+_HTTP_TIMEOUT = 2.0
 
 
 class NatsCluster:
@@ -49,7 +49,7 @@ class NatsCluster:
         self.until_whole()
         return self
 
-    def until_whole(self, timeout: float = _PATIENCE) -> None:
+    def until_whole(self, timeout: float = _TIMEOUT) -> None:
         """Return when all nodes run, have caught up and agree on a leader."""
         for node in self.nodes:
             node.until_answers(timeout)
@@ -103,7 +103,7 @@ def _is_healthy(node: NatsProcess) -> bool:
 
 
 def _monitored(node: NatsProcess, path: str) -> dict[str, Any]:
-    connection = HTTPConnection("127.0.0.1", node.monitor_port, timeout=_HTTP_PATIENCE)
+    connection = HTTPConnection("127.0.0.1", node.monitor_port, timeout=_HTTP_TIMEOUT)
     try:
         connection.request("GET", path)
         content: dict[str, Any] = json.loads(connection.getresponse().read())

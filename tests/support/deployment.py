@@ -22,7 +22,7 @@ from tests.support.server_process import ServerProcess
 from tests.support.servers import ports
 from tests.support.service_process import ServiceProcess
 
-_PATIENCE = 10.0
+_TIMEOUT = 10.0
 
 
 def adjusted(text: str, changes: dict[str, str]) -> str:
@@ -236,7 +236,7 @@ def _metrics_port() -> dict[str, str]:
 
 def get(address: str, path: str) -> tuple[int, bytes]:
     """Return status and body; status 0 if nobody answers."""
-    connection = HTTPConnection(address, timeout=_PATIENCE)
+    connection = HTTPConnection(address, timeout=_TIMEOUT)
     try:
         connection.request("GET", path)
         answer = connection.getresponse()

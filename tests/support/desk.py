@@ -22,7 +22,7 @@ from headrace.model.subjects import NORMAL
 from headrace.model.task import SUBMITTED, TaskKey, mint_log_id, mint_task_id
 from headrace.settings import BusSettings
 
-PATIENCE = 60.0
+TIMEOUT = 60.0
 """Bound on hangs, seconds: it costs nothing where nothing hangs."""
 
 _ANSWER = {"who": 2.0, "cancel": 20.0}
@@ -99,7 +99,7 @@ class Task:
         """Publish the request for a run and return JetStream's answer."""
         request = RunRequest(log=self.log, context=self.context, owner=self.owner).encode()
         subject = self.bus.subjects.run(self.key, run, priority)
-        msg = await self.bus.request(subject, request if body is None else body, PATIENCE)
+        msg = await self.bus.request(subject, request if body is None else body, TIMEOUT)
         answer: Json = orjson.loads(msg.data)
         return answer
 
@@ -150,7 +150,7 @@ class Task:
             return None
         return Holding.decode(subject, msg.data)
 
-    async def held(self, timeout: float = PATIENCE) -> Holding:
+    async def held(self, timeout: float = TIMEOUT) -> Holding:
         """Return the holder's answer as soon as there is a holder."""
         return await eventually(lambda: self.ask("who"), timeout)
 
@@ -164,13 +164,13 @@ class Task:
         last = await last_entry(self.bus, self.key)  # A child that is asked is not begun yet.
         return last if last is not None and holds(last) else None
 
-    async def reaches(self, generation: int, timeout: float = PATIENCE) -> Entry:
+    async def reaches(self, generation: int, timeout: float = TIMEOUT) -> Entry:
         """Return the last entry once the log goes that far."""
         return await eventually(
             lambda: self._last_if(lambda e: e.last_generation >= generation), timeout
         )
 
-    async def ended(self, timeout: float = PATIENCE) -> list[Entry]:
+    async def ended(self, timeout: float = TIMEOUT) -> list[Entry]:
         """Return the whole log once its run has ended."""
         last = await eventually(lambda: self._last_if(lambda e: e.ends_run), timeout)
         return await self.entries(last)
@@ -191,7 +191,7 @@ class Task:
         return (info.num_pending or 0) + (info.num_ack_pending or 0)
 
 
-async def eventually[T](look: Callable[[], Awaitable[T | None]], timeout: float = PATIENCE) -> T:
+async def eventually[T](look: Callable[[], Awaitable[T | None]], timeout: float = TIMEOUT) -> T:
     """Return what `look` finds, as soon as that is something."""
     async with asyncio.timeout(timeout):
         while not (found := await look()):  # noqa: ASYNC110  # what changes is in a server

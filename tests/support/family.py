@@ -6,7 +6,7 @@ from headrace.model.entry import Entry
 from headrace.model.events import ATTEMPT, Json
 from headrace.model.fold import TaskFold
 from headrace.model.task import TaskKey
-from tests.support.desk import PATIENCE, Desk, Task, eventually
+from tests.support.desk import TIMEOUT, Desk, Task, eventually
 
 
 def told(entries: list[Entry]) -> list[Json]:
@@ -42,7 +42,7 @@ async def state_of(desk: Desk, key: TaskKey) -> str:
     return "" if last is None else last.stamp.state
 
 
-async def ends(desk: Desk, key: TaskKey, timeout: float = PATIENCE) -> str:
+async def ends(desk: Desk, key: TaskKey, timeout: float = TIMEOUT) -> str:
     """Return the task's state once it is over."""
 
     async def over() -> str | None:
@@ -52,7 +52,7 @@ async def ends(desk: Desk, key: TaskKey, timeout: float = PATIENCE) -> str:
     return await eventually(over, timeout)
 
 
-async def child_of(task: Task, timeout: float = PATIENCE) -> TaskKey:
+async def child_of(task: Task, timeout: float = TIMEOUT) -> TaskKey:
     """Return the one child of a task as soon as it has one."""
 
     async def asked() -> TaskKey | None:

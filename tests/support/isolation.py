@@ -32,7 +32,7 @@ HOOK = "https://hooks.example/"
 IN_CONTEXT = "SendMessage into a context"
 _STREAMS = ("SendStreamingMessage", "SubscribeToTask")
 _RUNS_IN = "filer"
-_PATIENCE = 60.0
+_TIMEOUT = 60.0
 _UNAUTHENTICATED = 401
 _PASSED_ON = ("authorization", "a2a-version")
 _TELLING_NOTHING = frozenset({"date", "content-length"})
@@ -163,7 +163,7 @@ class Socket(Rpc):
         try:
             async with connect(f"{url}{self.base}/stream", additional_headers=headers) as socket:
                 await socket.send(json.dumps(frame))
-                said = await asyncio.wait_for(socket.recv(), _PATIENCE)
+                said = await asyncio.wait_for(socket.recv(), _TIMEOUT)
         except ConnectionClosed as closed:
             is_refused = closed.rcvd is not None and closed.rcvd.code == CloseCode.POLICY_VIOLATION
             return httpx.Response(_UNAUTHENTICATED if is_refused else 500, text=f"{closed.rcvd}")
@@ -354,7 +354,7 @@ def _input(thing: Thing) -> Json:
 
 async def _begun(opening: AbstractAsyncContextManager[httpx.Response]) -> httpx.Response:
     """Return an answer whole, or what it begins with if it is a stream."""
-    async with asyncio.timeout(_PATIENCE), opening as response:
+    async with asyncio.timeout(_TIMEOUT), opening as response:
         first = ""
         is_stream = "event-stream" in response.headers.get("content-type", "text/event-stream")
         if response.is_error or not is_stream:

@@ -10,7 +10,7 @@ from tests.support.waiting import eventually
 
 type Json = dict[str, Any]
 
-_PATIENCE = 5.0
+_TIMEOUT = 5.0
 
 
 async def until_settled(client: Client, stream: str) -> None:
@@ -38,7 +38,7 @@ async def ask(client: Client, subject: str, query: Json | None = None) -> Json:
     """Return the answer of JetStream's API; empty: there is none, as while nobody leads."""
     body = b"" if query is None else json.dumps(query).encode()
     try:
-        answer = await client.request(subject, body, timeout=_PATIENCE)
+        answer = await client.request(subject, body, timeout=_TIMEOUT)
     except (TimeoutError, NatsError):
         return {}
     content: Json = json.loads(answer.data)

@@ -4,7 +4,7 @@ import asyncio
 
 from nats.aio.msg import Msg
 
-_PATIENCE = 60.0
+_TIMEOUT = 60.0
 
 
 class LiveCopies:
@@ -22,7 +22,7 @@ class LiveCopies:
 
     async def until(self, sequence: int) -> None:
         """Wait for the copy of the message with `sequence`."""
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(_TIMEOUT):
             while sequence not in self.sequences:
                 self._came.clear()
                 await self._came.wait()

@@ -8,7 +8,7 @@ import httpx
 
 from tests.support.event_stream import Json
 
-_PATIENCE = httpx.Timeout(90.0)
+_TIMEOUT = httpx.Timeout(90.0)
 
 
 def message(text: str, **fields: Any) -> Json:  # noqa: ANN401  # any JSON
@@ -34,7 +34,7 @@ class PlainAgent:
         body: Json = {"message": message(text)}
         if configuration:
             body["configuration"] = configuration
-        return await self._http.post(f"{self.url}/message:send", json=body, timeout=_PATIENCE)
+        return await self._http.post(f"{self.url}/message:send", json=body, timeout=_TIMEOUT)
 
     def stream(self, text: str, **fields: Any) -> AbstractAsyncContextManager[httpx.Response]:  # noqa: ANN401
         """Send a message and stream what comes of it."""
@@ -42,7 +42,7 @@ class PlainAgent:
             "POST",
             f"{self.url}/message:stream",
             json={"message": message(text, **fields)},
-            timeout=_PATIENCE,
+            timeout=_TIMEOUT,
         )
 
     def subscribe(
@@ -51,28 +51,28 @@ class PlainAgent:
         """Stream a task, from behind `cursor` if given."""
         headers = {} if cursor is None else {"Last-Event-ID": cursor}
         return self._http.stream(
-            method, f"{self.url}/tasks/{task}:subscribe", headers=headers, timeout=_PATIENCE
+            method, f"{self.url}/tasks/{task}:subscribe", headers=headers, timeout=_TIMEOUT
         )
 
     async def post(self, route: str, body: Json) -> httpx.Response:
         """Post `body` to one of the agent's routes."""
-        return await self._http.post(f"{self.url}/{route}", json=body, timeout=_PATIENCE)
+        return await self._http.post(f"{self.url}/{route}", json=body, timeout=_TIMEOUT)
 
     async def get(self, task: str) -> httpx.Response:
         """Read a task."""
-        return await self._http.get(f"{self.url}/tasks/{task}", timeout=_PATIENCE)
+        return await self._http.get(f"{self.url}/tasks/{task}", timeout=_TIMEOUT)
 
     async def list(self, **filters: Any) -> httpx.Response:  # noqa: ANN401
         """Read a page of tasks."""
-        return await self._http.get(f"{self.url}/tasks", params=filters, timeout=_PATIENCE)
+        return await self._http.get(f"{self.url}/tasks", params=filters, timeout=_TIMEOUT)
 
     async def cancel(self, task: str) -> httpx.Response:
         """Cancel a task."""
-        return await self._http.post(f"{self.url}/tasks/{task}:cancel", timeout=_PATIENCE)
+        return await self._http.post(f"{self.url}/tasks/{task}:cancel", timeout=_TIMEOUT)
 
     async def rpc(self, method: str, **params: Any) -> httpx.Response:  # noqa: ANN401
         """Call a JSON-RPC method."""
-        return await self._http.post(self.url, json=_call(method, params), timeout=_PATIENCE)
+        return await self._http.post(self.url, json=_call(method, params), timeout=_TIMEOUT)
 
     def rpc_stream(
         self,
@@ -83,7 +83,7 @@ class PlainAgent:
         """Call a JSON-RPC method that streams."""
         headers = {} if cursor is None else {"Last-Event-ID": cursor}
         return self._http.stream(
-            "POST", self.url, json=_call(method, params), headers=headers, timeout=_PATIENCE
+            "POST", self.url, json=_call(method, params), headers=headers, timeout=_TIMEOUT
         )
 
 

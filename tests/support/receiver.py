@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import TIMEOUT
 
 type Json = dict[str, Any]
 
@@ -72,9 +72,7 @@ class Receiver:
         """Return what came to `path` and was answered 200."""
         return [one for one in self.on(path) if one.answered == 200]
 
-    async def until(
-        self, holds: Callable[[], object], what: str, timeout: float = PATIENCE
-    ) -> None:
+    async def until(self, holds: Callable[[], object], what: str, timeout: float = TIMEOUT) -> None:
         """Return as soon as `holds()`, which is looked at whenever something comes."""
         try:
             async with asyncio.timeout(timeout):

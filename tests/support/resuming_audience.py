@@ -16,7 +16,7 @@ _TEXT = "1000000 40"
 """Far more than any test waits for: the tasks end when they are cancelled."""
 
 _BEGUN = 5
-_PATIENCE = 120.0
+_TIMEOUT = 120.0
 _OK = 200
 
 
@@ -78,7 +78,7 @@ class Audience:
             return all(len(client.received) >= number for client in self.clients)
 
         what = f"all {len(self.clients)} clients have {number} events"
-        await eventually(have_received, what, _PATIENCE)
+        await eventually(have_received, what, _TIMEOUT)
 
     async def until_all_went_on(self, events: int = 10) -> None:
         """Return once every client has seen `events` more than any of them has now."""
@@ -88,7 +88,7 @@ class Audience:
     async def end(self) -> None:
         """Cancel the tasks; return once every client has seen it and is found to be exact."""
         await asyncio.gather(*map(self._cancel, self.starters))
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(_TIMEOUT):
             await asyncio.gather(*self._following)
         for starter in self.starters:
             log = await whole_log(self._nats_url, _AGENT, starter.task)

@@ -30,7 +30,7 @@ FLAGS = (
     "--disable-sync",
     "--disable-dev-shm-usage",
 )
-_END_PATIENCE = 60.0
+_END_TIMEOUT = 60.0
 
 _PAGE = b"""<!doctype html><meta charset="utf-8"><title>task</title><script>
 const seen = [];
@@ -114,7 +114,7 @@ class Browser:
     ) -> None:
         if hasattr(self, "_process"):
             os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait(_END_PATIENCE)
+            self._process.wait(_END_TIMEOUT)
         self._server.shutdown()
         self._server.server_close()
 

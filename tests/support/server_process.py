@@ -17,7 +17,7 @@ from tests.support.pids import freeze
 from tests.support.starting import start_process
 from tests.support.waiting import until
 
-_PATIENCE = 90.0
+_TIMEOUT = 90.0
 
 
 class ServerProcess(ABC):
@@ -69,7 +69,7 @@ class ServerProcess(ABC):
             self.until_answers()
         return self
 
-    def until_answers(self, timeout: float = _PATIENCE) -> None:
+    def until_answers(self, timeout: float = _TIMEOUT) -> None:
         """Return when it answers."""
         until(lambda: not self.is_running or self.answers(), f"{self.name} answers", timeout)
         assert self.is_running, f"{self.name} ended:\n{self.log.read_text()[-2000:]}"
@@ -125,5 +125,5 @@ class ServerProcess(ABC):
     def _end(self, number: signal.Signals) -> None:
         if self._process is not None:
             self._signal(number)
-            self._process.wait(_PATIENCE)
+            self._process.wait(_TIMEOUT)
             self._process = None

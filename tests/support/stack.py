@@ -18,7 +18,7 @@ from tests.support.starting import start_process
 from tests.support.waiting import until
 
 _READY = "ready "
-_STOP_PATIENCE = 60.0
+_STOP_TIMEOUT = 60.0
 
 
 class Stack:
@@ -146,7 +146,7 @@ class Stack:
         process = self._running()
         process.send_signal(number)
         try:
-            return process.wait(_STOP_PATIENCE)
+            return process.wait(_STOP_TIMEOUT)
         finally:
             self.close()
 
@@ -154,9 +154,9 @@ class Stack:
         """Kill what is left of it."""
         process = self._running()
         process.kill()
-        process.wait(_STOP_PATIENCE)
+        process.wait(_STOP_TIMEOUT)
         if self._listener is not None:
-            self._listener.join(_STOP_PATIENCE)
+            self._listener.join(_STOP_TIMEOUT)
 
     def __enter__(self) -> Self:
         return self if self._process else self.start()

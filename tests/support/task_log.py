@@ -15,7 +15,7 @@ from headrace.model.events import Draft
 from headrace.model.task import SUBMITTED, WORKING, TaskKey, mint_log_id, mint_task_id
 from tests.support.waiting import eventually
 
-PATIENCE = 60.0
+TIMEOUT = 60.0
 """Bound on hangs, seconds; well above an election."""
 
 
@@ -64,12 +64,10 @@ class TaskLog:
         draft = events.task_submitted(self.key.task, "context", message)
         return await self.writer.append([draft], self.stamp(SUBMITTED))
 
-    async def append(
-        self, *texts: str, state: str = WORKING, patience: float = PATIENCE
-    ) -> Appended:
+    async def append(self, *texts: str, state: str = WORKING, timeout: float = TIMEOUT) -> Appended:
         """Append one message with an event per text."""
         drafts = [self.says(text) for text in texts]
-        return await self.writer.append(drafts, self.stamp(state), patience)
+        return await self.writer.append(drafts, self.stamp(state), timeout)
 
     async def grow(self, to: int, batch: int = 1) -> None:
         """Append messages of `batch` events until the log ends at generation `to`."""
@@ -125,18 +123,18 @@ class Reading:
         """The generation of every event that came."""
         return generations(self.entries)
 
-    async def until(self, generation: int, patience: float = PATIENCE) -> list[int]:
+    async def until(self, generation: int, timeout: float = TIMEOUT) -> list[int]:
         """Wait for the event with `generation`; return all that came."""
-        await self._until(lambda: self.generations[-1:] >= [generation], patience)
+        await self._until(lambda: self.generations[-1:] >= [generation], timeout)
         return self.generations
 
-    async def until_lost(self, patience: float = PATIENCE) -> LogLost:
+    async def until_lost(self, timeout: float = TIMEOUT) -> LogLost:
         """Wait for the loss."""
-        await self._until(lambda: bool(self.losses), patience)
+        await self._until(lambda: bool(self.losses), timeout)
         return self.losses[0]
 
-    async def _until(self, holds: Callable[[], bool], patience: float) -> None:
-        async with asyncio.timeout(patience):
+    async def _until(self, holds: Callable[[], bool], timeout: float) -> None:
+        async with asyncio.timeout(timeout):
             while not holds():
                 self._changed.clear()
                 await self._changed.wait()

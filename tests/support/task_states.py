@@ -23,7 +23,7 @@ from headrace_task_state.store_redis.store import RedisStore
 from tests.support.legal_logs import LegalLog
 from tests.support.service_process import HEADRACE
 from tests.support.starting import start_process
-from tests.support.waiting import PATIENCE, eventually
+from tests.support.waiting import TIMEOUT, eventually
 
 OWNER = "anonymous"
 
@@ -83,12 +83,12 @@ class TaskStates:
         """Store a log's entries from the `first` on, as their writers would."""
         for stamp, body in log.entries[first:]:
             await self.bus.js.publish(
-                self.bus.subjects.event(log.key), body, timeout=PATIENCE, headers=stamp.headers()
+                self.bus.subjects.event(log.key), body, timeout=TIMEOUT, headers=stamp.headers()
             )
 
     async def get(self, key: TaskKey, **query: object) -> TaskFound:
         """Ask for a task as its owner, until task state can tell."""
-        return await _patiently(lambda: self.get_now(key, **query))
+        return await _wait_for(lambda: self.get_now(key, **query))
 
     async def get_now(self, key: TaskKey, **query: object) -> TaskFound:
         """Ask for a task as its owner, once."""
@@ -97,7 +97,7 @@ class TaskStates:
 
     async def list(self, **query: object) -> TasksFound:
         """Ask for a list until task state can tell: a slow machine may leave its view behind."""
-        return await _patiently(lambda: self.list_now(**query))
+        return await _wait_for(lambda: self.list_now(**query))
 
     async def list_now(self, **query: object) -> TasksFound:
         """Ask for a list, once."""
@@ -137,8 +137,8 @@ async def open_task_states(
         await fleet.close()
 
 
-async def _patiently[T](ask: Callable[[], Awaitable[T]]) -> T:
-    async with asyncio.timeout(PATIENCE):
+async def _wait_for[T](ask: Callable[[], Awaitable[T]]) -> T:
+    async with asyncio.timeout(TIMEOUT):
         while True:
             with suppress(StateUnavailable):
                 return await ask()

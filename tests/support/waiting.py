@@ -4,13 +4,13 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
-PATIENCE = 60.0
+TIMEOUT = 60.0
 """Bound on hangs, seconds: it costs nothing where nothing hangs."""
 
 _PAUSE = 0.02
 
 
-def until(holds: Callable[[], object], what: str, timeout: float = PATIENCE) -> None:
+def until(holds: Callable[[], object], what: str, timeout: float = TIMEOUT) -> None:
     """Return as soon as `holds()` does.
 
     Raises:
@@ -24,7 +24,7 @@ def until(holds: Callable[[], object], what: str, timeout: float = PATIENCE) -> 
 
 
 async def eventually(
-    holds: Callable[[], Awaitable[object]], what: str, timeout: float = PATIENCE
+    holds: Callable[[], Awaitable[object]], what: str, timeout: float = TIMEOUT
 ) -> None:
     """Return as soon as `await holds()` does.
 

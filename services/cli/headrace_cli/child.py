@@ -12,7 +12,7 @@ from headrace_cli import die_with_parent
 from headrace_cli.dev_file import Role
 
 _CHUNK = 65_536
-_LAST_WORDS_PATIENCE = 0.5
+_LAST_WORDS_TIMEOUT = 0.5
 """How long output is read after the process ended, seconds: a grandchild may hold the pipe open."""
 
 
@@ -106,7 +106,7 @@ class Child:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)
         if self._listening is not None:
-            await asyncio.wait([self._listening], timeout=_LAST_WORDS_PATIENCE)
+            await asyncio.wait([self._listening], timeout=_LAST_WORDS_TIMEOUT)
             self._listening.cancel()
 
     async def _listen(self, output: asyncio.StreamReader, pipe: asyncio.ReadTransport) -> None:

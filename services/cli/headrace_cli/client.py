@@ -13,7 +13,7 @@ import click
 
 from headrace_cli.failures import RequestFailed
 
-_PATIENCE = 60.0
+_TIMEOUT = 60.0
 """Longest silence of a gateway, seconds; its streams send comments more often than that."""
 
 type Json = dict[str, Any]
@@ -88,7 +88,7 @@ class Client:
         self, method: str, path: str, body: Json | None, headers: dict[str, str]
     ) -> Iterator[HTTPResponse]:
         kind = HTTPSConnection if self._where.scheme == "https" else HTTPConnection
-        connection = kind(self._where.hostname or "", self._where.port, timeout=_PATIENCE)
+        connection = kind(self._where.hostname or "", self._where.port, timeout=_TIMEOUT)
         try:
             connection.request(
                 method,

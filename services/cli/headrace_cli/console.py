@@ -17,7 +17,7 @@ from headrace_cli.tables import printable
 _COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "bright_cyan", "bright_green")
 _WIDTH = len("task-state-0")
 _QUEUED = 10_000
-_FLUSH_PATIENCE = 1.0
+_FLUSH_TIMEOUT = 1.0
 
 
 class Console:
@@ -46,10 +46,10 @@ class Console:
     def close(self) -> None:
         """Write what is queued, as far as somebody reads it."""
         try:
-            self._lines.put(None, timeout=_FLUSH_PATIENCE)
+            self._lines.put(None, timeout=_FLUSH_TIMEOUT)
         except queue.Full:
             return
-        self._writer.join(_FLUSH_PATIENCE)
+        self._writer.join(_FLUSH_TIMEOUT)
 
     def _label(self, name: str) -> str:
         label = f"{name:<{_WIDTH}} |"

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from headrace_cli.failures import CannotStart
 
 _PAUSE = 0.1
-_PATIENCE = 1.0
+_TIMEOUT = 1.0
 
 
 async def until_ready(gateways: Sequence[str], *, with_agents: bool, timeout: float) -> None:
@@ -83,7 +83,7 @@ def _available(body: bytes) -> tuple[str, ...]:
 def _get(gateway: str, path: str) -> tuple[int, bytes]:
     """Return status and body; status 0 if nobody answers."""
     where = urlsplit(gateway)
-    connection = HTTPConnection(where.hostname or "", where.port, timeout=_PATIENCE)
+    connection = HTTPConnection(where.hostname or "", where.port, timeout=_TIMEOUT)
     try:
         connection.request("GET", path, headers={"A2A-Version": "1.0"})
         answer = connection.getresponse()

@@ -18,7 +18,7 @@ from headrace_cli import dev_file
 from headrace_cli.embedded_bus import without_login
 from headrace_cli.failures import CommandFailed
 
-_PATIENCE = 5.0
+_TIMEOUT = 5.0
 """Seconds to wait for NATS; who waits longer says so with HEADRACE_STARTUP_TIMEOUT."""
 
 with_nats = click.option(
@@ -78,7 +78,7 @@ def _settings(nats_url: str | None) -> BusSettings:
         raise Refused(first_error(invalid)) from None
     changes: dict[str, object] = {}
     if "startup_timeout" not in settings.model_fields_set:
-        changes["startup_timeout"] = _PATIENCE
+        changes["startup_timeout"] = _TIMEOUT
     if nats_url:
         changes["nats_url"] = nats_url
     elif "nats_url" not in settings.model_fields_set:

@@ -29,7 +29,7 @@ _STACK = re.compile(r"(-m headrace_cli|/headrace) dev\b")
 _INIT = 1
 """Who inherits the children of a process that ended."""
 
-_PATIENCE = 5.0
+_TIMEOUT = 5.0
 """How long a killed process may take to be gone, seconds."""
 
 
@@ -62,6 +62,6 @@ def _is_orphan(process: Process) -> bool:
 
 
 def _wait_until_gone(pids: list[int]) -> None:
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + _TIMEOUT
     while any(process_table.look_up(pid) for pid in pids) and time.monotonic() < deadline:
         time.sleep(0.02)

@@ -9,14 +9,14 @@ from headrace.jetstream.connection import Bus
 from headrace.log.find import locate
 from headrace.tasks.end import fail_task
 from headrace.tasks.forget import clear_away, mark_deleted
-from headrace.wait_for import ELECTION, patiently
+from headrace.wait_for import ELECTION, wait_for
 from headrace.webhooks import Webhooks
 from headrace_cli.client import Client, Json, agent_path, task_path, with_agent, with_gateway
 from headrace_cli.failures import RequestFailed
 from headrace_cli.on_bus import on_bus, with_nats
 from headrace_cli.tables import one_line, table
 
-_PATIENCE = 3 * ELECTION
+_TIMEOUT = 3 * ELECTION
 """Seconds: elections of more than one stream's leader, and an agent that cleans up."""
 
 
@@ -41,7 +41,7 @@ def delete(nats_url: str | None, yes: bool, task: str) -> None:  # noqa: FBT001 
             await clear_away(bus, key)
 
         # Done again it finishes what is left, so a leader's election is waited out anywhere in it.
-        await patiently("NATS", erase, _PATIENCE)
+        await wait_for("NATS", erase, _TIMEOUT)
 
     on_bus(nats_url, work)
     click.echo(f"task {task} deleted")

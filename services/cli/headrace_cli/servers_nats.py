@@ -81,14 +81,14 @@ class NatsServer:
             lines.append(_cluster(self.cluster))
         return "\n".join(lines) + "\n"
 
-    def answers(self, patience: float = 1.0) -> bool:
+    def answers(self, timeout: float = 1.0) -> bool:
         """Tell whether this server, and no other one on its port, answers a PING.
 
-        It listens for clients only after its streams are restored. `patience` is in seconds.
+        It listens for clients only after its streams are restored. `timeout` is in seconds.
         """
         try:
-            with socket.create_connection((_HOST, self.port), timeout=patience) as connection:
-                connection.settimeout(patience)
+            with socket.create_connection((_HOST, self.port), timeout=timeout) as connection:
+                connection.settimeout(timeout)
                 with connection.makefile("rb") as answers:
                     verb, _, info = answers.readline().partition(b" ")
                     connection.sendall(b'CONNECT {"verbose":false}\r\nPING\r\n')

@@ -61,14 +61,14 @@ class ValkeyServer:
             "",
         ])  # fmt: skip
 
-    def answers(self, patience: float = 1.0) -> bool:
+    def answers(self, timeout: float = 1.0) -> bool:
         """Tell whether this server, and no other one on its port, answers and has loaded its data.
 
-        `patience` is in seconds.
+        `timeout` is in seconds.
         """
         try:
-            with socket.create_connection((_HOST, self.port), timeout=patience) as connection:
-                connection.settimeout(patience)
+            with socket.create_connection((_HOST, self.port), timeout=timeout) as connection:
+                connection.settimeout(timeout)
                 connection.sendall(b"PING\r\nINFO server\r\n")
                 with connection.makefile("rb") as answers:
                     is_loaded = answers.readline().startswith(b"+PONG")

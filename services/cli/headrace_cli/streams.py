@@ -7,7 +7,7 @@ import click
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.durables import consumer_differences, mend
 from headrace.jetstream.streams import Difference, apply, differences
-from headrace.wait_for import patiently
+from headrace.wait_for import wait_for
 from headrace_cli.on_bus import on_bus, with_nats
 from headrace_cli.tables import one_line
 
@@ -53,7 +53,7 @@ def apply_(nats_url: str | None, *, shrink: bool) -> None:
             done.extend(await apply(bus.js, bus.settings, shrink=shrink))
             done.extend(await mend(bus))
 
-        await patiently("JetStream", change, bus.settings.startup_timeout)
+        await wait_for("JetStream", change, bus.settings.startup_timeout)
         return done
 
     _show(on_bus(nats_url, work))

@@ -12,7 +12,7 @@ from typing import Any
 
 _log = logging.getLogger(__name__)
 
-PATIENCE = 5.0
+TIMEOUT = 5.0
 """Seconds that work has to end when the gateway stops."""
 
 
@@ -52,7 +52,7 @@ class Detached:
 
     async def drain(self) -> None:
         """Return when all work is over; what takes too long is cancelled."""
-        deadline = asyncio.get_running_loop().time() + PATIENCE
+        deadline = asyncio.get_running_loop().time() + TIMEOUT
         while self._tasks:
             left = deadline - asyncio.get_running_loop().time()
             if left <= 0:

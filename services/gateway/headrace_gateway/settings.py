@@ -95,7 +95,7 @@ class GatewaySettings(BusSettings):
     """Runs of one tenant that may wait for one agent's workers; more are refused with 429. -1 is no
     limit."""
 
-    append_patience: float = Field(default=ELECTION, gt=0)
+    append_timeout: float = Field(default=ELECTION, gt=0)
     """Seconds within which the log has to take a message: longer than the election of a leader.
     After that its sender is told the task's id, and the gateway goes on until the outcome is
     known."""

@@ -12,7 +12,7 @@ from headrace.background import keep_running
 from headrace.directory import Directory
 from headrace.jetstream.connection import Bus
 from headrace.model.errors import BusUnavailable, StateUnavailable
-from headrace.wait_for import patiently
+from headrace.wait_for import wait_for
 from headrace_task_state.maintenance.clock import Clock
 from headrace_task_state.maintenance.orphans import Orphans
 from headrace_task_state.maintenance.queue_upkeep import QueueUpkeep
@@ -87,7 +87,7 @@ class TaskState:
         self._stack.push_async_callback(self._bus.close)
         await asyncio.gather(
             self._bus.connect(f"task-state {self._name}"),
-            patiently(self._store.name, self._store.check, self._settings.startup_timeout),
+            wait_for(self._store.name, self._store.check, self._settings.startup_timeout),
         )
         self._stack.push_async_callback(self._directory.stop)
         await self._directory.start()

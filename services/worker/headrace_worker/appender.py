@@ -119,7 +119,7 @@ class Batch:
 
 _log = logging.getLogger(__name__)
 
-_PATIENCE = 20.0
+_TIMEOUT = 20.0
 _PAUSE = 0.5
 _GENERATION_ROOM = 21
 """Bytes of a line beside its draft: a generation, and the line's end."""
@@ -287,10 +287,10 @@ class Appender:
 
         return await self._store(made)
 
-    async def bid_farewell(self, last: Draft, patience: float) -> None:
-        """Drop what is pending and append `last`, if the log takes it in `patience` seconds."""
+    async def bid_farewell(self, last: Draft, timeout: float) -> None:
+        """Drop what is pending and append `last`, if the log takes it in `timeout` seconds."""
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(timeout):
                 self._shut()
                 if self._sender is not None:
                     await asyncio.wait([self._sender])
@@ -430,7 +430,7 @@ class Appender:
         drafts, stamp = made()
         while drafts:
             try:
-                await self._writer.append(drafts, stamp, _PATIENCE)
+                await self._writer.append(drafts, stamp, _TIMEOUT)
             except BusUnavailable as trouble:
                 _log.warning("keeping %d events until the log takes them: %s", len(drafts), trouble)
                 await asyncio.sleep(_PAUSE)

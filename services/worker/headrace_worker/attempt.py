@@ -35,7 +35,7 @@ HAND_BACK = 0.4
 """Seconds that an agent has to clean up, and its last append to end, when its run is handed back:
 the process is about to end."""
 
-_PATIENCE = 10.0
+_TIMEOUT = 10.0
 _FOREVER = 10 * 365 * 86400.0
 
 
@@ -186,8 +186,8 @@ class Attempt:
     def _stop_acting(self, acting: "asyncio.Task[None]") -> None:
         acting.cancel()
         handing_back = self._interrupt is Interrupt.HANDED_BACK
-        patience = HAND_BACK if handing_back else self._resources.settings.cleanup_seconds
-        asyncio.get_running_loop().call_later(patience, self._stopped_acting, acting)
+        timeout = HAND_BACK if handing_back else self._resources.settings.cleanup_seconds
+        asyncio.get_running_loop().call_later(timeout, self._stopped_acting, acting)
 
     def _stopped_acting(self, acting: "asyncio.Task[None]") -> None:
         if not acting.done():
@@ -213,14 +213,14 @@ class Attempt:
 
     async def _hand_back(self, hold: Hold, execution: Execution, again: Retryable | None) -> None:
         await execution.children.let_go()
-        why, pause, patience = events.LEAVING, 0.0, HAND_BACK
+        why, pause, timeout = events.LEAVING, 0.0, HAND_BACK
         if again is not None:
-            why, patience = events.TRYING_AGAIN, _PATIENCE
+            why, timeout = events.TRYING_AGAIN, _TIMEOUT
             own = execution.policy.pause(execution.failures)
             pause = own if again.after is None else again.after
             task, count = execution.key.task, execution.failures
             _log.warning("task %s: attempt %d failed, next in %g s: %s", task, count, pause, again)
-        await execution.say_handed_back(why, patience)
+        await execution.say_handed_back(why, timeout)
         await self._resources.leases.let_go(hold)
         await self._assignment.give_back(self._resources.bus, pause)
 

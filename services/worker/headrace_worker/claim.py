@@ -137,7 +137,7 @@ def carried_input(assignment: Assignment) -> Entry | None:
 
 _attempts = itertools.count(1)
 _ROUNDS = 5
-_PATIENCE = 10.0
+_TIMEOUT = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +194,7 @@ async def _begin(
         return Void(reason)
     writer = LogWriter.behind(bus, assignment.key, free.last)
     stamp = authorship.stamp(writer.generation + 1)
-    await writer.append([_working(worker, assignment, free, past)], stamp, _PATIENCE)
+    await writer.append([_working(worker, assignment, free, past)], stamp, _TIMEOUT)
     metrics.RUNS_TAKEN.labels(assignment.key.agent).inc()
     if free.attempt > 1:
         metrics.RUNS_TAKEN_OVER.labels(assignment.key.agent).inc()

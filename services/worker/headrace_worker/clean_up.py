@@ -15,7 +15,7 @@ from headrace_worker.recovery import events_before
 
 _log = logging.getLogger(__name__)
 
-PATIENCE = 10.0
+TIMEOUT = 10.0
 """Seconds that an agent's clean-up may take."""
 
 PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0)
@@ -33,7 +33,7 @@ async def clean_up(bus: Bus, agent: Agent, assignment: Assignment, end: Entry) -
         return
     key, tries = assignment.key, assignment.message.metadata.num_delivered
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             told = await events_before(bus, key, end.sequence)
             request = assignment.request
             await agent.clean_up(

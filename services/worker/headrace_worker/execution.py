@@ -156,12 +156,12 @@ class Execution:
         """Return the event in which the agent says `message`, and goes on."""
         return events.status_update(self.key.task, self.context.context, WORKING, message)
 
-    async def say_handed_back(self, why: str, patience: float) -> None:
+    async def say_handed_back(self, why: str, timeout: float) -> None:
         """End the attempt, not the run: nothing more is said, and the log tells `why`."""
         draft = events.status_update(
             self.key.task, self.context.context, WORKING, metadata={events.HANDED_BACK: why}
         )
-        await self.appender.bid_farewell(draft, patience)
+        await self.appender.bid_farewell(draft, timeout)
 
     async def say_ending(self, state: str) -> bool:
         """Have the log tell in which state the run is to end; False: it is somebody else's."""

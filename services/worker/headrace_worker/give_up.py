@@ -31,7 +31,7 @@ MOST_SURVIVED = 10
 """Attempts, in multiples of an agent's `max_attempts`, after which a run is given up although their
 workers live on: an agent may hang its worker for a while, each time."""
 
-_PATIENCE = 10.0
+_TIMEOUT = 10.0
 
 
 def deadline_of(policy: Policy, past: Recovered) -> datetime | None:
@@ -107,6 +107,6 @@ async def give_up(
     }
     draft = events.status_update(key.task, assignment.request.context, FAILED, message)
     writer = LogWriter.behind(bus, key, last)
-    await writer.append([draft], by.stamp(writer.generation + 1, FAILED), _PATIENCE)
+    await writer.append([draft], by.stamp(writer.generation + 1, FAILED), _TIMEOUT)
     metrics.RUNS_ENDED.labels(key.agent, FAILED).inc()
     await have_cleaned_up(bus, key, last, assignment.request.context)

@@ -108,9 +108,9 @@ class Offload:
             LogFull: the store is at its limit.
         """
         put = partial(self.files.put, self.key, self.belongs_to, content, filename, media_type)
-        return await self._patiently(put)
+        return await self._wait_for(put)
 
-    async def _patiently[T](self, put: Callable[[], Awaitable[T]]) -> T:
+    async def _wait_for[T](self, put: Callable[[], Awaitable[T]]) -> T:
         while True:
             try:
                 return await put()
@@ -122,4 +122,4 @@ class Offload:
 
     async def _part(self, part: Json) -> Json:
         put = partial(offloaded_part, self.files, self.key, self.belongs_to, part, self.inline)
-        return await self._patiently(put)
+        return await self._wait_for(put)

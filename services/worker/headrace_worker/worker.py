@@ -17,7 +17,7 @@ from headrace.model.queues import RunQueue
 from headrace.sdk.agent import Agent, Agents
 from headrace.sdk.interrupt import Interrupt
 from headrace.tasks.queues import ensure_queue
-from headrace.wait_for import patiently
+from headrace.wait_for import wait_for
 from headrace_worker import assignment
 from headrace_worker.attempt import Attempt
 from headrace_worker.concurrency import AgentConcurrency, ConcurrencyLimit, Permit
@@ -121,7 +121,7 @@ class Worker:
         return served is not None and served.concurrency == agent.concurrency
 
     async def _ensure_queue(self, agent: Agent) -> None:
-        await patiently(
+        await wait_for(
             f"the work queue of {agent.name}",
             partial(ensure_queue, self._bus, RunQueue(agent.name)),
             self._settings.startup_timeout,

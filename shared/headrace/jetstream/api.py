@@ -78,9 +78,9 @@ async def store(
 
 
 async def until_answered[Answer](
-    bus: Bus, ask: Callable[[], Awaitable[Answer]], patience: float = ELECTION
+    bus: Bus, ask: Callable[[], Awaitable[Answer]], timeout: float = ELECTION
 ) -> Answer:
-    """Call `ask` until a leader answers, for at most `patience` seconds.
+    """Call `ask` until a leader answers, for at most `timeout` seconds.
 
     Whatever is asked of JetStream for a client, or for a command, is asked through this: while a
     leader is elected, requests are not answered, refused, or find that nobody listens.
@@ -90,7 +90,7 @@ async def until_answered[Answer](
         BusUnavailable: none did, or the server itself was away for as long as a reconnect takes.
     """
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + patience
+    deadline = loop.time() + timeout
     heard = loop.time()
     while True:
         if bus.answers:
@@ -111,15 +111,15 @@ async def store_surely(
     subject: str,
     data: bytes,
     headers: dict[str, str] | None = None,
-    patience: float = ELECTION,
+    timeout: float = ELECTION,
 ) -> int:
-    """As `store`, of what may be stored twice: asking for a leader for `patience` seconds.
+    """As `store`, of what may be stored twice: asking for a leader for `timeout` seconds.
 
     Raises:
         Refused, BusUnavailable: as `store`.
     """
     return await until_answered(
-        bus, lambda: store(bus, subject, data, STORE_TIMEOUT, headers), patience
+        bus, lambda: store(bus, subject, data, STORE_TIMEOUT, headers), timeout
     )
 
 
@@ -180,14 +180,14 @@ async def stream_info(
     return await request(bus, f"STREAM.INFO.{stream}", query, timeout)
 
 
-async def stream_state(bus: Bus, stream: str, patience: float = 0.0) -> StreamState:
-    """Return the state of a stream, asking for a leader that answers for `patience` seconds.
+async def stream_state(bus: Bus, stream: str, timeout: float = 0.0) -> StreamState:
+    """Return the state of a stream, asking for a leader that answers for `timeout` seconds.
 
     Raises:
         BusUnavailable: none does.
     """
     answer = await until_answered(
-        bus, lambda: stream_info(bus, stream, timeout=LEADER_TIMEOUT), patience
+        bus, lambda: stream_info(bus, stream, timeout=LEADER_TIMEOUT), timeout
     )
     return StreamState(answer["created"], int(answer["state"]["last_seq"]))
 

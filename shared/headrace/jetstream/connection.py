@@ -18,7 +18,7 @@ from headrace.jetstream.streams import Streams, ensure_streams
 from headrace.model.errors import BusUnavailable, NobodyListens
 from headrace.secret_settings import SecretUnreadable
 from headrace.settings import BusSettings, without_credentials
-from headrace.wait_for import patiently, reason
+from headrace.wait_for import reason, wait_for
 
 _log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ _CONNECT_ATTEMPT = 2.5
 _SETTLE = 0.1
 """Seconds within which disturbances count as one: nats-py reports every message that it drops."""
 
-_CLOSE_PATIENCE = 2.0
+_CLOSE_TIMEOUT = 2.0
 """Seconds that hanging up may take; nats-py would wait 30 for a server that does not answer."""
 
 type Disturbed = Callable[[], None]
@@ -102,7 +102,7 @@ class Bus:
             StreamsDiffer: the streams that there are are not what the settings ask for.
         """
         await self.dial(name)
-        await patiently(
+        await wait_for(
             "JetStream",
             lambda: ensure_streams(self.js, self.settings),
             self.settings.startup_timeout,
@@ -114,7 +114,7 @@ class Bus:
         Raises:
             BusUnavailable: NATS was not there within `startup_timeout`.
         """
-        await patiently(
+        await wait_for(
             f"NATS at {without_credentials(self.settings.nats_url)}",
             lambda: self._connect(name),
             self.settings.startup_timeout,
@@ -242,9 +242,9 @@ class Bus:
         """Send what is buffered and hang up, in bounded time also if NATS is frozen."""
         self._closing = True
         if self.connection.is_connected:
-            await _at_most(_CLOSE_PATIENCE, self.connection.drain())
+            await _at_most(_CLOSE_TIMEOUT, self.connection.drain())
         if not self.connection.is_closed:
-            await _at_most(_CLOSE_PATIENCE, self.connection.close())
+            await _at_most(_CLOSE_TIMEOUT, self.connection.close())
 
 
 async def _at_most(seconds: float, step: Coroutine[Any, Any, None]) -> None:

@@ -12,7 +12,7 @@ from headrace.jetstream.connection import Bus
 from headrace.model.errors import BusUnavailable
 
 _EVERY = 1.0
-_PATIENCE = 2.0
+_TIMEOUT = 2.0
 """Seconds; of a server that froze it is known after both, at most."""
 
 _log = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class HealthProbe:
     async def _beat(self, inbox: str) -> bool:
         self._came.clear()
         with suppress(BusUnavailable, TimeoutError):
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_TIMEOUT):
                 await self._bus.publish(inbox, b"")
                 await self._came.wait()
         return self._came.is_set()

@@ -19,22 +19,20 @@ _BATCH_BYTES = 4 * 1024 * 1024
 
 
 async def purge(
-    bus: Bus, stream: str, subject: str, before: int = 0, patience: float = ELECTION
+    bus: Bus, stream: str, subject: str, before: int = 0, timeout: float = ELECTION
 ) -> None:
     """Purge the messages on `subject` before stream sequence `before`; 0: all of them.
 
     NATS keeps their bytes in its files until it compacts the block that they lie in.
 
     Raises:
-        BusUnavailable: after `patience` seconds it is not sure that they are gone.
+        BusUnavailable: after `timeout` seconds it is not sure that they are gone.
     """
     query: Json = {"filter": subject}
     if before:
         query["seq"] = before
-    timeout = min(_TIMEOUT, patience)
-    await until_answered(
-        bus, lambda: request(bus, f"STREAM.PURGE.{stream}", query, timeout), patience
-    )
+    once = min(_TIMEOUT, timeout)
+    await until_answered(bus, lambda: request(bus, f"STREAM.PURGE.{stream}", query, once), timeout)
 
 
 async def erase(bus: Bus, stream: str, subject: str, before: int = 0) -> None:

@@ -113,18 +113,18 @@ class LogWriter:
         """Append behind `last` from now on."""
         self.sequence, self.generation = last.sequence, last.last_generation
 
-    async def next_entry(self, patience: float) -> Entry | None:
+    async def next_entry(self, timeout: float) -> Entry | None:
         """Return the entry that stands behind this writer's last one, from the leader.
 
         Raises:
             LogLost: the log it wrote behind is gone.
-            BusUnavailable: no leader answered within `patience` seconds.
+            BusUnavailable: no leader answered within `timeout` seconds.
         """
         while True:
-            found = await next_stored(self._bus, self.key, self.sequence, patience)
+            found = await next_stored(self._bus, self.key, self.sequence, timeout)
             if found is None:
                 if self.sequence:
-                    await check_reaches(self._bus, self.key, self.sequence, patience)
+                    await check_reaches(self._bus, self.key, self.sequence, timeout)
                 return None
             if found.is_tombstone:
                 raise TaskForgotten(f"{self.key.task} is not kept any more")
@@ -139,7 +139,7 @@ class LogWriter:
         return self._bus.max_payload - HEADER_ROOM
 
     async def append(
-        self, drafts: Sequence[Draft], stamp: Stamp, patience: float = 60.0
+        self, drafts: Sequence[Draft], stamp: Stamp, timeout: float = 60.0
     ) -> Appended:
         """Append `drafts` as one message and return when they are stored.
 
@@ -153,8 +153,8 @@ class LogWriter:
             LogLost: the log it wrote behind is gone.
             LogFull: the stream is at its limit.
             EventTooLarge: the drafts exceed `capacity`, or the checkpoint its room in the headers.
-            OutcomeUnknown: still unknown after `patience` seconds; it may be stored or not.
-            BusUnavailable: NATS took nothing within `patience` seconds; it is not stored.
+            OutcomeUnknown: still unknown after `timeout` seconds; it may be stored or not.
+            BusUnavailable: NATS took nothing within `timeout` seconds; it is not stored.
         """
         payload = b"\n".join([d.line(stamp.generation + offset) for offset, d in enumerate(drafts)])
         if len(payload) > self.capacity:
@@ -162,15 +162,15 @@ class LogWriter:
         headers = stamp.headers()
         if (size := _size(headers)) > HEADER_ROOM:
             raise EventTooLarge(size, HEADER_ROOM)
-        sequence = await counted(self._store(payload, headers, stamp, patience))
+        sequence = await counted(self._store(payload, headers, stamp, timeout))
         self.sequence, self.generation = sequence, stamp.generation + len(drafts) - 1
         return Appended(sequence, self.generation)
 
     async def _store(
-        self, payload: bytes, headers: dict[str, str], stamp: Stamp, patience: float
+        self, payload: bytes, headers: dict[str, str], stamp: Stamp, timeout: float
     ) -> int:
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + patience
+        deadline = loop.time() + timeout
         tries, in_doubt = 0, False
         while True:
             headers[EXPECTED] = str(self.sequence)

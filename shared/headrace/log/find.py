@@ -12,27 +12,27 @@ from headrace.model.task import TaskKey, check_task_id
 from headrace.wait_for import ELECTION
 
 
-async def first_entry(bus: Bus, key: TaskKey, patience: float = ELECTION) -> Entry | None:
+async def first_entry(bus: Bus, key: TaskKey, timeout: float = ELECTION) -> Entry | None:
     """Return the oldest entry that the log still has, as the leader knows it; None: none.
 
     Raises:
-        BusUnavailable: no leader answered within `patience` seconds.
+        BusUnavailable: no leader answered within `timeout` seconds.
     """
     sequence = 0
-    while (stored := await next_stored(bus, key, sequence, patience)) is not None:
+    while (stored := await next_stored(bus, key, sequence, timeout)) is not None:
         if stored.entry is not None:
             return stored.entry
         sequence = stored.sequence
     return None
 
 
-async def last_entry(bus: Bus, key: TaskKey, patience: float = ELECTION) -> Entry | None:
+async def last_entry(bus: Bus, key: TaskKey, timeout: float = ELECTION) -> Entry | None:
     """Return the log's last entry as the leader knows it; None: the log is empty or forgotten.
 
     Raises:
-        BusUnavailable: no leader answered within `patience` seconds.
+        BusUnavailable: no leader answered within `timeout` seconds.
     """
-    last = await last_stored(bus, key, patience)
+    last = await last_stored(bus, key, timeout)
     if last is None or last.is_tombstone or last.entry is not None:
         return last.entry if last else None
     # Rare: the last message is no entry. Nothing leads back from it, so this searches by halves.

@@ -101,14 +101,12 @@ async def fold_log(
     return task
 
 
-async def log_of(
-    bus: Bus, query: GetTask, patience: float = ELECTION
-) -> tuple[TaskKey, int] | None:
+async def log_of(bus: Bus, query: GetTask, timeout: float = ELECTION) -> tuple[TaskKey, int] | None:
     """Return where the log is that `query` asks for, and its last sequence; None: there is none.
 
     Raises:
         TaskUnknown: no task can be named like this, or this one is kept no more.
-        BusUnavailable: no leader answered within `patience` seconds.
+        BusUnavailable: no leader answered within `timeout` seconds.
     """
     names = (query.tenant, query.agent or query.tenant)
     if not is_task_id(query.task) or not all(map(is_token, names)):
@@ -117,7 +115,7 @@ async def log_of(
     key = TaskKey(query.tenant, query.agent or "*", query.task)
     if stream_of_shard(key.shard) >= bus.settings.event_streams:
         raise TaskUnknown
-    message = await last_raw(bus, key, patience)
+    message = await last_raw(bus, key, timeout)
     if message is None:
         return None
     if (tombstone := tombstone_of(headers_of(message))) is not None:

@@ -51,31 +51,31 @@ BATCH = 512
 BATCH_BYTES = 4 * 1024 * 1024
 """Bytes asked for in one direct get, far below what makes a subscription a slow consumer."""
 
-PATIENCE = 30.0
+TIMEOUT = 30.0
 """Seconds without progress after which a replay gives up."""
 
 _PAUSE = 0.1
 _CONFIRM = 0.5
 
 
-async def last_stored(bus: Bus, key: TaskKey, patience: float = ELECTION) -> Stored | None:
+async def last_stored(bus: Bus, key: TaskKey, timeout: float = ELECTION) -> Stored | None:
     """Return the last message on the log's subject as the leader knows it; None: there is none.
 
     Raises:
-        BusUnavailable: no leader answered within `patience` seconds.
+        BusUnavailable: no leader answered within `timeout` seconds.
     """
-    message = await last_raw(bus, key, patience)
+    message = await last_raw(bus, key, timeout)
     return None if message is None else from_leader(message)
 
 
-async def last_raw(bus: Bus, key: TaskKey, patience: float = ELECTION) -> dict[str, Any] | None:
+async def last_raw(bus: Bus, key: TaskKey, timeout: float = ELECTION) -> dict[str, Any] | None:
     """Return what STREAM.MSG.GET says of that message; `key` may have wildcards for names.
 
     That there is none is asked for once more, in a way that a leader which has just thawed does
     not pass: a task would be unknown, or its run dropped, although the log is there.
 
     Raises:
-        BusUnavailable: no leader answered within `patience` seconds.
+        BusUnavailable: no leader answered within `timeout` seconds.
     """
     stream, subject = bus.streams.of_shard(key.shard), bus.subjects.event(key)
 
@@ -85,7 +85,7 @@ async def last_raw(bus: Bus, key: TaskKey, patience: float = ELECTION) -> dict[s
             await check_empty(bus, stream, subject)
         return message
 
-    return await until_answered(bus, ask, patience)
+    return await until_answered(bus, ask, timeout)
 
 
 async def as_if_empty(bus: Bus, key: TaskKey) -> None:
@@ -95,27 +95,27 @@ async def as_if_empty(bus: Bus, key: TaskKey) -> None:
 
 
 async def next_stored(
-    bus: Bus, key: TaskKey, after: int, patience: float = ELECTION
+    bus: Bus, key: TaskKey, after: int, timeout: float = ELECTION
 ) -> Stored | None:
     """Return the first message on the log's subject after sequence `after`, from the leader.
 
     Raises:
-        BusUnavailable: no leader answered within `patience` seconds.
+        BusUnavailable: no leader answered within `timeout` seconds.
     """
     return await _ask_leader(
-        bus, key, {"seq": after + 1, "next_by_subj": bus.subjects.event(key)}, patience
+        bus, key, {"seq": after + 1, "next_by_subj": bus.subjects.event(key)}, timeout
     )
 
 
 async def _ask_leader(
-    bus: Bus, key: TaskKey, query: dict[str, Any], patience: float
+    bus: Bus, key: TaskKey, query: dict[str, Any], timeout: float
 ) -> Stored | None:
     stream = bus.streams.of_shard(key.shard)
-    message = await until_answered(bus, lambda: get_message(bus, stream, query), patience)
+    message = await until_answered(bus, lambda: get_message(bus, stream, query), timeout)
     return None if message is None else from_leader(message)
 
 
-async def check_reaches(bus: Bus, key: TaskKey, sequence: int, patience: float = ELECTION) -> None:
+async def check_reaches(bus: Bus, key: TaskKey, sequence: int, timeout: float = ELECTION) -> None:
     """Return if the log goes up to stream sequence `sequence`, which somebody has seen stored.
 
     A leader that was frozen answers, for a moment, what it knew then. So the log counts as lost
@@ -124,10 +124,10 @@ async def check_reaches(bus: Bus, key: TaskKey, sequence: int, patience: float =
     Raises:
         LogLost: the log ends before `sequence`.
         TaskForgotten: it is kept no more.
-        BusUnavailable: no leader answered within `patience` seconds.
+        BusUnavailable: no leader answered within `timeout` seconds.
     """
     for pause in (_CONFIRM, 0.0):
-        last = await _ask_leader(bus, key, {"last_by_subj": bus.subjects.event(key)}, patience)
+        last = await _ask_leader(bus, key, {"last_by_subj": bus.subjects.event(key)}, timeout)
         if last is not None and last.is_tombstone:
             raise TaskForgotten(f"the log of {key.task} is not kept any more")
         if last is not None and last.sequence >= sequence:
@@ -146,7 +146,7 @@ async def replay(
 
     Raises:
         LogLost: messages before `head` are gone.
-        BusUnavailable: no progress for `PATIENCE` seconds.
+        BusUnavailable: no progress for `TIMEOUT` seconds.
     """
     continuity = Continuity(key, after)
     async for batch in replay_stored(bus, key, after, head, batch_bytes=batch_bytes):
@@ -175,13 +175,13 @@ async def read_on(
     Raises:
         LogLost: the log ends before `head`.
         TaskForgotten: it is kept no more, and what came next is gone.
-        BusUnavailable: no copy has answered for `PATIENCE` seconds.
+        BusUnavailable: no copy has answered for `TIMEOUT` seconds.
     """
     begun = asyncio.get_running_loop().time()
     while not (batch := await get_batch(bus, key, after + 1, max_bytes=batch_bytes)):
-        await check_reaches(bus, key, head, PATIENCE)
-        if asyncio.get_running_loop().time() - begun > PATIENCE:
-            raise BusUnavailable(f"no copy of {key.task}'s log answered for {PATIENCE:g} s")
+        await check_reaches(bus, key, head, TIMEOUT)
+        if asyncio.get_running_loop().time() - begun > TIMEOUT:
+            raise BusUnavailable(f"no copy of {key.task}'s log answered for {TIMEOUT:g} s")
         await asyncio.sleep(_PAUSE)
     if batch[0].is_tombstone:
         raise TaskForgotten(f"the log of {key.task} is not kept any more")

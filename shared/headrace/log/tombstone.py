@@ -21,7 +21,7 @@ from headrace.model.errors import BusUnavailable, Fenced, LogFull
 from headrace.model.task import TaskKey
 from headrace.wait_for import ELECTION
 
-_PATIENCE = ELECTION
+_TIMEOUT = ELECTION
 _PAUSE = 0.05
 
 type Why = Literal["retention", "deleted"]
@@ -56,7 +56,7 @@ async def bury(bus: Bus, key: TaskKey, owner: str, why: Why, seconds: float, beh
         TTL: f"{max(round(seconds), 1)}s",
     }
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + _PATIENCE
+    deadline = loop.time() + _TIMEOUT
     trouble: BusUnavailable = BusUnavailable(f"{subject}: others keep appending")
     while loop.time() < deadline:
         try:

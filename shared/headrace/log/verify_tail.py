@@ -57,7 +57,7 @@ async def _of_stream(bus: Bus, stream: str, keys: tuple[TaskKey, ...]) -> dict[T
 
 
 async def _one(bus: Bus, key: TaskKey) -> int:
-    stored = await last_stored(bus, key, patience=LEADER_TIMEOUT)
+    stored = await last_stored(bus, key, timeout=LEADER_TIMEOUT)
     return 0 if stored is None else stored.sequence
 
 

@@ -228,7 +228,7 @@ class RunContext:
         await self._runtime.checkpoint(data)
 
     async def auth_required(
-        self, prompt: str, schema: Json | None = None, patience: float = 300.0
+        self, prompt: str, schema: Json | None = None, timeout: float = 300.0
     ) -> Json:
         """Ask the user for credentials and return the message that answers, an A2A v1.0 Message.
 
@@ -236,7 +236,7 @@ class RunContext:
         attempt that asks the same finds the answer at hand.
 
         Raises:
-            TimeoutError: no answer came within `patience` seconds.
+            TimeoutError: no answer came within `timeout` seconds.
             RunOver: the run has ended.
         """
         said: Json = {
@@ -246,7 +246,7 @@ class RunContext:
         }
         if schema is not None:
             said["metadata"] = {events.INPUT_SCHEMA: schema}
-        async with asyncio.timeout(patience):
+        async with asyncio.timeout(timeout):
             return await self._runtime.ask(said)
 
     async def emit(self, said: Emission) -> None:

@@ -35,14 +35,14 @@ class Input:
         """Where the log is."""
         return self.log.key
 
-    async def append(self, patience: float) -> Appended:
+    async def append(self, timeout: float) -> Appended:
         """Append it. Done again after OutcomeUnknown, it is the same append.
 
         Raises:
             FencedBy: something else stands where it was to be.
             LogLost, LogFull, EventTooLarge, BusUnavailable, OutcomeUnknown: as `LogWriter.append`.
         """
-        return await self.log.append([self.draft], self.stamp, patience)
+        return await self.log.append([self.draft], self.stamp, timeout)
 
     def line(self) -> bytes:
         """Return the event as it is in the log."""

@@ -53,7 +53,7 @@ class QueuedInput:
 
 
 async def queue_input(
-    bus: Bus, key: TaskKey, last: Entry, queued: QueuedInput, patience: float
+    bus: Bus, key: TaskKey, last: Entry, queued: QueuedInput, timeout: float
 ) -> Appended:
     """Append a message for the run at work behind `last`, instead of its holder.
 
@@ -67,4 +67,4 @@ async def queue_input(
     draft = events.queued(
         key.task, queued.context, now.state, queued.message, queued.metadata, queued.name
     )
-    return await LogWriter.behind(bus, key, last).append([draft], stamp, patience)
+    return await LogWriter.behind(bus, key, last).append([draft], stamp, timeout)

@@ -19,16 +19,16 @@ from headrace.tasks.clean_up import have_cleaned_up
 from headrace.wait_for import ELECTION
 
 
-async def withdraw(bus: Bus, runs: str, patience: float) -> None:
-    """Take the runs on subject `runs` off the queue, if that can be done in `patience` seconds.
+async def withdraw(bus: Bus, runs: str, timeout: float) -> None:
+    """Take the runs on subject `runs` off the queue, if that can be done in `timeout` seconds.
 
     It is no loss if not: the log says that they are over, and whoever is handed one drops it.
     """
     with suppress(BusUnavailable):
-        await purge(bus, bus.streams.runs, runs, patience=patience)
+        await purge(bus, bus.streams.runs, runs, timeout=timeout)
 
 
-_PATIENCE = ELECTION
+_TIMEOUT = ELECTION
 _WITHDRAWAL = 1.0
 """Seconds that whoever ends a task waits for the queue to be cleared of its runs."""
 
@@ -74,7 +74,7 @@ async def end_behind(  # noqa: PLR0917 - what such an event says, and where
     context = _context(last)
     draft = events.status_update(key.task, context, state, _said(reason))
     stamp = Stamp(last.stamp.log, last.last_generation + 1, writer, state, last.stamp.run)
-    await LogWriter.behind(bus, key, last).append([draft], stamp, _PATIENCE)
+    await LogWriter.behind(bus, key, last).append([draft], stamp, _TIMEOUT)
     await withdraw(bus, bus.subjects.runs_of_task(key), _WITHDRAWAL)
     await have_cleaned_up(bus, key, last, context)
 

@@ -18,7 +18,7 @@ from tests.support.resuming_sizes import sized
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(sized(900, 3600))]
 
-_PATIENCE = 200.0
+_TIMEOUT = 200.0
 
 
 def drawn[**P, R](examples: int, full: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
@@ -48,7 +48,7 @@ async def test_what_every_client_puts_together_is_the_log(
             client.assert_exact(log)
             assert await client.has_nothing_left(next(plan.starter.steps(gateways)))
 
-    async with asyncio.timeout(_PATIENCE):
+    async with asyncio.timeout(_TIMEOUT):
         await asyncio.gather(*map(live, plans))
 
 
@@ -67,7 +67,7 @@ async def test_what_every_agui_client_puts_together_is_its_run(
             client.assert_whole(run)
             assert await client.has_nothing_left(Step(gateways[-1], ATTACH_GET))
 
-    async with asyncio.timeout(_PATIENCE):
+    async with asyncio.timeout(_TIMEOUT):
         await asyncio.gather(*map(live, plans))
 
 

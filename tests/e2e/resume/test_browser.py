@@ -16,7 +16,7 @@ from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.timeout(400)
 
-_PATIENCE = 120.0
+_TIMEOUT = 120.0
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ async def until_seen(browser: Browser, number: int) -> None:
     async def has_seen() -> bool:
         return len(browser.received) >= number
 
-    await eventually(has_seen, f"the page has got {number} events", _PATIENCE)
+    await eventually(has_seen, f"the page has got {number} events", _TIMEOUT)
 
 
 async def test_it_resumes_when_its_gateway_was_killed(
@@ -57,7 +57,7 @@ async def test_it_resumes_when_its_gateway_was_killed(
     async def has_given_up() -> bool:
         return browser.gave_up
 
-    await eventually(has_given_up, "it is told that nothing is left", _PATIENCE)
+    await eventually(has_given_up, "it is told that nothing is left", _TIMEOUT)
     log = await whole_log(open_stack.dev()["nats_url"], "counter", task)
     first = browser.received[0]
     generation = int(first.cursor.partition(":")[2])

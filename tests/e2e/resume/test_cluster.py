@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 _TASKS = sized(4, 66)
 _SHORT = sized(30, 300)
 _HANDOVERS = sized(4, 20)
-_PATIENCE = 200.0
+_TIMEOUT = 200.0
 
 IMMEDIATELY = {"returnImmediately": True}
 KEY = {"Idempotency-Key": "once"}
@@ -77,7 +77,7 @@ async def test_no_stream_hangs_on_a_last_event_that_a_new_leader_did_not_send(
     """A leader that hands over skips live messages; some of these tasks end in that moment."""
     clients = [Client("counter", f"{10 + n} 30") for n in range(_SHORT)]
     gateways = clustered.stack.gateways
-    async with asyncio.timeout(_PATIENCE), asyncio.TaskGroup() as following:
+    async with asyncio.timeout(_TIMEOUT), asyncio.TaskGroup() as following:
         for number, client in enumerate(clients):
             following.create_task(client.follow(round_robin(gateways, A2A, number)))
         for _ in range(_HANDOVERS):
@@ -93,7 +93,7 @@ async def test_whoever_changes_tasks_during_an_election_waits_it_out(
 ) -> None:
     """Each request is sent once, as a client that does not try again."""
     gateways = clustered.stack.gateways
-    async with httpx.AsyncClient(timeout=_PATIENCE) as http:
+    async with httpx.AsyncClient(timeout=_TIMEOUT) as http:
         agents = [PlainAgent(http, gateway, "counter") for gateway in gateways]
         sent = [await agents[n % 2].send("100000 50", returnImmediately=True) for n in range(6)]
         tasks = [response.json()["task"]["id"] for response in sent]
@@ -131,7 +131,7 @@ async def test_whoever_asks_while_buckets_and_queues_have_no_leader_waits_it_out
 ) -> None:
     """Every stream but the log loses its leader; each request is sent once."""
     gateways = clustered.stack.gateways
-    async with httpx.AsyncClient(timeout=_PATIENCE) as http:
+    async with httpx.AsyncClient(timeout=_TIMEOUT) as http:
         agents = [PlainAgent(http, gateway, "counter") for gateway in gateways]
         echoes = [PlainAgent(http, gateway, "echo") for gateway in gateways]
         sent = [await agents[n % 2].send("100000 50", returnImmediately=True) for n in range(6)]
@@ -184,7 +184,7 @@ async def test_whoever_asks_while_buckets_and_queues_have_no_leader_waits_it_out
 
 @asynccontextmanager
 async def connected(clustered: ClusteredStack) -> AsyncIterator[Bus]:
-    bus = Bus(BusSettings(nats_url=clustered.cluster.url, startup_timeout=_PATIENCE))
+    bus = Bus(BusSettings(nats_url=clustered.cluster.url, startup_timeout=_TIMEOUT))
     await bus.dial("test")
     yield bus
     await bus.close()

@@ -14,7 +14,7 @@ from tests.support.resuming_wire import Request, answered
 
 every_binding = pytest.mark.parametrize("binding", A2A, ids=repr)
 
-_PATIENCE = 120.0
+_TIMEOUT = 120.0
 _OK = 200
 
 
@@ -32,7 +32,7 @@ async def resumed(
     With `until_begun` the task goes on until then: it is canceled as soon as something came.
     """
     ask, events = Ask(fleet.gateways[1], "counter", task=task, cursor=cursor), list[Received]()
-    async with asyncio.timeout(_PATIENCE), binding.opened(ask) as stream:
+    async with asyncio.timeout(_TIMEOUT), binding.opened(ask) as stream:
         async for received in stream.events():
             if until_begun and not events:
                 await cancel(fleet, task)

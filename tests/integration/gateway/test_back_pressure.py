@@ -31,7 +31,7 @@ NOW = {"configuration": {"returnImmediately": True}}
 @pytest.fixture(autouse=True)
 def _given_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have looks at the queue succeed, however slow the machine is."""
-    monkeypatch.setattr(admission, "_PATIENCE", 60.0)
+    monkeypatch.setattr(admission, "_TIMEOUT", 60.0)
 
 
 @asynccontextmanager

@@ -60,7 +60,7 @@ class Stopped:
 @pytest_asyncio.fixture(loop_scope="module")
 async def stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stopped]:
     """All of it, at work. Whoever asks waits for NATS longer than the gateway has to stop."""
-    monkeypatch.setattr(detached, "PATIENCE", 0.1)
+    monkeypatch.setattr(detached, "TIMEOUT", 0.1)
     name, server = f"draining{secrets.token_hex(4)}", NatsProcess(tmp_path)
     settings = GatewaySettings(
         nats_url=server.url,
@@ -68,7 +68,7 @@ async def stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
         stream_prefix=name,
         http_port=ports.pick(),
         grpc_port=ports.pick(),
-        append_patience=120,
+        append_timeout=120,
     )
     with server:
         bus = Bus(

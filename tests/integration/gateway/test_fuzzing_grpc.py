@@ -26,7 +26,7 @@ from tests.support.resuming_sizes import sized
 from tests.support.servers import NatsProcess, ports
 
 EXAMPLES = sized(150, 20_000)
-PATIENCE = 60.0
+TIMEOUT = 60.0
 """Seconds after which an answer is taken to hang."""
 MOMENT = 0.2
 """Seconds for which a task is followed that may wait for its user."""
@@ -121,14 +121,14 @@ def answered(channel: grpc.Channel, drawn: Drawn, task: str) -> None:
     body = drawn.body.replace(TASK.encode(), task.encode())
     # Bytes, whatever the types say that gRPC's stubs have for it.
     kinds: Any = channel
-    timeout = MOMENT if drawn.may_wait else PATIENCE
+    timeout = MOMENT if drawn.may_wait else TIMEOUT
     try:
         if drawn.is_streaming:
             stream = kinds.unary_stream(drawn.path)
             for _ in stream(body, metadata=drawn.metadata, timeout=timeout):
                 pass
         else:
-            kinds.unary_unary(drawn.path)(body, metadata=drawn.metadata, timeout=PATIENCE)
+            kinds.unary_unary(drawn.path)(body, metadata=drawn.metadata, timeout=TIMEOUT)
     except grpc.RpcError as error:
         call: Any = error
         if drawn.may_wait and call.code() == grpc.StatusCode.DEADLINE_EXCEEDED:

@@ -17,7 +17,7 @@ from tests.support.scripted_fleet import ScriptedFleet
 SHORT = 1.5
 """Seconds."""
 
-PATIENCE = 60
+TIMEOUT = 60
 SEND = "POST /v1/agents/{agent}/message:{how} HTTP/1.1\r\nHost: localhost\r\n"
 
 
@@ -33,12 +33,12 @@ class Wire:
 
     async def until(self, mark: str) -> str:
         """Return what comes, up to `mark`."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             return (await self.reader.readuntil(mark.encode())).decode()
 
     async def rest(self) -> str:
         """Return what comes until the gateway hangs up."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             return (await self.reader.read()).decode()
 
     async def refusal(self) -> tuple[int, str]:

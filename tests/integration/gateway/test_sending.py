@@ -241,10 +241,10 @@ async def test_a_blocked_callers_leaving_ends_only_the_waiting(
     agent = talk.to("patient")
     context = secrets.token_hex(4)
     params = message(contextId=context)
-    with_patience = asyncio.create_task(agent.call("SendMessage", params))
+    waiting = asyncio.create_task(agent.call("SendMessage", params))
     await until(has_runs(fleet), "the agent works")
-    with_patience.cancel()
-    await asyncio.gather(with_patience, return_exceptions=True)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
     fleet.runs[0].go_on.set()
 
     async def completed() -> bool:

@@ -64,7 +64,7 @@ async def outage(tmp_path: Path) -> AsyncIterator[Outage]:
         stream_prefix=name,
         http_port=ports.pick(),
         grpc_port=ports.pick(),
-        append_patience=0.5,
+        append_timeout=0.5,
     )
     with server:
         bus = Bus(

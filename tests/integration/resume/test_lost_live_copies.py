@@ -16,7 +16,7 @@ from tests.support.resuming_protocols import A2A
 from tests.support.resuming_sizes import SEED
 from tests.support.stack import Stack
 
-_PATIENCE = 60.0
+_TIMEOUT = 60.0
 
 
 def is_live(frame: Frame) -> bool:
@@ -40,7 +40,7 @@ async def gateway(proxy: NatsProxy, tmp_path: Path) -> AsyncIterator[OwnGateway]
 
 async def followed(stack: Stack, gateway: str, text: str, binding: Binding) -> Client:
     client = Client("counter", text)
-    async with asyncio.timeout(_PATIENCE):
+    async with asyncio.timeout(_TIMEOUT):
         await client.follow([Step(gateway, binding)])
     client.assert_exact(await whole_log(stack.dev()["nats_url"], "counter", client.task))
     assert client.over

@@ -14,7 +14,7 @@ from headrace.model.task import COMPLETED
 from headrace.webhooks import Address, Progress, Webhook, Webhooks
 from tests.support.legal_logs import LegalLog
 from tests.support.task_states import TaskStates, folded, new_key
-from tests.support.waiting import PATIENCE, eventually
+from tests.support.waiting import TIMEOUT, eventually
 
 type Forgery = Callable[[LegalLog], LegalLog]
 
@@ -47,7 +47,7 @@ def going_on(victim: LegalLog) -> LegalLog:
 async def bury(bus: Bus, log: LegalLog) -> None:
     """Put a tombstone that says that the task was deleted."""
     headers = {VERSION: "1", TOMBSTONE: "deleted", OWNER: log.owner}
-    await bus.js.publish(bus.subjects.event(log.key), b"", timeout=PATIENCE, headers=headers)
+    await bus.js.publish(bus.subjects.event(log.key), b"", timeout=TIMEOUT, headers=headers)
 
 
 @pytest.mark.parametrize("forge", [begun_anew, going_on])

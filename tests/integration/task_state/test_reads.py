@@ -20,7 +20,7 @@ from headrace_task_state.ranges import Range
 from tests.support.legal_logs import LegalLog
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.task_states import OWNER, TaskStates, folded, new_key, open_task_states
-from tests.support.waiting import PATIENCE, eventually
+from tests.support.waiting import TIMEOUT, eventually
 
 FIRST = Range(0)
 
@@ -88,7 +88,7 @@ async def test_without_redis_a_get_is_answered_from_the_log(
                 subject, replica = fleet.bus.subjects.state("get"), query.encode()
 
                 async def is_answered() -> bool:
-                    msg = await fleet.bus.request(subject, replica, PATIENCE)
+                    msg = await fleet.bus.request(subject, replica, TIMEOUT)
                     return bool(orjson.loads(msg.data).get("task") == folded(log))
 
                 await eventually(is_answered, "the replica reads the log")

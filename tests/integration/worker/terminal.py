@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-_PATIENCE = 60
+_TIMEOUT = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,6 @@ class Terminal:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(_TIMEOUT):
             out, err = await process.communicate((typed or "").encode())
         return Said(process.returncode or 0, out.decode(), err.decode())

@@ -369,7 +369,7 @@ async def test_an_answer_outlives_the_worker_that_asked(desk: Desk, spawn: Spawn
 async def test_nobody_waits_for_credentials_for_ever(desk: Desk, working: Working) -> None:
     @agent()
     async def hasty(ctx: RunContext) -> None:
-        await ctx.auth_required("A token, please", patience=0.2)
+        await ctx.auth_required("A token, please", timeout=0.2)
 
     async with working(hasty):
         task = await desk.start("hasty", "x")

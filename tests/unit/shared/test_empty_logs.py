@@ -79,4 +79,4 @@ async def test_while_nobody_leads_it_is_not_said_to_be_empty() -> None:
     answers = [NOTHING, info(6, 6)]
     bus = FakeBus(lambda *_: answers[len(bus.asked) % 2 - 1])
     with pytest.raises(BusUnavailable, match="has not heard from most of its copies"):
-        await last_stored(bus, KEY, patience=0.05)
+        await last_stored(bus, KEY, timeout=0.05)

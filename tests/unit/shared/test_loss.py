@@ -60,4 +60,4 @@ async def test_a_log_that_ends_before_is_lost(answers: list[dict[str, Any]]) -> 
 
 async def test_without_a_leader_nobody_knows() -> None:
     with pytest.raises(BusUnavailable):
-        await check_reaches(FakeBus(), KEY, 10, patience=0.0)
+        await check_reaches(FakeBus(), KEY, 10, timeout=0.0)

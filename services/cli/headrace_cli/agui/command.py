@@ -78,7 +78,7 @@ def agui() -> None:
 @click.option("--old", is_flag=True, help="Ask as a 0.x client, which names no protocol version.")
 @click.option("--brief", is_flag=True, help="Do not name the rules that are kept.")
 @click.option("--strict", is_flag=True, help="Fail also for what is only doubtful.")
-@click.option("--patience", default=60.0, show_default=True, help="Longest silence, seconds.")
+@click.option("--timeout", default=60.0, show_default=True, help="Longest silence, seconds.")
 @click.argument("url")
 def check(  # noqa: PLR0913, PLR0917  # click's options
     url: str,
@@ -88,7 +88,7 @@ def check(  # noqa: PLR0913, PLR0917  # click's options
     old: bool,  # noqa: FBT001  # click's option
     brief: bool,  # noqa: FBT001  # click's option
     strict: bool,  # noqa: FBT001  # click's option
-    patience: float,
+    timeout: float,
 ) -> None:
     """Run the agent at URL, where RunAgentInputs are posted, and check its stream.
 
@@ -97,7 +97,7 @@ def check(  # noqa: PLR0913, PLR0917  # click's options
     asked = _read(body) if body else _input(message, old=old)
     report = Report(lambda line: click.echo(one_line(line)), explain=not brief)
     try:
-        endpoint = Endpoint(url, dict(map(_header, headers)), patience)
+        endpoint = Endpoint(url, dict(map(_header, headers)), timeout)
         report.beside("the endpoint", list(probed(endpoint)))
         with endpoint.post(asked) as answer:
             _check(answer, asked, report)

@@ -26,8 +26,8 @@ class Framed(NamedTuple):
 class Endpoint:
     """An AG-UI endpoint."""
 
-    def __init__(self, url: str, headers: dict[str, str], patience: float) -> None:
-        """Ask the one at `url`; give up after `patience` seconds of silence.
+    def __init__(self, url: str, headers: dict[str, str], timeout: float) -> None:
+        """Ask the one at `url`; give up after `timeout` seconds of silence.
 
         Raises:
             RequestFailed: it is no URL.
@@ -35,7 +35,7 @@ class Endpoint:
         self._where = urlsplit(url)
         if self._where.scheme not in ("http", "https") or not self._where.hostname:
             raise RequestFailed(f"{url!r} is no http(s) URL")
-        self._headers, self._patience = headers, patience
+        self._headers, self._timeout = headers, timeout
 
     @contextmanager
     def post(self, body: object) -> Iterator[HTTPResponse]:
@@ -59,7 +59,7 @@ class Endpoint:
     @contextmanager
     def _ask(self, method: str, path: str, body: str | None) -> Iterator[HTTPResponse]:
         kind = HTTPSConnection if self._where.scheme == "https" else HTTPConnection
-        connection = kind(self._where.hostname or "", self._where.port, timeout=self._patience)
+        connection = kind(self._where.hostname or "", self._where.port, timeout=self._timeout)
         query = f"?{self._where.query}" if self._where.query else ""
         target = f"{self._where.path.rstrip('/') if path else self._where.path or '/'}{path}{query}"
         headers = {"Content-Type": "application/json", "Accept": "text/event-stream"}

@@ -11,7 +11,7 @@ from headrace.model.errors import BusUnavailable
 from headrace_gateway.server.json_response import json_response
 
 _NO_STORE = {"Cache-Control": "no-store"}
-_PATIENCE = 1.0
+_TIMEOUT = 1.0
 
 
 class Health:
@@ -38,7 +38,7 @@ class Health:
 
     async def _task_state_follows(self) -> bool:
         try:
-            answer = await self._bus.request(self._bus.subjects.state("ready"), b"{}", _PATIENCE)
+            answer = await self._bus.request(self._bus.subjects.state("ready"), b"{}", _TIMEOUT)
             return bool(orjson.loads(answer.data)["following"])
         except (BusUnavailable, ValueError, LookupError, TypeError):
             return False

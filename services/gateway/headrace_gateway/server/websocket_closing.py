@@ -14,7 +14,7 @@ def chosen(socket: WebSocket) -> str | None:
     return SPOKEN if SPOKEN in socket.scope.get("subprotocols", ()) else None
 
 
-_PATIENCE = 2.0
+_TIMEOUT = 2.0
 """Seconds that a client has to take a refusal."""
 
 _LONGEST = 123
@@ -55,7 +55,7 @@ TEXT_ONLY = Closing(1003, "frames are text, one JSON object each")
 async def close_at_once(socket: WebSocket, closing: Closing) -> None:
     """Say why nothing is served here; a browser shows no other answer than a close frame."""
     try:
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(_TIMEOUT):
             await socket.accept(chosen(socket))
             await socket.close(closing.code, closing.text)
     except (WebSocketDisconnect, TimeoutError):

@@ -81,7 +81,7 @@ SHARE = 4
 _PAUSES = (0.0, 0.0, 0.0, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32)
 """Seconds before each look at the queue for one run, until it is clear whether it may wait."""
 
-_PATIENCE = 1.0
+_TIMEOUT = 1.0
 _SOONEST, _LATEST, _UNKNOWN = 1, 30, 5
 """Seconds that a refused client is told to wait: at least, at most, and if nothing is known."""
 
@@ -201,7 +201,7 @@ class Admission:
         now = asyncio.get_running_loop().time()
         begun = self._begun = _Look(now)
         try:
-            begun.figures = await read_figures(self._bus, _PATIENCE)
+            begun.figures = await read_figures(self._bus, _TIMEOUT)
         except BusUnavailable as trouble:
             _log.info("how many runs wait is not known now: %s", trouble)
             # What was known is still the best guess, and asking at every request would not help.

@@ -13,7 +13,7 @@ from headrace.wait_for import ELECTION
 from headrace_gateway.detached import Detached
 from headrace_gateway.server.auth.caller import Caller
 
-_PATIENCE = 2 * ELECTION
+_TIMEOUT = 2 * ELECTION
 """Seconds that task state has to erase what is deleted: it follows the log once that has a leader,
 and then catches up."""
 
@@ -48,7 +48,7 @@ class Deleting:
     async def _delete(self, key: TaskKey) -> None:
         await mark_deleted(self._bus, key)
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + _PATIENCE
+        deadline = loop.time() + _TIMEOUT
         while not await is_erased(self._bus, key):
             if loop.time() > deadline:
                 raise StateUnavailable(f"task {key.task} is deleted, but not erased yet; try again")

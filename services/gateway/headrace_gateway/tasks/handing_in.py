@@ -21,7 +21,7 @@ from headrace.wait_for import ELECTION
 from headrace_gateway.refusals import GenerationMismatch, TaskBusy
 from headrace_gateway.tasks.asked import FollowUp
 
-HOLDER_PATIENCE = 2.0
+HOLDER_TIMEOUT = 2.0
 """Seconds that a holder has to put a message into the log; then the gateway does."""
 
 _ROUNDS = 20
@@ -58,7 +58,7 @@ class HandingIn:
         if (size := len(control.encode())) > self._bus.max_payload:
             raise EventTooLarge(size, self._bus.max_payload)
         try:
-            holding = await ask_holder(self._bus, key, control, HOLDER_PATIENCE)
+            holding = await ask_holder(self._bus, key, control, HOLDER_TIMEOUT)
             if holding is not None and holding.refused != "blocked":
                 return _answered(key.task, holding, size)
             return await self._append(key, found, asked, name)

@@ -37,7 +37,7 @@ from headrace_gateway.tasks.inputs import ROUNDS
 from headrace_gateway.tasks.submit import Submissions
 from headrace_gateway.tasks.unanswered import Unsettled
 
-_PATIENCE = ELECTION
+_TIMEOUT = ELECTION
 _PAUSE = 0.05
 
 
@@ -79,7 +79,7 @@ class SentRecords:
             BusUnavailable: the bucket does not answer, or takes no more.
         """
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + _PATIENCE
+        deadline = loop.time() + _TIMEOUT
         while True:
             try:
                 return Kept(sent, await self._put(name, sent, behind))

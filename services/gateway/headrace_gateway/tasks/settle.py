@@ -29,11 +29,11 @@ MOST = 1000
 
 
 class Settling:
-    """Carries out what puts an input into a log, beyond the patience of its client."""
+    """Carries out what puts an input into a log, beyond what its client waits for."""
 
-    def __init__(self, detached: Detached, health_probe: HealthProbe, patience: float) -> None:
-        """Go on in `detached` with what has no outcome after `patience` seconds."""
-        self._detached, self._health_probe, self._patience = detached, health_probe, patience
+    def __init__(self, detached: Detached, health_probe: HealthProbe, timeout: float) -> None:
+        """Go on in `detached` with what has no outcome after `timeout` seconds."""
+        self._detached, self._health_probe, self._timeout = detached, health_probe, timeout
         self._open = set[TaskKey]()
 
     async def ready(self) -> None:
@@ -43,7 +43,7 @@ class Settling:
             BusUnavailable: it does not; nothing has been sent, so sending again is safe.
         """
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + min(self._patience, RECONNECT)
+        deadline = loop.time() + min(self._timeout, RECONNECT)
         while not self._health_probe.beats or len(self._open) >= MOST:
             if loop.time() > deadline:
                 raise BusUnavailable("NATS does not answer")
@@ -63,7 +63,7 @@ class Settling:
         """
 
         async def attempt() -> Appended:
-            return await asked.append(self._patience)
+            return await asked.append(self._timeout)
 
         return await self.carry_out(asked.key, asked.request.context, attempt, then)
 

@@ -46,10 +46,10 @@ class Batches:
     Every batch relies on those before it being written; after a failure begin with a new one.
     """
 
-    def __init__(self, subjects: Subjects, patience: float) -> None:
-        """Build from messages on `subjects`; an input is due again after `patience` seconds."""
+    def __init__(self, subjects: Subjects, timeout: float) -> None:
+        """Build from messages on `subjects`; an input is due again after `timeout` seconds."""
         self._subjects = subjects
-        self._patience = round(patience * 1000)
+        self._timeout = round(timeout * 1000)
         self._deltas: dict[str, Delta] = {}
 
     def build(self, arrivals: Sequence[Arrival], before: Progress) -> Batch:
@@ -72,7 +72,7 @@ class Batches:
             except UndecodableMessage as error:
                 batch.letters.append(letter(arrival, error.reason))
         for delta in touched:
-            change = delta.flush(self._patience)
+            change = delta.flush(self._timeout)
             batch.changes.append(change)
             batch.touched.append(delta.key)
             if change.ended is not None:

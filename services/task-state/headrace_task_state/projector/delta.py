@@ -146,29 +146,29 @@ class Delta:
             fields["parent_agent"] = lineage.agent
             fields["parent_run"] = str(lineage.run)
 
-    def flush(self, patience: int) -> TaskChange:
-        """Return what the batch changes; what waits is looked at after `patience` ms."""
+    def flush(self, timeout: int) -> TaskChange:
+        """Return what the batch changes; what waits is looked at after `timeout` ms."""
         change, self._change, self.touched = self._change, _NONE, False
         if self._status is not None:
             change.fields["status"] = orjson.dumps(self._status).decode()
         if state := change.state:
             change.fields["state"] = state
             change.time = time_of(self._status or {}, self._stored)
-            self._fall_due(change, self._stored // 1_000_000, patience)
+            self._fall_due(change, self._stored // 1_000_000, timeout)
         change.is_asked_for = change.begins and "parent" in change.fields
         change.history, change.artifacts = self._history.flush(), self._artifacts.flush()
         self._status, self._start_by = None, 0
         return change
 
-    def _fall_due(self, change: TaskChange, stored: int, patience: int) -> None:
+    def _fall_due(self, change: TaskChange, stored: int, timeout: int) -> None:
         state = change.state
         if state in _OVER:
             change.ended = stored
         elif state == SUBMITTED:
-            due = stored + patience
+            due = stored + timeout
             change.due = min(due, self._start_by) if self._start_by else due
         elif state in _AT_WORK:
-            change.due = stored + patience
+            change.due = stored + timeout
         elif state == INPUT_REQUIRED:
             change.due = stored
 

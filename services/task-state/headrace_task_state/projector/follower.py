@@ -56,16 +56,16 @@ class Follower:
         self,
         bus: Bus,
         writer: Writer,
-        patience: float,
+        timeout: float,
         announce: Announce,
         buried: Callable[[], None],
     ) -> None:
-        """Write through `writer`; an input is due to be asked for again after `patience` s.
+        """Write through `writer`; an input is due to be asked for again after `timeout` s.
 
         What tasks change is announced before it counts as applied; `buried` is called when
         tombstones have been.
         """
-        self._bus, self._writer, self._patience = bus, writer, patience
+        self._bus, self._writer, self._timeout = bus, writer, timeout
         self._announce, self._buried = announce, buried
         self._range = writer.lease.range
         self._stream = bus.streams.events(self._range.stream)
@@ -120,7 +120,7 @@ class Follower:
 
     async def _apply_all(self, consumer: Consumer, progress: Progress) -> None:
         """Apply what the consumer hands out; the next batch is built while one is being written."""
-        batches, writing = Batches(self._bus.subjects, self._patience), Writing(self._writer)
+        batches, writing = Batches(self._bus.subjects, self._timeout), Writing(self._writer)
         try:
             while True:
                 arrivals = await consumer.take(MOST, MOST_BYTES)

@@ -15,7 +15,7 @@ from headrace_task_state.store import Progress
 _NANOSECOND_DIGITS = 9
 _CONFIRM = 0.5
 _LOOKS = 2
-_PATIENCE = 2.0
+_TIMEOUT = 2.0
 
 
 async def origin_of(bus: Bus, stream: str, progress: Progress) -> str | None:
@@ -35,7 +35,7 @@ async def origin_of(bus: Bus, stream: str, progress: Progress) -> str | None:
 
 
 async def _look(bus: Bus, stream: str, progress: Progress) -> str | None:
-    state = await stream_state(bus, stream, _PATIENCE)
+    state = await stream_state(bus, stream, _TIMEOUT)
     same = progress.origin in ("", state.origin) and progress.position <= state.last
     if not same or not await _holds(bus, stream, progress):
         return None
@@ -47,7 +47,7 @@ async def _holds(bus: Bus, stream: str, progress: Progress) -> bool:
     if not progress.last:
         return True
     query = {"seq": progress.last}
-    message = await until_answered(bus, lambda: get_message(bus, stream, query), _PATIENCE)
+    message = await until_answered(bus, lambda: get_message(bus, stream, query), _TIMEOUT)
     return message is None or nanoseconds(message["time"]) == progress.time
 
 

@@ -15,7 +15,7 @@ from headrace_task_state.queries.listing import Lists
 from headrace_task_state.ranges import Range
 from headrace_task_state.store import Reader
 
-PATIENCE = 4.0
+TIMEOUT = 4.0
 """Seconds after which an answer says that there is none: less than whoever asks waits."""
 
 
@@ -57,5 +57,5 @@ class Answers:
 
 
 async def _in_time(answer: Coroutine[Any, Any, Json]) -> bytes:
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         return orjson.dumps(await answer)

@@ -37,7 +37,7 @@ QUEUE = "task-state"
 _AT_ONCE = 256
 """Questions of one kind that are looked after at a time, so that a slow one holds up no other."""
 
-_STOP_PATIENCE = 1.0
+_STOP_TIMEOUT = 1.0
 
 
 class _Broker(NatsBroker):
@@ -66,7 +66,7 @@ def make_broker(settings: TaskStateSettings, answers: Answers, pieces: Pieces) -
         settings,
         # It would log every message; what goes wrong is logged where it is refused.
         logger=None,
-        graceful_timeout=_STOP_PATIENCE,
+        graceful_timeout=_STOP_TIMEOUT,
         middlewares=[_refusing()],
     )
     subjects = settings.subjects

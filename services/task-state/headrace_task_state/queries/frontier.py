@@ -11,7 +11,7 @@ from headrace_task_state.ranges import Range
 from headrace_task_state.store import Heads, Reader
 
 _ELECTION = 2.0
-PATIENCE = 3.0
+TIMEOUT = 3.0
 """Seconds that a question waits for the view."""
 
 _WITH_FORMER = 3.5
@@ -64,7 +64,7 @@ class Frontier:
         self._running, self._next = self._next, None
         is_read = False
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT):
                 heads = await self._heads()
                 while not await self._reflects(heads):
                     is_read = True

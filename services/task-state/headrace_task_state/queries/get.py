@@ -14,10 +14,10 @@ from headrace_task_state.store import Reader
 
 _log = logging.getLogger(__name__)
 
-_LOG_PATIENCE = 2.0
+_LOG_TIMEOUT = 2.0
 """Seconds after which the leader is not asked again: whoever waits gives up soon."""
 
-REDIS_PATIENCE = 0.5
+REDIS_TIMEOUT = 0.5
 """Seconds after which a task is read from its log alone: a view saves work, and no more."""
 
 
@@ -38,7 +38,7 @@ class Tasks:
             TaskUnknown: there is no such task, or it is not the caller's.
             BusUnavailable: NATS does not answer.
         """
-        tail = asyncio.ensure_future(log_of(self._bus, query, _LOG_PATIENCE))
+        tail = asyncio.ensure_future(log_of(self._bus, query, _LOG_TIMEOUT))
         try:
             seen = await self._seen(query)
             where = await tail
@@ -55,7 +55,7 @@ class Tasks:
     async def _seen(self, query: GetTask) -> LoggedTask | None:
         """Return what the view has of the task; None: nothing, or nobody can tell now."""
         try:
-            async with asyncio.timeout(REDIS_PATIENCE):
+            async with asyncio.timeout(REDIS_TIMEOUT):
                 stored = await self._reader.task(query.tenant, query.task)
         except (StateUnavailable, TimeoutError) as trouble:
             _log.debug("task %s is read from its log: %s", query.task, trouble)

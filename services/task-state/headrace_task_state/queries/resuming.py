@@ -15,7 +15,7 @@ from headrace.model.task import INPUT_REQUIRED, TaskKey
 from headrace.tasks.background_runs import BackgroundRuns
 from headrace.tasks.continue_ import LogEnd, next_input
 
-_APPEND_PATIENCE = 3.0
+_APPEND_TIMEOUT = 3.0
 _ROUNDS = 3
 
 
@@ -70,7 +70,7 @@ class Resuming:
         request = RunRequest(log=last.stamp.log, context=context, owner=owner)
         end = LogEnd(key, last.sequence, last.last_generation)
         following = next_input(self._bus, end, request, said, metadata, writer=writer_id())
-        appended = await following.append(_APPEND_PATIENCE)
+        appended = await following.append(_APPEND_TIMEOUT)
         self._runs.publish_soon(key, run, following.request, following.priority)
         return _started(key, request.log, (run, appended.sequence, context))
 

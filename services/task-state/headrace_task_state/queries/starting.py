@@ -23,7 +23,7 @@ from headrace.tasks.begin import first_input
 from headrace_task_state.queries.resuming import Resuming, as_asked, terms_of, writer_id
 from headrace_task_state.settings import TaskStateSettings
 
-_APPEND_PATIENCE = 3.0
+_APPEND_TIMEOUT = 3.0
 
 
 class Starting:
@@ -108,7 +108,7 @@ class Starting:
             writer=writer_id(),
         )
         try:
-            appended = await first.append(_APPEND_PATIENCE)
+            appended = await first.append(_APPEND_TIMEOUT)
         except Fenced:
             return await self._begun(key, lineage)
         self._runs.publish_soon(key, 1, first.run_request(appended), first.priority)

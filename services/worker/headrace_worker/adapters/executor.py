@@ -32,7 +32,7 @@ def executor_agent(
     *,
     name: str = "",
     card: AgentCard | None = None,
-    auth_patience: float = 300.0,
+    auth_timeout: float = 300.0,
     **declared: Unpack[Declaration],
 ) -> Agent:
     """Make an agent of `executor`: `execute` is called for each message, `cancel` for a cancel.
@@ -42,7 +42,7 @@ def executor_agent(
     Its task and context ids are those of the task in the log; from the second message on it finds
     the task in `current_task`. A Message that it says is COMPLETED's, or all of the answer where
     the agent is declared with `bare_message`. Returning while AUTH_REQUIRED it is called again with
-    the user's answer, within `auth_patience` seconds. The other keywords are `agent`'s.
+    the user's answer, within `auth_timeout` seconds. The other keywords are `agent`'s.
 
     Raises:
         Misdeclared: as `agent`; or there is neither a name nor a card.
@@ -63,7 +63,7 @@ def executor_agent(
         request = await _request(ctx, ctx.message, task)
         try:
             await executor.execute(request, queue)
-            while (answer := await queue.answer(auth_patience)) is not None:
+            while (answer := await queue.answer(auth_timeout)) is not None:
                 request = await _request(ctx, answer, task or await _task(ctx))
                 await executor.execute(request, queue)
         finally:

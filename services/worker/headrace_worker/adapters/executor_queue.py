@@ -66,18 +66,18 @@ class LogQueue(EventQueue):
                 self._check(update.get("taskId", ""))
                 await self._status(update.get("status", {}), update.get("metadata", {}))
 
-    async def answer(self, patience: float) -> Json | None:
+    async def answer(self, timeout: float) -> Json | None:
         """Return the user's answer if the executor asked for credentials, else None.
 
         Raises:
-            TimeoutError: none came within `patience` seconds.
+            TimeoutError: none came within `timeout` seconds.
         """
         asking = self._asking
         if asking is None or self._over:
             await self.close()
             return None
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(timeout):
                 return await asking
         finally:
             await self.close()

@@ -15,7 +15,7 @@ from headrace_worker.adapters.credentials import Credentials
 from headrace_worker.adapters.declaring import Declaration
 from headrace_worker.adapters.remote_client import BINDINGS, Place, Remote, read_card
 from headrace_worker.adapters.remote_left import cancel_left
-from headrace_worker.adapters.remote_run import Patience, RemoteRun
+from headrace_worker.adapters.remote_run import RemoteRun, Timeouts
 
 _log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ def remote_agent(  # noqa: PLR0913  # what such an agent can be told
     connect_timeout: float = 10.0,
     silence: float = 60.0,
     reconnecting: float = 30.0,
-    auth_patience: float = 300.0,
+    auth_timeout: float = 300.0,
     poll: float = 1.0,
     secure_grpc: bool = False,
     card_timeout: float = 5.0,
@@ -46,7 +46,7 @@ def remote_agent(  # noqa: PLR0913  # what such an agent can be told
 
     A stream that is silent for `silence` seconds is opened anew; a task that is out of reach for
     `reconnecting` seconds is left for another attempt, which follows it again instead of asking
-    again. For credentials that it asks for, its user has `auth_patience` seconds. An agent that
+    again. For credentials that it asks for, its user has `auth_timeout` seconds. An agent that
     does not stream is asked every `poll` seconds. The other keywords are `agent`'s.
 
     Raises:
@@ -67,7 +67,7 @@ def remote_agent(  # noqa: PLR0913  # what such an agent can be told
     )
     card = _card(place, card_timeout, is_needed=not name)
     told: Any = {**taken_over(card), **declared}
-    remote, patience = Remote(place), Patience(reconnecting, auth_patience, poll)
+    remote, timeouts = Remote(place), Timeouts(reconnecting, auth_timeout, poll)
 
     async def clean_up(ended: EndedTask) -> None:
         async with remote.used():
@@ -76,7 +76,7 @@ def remote_agent(  # noqa: PLR0913  # what such an agent can be told
     @agent(name=name or name_of(card), clean_up=clean_up, **told)
     async def run(ctx: RunContext) -> None:
         async with remote.used():
-            await RemoteRun(ctx, remote, patience).run()
+            await RemoteRun(ctx, remote, timeouts).run()
 
     return run
 

@@ -13,9 +13,9 @@ from headrace_worker.quoting import hinted
 class Asking:
     """At most one question at a time."""
 
-    def __init__(self, ctx: RunContext, patience: float) -> None:
-        """Ask the user of `ctx`, for `patience` seconds."""
-        self._ctx, self._patience = ctx, patience
+    def __init__(self, ctx: RunContext, timeout: float) -> None:
+        """Ask the user of `ctx`, for `timeout` seconds."""
+        self._ctx, self._timeout = ctx, timeout
         self._asked: asyncio.Task[Json] | None = None
         self._answer: Json | None = None
 
@@ -69,7 +69,7 @@ class Asking:
         content = [hinted(part, parts.TASK) for part in message.get("parts", [])]
         name = message.get("messageId") or self._ctx.new_id("message")
         prompt = {**message, "messageId": name, "role": "ROLE_AGENT", "parts": content}
-        async with asyncio.timeout(self._patience):
+        async with asyncio.timeout(self._timeout):
             return await runtime_of(self._ctx).ask(prompt)
 
 

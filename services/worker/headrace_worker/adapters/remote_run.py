@@ -39,13 +39,13 @@ type Opening = Callable[[], AsyncIterator[StreamResponse]]
 
 _PAUSES = (0.1, 0.3, 1.0, 2.0)
 """Seconds before a stream is opened anew; the last one again and again."""
-_CANCEL_PATIENCE = 5.0
+_CANCEL_TIMEOUT = 5.0
 UNAUTHORIZED = 401
 _LATER = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.ABORTED}
 
 
 @dataclass(frozen=True)
-class Patience:
+class Timeouts:
     """How long an outside agent is waited for."""
 
     reconnecting: float
@@ -59,12 +59,12 @@ class Patience:
 class RemoteRun:
     """One attempt."""
 
-    def __init__(self, ctx: RunContext, remote: Remote, patience: Patience) -> None:
+    def __init__(self, ctx: RunContext, remote: Remote, timeouts: Timeouts) -> None:
         """Have `remote` do what `ctx` asks for."""
-        self._ctx, self._remote, self._patience = ctx, remote, patience
+        self._ctx, self._remote, self._timeouts = ctx, remote, timeouts
         self._cursor = Cursor()
         self._relay = Relay(ctx, Told())
-        self._asking = Asking(ctx, patience.credentials)
+        self._asking = Asking(ctx, timeouts.credentials)
         self._known = ""
         self._renewed = False
 
@@ -157,7 +157,7 @@ class RemoteRun:
                 # It is over, or can't be subscribed to: asked for it still tells.
             if came:
                 return
-        await asyncio.sleep(0 if last else self._patience.poll)
+        await asyncio.sleep(0 if last else self._timeouts.poll)
         yield StreamResponse(task=await self._remote.get(task))
 
     async def _follow(self, opening: Opening) -> None:
@@ -176,7 +176,7 @@ class RemoteRun:
                 opening, tries, came = self._answering(answer), 0, False
             else:
                 # An agent whose streams end at once is not asked all the time.
-                await asyncio.sleep(max(self._patience.poll - (time.monotonic() - opened), 0))
+                await asyncio.sleep(max(self._timeouts.poll - (time.monotonic() - opened), 0))
             if tries:
                 await asyncio.sleep(_PAUSES[min(tries, len(_PAUSES)) - 1])
             tries += 1
@@ -199,7 +199,7 @@ class RemoteRun:
             return
         if not is_passing(error):
             raise error
-        if not self._known or time.monotonic() - heard > self._patience.reconnecting:
+        if not self._known or time.monotonic() - heard > self._timeouts.reconnecting:
             raise Retryable("the outside agent is busy or out of reach") from error
 
     async def _take(self, event: StreamResponse) -> bool:
@@ -232,7 +232,7 @@ class RemoteRun:
         if not self._relay.task or self._relay.is_over:
             return
         try:
-            async with asyncio.timeout(_CANCEL_PATIENCE):
+            async with asyncio.timeout(_CANCEL_TIMEOUT):
                 await self._remote.cancel(self._relay.task)
         except (A2AError, httpx.HTTPError, TimeoutError) as error:
             self._ctx.log.warning("the outside agent did not confirm the cancel: %s", error)

@@ -152,7 +152,7 @@ async def test_credentials_that_nobody_brings_end_both_tasks(desk: Desk, working
     executor = Crier()
     async with (
         sdk_server(executor) as server,
-        working(await crier(server.url, auth_patience=0.1)),
+        working(await crier(server.url, auth_timeout=0.1)),
     ):
         done = await folded(await desk.start("crier", "auth"))
     assert (state(done), executor.canceled) == ("REJECTED", [done["metadata"]["remote_task"]])

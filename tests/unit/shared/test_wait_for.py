@@ -7,16 +7,16 @@ from typing import Any, cast
 import pytest
 from nats.errors import SlowConsumerError
 
-from headrace import wait_for as patience
+from headrace import wait_for as timeout
 from headrace.jetstream import connection as bus_module
 from headrace.model.errors import BusUnavailable
-from headrace.wait_for import patiently
+from headrace.wait_for import wait_for
 from tests.unit.shared.fake_bus import FakeBus
 
 
 @pytest.fixture(autouse=True)
 def _brisk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "_PAUSE", 0.01)
+    monkeypatch.setattr(timeout, "_PAUSE", 0.01)
 
 
 class Attempt:
@@ -34,30 +34,30 @@ class Attempt:
 async def test_what_comes_late_is_waited_for_and_said_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    await patiently("the sea", Attempt(5, ConnectionRefusedError("low tide")), 20)
+    await wait_for("the sea", Attempt(5, ConnectionRefusedError("low tide")), 20)
     assert [record.getMessage() for record in caplog.records] == ["waiting for the sea: low tide"]
 
 
 async def test_what_is_there_is_not_spoken_of(caplog: pytest.LogCaptureFixture) -> None:
-    await patiently("the sea", Attempt(0, OSError()), 20)
+    await wait_for("the sea", Attempt(0, OSError()), 20)
     assert caplog.records == []
 
 
 async def test_what_does_not_come_is_given_up_with_the_last_reason() -> None:
     refused = "the sea did not answer within 0.1 s: low tide"
     with pytest.raises(BusUnavailable, match=refused) as error:
-        await patiently("the sea", Attempt(1000, OSError("low tide")), 0.1)
+        await wait_for("the sea", Attempt(1000, OSError("low tide")), 0.1)
     assert isinstance(error.value.__cause__, OSError)
 
 
 async def test_an_attempt_that_hangs_is_ended() -> None:
     with pytest.raises(BusUnavailable, match="TimeoutError"):
-        await asyncio.wait_for(patiently("the sea", lambda: asyncio.sleep(3600), 0.1), 60)
+        await asyncio.wait_for(wait_for("the sea", lambda: asyncio.sleep(3600), 0.1), 60)
 
 
 async def test_a_mistake_is_not_waited_for() -> None:
     with pytest.raises(ZeroDivisionError):
-        await patiently("the sea", Attempt(1, ZeroDivisionError()), 20)
+        await wait_for("the sea", Attempt(1, ZeroDivisionError()), 20)
 
 
 async def test_a_flood_of_dropped_messages_is_one_disturbance(
