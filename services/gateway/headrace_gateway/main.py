@@ -20,21 +20,20 @@ from headrace_gateway.detached import Detached
 from headrace_gateway.feeds import Feeds
 from headrace_gateway.protocol_table import PROTOCOLS, RPC_FORMS, Protocol
 from headrace_gateway.protocols.a2a.grpc.server import GrpcServer
-from headrace_gateway.server.auth.access import Access
+from headrace_gateway.server.auth.access import Access, RateLimits
 from headrace_gateway.server.auth.authenticate import Callers
-from headrace_gateway.server.auth.rate_limits import RateLimits
+from headrace_gateway.server.deferred_response import FrontDoor
 from headrace_gateway.server.http_server import Server
 from headrace_gateway.server.listeners import Unprotected, check_exposure, listen
 from headrace_gateway.server.open_requests import ANSWERS, OpenRequests
 from headrace_gateway.server.public_url import own_url
-from headrace_gateway.server.startup import FrontDoor
 from headrace_gateway.server.stream_limits import StreamLimits
 from headrace_gateway.services import Services
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.signed_cards import SignedCards
 from headrace_gateway.streaming.open_streams import OpenStreams
 from headrace_gateway.streaming.subscription import Subscriptions
-from headrace_gateway.tasks.admission import Admission
+from headrace_gateway.tasks.admission import Admission, WantedRuns
 from headrace_gateway.tasks.cancel import Cancelling
 from headrace_gateway.tasks.delete import Deleting
 from headrace_gateway.tasks.full_streams import FullStreams
@@ -42,7 +41,6 @@ from headrace_gateway.tasks.idempotency import Idempotency, SentRecords
 from headrace_gateway.tasks.settle import Settling
 from headrace_gateway.tasks.submit import Submissions
 from headrace_gateway.tasks.subscribe import TaskStreams
-from headrace_gateway.tasks.wanted_runs import WantedRuns
 
 _log = logging.getLogger("headrace_gateway")
 

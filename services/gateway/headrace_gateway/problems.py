@@ -48,7 +48,7 @@ from headrace_gateway.server.auth.schemes import CHALLENGE, REFUSED
 from headrace_gateway.server.body import BodyTooLarge, RequestNotWhole
 from headrace_gateway.server.origin import PageRefused
 from headrace_gateway.streaming.renderer import Cause, Interruption
-from headrace_gateway.tasks.unanswered import Unanswered
+from headrace_gateway.tasks.settle import Unanswered
 
 _log = logging.getLogger(__name__)
 

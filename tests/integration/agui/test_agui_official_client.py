@@ -5,11 +5,9 @@ from typing import Any
 from hypothesis import Phase, given, settings
 
 from headrace.model.events import Json
-from headrace_gateway.protocols.agui.cursor import FrameCursor
 from headrace_gateway.protocols.agui.fold import Fold
-from headrace_gateway.protocols.agui.frame import Frame, sse
-from headrace_gateway.protocols.agui.joins import AfterCursor, AsOfNow
-from headrace_gateway.protocols.agui.run_frames import RunFrames
+from headrace_gateway.protocols.agui.frame import Frame, FrameCursor, sse
+from headrace_gateway.protocols.agui.run_frames import AfterCursor, AsOfNow, RunFrames
 from tests.support import javascript
 from tests.unit.agui.agui_logs import GIVEN, RUN_METADATA, AguiLog, agui_logs, unhurried
 from tests.unit.agui.client_rules import Client

@@ -16,7 +16,7 @@ from headrace.model.queues import RunQueue
 from headrace.model.task import AUTH_REQUIRED, COMPLETED, FAILED, INPUT_REQUIRED, SUBMITTED
 from headrace.tasks.queues import ensure_queue
 from headrace_gateway.refusals import TaskBusy
-from headrace_gateway.tasks.asked import FollowUp
+from headrace_gateway.tasks.accepted import FollowUp
 from headrace_gateway.tasks.handing_in import HandingIn
 from tests.integration.worker.conftest import Spawn, Working
 from tests.support.desk import Desk, Task, eventually, open_desk, user_message

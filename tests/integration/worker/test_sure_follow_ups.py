@@ -18,13 +18,11 @@ from headrace_gateway.feeds import Feeds
 from headrace_gateway.refusals import GenerationMismatch, KeyReused, TaskEnded
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.settings import GatewaySettings
-from headrace_gateway.tasks.accepted import Accepted
-from headrace_gateway.tasks.admission import Admission
-from headrace_gateway.tasks.asked import FollowUp
+from headrace_gateway.tasks.accepted import Accepted, FollowUp
+from headrace_gateway.tasks.admission import Admission, WantedRuns
 from headrace_gateway.tasks.idempotency import Idempotency, Keyed, SentRecords
 from headrace_gateway.tasks.settle import Settling
 from headrace_gateway.tasks.submit import Submissions
-from headrace_gateway.tasks.wanted_runs import WantedRuns
 from tests.integration.worker.conftest import Spawn, Working
 from tests.integration.worker.test_follow_ups import PARROTS, inputs, parrot, whole
 from tests.support.desk import Desk, Task, user_message

@@ -15,8 +15,7 @@ from headrace_gateway.server.endpoint import answering
 from headrace_gateway.server.json_response import json_response
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.sse import EventStream
-from headrace_gateway.tasks.cursor import Cursor
-from headrace_gateway.tasks.ids import mint_message_id, task_key
+from headrace_gateway.tasks.ids import Cursor, mint_message_id, task_key
 from headrace_gateway.tasks.subscribe import NothingLeft, TaskStream
 from tests.support.json_lines.renderer import BODY, LINES, LineRenderer, line
 

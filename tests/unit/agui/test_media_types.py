@@ -2,9 +2,8 @@ import pytest
 from starlette.requests import Request
 
 from headrace_gateway.coded_errors import BodyNotJson, check_body_type
-from headrace_gateway.protocols.agui.encodings import BINARY, PROTO, SSE
+from headrace_gateway.protocols.agui.encodings import BINARY, PROTO, SSE, encoding_for
 from headrace_gateway.protocols.agui.errors import NotAcceptable
-from headrace_gateway.protocols.agui.media_types import encoding_for
 
 
 def request(**headers: str) -> Request:

@@ -6,10 +6,8 @@ from hypothesis import strategies as st
 from headrace.model.entry import Entry
 from headrace.model.events import Json
 from headrace.model.parts import STEP_STARTED, text_part, thinking_part, tool_arguments_part
-from headrace_gateway.protocols.agui.cursor import FrameCursor
-from headrace_gateway.protocols.agui.frame import Frame
-from headrace_gateway.protocols.agui.joins import AfterCursor, AsOfNow
-from headrace_gateway.protocols.agui.run_frames import RunFrames
+from headrace_gateway.protocols.agui.frame import Frame, FrameCursor
+from headrace_gateway.protocols.agui.run_frames import AfterCursor, AsOfNow, RunFrames
 from tests.unit.agui.agui_logs import GIVEN, RUN_METADATA, AguiLog, agui_logs, hinted, unhurried
 from tests.unit.agui.client_rules import Client
 from tests.unit.agui.test_subagents import asked, child

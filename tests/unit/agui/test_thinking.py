@@ -12,8 +12,7 @@ from headrace.model.parts import thinking_part
 from headrace.model.task import COMPLETED
 from headrace_gateway.coded_errors import InputInvalid
 from headrace_gateway.protocols.agui.extras import in_query
-from headrace_gateway.protocols.agui.joins import AsOfNow
-from headrace_gateway.protocols.agui.run_frames import RunFrames
+from headrace_gateway.protocols.agui.run_frames import AsOfNow, RunFrames
 from headrace_gateway.protocols.agui.run_input import RunInput
 from tests.unit.agui.agui_logs import AguiLog, agui_logs, unhurried
 from tests.unit.agui.test_run_input import INPUT

@@ -14,12 +14,11 @@ from headrace.model.errors import HeadraceError, TaskUnknown
 from headrace.model.events import Json
 from headrace.settings import BusSettings
 from headrace_gateway.problems import problem_of
+from headrace_gateway.protocols.a2a.messages import with_history
 from headrace_gateway.protocols.a2a.protojson import from_query
-from headrace_gateway.protocols.a2a.sending import with_history
 from headrace_gateway.server.auth.caller import Caller
-from headrace_gateway.tasks.cursor import Cursor
-from headrace_gateway.tasks.ids import task_key
-from headrace_gateway.tasks.media import check_parts
+from headrace_gateway.tasks.ids import Cursor, task_key
+from headrace_gateway.tasks.terms import check_parts
 
 
 @pytest.mark.parametrize("text", ["abcd:1", " 0a1b2c3d:17 ", "x" * 16 + ":999999999999999999"])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from headrace_gateway.protocols.a2a.protojson import read
 from headrace_gateway.refusals import Malformed
-from headrace_gateway.server.json_depth import MAX_DEPTH
+from headrace_gateway.server.body import MAX_DEPTH
 
 NAMES = st.text(max_size=3)
 JSON = st.recursive(

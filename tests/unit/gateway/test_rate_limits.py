@@ -4,9 +4,9 @@ import pytest
 
 from headrace.model.messages import RequestsTaken
 from headrace_gateway.refusals import RateLimited
-from headrace_gateway.server.auth import rate_limits
+from headrace_gateway.server.auth import access
+from headrace_gateway.server.auth.access import Bucket, RateLimits
 from headrace_gateway.server.auth.caller import Caller
-from headrace_gateway.server.auth.rate_limits import Bucket, RateLimits
 from headrace_gateway.settings import GatewaySettings
 from tests.unit.shared.fake_bus import FakeBus
 
@@ -68,7 +68,7 @@ def test_what_others_took_can_be_owed_for_a_minute_at_most() -> None:
 
 
 async def test_gateways_count_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rate_limits, "PUBLISH_EVERY", 3600.0)
+    monkeypatch.setattr(access, "PUBLISH_EVERY", 3600.0)
     bus = FakeBus()
     rates = limits(owner=5, bus=bus)
     await rates.start()

@@ -10,8 +10,8 @@ from headrace.model.events import ATTEMPT, DISCARDED_AFTER, RETRACTED, Json
 from headrace.model.task import CANCELED, FAILED, INPUT_REQUIRED, REJECTED, SUBMITTED, WORKING
 from headrace_gateway.protocols.hector.events import HectorEvent, sse
 from headrace_gateway.protocols.hector.fold import HectorFold
-from headrace_gateway.protocols.hector.messages import completed
 from headrace_gateway.protocols.hector.renderer import Place
+from headrace_gateway.protocols.hector.requests import completed
 from headrace_gateway.protocols.hector.variant import HECTOR
 from tests.unit.hector.hector_log import HectorLog
 

@@ -1,17 +1,143 @@
-"""One task's log as this gateway sees it: a live subscription and a ring of recent entries."""
+"""One task's log as this gateway sees it, and each client's place in it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from typing import Protocol
 
 from headrace.jetstream.connection import Bus
 from headrace.links import Links
-from headrace.log import Follower, TailRule, last_entry
+from headrace.log import Follower, TailRule, find_generation, last_entry
+from headrace.log.read import read_on
 from headrace.model.entry import Entry
 from headrace.model.errors import LogLost, TaskUnknown
 from headrace.model.task import TaskKey
-from headrace_gateway.feeds.block import Block
-from headrace_gateway.feeds.reader import Reader
-from headrace_gateway.feeds.ring import Ring
+from headrace_gateway.feeds.ring import Block, Ring
+
+MOST = 256 * 1024
+"""About how many bytes of events one read returns."""
+
+
+class Source(Protocol):
+    """What a reader needs of its feed."""
+
+    bus: Bus
+    key: TaskKey
+    ring: Ring
+    reading: asyncio.Semaphore
+    """Taken while the log is read, by as many of the gateway's readers as may do so at a time."""
+    last: Entry | None
+    loss: LogLost | None
+
+    @property
+    def head(self) -> int:
+        """Generation of the newest event."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing can follow it."""
+
+    def block(self, entry: Entry) -> Block:
+        """Return the entry as clients get to see it."""
+
+    def wake_on_change(self, wake: Callable[[], None]) -> None:
+        """Call `wake` once, at the next change."""
+
+    def no_wake(self, wake: Callable[[], None]) -> None:
+        """Do not call it after all."""
+
+
+class Reader:
+    """Reads a feed from one generation on, each event once.
+
+    `after` is the generation of the last event read. Only one `read` at a time.
+    """
+
+    __slots__ = ("_feed", "_sequence", "_wakened", "after", "most")
+
+    def __init__(self, feed: Source, after: int) -> None:
+        """Read what lies behind generation `after`."""
+        self.after = after
+        self.most = MOST
+        """About how many bytes of events one read returns: what a slow client makes wait."""
+        self._feed = feed
+        self._sequence: int | None = None
+        self._wakened: asyncio.Future[None] | None = None
+
+    async def read(self) -> list[Block]:
+        """Return the next blocks, waiting for them; an empty list: the log has ended.
+
+        Raises:
+            LogLost: the log, or that part of it, is gone.
+            BusUnavailable: the part that left the ring can't be read now.
+        """
+        while True:
+            if (blocks := await self.read_now()) or self.at_end:
+                return blocks
+            await self.wait()
+
+    async def read_now(self) -> list[Block]:
+        """Return the next blocks if there are any yet (reading the log counts as such)."""
+        loss = self._feed.loss
+        if self.after >= self._feed.head:
+            if loss is not None and not self._feed.ended:
+                raise loss
+            return []
+        # What is in the ring is whole, also if the log has been forgotten meanwhile.
+        blocks = self._feed.ring.after(self.after, self.most)
+        if blocks is None:
+            if loss is not None:
+                raise loss
+            blocks = await self._read_past()
+        newest = blocks[-1].entry
+        self.after, self._sequence = newest.last_generation, newest.sequence
+        return blocks
+
+    @property
+    def at_end(self) -> bool:
+        """Whether everything was read and nothing can follow."""
+        return self._feed.ended and self.after >= self._feed.head
+
+    async def wait(self) -> None:
+        """Return at the feed's next change, or when somebody calls `wake`."""
+        self._wakened = asyncio.get_running_loop().create_future()
+        self._feed.wake_on_change(self.wake)
+        try:
+            await self._wakened
+        finally:
+            self._feed.no_wake(self.wake)
+            self._wakened = None
+
+    def wake(self) -> None:
+        """Let `wait` return."""
+        if self._wakened is not None and not self._wakened.done():
+            self._wakened.set_result(None)
+
+    async def _read_past(self) -> list[Block]:
+        """Read one batch from the log. Between reads nothing of it is held."""
+        feed, last = self._feed, self._feed.last
+        if last is None:
+            raise LogLost(f"no log of {feed.key.task}")
+        async with feed.reading:
+            blocks = await self._read_on(await self._find_sequence(last), last)
+        if not blocks or blocks[0].entry.generation > self.after + 1:
+            raise LogLost(f"the log of {feed.key.task} is gone behind {self.after}")
+        return blocks
+
+    async def _read_on(self, sequence: int, last: Entry) -> list[Block]:
+        feed, blocks = self._feed, list[Block]()
+        while not blocks and sequence < last.sequence:
+            batch = await read_on(
+                feed.bus, feed.key, sequence, last.sequence, batch_bytes=self.most
+            )
+            blocks = [feed.block(stored.entry) for stored in batch if stored.entry is not None]
+            sequence = batch[-1].sequence if batch else last.sequence
+        return blocks
+
+    async def _find_sequence(self, last: Entry) -> int:
+        """Return the stream sequence behind which the next event is."""
+        if self._sequence is not None or not self.after:
+            return self._sequence or 0
+        return await find_generation(self._feed.bus, self._feed.key, self.after + 1, last)
 
 
 class Feed:

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 import orjson
-from a2a.utils.errors import JSONParseError
+from a2a.utils.errors import ContentTypeNotSupportedError, JSONParseError
 from starlette.requests import Request
 
 from headrace.model.errors import HeadraceError
@@ -99,3 +99,47 @@ def parse_object(body: bytes) -> Json:
     if not isinstance(parsed, dict):
         raise Malformed([Violation("", "must be an object")])
     return parsed
+
+
+FORM = "application/x-www-form-urlencoded"
+"""What curl says of a body when it is not told: JSON, all the same, where it is sent to a route."""
+
+
+def check_content_type(request: Request, *, form: bool = False) -> None:
+    """Return if the body is declared as JSON of some kind, or not at all.
+
+    With `form` it may also be declared as a form, as those do who leave it to curl. Not by pages:
+    a browser sends a form anywhere without asking, and always says of which page it is.
+
+    Raises:
+        ContentTypeNotSupportedError: it is declared as something else.
+    """
+    stated = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    kind, _, subtype = stated.partition("/")
+    is_json = kind == "application" and (subtype.startswith("json") or subtype.endswith("+json"))
+    is_curls = form and stated == FORM and "origin" not in request.headers
+    if stated and not is_json and not is_curls:
+        raise ContentTypeNotSupportedError(
+            f"the body must be application/json or application/a2a+json, not {stated[:100]}"
+        )
+
+
+MAX_DEPTH = 90
+"""Levels of ``data``, ``metadata`` and AG-UI's fields: protobuf's parsers stop at 100 in all."""
+
+RULE = f"must not be nested deeper than {MAX_DEPTH} levels"
+
+
+def is_too_deep(value: object) -> bool:
+    """Tell whether the objects and lists in `value` nest deeper than `MAX_DEPTH`."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            child
+            for one in level
+            if isinstance(one, dict | list)
+            for child in (one.values() if isinstance(one, dict) else one)
+        ]
+        if not level:
+            return False
+    return True

@@ -11,15 +11,20 @@ import asyncio
 import logging
 import math
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from headrace.background import keep_running
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.consumers import consumers
+from headrace.log import Appended
 from headrace.model.errors import BusUnavailable
 from headrace.model.events import Json
 from headrace.model.task import TaskKey
+from headrace.tasks.background_runs import BackgroundRuns
+from headrace.tasks.begin import Input
 from headrace_gateway.refusals import TooManyWaiting
 from headrace_gateway.settings import GatewaySettings
 
@@ -225,3 +230,31 @@ class Admission:
         if not pace:
             return _UNKNOWN
         return min(max(math.ceil(self._waiting(scope) / 10 / pace), _SOONEST), _LATEST)
+
+
+class WantedRuns:
+    """Admits runs, and asks workers for them."""
+
+    def __init__(self, bus: Bus, admission: Admission) -> None:
+        """Ask on `bus` for what `admission` admits."""
+        self._requests, self._admission = BackgroundRuns(bus), admission
+
+    @asynccontextmanager
+    async def admitted(self, key: TaskKey) -> AsyncIterator[Admitted]:
+        """Yield leave to put one more run into the queue, for a block that appends its input.
+
+        Raises:
+            TooManyWaiting: as many wait as may.
+        """
+        admitted = await self._admission.admit(key)
+        try:
+            yield admitted
+        except BaseException:
+            admitted.settle()
+            raise
+
+    def request(self, asked: Input, admitted: Admitted, appended: Appended) -> None:
+        """Ask workers for the run on an input that was appended."""
+        request = asked.run_request(appended)
+        asking = self._requests.publish_soon(asked.key, asked.stamp.run, request, asked.priority)
+        asking.add_done_callback(lambda _: admitted.settle())

@@ -19,7 +19,7 @@ from headrace.tasks.continue_ import QueuedInput, queue_input
 from headrace.tasks.holder import ask_holder
 from headrace.wait_for import ELECTION
 from headrace_gateway.refusals import GenerationMismatch, TaskBusy
-from headrace_gateway.tasks.asked import FollowUp
+from headrace_gateway.tasks.accepted import FollowUp
 
 HOLDER_TIMEOUT = 2.0
 """Seconds that a holder has to put a message into the log; then the gateway does."""

@@ -1,5 +1,8 @@
-"""Ids of tasks and messages that callers send, or leave out."""
+"""Ids of tasks and messages, and cursors into their logs."""
 
+import re
+from dataclasses import dataclass
+from typing import Self
 from uuid import uuid4
 
 from headrace.model.errors import InvalidName, TaskUnknown
@@ -27,3 +30,23 @@ def task_key(settings: BusSettings, caller: Caller, agent: str, task: str) -> Ta
 def mint_message_id() -> str:
     """Return an id for a message that came without one."""
     return f"msg-{uuid4()}"
+
+
+_CURSOR = re.compile(r"([0-9a-z]{4,16}):([1-9][0-9]{0,17})")
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """A place in one log: behind the event with that generation."""
+
+    log: str
+    generation: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        """Return what `text` says; None: it is nothing that we ever handed out."""
+        found = _CURSOR.fullmatch(text.strip())
+        return cls(found[1], int(found[2])) if found else None
+
+    def __str__(self) -> str:
+        return f"{self.log}:{self.generation}"

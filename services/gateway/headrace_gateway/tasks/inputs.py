@@ -16,12 +16,11 @@ from headrace.tasks.continue_ import LogEnd, next_input
 from headrace_gateway.feeds import Feeds
 from headrace_gateway.refusals import ContextMismatch, GenerationMismatch, TaskBusy, TaskEnded
 from headrace_gateway.server.auth.caller import Caller
-from headrace_gateway.tasks.accepted import Accepted
-from headrace_gateway.tasks.asked import FollowUp
+from headrace_gateway.tasks.accepted import Accepted, FollowUp
+from headrace_gateway.tasks.admission import WantedRuns
 from headrace_gateway.tasks.handing_in import HandingIn, busy, new_name
 from headrace_gateway.tasks.offload import Offload
 from headrace_gateway.tasks.settle import Settling
-from headrace_gateway.tasks.wanted_runs import WantedRuns
 
 _TERMS = frozenset({events.START_BY, events.PRIORITY, events.TRACEPARENT})
 """Metadata that says how a run is to be done, not what."""

@@ -11,7 +11,7 @@ from headrace.model.errors import FileUnknown, OutcomeUnknown
 from headrace.model.events import Json
 from headrace.model.task import TaskKey
 from headrace.model.user_content import with_links
-from headrace_gateway.tasks.unanswered import Unsettled
+from headrace_gateway.tasks.settle import Unsettled
 
 
 class Offload:

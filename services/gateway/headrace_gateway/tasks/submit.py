@@ -19,12 +19,11 @@ from headrace_gateway.detached import Detached
 from headrace_gateway.feeds import Feeds
 from headrace_gateway.refusals import AgentUnknown
 from headrace_gateway.server.auth.caller import Caller
-from headrace_gateway.tasks.accepted import Accepted, new_writer
-from headrace_gateway.tasks.asked import FollowUp
+from headrace_gateway.tasks.accepted import Accepted, FollowUp, new_writer
+from headrace_gateway.tasks.admission import WantedRuns
 from headrace_gateway.tasks.inputs import FollowUps
 from headrace_gateway.tasks.offload import Offload
 from headrace_gateway.tasks.settle import Settling
-from headrace_gateway.tasks.wanted_runs import WantedRuns
 
 type Prepare = Callable[[TaskKey], Awaitable[None]]
 """What is to be done once a task has a name, before it begins."""

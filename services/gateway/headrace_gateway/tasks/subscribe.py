@@ -17,7 +17,7 @@ from headrace.state_client import StateClient
 from headrace_gateway.feeds import Feed, Feeds
 from headrace_gateway.refusals import TaskEnded
 from headrace_gateway.server.auth.caller import Caller
-from headrace_gateway.tasks.cursor import Cursor
+from headrace_gateway.tasks.ids import Cursor
 
 
 class NothingLeft(Exception):

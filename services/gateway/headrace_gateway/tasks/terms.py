@@ -1,11 +1,11 @@
-"""On which terms a run waits for a worker: how urgent it is, and until when.
+"""What an agent takes: media types of a message's parts, and the terms that a caller may set."""
 
-They are metadata of the input, so whoever asks for its run again finds them in the log.
-"""
-
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
 from typing import cast
+
+from a2a.utils.errors import ContentTypeNotSupportedError
 
 from headrace.directory import AgentCard
 from headrace.model.events import PRIORITY, START_BY, Json
@@ -55,3 +55,41 @@ def _start_within(card: AgentCard, wished: Mapping[str, object], where: str) -> 
         rule = f"must be a number of seconds, more than 0 and at most {LONGEST_START:g}"
         raise Malformed([Violation(f"{where}startWithin", rule)])
     return within if allowed is None else min(within, allowed)
+
+
+_UNSTATED = {
+    "text": "text/plain",
+    "data": "application/json",
+    "raw": "application/octet-stream",
+    "url": "application/octet-stream",
+}
+"""What a part is that states no media type, by its kind."""
+
+
+def check_parts(message: Json, card: AgentCard) -> None:
+    """Return if the agent takes every part of `message`.
+
+    Modes are those of the card and of any of its skills: a request does not say which skill it is
+    for. ``*/*`` takes all, ``image/*`` all images. No modes at all declare nothing: all is taken.
+
+    Raises:
+        ContentTypeNotSupportedError: it does not; says which part, and what would be taken.
+    """
+    modes = _modes(card)
+    for index, part in enumerate(message["parts"]):
+        kind = next(kind for kind in _UNSTATED if kind in part)
+        media_type = _essence(part.get("mediaType") or _UNSTATED[kind])
+        if modes and not any(fnmatchcase(media_type, mode) for mode in modes):
+            raise ContentTypeNotSupportedError(
+                f"agent {card.name} takes {', '.join(sorted(modes))}; "
+                f"message.parts[{index}] is {media_type}"
+            )
+
+
+def _modes(card: AgentCard) -> set[str]:
+    skills: Iterable[list[str]] = (skill.get("inputModes", []) for skill in card.skills)
+    return {_essence(mode) for modes in (card.input_modes, *skills) for mode in modes}
+
+
+def _essence(media_type: str) -> str:
+    return media_type.partition(";")[0].strip().lower()

@@ -1,12 +1,16 @@
 """Agent cards: what an agent says of itself, with the fleet's URLs and capabilities."""
 
 from a2a.utils.constants import PROTOCOL_VERSION_1_0, TransportProtocol
+from a2a.utils.errors import ExtendedAgentCardNotConfiguredError, UnsupportedOperationError
 
 from headrace.directory import AgentCard
 from headrace.model.events import Json
+from headrace_gateway.call import Call
 from headrace_gateway.extensions import AGUI_MEDIA_TYPES, OFFERED
+from headrace_gateway.refusals import CredentialsMissing
 from headrace_gateway.server.auth.credentials_file import Known
 from headrace_gateway.server.auth.schemes import security_of
+from headrace_gateway.services import Services
 
 GET_CARD = "GetAgentCard"
 """What reading a card is called where it is a call; A2A has only a page for it."""
@@ -77,3 +81,34 @@ def _skill(card: AgentCard) -> Json:
         "description": _description(card),
         "tags": [card.name],
     }
+
+
+_REPLACED = ("description", "version", "provider", "documentationUrl", "iconUrl")
+
+
+async def extended_card(services: Services, call: Call, params: object) -> Json:  # noqa: ARG001 - they say nothing
+    """Return the agent's extended card, signed.
+
+    Raises:
+        UnsupportedOperationError: the agent does not say that it has one.
+        ExtendedAgentCardNotConfiguredError: it says so, but there is nothing in it, or nobody can
+            be known: there is no HEADRACE_CREDENTIALS.
+        CredentialsMissing: the caller is anonymous.
+    """
+    extended = call.card.extended
+    if extended is None:
+        raise UnsupportedOperationError(f"agent {call.agent} has no extended card")
+    if not extended or services.callers.known is None:
+        raise ExtendedAgentCardNotConfiguredError("no extended card is configured here")
+    if not call.caller.identified:
+        raise CredentialsMissing("the extended card is for callers with credentials")
+    base = call.base or services.settings.public_url or ""
+    card = _extended(agent_card(call.card, base, call.grpc, services.callers.known), extended)
+    return services.cards.sign(f"{call.agent} extended", base, card).card
+
+
+def _extended(card: Json, extended: Json) -> Json:
+    """Return `card` with what `extended` says more: skills of the same id give way."""
+    skills = {skill.get("id"): skill for skill in [*card["skills"], *extended.get("skills", [])]}
+    replaced = {name: extended[name] for name in _REPLACED if name in extended}
+    return card | replaced | {"skills": list(skills.values())}

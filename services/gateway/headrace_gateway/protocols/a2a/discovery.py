@@ -13,9 +13,9 @@ from headrace.model.events import Json
 from headrace.signing import MAX_AGE
 from headrace_gateway.call import AGENT
 from headrace_gateway.protocols.a2a.cards import GET_CARD, agent_card, agent_path
-from headrace_gateway.protocols.a2a.rest_errors import RestErrors
+from headrace_gateway.protocols.a2a.errors import RestErrors
 from headrace_gateway.protocols.a2a.variants import Variant
-from headrace_gateway.protocols.a2a.wording import Versions
+from headrace_gateway.protocols.a2a.versions import Versions
 from headrace_gateway.refusals import AgentUnknown
 from headrace_gateway.server.endpoint import Endpoint
 from headrace_gateway.server.json_response import cacheable, json_response, revalidated

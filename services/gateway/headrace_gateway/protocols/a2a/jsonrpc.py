@@ -14,8 +14,7 @@ from headrace.model.events import Json
 from headrace_gateway.call import Call, call_of
 from headrace_gateway.problems import headers, problem_of
 from headrace_gateway.protocols.a2a.cards import GET_CARD, agent_card
-from headrace_gateway.protocols.a2a.content_types import check_content_type
-from headrace_gateway.protocols.a2a.error_shapes import rpc_body
+from headrace_gateway.protocols.a2a.errors import rpc_body
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
 from headrace_gateway.protocols.a2a.stream_responses import (
     Manner,
@@ -29,10 +28,17 @@ from headrace_gateway.protocols.a2a.variants import (
     reads_short,
     rpc_wording,
 )
-from headrace_gateway.protocols.a2a.versions import BOTH, check_version, shape_of_call
-from headrace_gateway.protocols.a2a.wording import INTERNAL, RPC, Versions, Wording
+from headrace_gateway.protocols.a2a.versions import (
+    BOTH,
+    INTERNAL,
+    RPC,
+    Versions,
+    Wording,
+    check_version,
+    shape_of_call,
+)
 from headrace_gateway.refusals import Malformed, Violation
-from headrace_gateway.server.body import parse, read_body
+from headrace_gateway.server.body import check_content_type, parse, read_body
 from headrace_gateway.server.endpoint import Endpoint
 from headrace_gateway.server.json_response import JSON, json_response
 from headrace_gateway.server.open_requests import requests_of

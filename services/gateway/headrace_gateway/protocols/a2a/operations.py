@@ -6,17 +6,21 @@ from typing import Any
 from headrace.metrics import REQUEST_SECONDS
 from headrace.model.events import Json
 from headrace_gateway.call import Call
-from headrace_gateway.protocols.a2a.answering import send_message
-from headrace_gateway.protocols.a2a.extended_card import extended_card
+from headrace_gateway.protocols.a2a.cards import extended_card
+from headrace_gateway.protocols.a2a.messages import send_message, send_streaming
 from headrace_gateway.protocols.a2a.push_configs import (
     create_config,
     delete_config,
     get_config,
     list_configs,
 )
-from headrace_gateway.protocols.a2a.reading import cancel_task, delete_task, get_task, list_tasks
-from headrace_gateway.protocols.a2a.sending import send_streaming
-from headrace_gateway.protocols.a2a.streaming import subscribe
+from headrace_gateway.protocols.a2a.reading import (
+    cancel_task,
+    delete_task,
+    get_task,
+    list_tasks,
+    subscribe,
+)
 from headrace_gateway.services import Services
 from headrace_gateway.tasks.subscribe import TaskStream
 

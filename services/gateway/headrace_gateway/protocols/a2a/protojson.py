@@ -7,16 +7,240 @@ fields canonically (snake_case is read too), writes enums by name and leaves out
 while ``data`` and ``metadata`` stay as they came. Unknown fields are passed over.
 """
 
-from typing import Any
+from binascii import Error as NotBase64
+from binascii import a2b_base64, b2a_base64
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import cache
+from typing import Any, cast
 
+from google.api.field_behavior_pb2 import FieldBehavior, field_behavior
+from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 from google.protobuf.message import Message
+from google.protobuf.timestamp_pb2 import Timestamp
 from starlette.datastructures import QueryParams
 
 from headrace.model.events import Json
-from headrace_gateway.protocols.a2a.proto_scalars import NotReadable, boolean
-from headrace_gateway.protocols.a2a.proto_schema import Field, Free, Nested, Schema, schema
 from headrace_gateway.refusals import Malformed, Violation
-from headrace_gateway.server.json_depth import RULE, is_too_deep
+from headrace_gateway.server.body import RULE, is_too_deep
+
+_INT32 = range(-(2**31), 2**31)
+_GENERATIONS = range(2**63)
+_URL_SAFE = str.maketrans("-_", "+/")
+
+
+class NotReadable(Exception):
+    """The value can't be of that type; the message is the rule that it breaks."""
+
+
+def string(value: object) -> str:
+    """Return a string as it is."""
+    if not isinstance(value, str):
+        raise NotReadable("must be a string")
+    return value
+
+
+def boolean(value: object) -> bool:
+    """Return a boolean as it is."""
+    if not isinstance(value, bool):
+        raise NotReadable("must be true or false")
+    return value
+
+
+def int32(value: object) -> int:
+    """Return an integer, which may be written as a string or with a zero fraction."""
+    number = _whole(value)
+    if number is None or number not in _INT32:
+        raise NotReadable("must be a whole number of 32 bits")
+    return number
+
+
+def generation(value: object) -> int:
+    """Return a generation, or 0 for before the first; it may be written as a string."""
+    number = _whole(value)
+    if number is None or number not in _GENERATIONS:
+        raise NotReadable("must be a whole number that is not negative")
+    return number
+
+
+def _whole(value: object) -> int | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else None
+    if isinstance(value, str):
+        return int(value) if value.removeprefix("-").isdecimal() and value.isascii() else None
+    return value if isinstance(value, int) else None
+
+
+def base64(value: object) -> str:
+    """Return base64 in the standard alphabet, padded; either alphabet is read, padded or not."""
+    try:
+        text = string(value).translate(_URL_SAFE).rstrip("=")
+        decoded = a2b_base64(text + "=" * (-len(text) % 4), strict_mode=True)
+    except (NotReadable, NotBase64, ValueError):
+        raise NotReadable("must be base64") from None
+    return b2a_base64(decoded, newline=False).decode()
+
+
+def timestamp(value: object) -> str:
+    """Return an RFC 3339 time in UTC."""
+    moment = Timestamp()
+    try:
+        moment.FromJsonString(string(value))
+    except (NotReadable, ValueError):
+        raise NotReadable("must be a time as in RFC 3339, like 2026-01-31T12:00:00Z") from None
+    return moment.ToJsonString()
+
+
+def enum(descriptor: EnumDescriptor) -> Callable[[object], str]:
+    """Return what reads the enum's names, or its numbers, as names."""
+    by_name = {value.name: value.name for value in descriptor.values}
+    by_number = {value.number: value.name for value in descriptor.values}
+    rule = "must be one of " + ", ".join(name for number, name in by_number.items() if number)
+
+    def read(value: object) -> str:
+        found = by_name.get(value) if isinstance(value, str) else None
+        if found is None and (number := _whole(value)) is not None:
+            found = by_number.get(number)
+        if found is None:
+            raise NotReadable(rule)
+        return found
+
+    return read
+
+
+SCALARS: Mapping[int, Callable[[object], Any]] = {
+    FieldDescriptor.TYPE_STRING: string,
+    FieldDescriptor.TYPE_BOOL: boolean,
+    FieldDescriptor.TYPE_INT32: int32,
+    FieldDescriptor.TYPE_BYTES: base64,
+}
+"""By field type: those that A2A's requests use."""
+
+
+class Free(Enum):
+    """JSON without a schema."""
+
+    VALUE = auto()
+    """Anything, null too."""
+    STRUCT = auto()
+    """An object."""
+
+
+_FREE = {"google.protobuf.Value": Free.VALUE, "google.protobuf.Struct": Free.STRUCT}
+
+
+@dataclass(frozen=True, slots=True)
+class Nested:
+    """A message within a message."""
+
+    descriptor: Descriptor
+
+    @property
+    def schema(self) -> "Schema":
+        """Its schema."""
+        return _schema(self.descriptor)
+
+
+type Kind = Callable[[object], Any] | Free | Nested
+"""How one value is read: by a scalar's reader, as free JSON, or as a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a message."""
+
+    name: str
+    """Its canonical name, in lowerCamelCase."""
+    kind: Kind
+    repeated: bool
+    required: bool
+    oneof: str
+    """The oneof that it is a member of; empty: none."""
+    default: object
+    """What a field without presence holds when it says nothing; a field with presence has None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The fields of one message."""
+
+    fields: Mapping[str, Field]
+    """By each name that a field may be written with."""
+    required: tuple[Field, ...]
+    oneofs: tuple[tuple[str, ...], ...]
+    """The names of each oneof's members; exactly one must be there."""
+
+
+def _extension(name: str) -> Field:
+    return Field(name, generation, repeated=False, required=False, oneof="", default=None)
+
+
+_EXTENSIONS: Mapping[str, tuple[Field, ...]] = {
+    "lf.a2a.v1.GetTaskRequest": (_extension("currentGeneration"),),
+    "lf.a2a.v1.SendMessageConfiguration": (_extension("ifGenerationMatch"),),
+}
+"""Fields that A2A v1.1 will have, offered as an extension (`extensions.GENERATIONS`)."""
+
+
+def schema(message: type[Message]) -> Schema:
+    """Return the schema of a message."""
+    return _schema(cast("Descriptor", message.DESCRIPTOR))
+
+
+@cache
+def _schema(descriptor: Descriptor) -> Schema:
+    fields = [(one, _field(one)) for one in descriptor.fields]
+    by_name = {name: field for one, field in fields for name in (one.name, field.name)}
+    by_name |= {field.name: field for field in _EXTENSIONS.get(descriptor.full_name, ())}
+    return Schema(
+        by_name,
+        tuple(field for _, field in fields if field.required),
+        tuple(
+            tuple(member.json_name for member in oneof.fields)
+            for oneof in descriptor.oneofs
+            if _is_real(oneof.name)
+        ),
+    )
+
+
+def _field(one: FieldDescriptor) -> Field:
+    oneof = one.containing_oneof
+    return Field(
+        name=one.json_name,
+        kind=_kind(one),
+        repeated=one.is_repeated,
+        required=FieldBehavior.REQUIRED in one.GetOptions().Extensions[field_behavior],
+        oneof=oneof.name if oneof is not None and _is_real(oneof.name) else "",
+        default=_default(one),
+    )
+
+
+def _kind(one: FieldDescriptor) -> Kind:
+    if one.enum_type is not None:
+        return enum(one.enum_type)
+    if one.message_type is None:
+        return SCALARS[one.type]
+    if one.message_type.full_name == "google.protobuf.Timestamp":
+        return timestamp
+    return _FREE.get(one.message_type.full_name) or Nested(one.message_type)
+
+
+def _default(one: FieldDescriptor) -> object:
+    if one.is_repeated:
+        return []
+    if one.has_presence:
+        return None
+    if one.enum_type is not None:
+        return one.enum_type.values_by_number[0].name
+    return one.default_value
+
+
+def _is_real(oneof: str) -> bool:
+    # A proto3 `optional` is a oneof of its own whose name starts with an underscore.
+    return not oneof.startswith("_")
 
 
 def read(message: type[Message], value: object) -> Json:

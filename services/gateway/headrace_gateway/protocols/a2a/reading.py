@@ -1,10 +1,10 @@
-"""GetTask, ListTasks, CancelTask and DeleteTask: what there is to say about tasks that exist."""
+"""What A2A's operations on a task that exists return: get, list, cancel, delete, subscribe."""
 
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 
-from a2a.utils.errors import TaskNotCancelableError
+from a2a.utils.errors import TaskNotCancelableError, UnsupportedOperationError
 
 from headrace.model import messages
 from headrace.model.errors import TaskUnknown
@@ -18,6 +18,7 @@ from headrace_gateway.services import Services
 from headrace_gateway.streaming.renderer import Messages, Renderer
 from headrace_gateway.streaming.wait import Wait
 from headrace_gateway.tasks.ids import task_key
+from headrace_gateway.tasks.subscribe import TaskStream
 
 
 async def get_task(services: Services, call: Call, params: object) -> Json:
@@ -145,3 +146,28 @@ async def delete_task(services: Services, call: Call, params: object) -> Json:
     key = task_key(services.settings, call.caller, call.agent, asked.task)
     await services.deleting.delete(call.caller, key)
     return {}
+
+
+def check_streaming(call: Call) -> None:
+    """Return if the agent's card offers streams.
+
+    Raises:
+        UnsupportedOperationError: it does not.
+    """
+    if not call.card.streaming:
+        raise UnsupportedOperationError(f"agent {call.agent} offers no streams")
+
+
+async def subscribe(services: Services, call: Call, params: object) -> TaskStream:
+    """Return the caller's stream of the task, behind the call's cursor if it has one.
+
+    Raises:
+        Malformed: the parameters are not the operation's.
+        UnsupportedOperationError, NothingLeft, HeadraceError: as `TaskStreams.open`.
+    """
+    check_streaming(call)
+    asked = OneTask.of_subscribe(params)
+    key = task_key(services.settings, call.caller, call.agent, asked.task)
+    # Streams whose message stood in a URL say in their cursors whose task it is.
+    cursor = call.cursor.removeprefix(f"{key.task}/")
+    return await services.task_streams.open(call.caller, key, cursor)

@@ -8,18 +8,17 @@ from a2a.types import a2a_pb2
 from a2a.utils.constants import PROTOCOL_VERSION_1_0
 from a2a.utils.errors import MethodNotFoundError
 from google.protobuf.message import Message
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from headrace.model.events import Json
-from headrace_gateway.call import Call, call_of
-from headrace_gateway.protocols.a2a.asking_by_get import asked_by_get
-from headrace_gateway.protocols.a2a.content_types import check_content_type
+from headrace_gateway.call import IDEMPOTENCY_KEY, Call, call_of
+from headrace_gateway.protocols.a2a.errors import RestErrors, media_type
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
 from headrace_gateway.protocols.a2a.protojson import from_query
-from headrace_gateway.protocols.a2a.rest_errors import RestErrors, media_type
 from headrace_gateway.protocols.a2a.stream_responses import Manner, empty_stream, rest_stream
 from headrace_gateway.protocols.a2a.variants import (
     SENDS,
@@ -28,14 +27,56 @@ from headrace_gateway.protocols.a2a.variants import (
     http_wording,
     reads_short,
 )
-from headrace_gateway.protocols.a2a.versions import BOTH, OLD, check_version, shape_of_message
-from headrace_gateway.protocols.a2a.wording import HTTP, Versions, Wording
-from headrace_gateway.server.body import parse_object, read_body
+from headrace_gateway.protocols.a2a.versions import (
+    BOTH,
+    HTTP,
+    OLD,
+    Versions,
+    Wording,
+    check_version,
+    shape_of_message,
+)
+from headrace_gateway.refusals import Malformed, Violation
+from headrace_gateway.server.body import check_content_type, parse_object, read_body
 from headrace_gateway.server.endpoint import Endpoint
 from headrace_gateway.server.origin import Origins, PageRefused
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.sse import HEADERS
 from headrace_gateway.tasks.subscribe import NothingLeft
+
+_IDS = ("contextId", "messageId", "taskId")
+"""Of the message, for those who send its text alone."""
+
+
+def asked_by_get(variant: Variant, call: Call, query: QueryParams) -> tuple[Call, str, Json]:
+    """Return what is asked: the call with its cursor, the operation and its parameters.
+
+    What a text alone leaves out of a message, `variant` adds.
+
+    Raises:
+        Malformed: the query holds no message, or the cursor is none of such a stream's.
+        JSONParseError: the message begins as an object, but is no JSON.
+    """
+    if call.cursor:
+        task, _, cursor = call.cursor.rpartition("/")
+        if not task or not cursor:
+            rule = "must be the id of an event of this stream: a task and a cursor"
+            raise Malformed([Violation("Last-Event-ID", rule)])
+        return replace(call, cursor=cursor), "SubscribeToTask", {"id": task}
+    key = call.idempotency_key or query.get(IDEMPOTENCY_KEY)
+    params = variant.complete({"message": _message(query)})
+    return replace(call, idempotency_key=key), "SendStreamingMessage", params
+
+
+def _message(query: QueryParams) -> Json:
+    """Return the message: JSON as it would stand in a body, or its text."""
+    said = query.get("message", "")
+    if not said:
+        raise Malformed([Violation("message", "is required in the query: its text, or JSON")])
+    if said.lstrip().startswith("{"):
+        return parse_object(said.encode())
+    return {"parts": [{"text": said}], **{name: query[name] for name in _IDS if query.get(name)}}
+
 
 _CONFIGS = "/tasks/{taskId}/pushNotificationConfigs"
 

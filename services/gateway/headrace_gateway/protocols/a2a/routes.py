@@ -6,12 +6,12 @@ from starlette.routing import BaseRoute
 
 from headrace_gateway.call import AGENT
 from headrace_gateway.protocols.a2a.discovery import Discovery
+from headrace_gateway.protocols.a2a.errors import RestErrors
 from headrace_gateway.protocols.a2a.jsonrpc import Adapt, JsonRpcBinding
 from headrace_gateway.protocols.a2a.rest import RestBinding
-from headrace_gateway.protocols.a2a.rest_errors import RestErrors
 from headrace_gateway.protocols.a2a.variants import Variant
-from headrace_gateway.protocols.a2a.websocket.endpoint import SocketEndpoint
-from headrace_gateway.protocols.a2a.wording import Versions
+from headrace_gateway.protocols.a2a.versions import Versions
+from headrace_gateway.protocols.a2a.websocket.session import SocketEndpoint
 from headrace_gateway.server.endpoint import Endpoint
 from headrace_gateway.services import Services
 

@@ -17,8 +17,14 @@ from headrace_gateway.problems import Problem
 from headrace_gateway.protocols.a2a.event_frames import JSON_RPC
 from headrace_gateway.protocols.a2a.operations import STREAMING
 from headrace_gateway.protocols.a2a.stream_responses import PLAIN, Manner
-from headrace_gateway.protocols.a2a.versions import requested_version, shape_of_message
-from headrace_gateway.protocols.a2a.wording import HTTP, RPC, Reworded, Wording
+from headrace_gateway.protocols.a2a.versions import (
+    HTTP,
+    RPC,
+    Reworded,
+    Wording,
+    requested_version,
+    shape_of_message,
+)
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.renderer import RECOVERED, Interruption, Messages, Renderer
 from headrace_gateway.streaming.sse import EventStream

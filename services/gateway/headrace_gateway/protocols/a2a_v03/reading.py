@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from headrace.model.events import Json
 from headrace.model.whole_numbers import whole
 from headrace_gateway.refusals import Malformed, Violation
-from headrace_gateway.server.json_depth import RULE, is_too_deep
+from headrace_gateway.server.body import RULE, is_too_deep
 
 METHODS: Mapping[str, str] = {
     "message/send": "SendMessage",

@@ -5,9 +5,8 @@ from typing import Any
 from headrace.model import json_patch, parts
 from headrace.model.events import Json
 from headrace.model.parts import ACTIVITY_TYPE
-from headrace_gateway.protocols.agui.held import Activity
 from headrace_gateway.protocols.agui.output import Output
-from headrace_gateway.protocols.agui.view import View
+from headrace_gateway.protocols.agui.view import Activity, View
 
 ARTIFACT = "artifact"
 """Activity type of a result that is no answer text; content: an A2A Artifact."""

@@ -5,11 +5,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from headrace.model.events import Json
 from headrace_gateway.protocols.agui.blocks import REASONING, TEXT
-from headrace_gateway.protocols.agui.held import Activity, Given, Held
 from headrace_gateway.protocols.agui.output import Output
 from headrace_gateway.protocols.agui.snapshot import snapshot_of
 from headrace_gateway.protocols.agui.tool_calls import KIND
-from headrace_gateway.protocols.agui.view import View
+from headrace_gateway.protocols.agui.view import Activity, Given, Held, View
 
 _MESSAGES: TypeAdapter[list[Message]] = TypeAdapter(list[Message])
 _HELD_BY_MESSAGES = frozenset({TEXT.use, REASONING.use, KIND})

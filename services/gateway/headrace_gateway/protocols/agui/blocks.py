@@ -5,9 +5,8 @@ from typing import NamedTuple
 from headrace.model import parts
 from headrace.model.events import Json
 from headrace.model.parts import TITLE
-from headrace_gateway.protocols.agui.held import Spoken
 from headrace_gateway.protocols.agui.output import Event, OpenItem, Output
-from headrace_gateway.protocols.agui.view import View
+from headrace_gateway.protocols.agui.view import Spoken, View
 
 
 class Voice(NamedTuple):

@@ -1,11 +1,14 @@
-"""How frames go over HTTP: as server-sent events, or in the protocol's binary form."""
+"""In which media type a run goes: as server-sent events, or in the protocol's binary form."""
 
 from collections.abc import Callable
 from typing import NamedTuple
 
+from starlette.requests import Request
+
 from headrace_gateway.protocols.agui.binary import encoded
+from headrace_gateway.protocols.agui.errors import NotAcceptable
 from headrace_gateway.protocols.agui.frame import Frame, sse
-from headrace_gateway.streaming.sse import EVENTS, HEADERS, Body
+from headrace_gateway.streaming.sse import EVENT_STREAM, EVENTS, HEADERS, Body
 
 
 class Encoding(NamedTuple):
@@ -22,3 +25,32 @@ BINARY = "application/vnd.ag-ui.event+proto"
 """Media type of the binary form; clients compare it letter by letter."""
 
 PROTO = Encoding(encoded, Body({**HEADERS, "content-type": BINARY}))
+
+
+_RANGES = ("*/*", "text/*", EVENT_STREAM)
+
+
+def encoding_for(request: Request) -> Encoding:
+    """Return how the client is to be answered; one that says nothing gets server-sent events.
+
+    Raises:
+        NotAcceptable: it accepts other media types only.
+    """
+    accept = ",".join(request.headers.getlist("accept"))
+    accepted = [_accepted(entry) for entry in accept.split(",") if entry.strip()]
+    if BINARY in accepted:
+        return PROTO
+    if not accepted or any(media_type in _RANGES for media_type in accepted):
+        return SSE
+    raise NotAcceptable(f"accept: runs are streamed as {EVENT_STREAM} or {BINARY}")
+
+
+def _accepted(entry: str) -> str:
+    """Return an Accept entry's media range; nothing if its quality says "not that"."""
+    media_range, *parameters = (piece.strip().lower() for piece in entry.split(";"))
+    return "" if any(_is_zero(parameter) for parameter in parameters) else media_range
+
+
+def _is_zero(parameter: str) -> bool:
+    name, _, value = parameter.partition("=")
+    return name.strip() == "q" and value.strip().strip("0.") == "" and "0" in value

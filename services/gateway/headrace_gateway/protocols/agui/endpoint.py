@@ -1,5 +1,7 @@
 """Where AG-UI clients start runs and come back to them."""
 
+from typing import NamedTuple
+
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
@@ -10,27 +12,51 @@ from headrace.directory import AgentCard
 from headrace.model.events import Json
 from headrace_gateway.call import Call, call_of
 from headrace_gateway.coded_errors import answering_failures, check_body_type, failure_of
-from headrace_gateway.protocols.agui.attaching import is_at_end
 from headrace_gateway.protocols.agui.capabilities import capabilities
-from headrace_gateway.protocols.agui.cursor import FrameCursor
+from headrace_gateway.protocols.agui.encodings import encoding_for
 from headrace_gateway.protocols.agui.errors import RunUnknown
 from headrace_gateway.protocols.agui.extras import in_query, says_yes
+from headrace_gateway.protocols.agui.frame import FrameCursor
 from headrace_gateway.protocols.agui.history import past_of
-from headrace_gateway.protocols.agui.media_types import encoding_for
 from headrace_gateway.protocols.agui.named_run import NamedRun, named_run
-from headrace_gateway.protocols.agui.opening import open_again, open_run
+from headrace_gateway.protocols.agui.opening import is_at_end, open_again, open_run
 from headrace_gateway.protocols.agui.run_input import RunInput
 from headrace_gateway.protocols.agui.run_socket import RunSession
 from headrace_gateway.protocols.agui.run_stream import run_stream
-from headrace_gateway.protocols.agui.stopping import stop
 from headrace_gateway.protocols.agui.threads import Thread
-from headrace_gateway.refusals import AgentUnknown
+from headrace_gateway.refusals import AgentUnknown, TaskEnded
 from headrace_gateway.server.body import read_body
 from headrace_gateway.server.endpoint import Endpoint
 from headrace_gateway.server.json_response import json_response
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.websocket import Connection
 from headrace_gateway.websocket_opening import open_socket
+
+
+class Stopped(NamedTuple):
+    """A run that goes on no more."""
+
+    run: str
+    was_going_on: bool
+    """False: it was over before."""
+
+
+async def stop(services: Services, call: Call, named: NamedRun) -> Stopped:
+    """Cancel the task of the run that is named, or of the thread's newest.
+
+    Raises:
+        RunUnknown: the caller has no such run.
+        HeadraceError: as `Access.check`, `Thread` and `Cancelling.cancel`.
+    """
+    services.access.check(call.caller, call.agent, "CancelTask")
+    thread = Thread(services, call, named.thread)
+    found = await (thread.find(named.run) if named.run else thread.newest())
+    try:
+        await services.cancelling.cancel(call.caller, call.agent, found.key.task)
+    except TaskEnded:
+        return Stopped(found.run.id, was_going_on=False)
+    return Stopped(found.run.id, was_going_on=True)
+
 
 BASES = ("/v1/agents/{agent}/ag-ui", "/api/agent")
 """Where an agent's AG-UI routes are; the last is the default agent's."""

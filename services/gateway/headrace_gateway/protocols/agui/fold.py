@@ -12,11 +12,10 @@ from headrace_gateway.protocols.agui.blocks import TEXT
 from headrace_gateway.protocols.agui.frame import Frame
 from headrace_gateway.protocols.agui.lifecycle import Lifecycle
 from headrace_gateway.protocols.agui.output import OpenItem, Output
-from headrace_gateway.protocols.agui.part_events import PartEvents
+from headrace_gateway.protocols.agui.part_events import PartEvents, utter
 from headrace_gateway.protocols.agui.run import Run
 from headrace_gateway.protocols.agui.snapshot import say_messages
 from headrace_gateway.protocols.agui.subagents import Subagents
-from headrace_gateway.protocols.agui.utterances import utter
 from headrace_gateway.protocols.agui.view import View
 
 _PLAIN_ARTIFACT = 2

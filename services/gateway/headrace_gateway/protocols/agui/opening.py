@@ -2,26 +2,129 @@
 
 import asyncio
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import chain
 
+from headrace.log import last_entry
 from headrace.model import events, parts
+from headrace.model.events import INTERRUPTS, PENDING_TOOL_CALLS, Json
 from headrace.model.task import SUBMITTED, WORKING
 from headrace_gateway.call import Call
-from headrace_gateway.protocols.agui.attaching import attach
-from headrace_gateway.protocols.agui.errors import RunUnknown, ThreadBusy
+from headrace_gateway.feeds import Feed
+from headrace_gateway.protocols.agui.errors import ResumeMismatch, RunUnknown, ThreadBusy
+from headrace_gateway.protocols.agui.fold import Fold
+from headrace_gateway.protocols.agui.frame import FrameCursor
 from headrace_gateway.protocols.agui.history import past_of
 from headrace_gateway.protocols.agui.named_run import NamedRun
-from headrace_gateway.protocols.agui.opened import Opened
-from headrace_gateway.protocols.agui.run_frames import RunFrames
+from headrace_gateway.protocols.agui.run_frames import AfterCursor, AsOfNow, Join, Opened, RunFrames
 from headrace_gateway.protocols.agui.run_input import RunInput
 from headrace_gateway.protocols.agui.threads import Thread, ThreadRun
-from headrace_gateway.protocols.agui.waiting import answered
 from headrace_gateway.refusals import TaskEnded
 from headrace_gateway.services import Services
-from headrace_gateway.tasks.accepted import Accepted
-from headrace_gateway.tasks.asked import FollowUp
-from headrace_gateway.tasks.media import check_parts
-from headrace_gateway.tasks.terms import terms
+from headrace_gateway.tasks.accepted import Accepted, FollowUp
+from headrace_gateway.tasks.ids import task_key
+from headrace_gateway.tasks.terms import check_parts, terms
+
+
+async def attach(
+    services: Services, call: Call, found: ThreadRun, earlier: list[Json] | None = None
+) -> Opened:
+    """Return the run as its client is to read it: behind the call's cursor if it has one.
+
+    `earlier` are messages of the thread's earlier runs, for a client that has none.
+
+    Raises:
+        TaskUnknown, BusUnavailable: the log is gone, or can't be read now.
+    """
+    feed = await services.feeds.acquire(found.key)
+    async with services.feeds.handed_on(feed):
+        cursor = await _cursor(services, call, feed)
+    join: Join = AfterCursor(cursor) if cursor else AsOfNow(feed.head, earlier)
+    is_lost = bool(call.cursor) and cursor is None
+    return Opened(feed, found.log, RunFrames(found.number, join), recovered=not is_lost)
+
+
+async def _cursor(services: Services, call: Call, feed: Feed) -> FrameCursor | None:
+    """Return the call's cursor; None: it has none, or one of a past that is lost."""
+    cursor = FrameCursor.parse(call.cursor)
+    if cursor is None or cursor.log != feed.log:
+        return None
+    if cursor.generation > feed.head:
+        # Another gateway's feed may have been ahead of ours.
+        last = await last_entry(services.bus, feed.key)
+        if last is None or cursor.generation > last.last_generation:
+            return None
+    return cursor
+
+
+async def is_at_end(opened: Opened, cursor: FrameCursor | None) -> bool:
+    """Tell whether the run is over and `cursor` is at its end.
+
+    Raises:
+        LogLost, BusUnavailable: as `Reader.read_now`.
+    """
+    if cursor is None or not opened.recovered:
+        return False
+    fold = Fold(opened.frames.number)
+    reader = opened.feed.reader(opened.frames.number - 1)
+    while blocks := await reader.read_now():
+        for block in blocks:
+            frames = fold.read(block.entry)
+            if fold.over:
+                return cursor.place >= frames[-1].place
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A task that waits for input."""
+
+    task: str
+    interrupts: frozenset[str]
+    """Ids of what it asks."""
+    pending: frozenset[str]
+    """Ids of the tool calls that the client is to carry out."""
+
+
+async def answered(services: Services, call: Call, asked: RunInput) -> str | None:
+    """Return the id of the task that `asked` goes on with; None: it begins one.
+
+    Raises:
+        ResumeMismatch: it resumes what does not wait, or not all of it.
+        StateUnavailable, BusUnavailable: try again.
+    """
+    if not asked.resumes and not asked.results:
+        return None
+    waiting = await _waiting(services, call, asked.thread)
+    if not asked.resumes:
+        return next((one.task for one in waiting if one.pending & asked.results), None)
+    for one in waiting:
+        if one.interrupts == asked.resumes:
+            return one.task
+    is_open = sorted({name for one in waiting for name in one.interrupts})
+    raise ResumeMismatch(f"resume: must answer all interrupts of one task; open are {is_open}")
+
+
+async def _waiting(services: Services, call: Call, thread: str) -> list[Waiting]:
+    found: list[Waiting] = []
+    async for task, runs in Thread(services, call, thread).waiting():
+        key = task_key(services.settings, call.caller, call.agent, task)
+        last = await last_entry(services.bus, key)
+        if last is None or not runs:
+            continue
+        update = last.events[-1].get("statusUpdate") or {}
+        default = f"{runs[-1].run.id}.{last.last_generation}"
+        found.append(_read(task, update.get("metadata") or {}, default))
+    return found
+
+
+def _read(task: str, metadata: Json, default: str) -> Waiting:
+    if pending := metadata.get(PENDING_TOOL_CALLS):
+        return Waiting(task, frozenset(), frozenset(pending))
+    interrupts = metadata.get(INTERRUPTS)
+    names = [interrupt["id"] for interrupt in interrupts] if interrupts else [default]
+    return Waiting(task, frozenset(names), frozenset())
+
 
 _MOST = 100
 """Tasks in each state that are looked at: the newest ones, which wait for older ones themselves."""

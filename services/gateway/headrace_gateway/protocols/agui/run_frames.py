@@ -1,9 +1,160 @@
-"""One client's frames of one run."""
+"""One client's frames of one run, from where its stream begins: the start, a cursor, or now."""
+
+from dataclasses import dataclass
+from typing import Protocol
 
 from headrace.model.entry import Entry
+from headrace.model.events import Json
+from headrace_gateway.feeds import Feed
 from headrace_gateway.protocols.agui.fold import Fold
-from headrace_gateway.protocols.agui.frame import Frame
-from headrace_gateway.protocols.agui.joins import FromStart, Join
+from headrace_gateway.protocols.agui.frame import Frame, FrameCursor
+from headrace_gateway.protocols.agui.snapshot import messages_snapshot
+
+_STARTS = {
+    "TEXT_MESSAGE_START": ("text", "messageId"),
+    "TOOL_CALL_START": ("call", "toolCallId"),
+    "REASONING_START": ("span", "messageId"),
+    "REASONING_MESSAGE_START": ("reasoning", "messageId"),
+    "STEP_STARTED": ("step", "stepName"),
+    "SUBAGENT_STARTED": ("subagent", "subagentRunId"),
+    "THINKING_START": ("span", ""),
+    "THINKING_TEXT_MESSAGE_START": ("reasoning", ""),
+}
+_ENDS = {
+    "TEXT_MESSAGE_END": ("text", "messageId"),
+    "TOOL_CALL_END": ("call", "toolCallId"),
+    "REASONING_END": ("span", "messageId"),
+    "REASONING_MESSAGE_END": ("reasoning", "messageId"),
+    "STEP_FINISHED": ("step", "stepName"),
+    "SUBAGENT_FINISHED": ("subagent", "subagentRunId"),
+    "SUBAGENT_ERROR": ("subagent", "subagentRunId"),
+    "THINKING_END": ("span", ""),
+    "THINKING_TEXT_MESSAGE_END": ("reasoning", ""),
+}
+
+type _Key = tuple[str, str, str]
+
+
+class OpenItems:
+    """Remembers how each item that is open was opened."""
+
+    def __init__(self) -> None:
+        """Begin with nothing open."""
+        self._open: dict[_Key, Frame] = {}
+
+    def take(self, frame: Frame) -> None:
+        """Take note of what `frame` opens or closes."""
+        kind = frame.event["type"]
+        if (start := _STARTS.get(kind)) is not None:
+            self._open[_key(start, frame)] = frame
+        elif (end := _ENDS.get(kind)) is not None:
+            self._open.pop(_key(end, frame), None)
+
+    def openings(self) -> list[Frame]:
+        """Return the frames that open it all again, in the order in which it was opened."""
+        return list(self._open.values())
+
+
+def _key(named: tuple[str, str], frame: Frame) -> _Key:
+    """Return what is open. Ids are the run's, but two subagents may have steps of one name."""
+    kind, field = named
+    whose = frame.event.get("subagentRunId", "") if kind == "step" else ""
+    return kind, whose, frame.event.get(field, "")
+
+
+class Join(Protocol):
+    """Says which frames of a run one client gets."""
+
+    begun: bool
+    """Whether the client has been given a frame."""
+
+    def admit(self, frames: list[Frame], fold: Fold, through: int) -> list[Frame]:
+        """Return what the client gets of the next `frames`, with which `fold` is `through`.
+
+        `through` is the generation of the last event that has been folded.
+        """
+
+
+class FromStart:
+    """All of the run, for the client that started it."""
+
+    begun = False
+
+    def admit(self, frames: list[Frame], fold: Fold, through: int) -> list[Frame]:  # noqa: ARG002
+        """Admit everything."""
+        self.begun = self.begun or bool(frames)
+        return frames
+
+
+class AfterCursor:
+    """For a client that kept what it was sent: RUN_STARTED, what is open again, then the rest."""
+
+    def __init__(self, cursor: FrameCursor) -> None:
+        """Begin behind `cursor`, a place that the log has."""
+        self.begun = False
+        self._cursor, self._open = cursor, OpenItems()
+        self._started: Frame | None = None
+
+    def admit(self, frames: list[Frame], fold: Fold, through: int) -> list[Frame]:
+        """Hold frames back up to the cursor; begin with what they left open."""
+        if self.begun:
+            return frames
+        after = [frame for frame in frames if frame.place > self._cursor.place]
+        for frame in frames[: len(frames) - len(after)]:
+            self._started = self._started or frame
+            self._open.take(frame)
+        if not after and through < self._cursor.generation and not fold.over:
+            return []
+        self.begun = bool(after) or self._started is not None
+        # A run that is over tells its end again: a stream without one would read as a success.
+        return [*self._opening(), *(after or (frames[-1:] if fold.over else []))]
+
+    def _opening(self) -> list[Frame]:
+        if self._started is None:
+            return []
+        return [self._cursor.on(frame) for frame in (self._started, *self._open.openings())]
+
+
+class AsOfNow:
+    """For a client that has nothing: RUN_STARTED, state, messages, what is open, then the rest."""
+
+    def __init__(self, head: int, earlier: list[Json] | None = None) -> None:
+        """Begin when the fold has reached generation `head`.
+
+        `earlier` are AG-UI messages of the thread's earlier runs.
+        """
+        self.begun = False
+        self._head, self._earlier = head, earlier or []
+        self._open = OpenItems()
+        self._started: Frame | None = None
+        self._last: Frame | None = None
+
+    def admit(self, frames: list[Frame], fold: Fold, through: int) -> list[Frame]:
+        """Hold frames back up to the head; begin with what they come to."""
+        if self.begun:
+            return frames
+        for frame in frames:
+            self._started = self._started or frame
+            self._open.take(frame)
+            self._last = frame
+        if self._last is None or (through < self._head and not fold.over):
+            return []
+        self.begun = True
+        return [*self._opening(fold, self._last), *([self._last] if fold.over else [])]
+
+    def _opening(self, fold: Fold, last: Frame) -> list[Frame]:
+        if self._started is None or fold.view is None:
+            return []
+        time = {key: last.event[key] for key in ("timestamp",) if key in last.event}
+        known = {message["id"] for message in fold.view.shown()}
+        earlier = [message for message in self._earlier if message["id"] not in known]
+        snapshots: list[Json] = [
+            {"type": "STATE_SNAPSHOT", **time, "snapshot": fold.view.state},
+            {"type": "MESSAGES_SNAPSHOT", **time, **messages_snapshot(fold.view, earlier)},
+        ]
+        opened = [] if fold.over else self._open.openings()
+        events = [self._started.event, *snapshots, *(frame.event for frame in opened)]
+        return [Frame(last.generation, last.number, event) for event in events]
 
 
 class RunFrames:
@@ -29,3 +180,15 @@ class RunFrames:
         frames = self._fold.broken(code, message)
         # Who has been sent nothing has nothing open.
         return frames if self._join.begun else frames[-1:]
+
+
+@dataclass(slots=True)
+class Opened:
+    """A feed and what a client gets of it. Whoever has it must release the feed."""
+
+    feed: Feed
+    log: str
+    """The log id."""
+    frames: RunFrames
+    recovered: bool = True
+    """False: the client's past is lost, and it is told what stands for it."""

@@ -15,12 +15,11 @@ from starlette.websockets import WebSocket
 from headrace.model.events import Json
 from headrace_gateway.call import Call
 from headrace_gateway.coded_errors import failure_of
-from headrace_gateway.protocols.agui.cursor import FrameCursor
 from headrace_gateway.protocols.agui.extras import in_query
-from headrace_gateway.protocols.agui.frame import Frame
+from headrace_gateway.protocols.agui.frame import Frame, FrameCursor
 from headrace_gateway.protocols.agui.named_run import attach_frame
-from headrace_gateway.protocols.agui.opened import Opened
 from headrace_gateway.protocols.agui.opening import open_again, open_run
+from headrace_gateway.protocols.agui.run_frames import Opened
 from headrace_gateway.protocols.agui.run_input import RunInput
 from headrace_gateway.protocols.agui.run_stream import RunRenderer
 from headrace_gateway.server.websocket_closing import refused

@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from headrace_gateway.feeds import Block
 from headrace_gateway.protocols.agui.encodings import SSE, Encoding
 from headrace_gateway.protocols.agui.frame import Frame
-from headrace_gateway.protocols.agui.opened import Opened
-from headrace_gateway.protocols.agui.run_frames import RunFrames
+from headrace_gateway.protocols.agui.run_frames import Opened, RunFrames
 from headrace_gateway.streaming.renderer import RECOVERED, Cause, Interruption, Messages, Renderer
 from headrace_gateway.streaming.sse import EventStream
 from headrace_gateway.streaming.subscription import Subscriptions

@@ -6,12 +6,11 @@ from headrace.model import parts
 from headrace.model.events import Json
 from headrace.model.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, REJECTED
 from headrace_gateway.protocols.agui.attempts import NAME as ATTEMPT_NAME
+from headrace_gateway.protocols.agui.attempts import take_back
 from headrace_gateway.protocols.agui.output import OpenItem, Output
-from headrace_gateway.protocols.agui.part_events import PartEvents
+from headrace_gateway.protocols.agui.part_events import PartEvents, utter
 from headrace_gateway.protocols.agui.run import Run
 from headrace_gateway.protocols.agui.snapshot import say_messages
-from headrace_gateway.protocols.agui.taking_back import take_back
-from headrace_gateway.protocols.agui.utterances import utter
 from headrace_gateway.protocols.agui.view import View
 
 _ITS_OWN = frozenset({parts.STATE_SNAPSHOT, parts.STATE_DELTA, parts.MESSAGES_SNAPSHOT})

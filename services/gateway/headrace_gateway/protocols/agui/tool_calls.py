@@ -7,9 +7,8 @@ import orjson
 from headrace.model import parts
 from headrace.model.events import Json
 from headrace_gateway.protocols.agui.blocks import TEXT, Blocks
-from headrace_gateway.protocols.agui.held import Answered, Call, Spoken
 from headrace_gateway.protocols.agui.output import OpenItem, Output
-from headrace_gateway.protocols.agui.view import View
+from headrace_gateway.protocols.agui.view import Answered, Call, Spoken, View
 
 KIND = "call"
 

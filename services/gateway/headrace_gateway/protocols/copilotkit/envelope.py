@@ -9,7 +9,7 @@ from starlette.types import Message
 
 from headrace.model.events import Json
 from headrace_gateway.coded_errors import InputInvalid
-from headrace_gateway.server.json_depth import RULE
+from headrace_gateway.server.body import RULE
 
 
 @dataclass(frozen=True, slots=True)

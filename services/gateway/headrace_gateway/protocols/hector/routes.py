@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message
 
 from headrace.model.events import Json
 from headrace_gateway.call import AGENT
-from headrace_gateway.protocols.hector.messages import completed
+from headrace_gateway.protocols.hector.requests import completed
 from headrace_gateway.server.body import parse_object, read_body
 from headrace_gateway.server.endpoint import Endpoint
 from headrace_gateway.services import Services

@@ -13,8 +13,8 @@ from headrace_gateway.problems import Problem
 from headrace_gateway.protocols.hector import shapes
 from headrace_gateway.protocols.hector.events import HectorEvent, sse
 from headrace_gateway.protocols.hector.fold import HectorFold
-from headrace_gateway.protocols.hector.messages import completed
 from headrace_gateway.protocols.hector.renderer import HectorRenderer, Place, behind
+from headrace_gateway.protocols.hector.requests import completed
 from headrace_gateway.streaming.renderer import Interruption, Messages
 from headrace_gateway.streaming.sse import frame
 

@@ -11,8 +11,7 @@ from headrace.model.errors import HeadraceError, InvalidName
 from headrace.model.names import encode_token
 from headrace.model.queues import Priority
 from headrace_gateway.server.auth.caller import Grant
-from headrace_gateway.server.auth.roles import Role
-from headrace_gateway.server.auth.table import Table
+from headrace_gateway.server.auth.roles import Role, Table
 
 type Algorithm = Literal[
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",

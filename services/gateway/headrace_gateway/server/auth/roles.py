@@ -2,10 +2,16 @@
 
 from collections.abc import Iterable, Mapping
 
-from pydantic import Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from headrace_gateway.server.auth.caller import Grant
-from headrace_gateway.server.auth.table import Table
+
+
+class Table(BaseModel):
+    """A table of the file: a misspelt key must not pass for one that is left out."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
 
 OPERATIONS: Mapping[str, tuple[str, ...]] = {
     "read": (

@@ -19,7 +19,7 @@ from headrace.model.entry import Entry
 from headrace.model.events import GENERATION, Json
 from headrace.model.whole_numbers import whole
 from headrace_gateway.feeds import EntryRenderer
-from headrace_gateway.tasks.cursor import Cursor
+from headrace_gateway.tasks.ids import Cursor
 
 CURSOR = "headrace.cursor"
 """Metadata key of each event of a gRPC stream: what to send back as ``last-event-id``."""

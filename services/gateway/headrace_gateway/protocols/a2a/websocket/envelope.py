@@ -11,9 +11,9 @@ from headrace.model.entry import Entry
 from headrace.model.events import Json
 from headrace_gateway.feeds import EntryRenderer
 from headrace_gateway.problems import Problem
-from headrace_gateway.protocols.a2a.error_shapes import rest_body, rpc_error
+from headrace_gateway.protocols.a2a.errors import rest_body, rpc_error
 from headrace_gateway.protocols.a2a.variants import Shapes
-from headrace_gateway.tasks.cursor import Cursor
+from headrace_gateway.tasks.ids import Cursor
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,19 +1,22 @@
 """What a client may do over one WebSocket: any number of streams and answers, side by side."""
 
 import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from a2a.utils.errors import InvalidRequestError, MethodNotFoundError
+from starlette.routing import WebSocketRoute
 from starlette.types import Message
 from starlette.websockets import WebSocket
 
 from headrace.model.events import Json
 from headrace_gateway.call import Call
-from headrace_gateway.problems import problem_of
+from headrace_gateway.feeds import Block, EntryRenderer
+from headrace_gateway.problems import Problem, problem_of, problem_of_interruption
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
 from headrace_gateway.protocols.a2a.stream_responses import entry_renderer_for
 from headrace_gateway.protocols.a2a.variants import SENDS, Variant, open_folding
-from headrace_gateway.protocols.a2a.versions import check_version, shape_of_call
+from headrace_gateway.protocols.a2a.versions import SERVED, check_version, shape_of_call
 from headrace_gateway.protocols.a2a.websocket.envelope import Envelope
 from headrace_gateway.protocols.a2a.websocket.frames import (
     Asked,
@@ -21,19 +24,70 @@ from headrace_gateway.protocols.a2a.websocket.frames import (
     envelope_of,
     read_frame,
 )
-from headrace_gateway.protocols.a2a.websocket.renderer import (
-    SocketRenderer,
-    folded_message,
-    interrupted,
-)
 from headrace_gateway.refusals import TooManyAtOnce
 from headrace_gateway.server.body import parse_object
 from headrace_gateway.services import Services
-from headrace_gateway.streaming.renderer import Messages
+from headrace_gateway.streaming.renderer import Cause, Interruption, Messages, Renderer
 from headrace_gateway.streaming.websocket import Connection
-from headrace_gateway.tasks.cursor import Cursor
+from headrace_gateway.tasks.ids import Cursor
 from headrace_gateway.tasks.subscribe import NothingLeft, TaskStream
-from headrace_gateway.websocket_opening import as_of_now
+from headrace_gateway.websocket_opening import as_of_now, open_socket
+
+_BY_CLOSING = {Cause.STOPPING, Cause.STALLED}
+"""What the connection's close frame says for all of its streams."""
+
+
+class SocketRenderer(Renderer):
+    """Shows each event as one message."""
+
+    __slots__ = ("_entry_renderer", "_envelope", "_opening", "_task")
+
+    def __init__(
+        self, envelope: Envelope, entry_renderer: EntryRenderer, task: str, opening: Messages = ()
+    ) -> None:
+        """Show events as `entry_renderer` has them, in `envelope`, behind `opening`."""
+        self._envelope, self._entry_renderer, self._task = envelope, entry_renderer, task
+        self._opening = opening
+
+    def opening(self) -> Messages:
+        """Return the opening."""
+        opening, self._opening = self._opening, ()
+        return opening
+
+    def render(self, blocks: Sequence[Block], after: int) -> Messages:
+        """Return one message for each event."""
+        head = self._envelope.head
+        return [
+            head + piece for block in blocks for piece in block.pieces(self._entry_renderer, after)
+        ]
+
+    def ending(self) -> Messages:
+        """Return what says that nothing more comes."""
+        return (self._envelope.end(),)
+
+    def interrupted(self, why: Interruption) -> Messages:
+        """Return an error, unless the connection closes."""
+        return interrupted(self._envelope, why, self._task)
+
+
+def interrupted(envelope: Envelope, why: Interruption, task: str) -> Messages:
+    """Return an error, unless the connection closes and says why."""
+    if why.cause in _BY_CLOSING:
+        return ()
+    problem: Problem = problem_of_interruption(why, task)
+    return (envelope.error(problem),)
+
+
+def folded_message(envelope: Envelope, *, recovered: bool) -> Callable[[str, Json], bytes]:
+    """Return what puts a cursor and an event in a message; the first one tells of a loss."""
+    is_lost = not recovered
+
+    def message(cursor: str, event: Json) -> bytes:
+        nonlocal is_lost
+        lost, is_lost = is_lost, False
+        return envelope.message(cursor, event, lost=lost)
+
+    return message
 
 
 class A2ASession:
@@ -155,3 +209,22 @@ async def _never() -> Message:
     """Tell nothing of the client: its calls are cancelled when it goes."""
     never: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
     return await never
+
+
+class SocketEndpoint:
+    """Opens WebSockets."""
+
+    def __init__(self, services: Services, variant: Variant) -> None:
+        """Serve over `services`, or in that `variant`."""
+        self._services, self._variant = services, variant
+
+    def routes(self, prefix: str) -> list[WebSocketRoute]:
+        """Return the route of an agent whose base is `prefix`."""
+        return [WebSocketRoute(f"{prefix}/stream", self._open)]
+
+    async def _open(self, socket: WebSocket) -> None:
+        def session(call: Call, connection: Connection) -> A2ASession:
+            check_version(socket, looks_like=SERVED[0])
+            return A2ASession(self._services, self._variant, call, socket, connection)
+
+        await open_socket(self._services, socket, session, lambda error: problem_of(error).message)

@@ -1,0 +1,319 @@
+"""SendMessage and SendStreamingMessage: the message into the log, and what comes of it."""
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+from headrace.model.entry import ANSWERED, Entry
+from headrace.model.errors import BusUnavailable, StateUnavailable
+from headrace.model.events import ACCEPTED_MODES, EXTENSIONS, SHOWN, Json
+from headrace.model.fold import TaskFold
+from headrace.model.fold.change import OWN
+from headrace.model.messages import GetTask, TaskFound
+from headrace.model.task import INTERRUPTED, TERMINAL, TaskKey
+from headrace.webhooks import Webhook
+from headrace_gateway.call import IDEMPOTENCY_KEY, Call
+from headrace_gateway.extensions import own
+from headrace_gateway.feeds import Block, Feed
+from headrace_gateway.protocols.a2a.bare_messages import bare_answer
+from headrace_gateway.protocols.a2a.parameters import SendMessage
+from headrace_gateway.protocols.a2a.push_configs import attach, webhook_of
+from headrace_gateway.protocols.a2a.reading import check_streaming
+from headrace_gateway.refusals import Malformed, Violation
+from headrace_gateway.services import Services
+from headrace_gateway.streaming.renderer import Messages, Renderer
+from headrace_gateway.streaming.wait import Wait
+from headrace_gateway.tasks.accepted import Accepted, FollowUp
+from headrace_gateway.tasks.idempotency import Keyed
+from headrace_gateway.tasks.ids import task_key
+from headrace_gateway.tasks.settle import AnswerLost, Stopping
+from headrace_gateway.tasks.subscribe import Snapshot, TaskStream
+from headrace_gateway.tasks.terms import check_parts, terms
+
+_KEY = re.compile(r"[\x20-\x7e]{1,255}")
+
+
+async def accept(services: Services, call: Call, asked: SendMessage) -> Accepted:
+    """Put the message into a log and return where; the caller releases its feed.
+
+    Raises:
+        ContentTypeNotSupportedError: the agent does not take a part of it.
+        PushNotificationNotSupportedError: it names a webhook, and the agent tells none.
+        Malformed: it is sent under a key that can't be one, on terms that it can't have, or its
+            webhook can't be called.
+        HeadraceError: as `Intake` and, under a key, `Resending`.
+    """
+    check_parts(asked.message, call.card)
+    keyed = _keyed(call, asked)
+    webhook = _webhook(services, call, asked, keyed)
+    if asked.task is None:
+        return await _start(services, call, asked, keyed, webhook)
+    if webhook is not None:
+        await attach(services, call, asked.task, webhook)
+    metadata = _metadata(call, asked)
+    key = task_key(services.settings, call.caller, call.agent, asked.task)
+    follow_up = FollowUp(key.task, asked.message, asked.context, metadata, asked.if_generation)
+    if keyed is not None:
+        return await services.idempotency.follow_up(keyed, follow_up)
+    return await services.submissions.follow_up(call.caller, call.agent, follow_up)
+
+
+@contextmanager
+def answering(call: Call, accepted: Accepted) -> Iterator[None]:
+    """Read what came of a message in a block whose failures do not ask for it to be sent again.
+
+    Under an Idempotency-Key it may be: then what is raised stays as it is.
+
+    Raises:
+        AnswerLost: it can't be read now.
+    """
+    try:
+        yield
+    except (BusUnavailable, StateUnavailable) as trouble:
+        if call.idempotency_key is not None:
+            raise
+        raise AnswerLost(accepted.key.task, accepted.context) from trouble
+
+
+async def _start(
+    services: Services,
+    call: Call,
+    asked: SendMessage,
+    keyed: Keyed | None,
+    webhook: Webhook | None,
+) -> Accepted:
+    """Make a task; its webhook is kept before its log begins, so it is told everything."""
+    metadata = _metadata(call, asked)
+    if keyed is None:
+
+        async def prepare(key: TaskKey) -> None:
+            if webhook is not None:
+                await services.webhooks.put(key, webhook)
+
+        return await services.submissions.start(
+            call.caller,
+            call.agent,
+            asked.message,
+            context=asked.context,
+            metadata=metadata,
+            prepare=prepare,
+        )
+    accepted = await services.idempotency.start(keyed, asked.message, asked.context, metadata)
+    if webhook is not None:
+        async with services.feeds.handed_on(accepted.feed):
+            # Who is refused here sends the same under the same key again, and gets both.
+            await services.webhooks.put(accepted.key, webhook)
+    return accepted
+
+
+def _webhook(
+    services: Services, call: Call, asked: SendMessage, keyed: Keyed | None
+) -> Webhook | None:
+    config = asked.push_config
+    if config is None:
+        return None
+    if keyed is not None:
+        # However often it is sent, it is one webhook.
+        config = {"id": f"key-{keyed.name[:32]}"} | config
+    return webhook_of(services, call, config)
+
+
+def _keyed(call: Call, asked: SendMessage) -> Keyed | None:
+    """Return the key under which the message is sent; None: under none.
+
+    Raises:
+        Malformed: what the header says can't be a key.
+    """
+    key = call.idempotency_key
+    if key is None:
+        return None
+    if not _KEY.fullmatch(key):
+        raise Malformed([Violation(IDEMPOTENCY_KEY, "must be 1 to 255 printable ASCII characters")])
+    return Keyed(call.caller, call.agent, key, asked.fingerprint())
+
+
+def _metadata(call: Call, asked: SendMessage) -> Json:
+    """Return what the client says beside its message, without what only we may say.
+
+    Raises:
+        Malformed: it wishes for terms that it can't have.
+    """
+    given = asked.metadata or {}
+    metadata = {key: value for key, value in given.items() if not key.startswith(OWN)}
+    if extensions := own(call.card) & set(call.extensions):
+        metadata[EXTENSIONS] = sorted(extensions)
+    if asked.accepted_output_modes:
+        metadata[ACCEPTED_MODES] = asked.accepted_output_modes
+    wished = {key.removeprefix(OWN): given[key] for key in given.keys() - metadata.keys()}
+    metadata |= terms(call.caller, call.card, wished, f"metadata.{OWN}")
+    if call.card.bare_message and asked.return_immediately:
+        metadata[SHOWN] = True
+    return metadata | call.marks
+
+
+_RESTS = TERMINAL | INTERRUPTED | {ANSWERED}
+
+
+async def send_message(services: Services, call: Call, params: object) -> Json:
+    """Accept the message and return a SendMessageResponse: a Task, or a bare Message.
+
+    Unless it is to return immediately it waits until the task is over or waits for its user.
+
+    Raises:
+        Malformed: the parameters are not the operation's.
+        ClientDisconnect, Unanswered: nobody waits any more, or nothing more can be read; the task
+            goes on.
+        A2AError, HeadraceError: as `accept`.
+    """
+    asked = SendMessage.read(params)
+    accepted = await accept(services, call, asked)
+    with answering(call, accepted):
+        if accepted.snapshot is None:
+            return await _begun(services, call, accepted, asked)
+        return {"task": await _continued(services, call, accepted, asked)}
+
+
+class _Rest(Renderer):
+    """Shows nothing, and is over when the task waits for somebody or is over."""
+
+    def __init__(self, feed: Feed, *, at_once: bool = False) -> None:
+        """Wait until the task rests or, `at_once`, for what `feed` has now."""
+        self.newest: Entry | None = None
+        self._feed, self._at_once = feed, at_once
+
+    def render(self, blocks: Sequence[Block], after: int) -> Messages:  # noqa: ARG002 - shows none
+        """Note how far the log goes."""
+        self.newest = blocks[-1].entry
+        return ()
+
+    def is_over(self, *, rests: bool) -> bool:  # noqa: ARG002 - AUTH_REQUIRED answers, too
+        """Tell whether the task rests, as far as anybody knows."""
+        newest = self.newest
+        if newest is None or newest.last_generation < self._feed.head:
+            return False
+        return self._at_once or newest.stamp.state in _RESTS
+
+
+class _Answer(_Rest):
+    """Collects the task as it is then."""
+
+    def __init__(self, feed: Feed, *, at_once: bool) -> None:
+        """See `_Rest`."""
+        super().__init__(feed, at_once=at_once)
+        self.fold = TaskFold()
+
+    def render(self, blocks: Sequence[Block], after: int) -> Messages:
+        """Fold the entries."""
+        for block in blocks:
+            self.fold.apply_entry(block.entry)
+        return super().render(blocks, after)
+
+
+async def _begun(services: Services, call: Call, accepted: Accepted, asked: SendMessage) -> Json:
+    """Fold a new task from its log, all of which passes here: no need to ask for it."""
+    answer = _Answer(accepted.feed, at_once=asked.return_immediately)
+    await _wait(services, call, accepted, answer, 0)
+    if answer.fold.state == ANSWERED and answer.newest and not asked.return_immediately:
+        return {"message": answer.newest.events[-1]["message"]}
+    return {"task": answer.fold.task(asked.history_length)}
+
+
+async def _continued(
+    services: Services, call: Call, accepted: Accepted, asked: SendMessage
+) -> Json:
+    """Ask for a task whose past is not known here."""
+    if asked.return_immediately:
+        await services.feeds.release(accepted.feed)
+    else:
+        rest = _Rest(accepted.feed)
+        await _wait(services, call, accepted, rest, accepted.generation - 1)
+    query = GetTask(
+        tenant=call.caller.tenant,
+        owner=call.caller.owner,
+        agent=call.agent,
+        task=accepted.key.task,
+        history_length=asked.history_length,
+    )
+    return (await services.state.get(query)).task
+
+
+async def _wait(
+    services: Services, call: Call, accepted: Accepted, rest: _Rest, after: int
+) -> None:
+    """Wait for what comes behind generation `after`; releases the feed.
+
+    Raises:
+        ClientDisconnect: the client went away.
+        Stopping: the gateway stops, or the log is full.
+        LogLost, BusUnavailable: nothing more can be read.
+    """
+    is_full = partial(services.full_streams.has, accepted.key)
+    wait = Wait(services.subscriptions, accepted.feed, after, rest, is_full)
+    why = await wait.over(call.receive)
+    if why is not None:
+        raise why.error or Stopping(why.reason, accepted.key.task, accepted.context)
+
+
+def with_history(task: Json, length: int | None) -> Json:
+    """Return `task` with the `length` latest messages of its history; None: all, 0: no history."""
+    if length is None or len(task.get("history", ())) <= length:
+        return task
+    rest = {key: value for key, value in task.items() if key != "history"}
+    return rest | ({"history": task["history"][-length:]} if length else {})
+
+
+async def send_streaming(services: Services, call: Call, params: object) -> TaskStream:
+    """Accept the message and return the stream of what comes of it.
+
+    Raises:
+        Malformed: the parameters are not the operation's.
+        NothingLeft: it was sent before, and the client's cursor is at its end.
+        UnsupportedOperationError: the agent's card offers no streams.
+        A2AError, HeadraceError: as `accept`.
+    """
+    check_streaming(call)
+    asked = SendMessage.read(params)
+    accepted = await accept(services, call, asked)
+    async with services.feeds.handed_on(accepted.feed):
+        with answering(call, accepted):
+            return await _streamed(services, call, asked, accepted)
+
+
+async def _streamed(
+    services: Services, call: Call, asked: SendMessage, accepted: Accepted
+) -> TaskStream:
+    if accepted.again and call.cursor:
+        return await _resumed(services, call, accepted)
+    if accepted.snapshot is not None:
+        return _continued_stream(accepted, accepted.snapshot, asked.history_length)
+    if call.card.bare_message and not asked.return_immediately:
+        message = await bare_answer(accepted.feed)
+        if message is not None:
+            return TaskStream(accepted.feed, message - 1, accepted.log)
+    return await _started(accepted, asked.history_length)
+
+
+async def _resumed(services: Services, call: Call, accepted: Accepted) -> TaskStream:
+    """What was sent before goes on behind the client's cursor."""
+    streaming = await services.task_streams.open(call.caller, accepted.key, call.cursor)
+    await services.feeds.release(accepted.feed)
+    return streaming
+
+
+def _continued_stream(
+    accepted: Accepted, snapshot: TaskFound, history_length: int | None
+) -> TaskStream:
+    """A follow-up's stream begins with the Task as it was just before."""
+    task = with_history(snapshot.task, history_length)
+    first = Snapshot(snapshot.generation, {"task": task})
+    return TaskStream(accepted.feed, snapshot.generation, accepted.log, first, task_shown=True)
+
+
+async def _started(accepted: Accepted, history_length: int | None) -> TaskStream:
+    """A new task's stream is its log from generation 1, unless the history is not wanted."""
+    if history_length != 0:
+        return TaskStream(accepted.feed, 0, accepted.log, task_shown=True)
+    (block, *_) = await accepted.feed.reader(0).read()
+    task: Json = with_history(block.entry.events[0]["task"], 0)
+    return TaskStream(accepted.feed, 1, accepted.log, Snapshot(1, {"task": task}), task_shown=True)
