@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from typing import Protocol
 
 from headrace.jetstream.connection import Bus
 from headrace.links import Links
@@ -17,35 +16,6 @@ MOST = 256 * 1024
 """About how many bytes of events one read returns."""
 
 
-class Source(Protocol):
-    """What a reader needs of its feed."""
-
-    bus: Bus
-    key: TaskKey
-    ring: Ring
-    reading: asyncio.Semaphore
-    """Taken while the log is read, by as many of the gateway's readers as may do so at a time."""
-    last: Entry | None
-    loss: LogLost | None
-
-    @property
-    def head(self) -> int:
-        """Generation of the newest event."""
-
-    @property
-    def ended(self) -> bool:
-        """Whether nothing can follow it."""
-
-    def block(self, entry: Entry) -> Block:
-        """Return the entry as clients get to see it."""
-
-    def wake_on_change(self, wake: Callable[[], None]) -> None:
-        """Call `wake` once, at the next change."""
-
-    def no_wake(self, wake: Callable[[], None]) -> None:
-        """Do not call it after all."""
-
-
 class Reader:
     """Reads a feed from one generation on, each event once.
 
@@ -54,7 +24,7 @@ class Reader:
 
     __slots__ = ("_feed", "_sequence", "_wakened", "after", "most")
 
-    def __init__(self, feed: Source, after: int) -> None:
+    def __init__(self, feed: "Feed", after: int) -> None:
         """Read what lies behind generation `after`."""
         self.after = after
         self.most = MOST
@@ -162,6 +132,7 @@ class Feed:
         """
         self.bus = bus
         self.reading = reading
+        """Taken while the log is read, by as many of all readers as may do so at a time."""
         self.key = key
         self.ring = Ring(ring_bytes)
         self.last: Entry | None = None

@@ -19,7 +19,6 @@ from headrace_gateway.feeds import Block, Feed
 from headrace_gateway.protocols.a2a.bare_messages import bare_answer
 from headrace_gateway.protocols.a2a.parameters import SendMessage
 from headrace_gateway.protocols.a2a.push_configs import attach, webhook_of
-from headrace_gateway.protocols.a2a.reading import check_streaming
 from headrace_gateway.refusals import Malformed, Violation
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.renderer import Messages, Renderer
@@ -269,10 +268,8 @@ async def send_streaming(services: Services, call: Call, params: object) -> Task
     Raises:
         Malformed: the parameters are not the operation's.
         NothingLeft: it was sent before, and the client's cursor is at its end.
-        UnsupportedOperationError: the agent's card offers no streams.
         A2AError, HeadraceError: as `accept`.
     """
-    check_streaming(call)
     asked = SendMessage.read(params)
     accepted = await accept(services, call, asked)
     async with services.feeds.handed_on(accepted.feed):

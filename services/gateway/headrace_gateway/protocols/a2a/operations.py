@@ -3,6 +3,8 @@
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
+from a2a.utils.errors import UnsupportedOperationError
+
 from headrace.metrics import REQUEST_SECONDS
 from headrace.model.events import Json
 from headrace_gateway.call import Call
@@ -25,7 +27,7 @@ from headrace_gateway.services import Services
 from headrace_gateway.tasks.subscribe import TaskStream
 
 type Unary = Callable[[Services, Call, object], Coroutine[Any, Any, Json]]
-"""From raw parameters to a result; raises what `problems` knows how to tell."""
+"""From raw parameters to a result; raises what `problems` has a code for."""
 
 type ServerStreaming = Callable[[Services, Call, object], Coroutine[Any, Any, TaskStream]]
 
@@ -66,6 +68,17 @@ def _timed[Result](
     return timed
 
 
+def _offered(operation: ServerStreaming) -> ServerStreaming:
+    """Return `operation` for agents whose cards offer streams."""
+
+    async def streaming(services: Services, call: Call, params: object) -> TaskStream:
+        if not call.card.streaming:
+            raise UnsupportedOperationError(f"agent {call.agent} offers no streams")
+        return await operation(services, call, params)
+
+    return streaming
+
+
 def _task(params: object) -> str:
     named = params.get("id") if isinstance(params, dict) else None
     return named[:_LONGEST_TASK] if isinstance(named, str) else ""
@@ -73,5 +86,5 @@ def _task(params: object) -> str:
 
 UNARY: Mapping[str, Unary] = {name: _timed(name, one) for name, one in _UNARY.items()}
 STREAMING: Mapping[str, ServerStreaming] = {
-    name: _timed(name, one) for name, one in _STREAMING.items()
+    name: _timed(name, _offered(one)) for name, one in _STREAMING.items()
 }

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 
-from a2a.utils.errors import TaskNotCancelableError, UnsupportedOperationError
+from a2a.utils.errors import TaskNotCancelableError
 
 from headrace.model import messages
 from headrace.model.errors import TaskUnknown
@@ -148,24 +148,13 @@ async def delete_task(services: Services, call: Call, params: object) -> Json:
     return {}
 
 
-def check_streaming(call: Call) -> None:
-    """Return if the agent's card offers streams.
-
-    Raises:
-        UnsupportedOperationError: it does not.
-    """
-    if not call.card.streaming:
-        raise UnsupportedOperationError(f"agent {call.agent} offers no streams")
-
-
 async def subscribe(services: Services, call: Call, params: object) -> TaskStream:
     """Return the caller's stream of the task, behind the call's cursor if it has one.
 
     Raises:
         Malformed: the parameters are not the operation's.
-        UnsupportedOperationError, NothingLeft, HeadraceError: as `TaskStreams.open`.
+        NothingLeft, HeadraceError: as `TaskStreams.open`.
     """
-    check_streaming(call)
     asked = OneTask.of_subscribe(params)
     key = task_key(services.settings, call.caller, call.agent, asked.task)
     # Streams whose message stood in a URL say in their cursors whose task it is.

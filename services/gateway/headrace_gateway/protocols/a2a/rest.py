@@ -49,7 +49,11 @@ _IDS = ("contextId", "messageId", "taskId")
 
 
 def asked_by_get(variant: Variant, call: Call, query: QueryParams) -> tuple[Call, str, Json]:
-    """Return what is asked: the call with its cursor, the operation and its parameters.
+    """Return what a message in a URL asks: the call with its cursor, operation and parameters.
+
+    ``EventSource`` can only GET, and asks again whenever it reconnects. So the cursors of such a
+    stream say whose task it is, ``<task>/<cursor>``. A request with one goes on with that task,
+    whatever message its URL repeats: nothing is asked twice.
 
     What a text alone leaves out of a message, `variant` adds.
 

@@ -2,6 +2,10 @@
 
 Written by hand, for the bytes are to be those of the official encoder: fields in order of their
 numbers, JSON objects in the order of their keys.
+
+The messages' fields are numbered as in @ag-ui/proto 1.0.0. A field reads ``name:number kind``, with
+``?`` if it may be missing (null is missing), ``!`` if null is a value of it, ``*`` if it repeats.
+Strings need no kind. `value` is any JSON, `object` a JSON object.
 """
 
 import re

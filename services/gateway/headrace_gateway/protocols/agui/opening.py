@@ -31,6 +31,8 @@ async def attach(
 ) -> Opened:
     """Return the run as its client is to read it: behind the call's cursor if it has one.
 
+    AG-UI has no such thing; what comes is a stream that its clients read like any other.
+
     `earlier` are messages of the thread's earlier runs, for a client that has none.
 
     Raises:

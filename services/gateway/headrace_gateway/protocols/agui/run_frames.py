@@ -1,4 +1,9 @@
-"""One client's frames of one run, from where its stream begins: the start, a cursor, or now."""
+"""One client's frames of one run, from where its stream begins: the start, a cursor, or now.
+
+A run may be joined at any time, and by clients that have seen it before. What such a stream begins
+with stands under the cursor of the last frame that it accounts for, so whoever is cut off again
+goes on from there.
+"""
 
 from dataclasses import dataclass
 from typing import Protocol

@@ -1,4 +1,9 @@
-"""Requests as Hector's clients send them: older names, shorter messages."""
+"""Requests as Hector's clients send them: older names, shorter messages.
+
+A JSON-RPC call at ``/rpc`` and ``…/stream`` may name the agent in ``params.name``. Methods go by
+the names of 0.3; what they are given and answer is 1.0's, unless the request states a version or
+sends what only 0.3 has.
+"""
 
 from starlette.requests import Request
 

@@ -1,4 +1,10 @@
-"""What callers may do, and how often."""
+"""What callers may do, and how often.
+
+Rates are bounded per owner and per tenant, over all gateways. Each gateway has a bucket per owner
+and tenant, and takes from it what it serves. A few times a second it publishes what it took, and
+the others take that too. So no request waits for anybody, and no gateway depends on one; for a
+moment each of them may let through what all of them may.
+"""
 
 import asyncio
 import logging
