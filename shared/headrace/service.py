@@ -52,15 +52,15 @@ class Prepared:
     serving: Serving
 
 
-def run(prepare: Callable[[], Prepared], hopeless: tuple[type[Exception], ...] = ()) -> int:
+def run(prepare: Callable[[], Prepared], fatal: tuple[type[Exception], ...] = ()) -> int:
     """Prepare a service and run it until SIGTERM or SIGINT; return the process's exit code.
 
     0: it was told to stop. 1: it could not start, which may help later (a taken port, a server
     away for too long). 78 (EX_CONFIG): starting again does not help: a setting does not fit, the
-    streams are not what the settings ask for, or one of the errors `hopeless` was raised.
+    streams are not what the settings ask for, or one of the errors `fatal` was raised.
     """
-    hopeless = (StreamsDiffer, *hopeless)
-    unfit: tuple[type[Exception], ...] = (ValidationError, *hopeless)
+    fatal = (StreamsDiffer, *fatal)
+    unfit: tuple[type[Exception], ...] = (ValidationError, *fatal)
     try:
         prepared = prepare()
     except unfit as error:
@@ -71,7 +71,7 @@ def run(prepare: Callable[[], Prepared], hopeless: tuple[type[Exception], ...] =
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
             runner.run(_until_signal(prepared.serving))
-        except hopeless as error:
+        except fatal as error:
             _log.error("%s", error)
             return os.EX_CONFIG
         except HeadraceError as error:

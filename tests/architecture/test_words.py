@@ -15,10 +15,12 @@ import pytest
 from tests.architecture.tree import ROOT, modules
 
 REPLACED = {
+    "bury": "put_tombstone",
     "breath": "loop turns",
     "conclusion": "completion",
     "dialect": "renderer, variant",
     "expense": "usage",
+    "hopeless": "fatal",
     "intake": "submissions",
     "judge": "decide",
     "lane": "queue",
@@ -34,6 +36,7 @@ REPLACED = {
     "patiently": "wait_for",
     "performance": "execution",
     "pulse": "health probe",
+    "quoting": "relayed events",
     "recall": "load_task",
     "resending": "idempotency",
     "retell": "load_events",

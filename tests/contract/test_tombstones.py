@@ -12,7 +12,7 @@ from headrace.jetstream.streams import ensure_streams
 from headrace.log import TailRule, last_entry, replay
 from headrace.log.read import last_stored, next_stored, read_on
 from headrace.log.stored import Stored
-from headrace.log.tombstone import bury, is_forgotten
+from headrace.log.tombstone import is_forgotten, put_tombstone
 from headrace.model.errors import Fenced, LogFull, LogLost, TaskForgotten
 from headrace.model.task import COMPLETED, SUBMITTED
 from headrace.settings import BusSettings
@@ -26,7 +26,7 @@ LONG = 600.0
 
 async def put(log: TaskLog, seconds: float = LONG) -> None:
     """Replace the log by a tombstone, as retention does."""
-    await bury(log.bus, log.key, "owner", "retention", seconds, log.writer.sequence)
+    await put_tombstone(log.bus, log.key, "owner", "retention", seconds, log.writer.sequence)
     last = await last_stored(log.bus, log.key)
     assert last is not None
     await purge(log.bus, log.stream, log.subject, last.sequence)
@@ -114,7 +114,7 @@ async def test_it_goes_by_itself_and_even_then_no_late_writer_appends(log: TaskL
 
 async def test_a_log_that_goes_on_is_not_buried(log: TaskLog) -> None:
     with pytest.raises(Fenced):
-        await bury(log.bus, log.key, "owner", "retention", LONG, log.writer.sequence + 1)
+        await put_tombstone(log.bus, log.key, "owner", "retention", LONG, log.writer.sequence + 1)
     assert [entry.stamp.state for entry in await log.read()] == [SUBMITTED]
 
 
@@ -152,7 +152,7 @@ async def test_who_reads_what_is_gone_is_told_at_once(log: TaskLog) -> None:
 async def test_what_is_erased_is_gone_with_all_its_messages(log: TaskLog) -> None:
     await log.grow(30)
     await ended(log)
-    await bury(log.bus, log.key, "owner", "deleted", LONG, log.writer.sequence)
+    await put_tombstone(log.bus, log.key, "owner", "deleted", LONG, log.writer.sequence)
     last = await last_stored(log.bus, log.key)
     assert last is not None
     await erase(log.bus, log.stream, log.subject, last.sequence)
@@ -191,7 +191,7 @@ async def test_streams_let_messages_expire(connect: Connect) -> None:
 
 async def test_a_tombstone_that_expired_too_soon_leaves_no_log_behind(log: TaskLog) -> None:
     await ended(log)
-    await bury(log.bus, log.key, "owner", "retention", 1.0, log.writer.sequence)
+    await put_tombstone(log.bus, log.key, "owner", "retention", 1.0, log.writer.sequence)
 
     async def expired() -> bool:
         return not await is_forgotten(log.bus, log.key)

@@ -250,8 +250,8 @@ class Pages(Binding):
         response = await self._http.post(path, json=_input(thing))
         if response.is_error:
             return Answer.of(response, thing)
-        past = await self._http.get(f"{self._agui(thing)}/threads/{thing.context}")
-        return Answer.of(response, thing, str(len(past.json()["runs"])))
+        recovered = await self._http.get(f"{self._agui(thing)}/threads/{thing.context}")
+        return Answer.of(response, thing, str(len(recovered.json()["runs"])))
 
 
 @asynccontextmanager

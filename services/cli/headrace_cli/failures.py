@@ -6,7 +6,7 @@ import click
 
 from headrace_cli.tables import printable
 
-HOPELESS_EXITS = {2, os.EX_CONFIG}
+FATAL_EXITS = {2, os.EX_CONFIG}
 """How a service exits when starting it again cannot help: a bad setting, a missing module.
 
 `headrace dev` then stops with the service's last line instead of starting it again.

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from headrace_cli.child import Child, ChildSpec
-from headrace_cli.failures import HOPELESS_EXITS, CannotStart
+from headrace_cli.failures import FATAL_EXITS, CannotStart
 
 RESTART_DELAY = 1.0
 """Seconds from a child's end to its next start."""
@@ -86,7 +86,7 @@ class Supervisor:
             code = await child.ended()
             self._show("headrace", f"{child.spec.name} ended: {_reason(code)}")
             waited = code > 0 and time.monotonic() - started > self._waited
-            if code in HOPELESS_EXITS or waited or ends >= _TRIES or not self._restart:
+            if code in FATAL_EXITS or waited or ends >= _TRIES or not self._restart:
                 self._give_up(child, code)
             if not self._restart:
                 self._on_change()
@@ -110,7 +110,7 @@ class Supervisor:
         if self._settled or self.failure.done():
             return
         words = child.last_line.removeprefix("Error: ")
-        if code not in HOPELESS_EXITS or not words:
+        if code not in FATAL_EXITS or not words:
             words = ": ".join(filter(None, [f"{child.spec.name} gave up", _reason(code), words]))
         self.failure.set_exception(CannotStart(words))
 

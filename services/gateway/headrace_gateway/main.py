@@ -47,7 +47,7 @@ _log = logging.getLogger("headrace_gateway")
 
 def run() -> int:
     """Serve until SIGTERM or SIGINT; return the process's exit code (see `headrace.service`)."""
-    return service.run(_prepare, hopeless=(Unprotected,))
+    return service.run(_prepare, fatal=(Unprotected,))
 
 
 def _prepare() -> service.Prepared:

@@ -109,9 +109,9 @@ class TaskState:
         await self._clock.compare()
         self._stack.callback(keep_running(self._clock.run, "clocks").cancel)
         replica = Replica(self._name, self._store.leases(self._name), self._ranges, self._duties)
-        tending = keep_running(replica.run, "leases")
+        leasing = keep_running(replica.run, "leases")
         self._stack.push_async_callback(replica.stop)
-        self._stack.callback(tending.cancel)
+        self._stack.callback(leasing.cancel)
         self._stack.callback(keep_running(QueueUpkeep(self._bus).run, "unused queues").cancel)
         self._answers_now = not is_beside
 

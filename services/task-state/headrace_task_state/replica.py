@@ -12,7 +12,7 @@ from headrace_task_state.store import Census, Lease, Leases
 
 _log = logging.getLogger(__name__)
 
-TEND_EVERY = 0.75
+RENEW_EVERY = 0.75
 """Seconds between renewals; three may fail before a lease lapses."""
 
 type Duties = Callable[[Lease], Iterable[Coroutine[Any, Any, None]]]
@@ -44,10 +44,10 @@ class Replica:
         """Tend the leases for ever."""
         while True:
             try:
-                await self._tend()
+                await self._renew()
             except StateUnavailable as trouble:
                 _log.warning("leases can't be tended: %s", trouble)
-            await asyncio.sleep(TEND_EVERY)
+            await asyncio.sleep(RENEW_EVERY)
 
     async def stop(self) -> None:
         """Stop all work and give everything back, so that others take over at once."""
@@ -60,9 +60,9 @@ class Replica:
         except StateUnavailable as trouble:
             _log.warning("leases are left to lapse: %s", trouble)
 
-    async def _tend(self) -> None:
+    async def _renew(self) -> None:
         await self._hand_over([place for place in self._held if self._is_idle(place)])
-        census = await self._leases.tend(self._held)
+        census = await self._leases.renew(self._held)
         for place in census.lost:
             await self._drop(place)
         share = share_of(self._name, census.replicas, len(self._ranges))

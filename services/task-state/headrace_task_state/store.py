@@ -89,7 +89,7 @@ class DueList(StrEnum):
     """Tasks that wait for their user: since when."""
     ENDED = "e"
     """Ended tasks: when they ended."""
-    BURIED = "b"
+    TOMBSTONES = "b"
     """Tasks that have left the projection and of which something may be left elsewhere: when a
     tombstone took their log's place."""
     ASKED_FOR = "d"
@@ -178,7 +178,7 @@ class Leases(Protocol):
     Every call raises StateUnavailable while the store does not answer.
     """
 
-    async def tend(self, held: Mapping[Range, Lease]) -> Census:
+    async def renew(self, held: Mapping[Range, Lease]) -> Census:
         """Say that this replica lives, renew what it holds, and see what there is.
 
         A lease that is not renewed lapses after `LEASE_SECONDS`, and so does the replica.

@@ -113,7 +113,7 @@ class _Leases:
     def __init__(self, store: MemoryStore, replica: str) -> None:
         self._store, self._replica = store, replica
 
-    async def tend(self, held: Mapping[Range, Lease]) -> Census:
+    async def renew(self, held: Mapping[Range, Lease]) -> Census:
         store, now = self._store, time.monotonic()
         store.replicas[self._replica] = now + LEASE_SECONDS
         store.replicas = {name: until for name, until in store.replicas.items() if until >= now}
@@ -167,7 +167,7 @@ class _Writer:
                 foreign.append(name)
             elif isinstance(change, Departure):
                 self._forget(key)
-                self._due(DueList.BURIED)[name] = change.at
+                self._due(DueList.TOMBSTONES)[name] = change.at
             else:
                 self._change(change)
         return foreign
@@ -217,7 +217,7 @@ class _Writer:
         if change.state:
             kept.time = None if change.state == ANSWERED else change.time
             self._fall_due(change)
-            self._mind_family(change, kept)
+            self._note_children(change, kept)
 
     def _fall_due(self, change: TaskChange) -> None:
         name = _name(change.key)
@@ -229,7 +229,7 @@ class _Writer:
         if change.ended is not None:
             self._due(DueList.ENDED)[name] = change.ended
 
-    def _mind_family(self, change: TaskChange, kept: _Kept) -> None:
+    def _note_children(self, change: TaskChange, kept: _Kept) -> None:
         """Have a child's parent looked at, which may go first, and children as a run ends."""
         key, asked = change.key, self._due(DueList.ASKED_FOR)
         if parent := kept.fields.get("parent"):

@@ -287,7 +287,7 @@ class Appender:
 
         return await self._store(made)
 
-    async def bid_farewell(self, last: Draft, timeout: float) -> None:
+    async def append_last(self, last: Draft, timeout: float) -> None:
         """Drop what is pending and append `last`, if the log takes it in `timeout` seconds."""
         try:
             async with asyncio.timeout(timeout):

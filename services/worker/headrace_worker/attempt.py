@@ -141,7 +141,7 @@ class Attempt:
         self._resources.watch.add(execution)
         if execution.inputs.interrupts:
             self.supersede()
-        if taken.past.is_canceling:
+        if taken.recovered.is_canceling:
             self.cancel()
         overdue = self._mind(taken.deadline)
         try:
@@ -237,7 +237,7 @@ class Attempt:
 
     def _why_given_up(self, execution: Execution) -> str | None:
         if self._interrupt is Interrupt.OVERDUE:
-            return why_overdue(execution.policy, execution.past)
+            return why_overdue(execution.policy, execution.recovered)
         if self._interrupt is Interrupt.NONE and execution.is_given_up:
             return "Given up: the last attempt failed"
         return None

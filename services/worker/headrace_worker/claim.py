@@ -25,9 +25,9 @@ from headrace.tasks.holder import ask_holder
 from headrace.tasks.rejecting import TOO_LATE, reject_unbegun
 from headrace_worker.assignment import Assignment
 from headrace_worker.authorship import Authorship
-from headrace_worker.give_up import count_survivors, deadline_of, give_up, is_too_late, why_hopeless
+from headrace_worker.give_up import count_survivors, deadline_of, give_up, is_too_late, why_given_up
 from headrace_worker.predecessors import whose_turn_it_is
-from headrace_worker.recovery import Recovered, read_past, why_handed_back
+from headrace_worker.recovery import Recovered, recover, why_handed_back
 
 ANSWER = 0.5
 """Seconds that a holder has to answer; one that does not is taken over from."""
@@ -73,10 +73,10 @@ class Ended:
     end: Entry
 
 
-type Verdict = Free | Held | Void | Ended
+type Decision = Free | Held | Void | Ended
 
 
-async def decide(bus: Bus, assignment: Assignment) -> Verdict:
+async def decide(bus: Bus, assignment: Assignment) -> Decision:
     """Say what is to become of a run, from its log's last entry.
 
     Raises:
@@ -144,7 +144,7 @@ _TIMEOUT = 10.0
 class Taken:
     """A run that this worker holds."""
 
-    past: Recovered
+    recovered: Recovered
     authorship: Authorship
     writer: LogWriter
     deadline: datetime | None = None
@@ -162,11 +162,11 @@ async def claim(
     for tried in range(_ROUNDS):
         # What the run carries is believed once: if the log has gone on, the append is refused.
         carried = None if tried else carried_input(assignment)
-        verdict = Free(carried, 1) if carried else await decide(bus, assignment)
-        if not isinstance(verdict, Free):
-            return verdict
+        decision = Free(carried, 1) if carried else await decide(bus, assignment)
+        if not isinstance(decision, Free):
+            return decision
         try:
-            return await _begin(bus, worker, assignment, policy, verdict)
+            return await _begin(bus, worker, assignment, policy, decision)
         except Fenced:
             # Somebody was quicker: what it appended decides anew.
             continue
@@ -178,33 +178,33 @@ async def claim(
 async def _begin(
     bus: Bus, worker: str, assignment: Assignment, policy: Policy, free: Free
 ) -> Taken | Void | Behind:
-    past = await read_past(bus, assignment.key, assignment.run, free.last)
-    if free.attempt == 1 and is_too_late(past):
+    recovered = await recover(bus, assignment.key, assignment.run, free.last)
+    if free.attempt == 1 and is_too_late(recovered):
         if not await reject_unbegun(bus, assignment.key, assignment.run, TOO_LATE):
             raise Fenced(f"{assignment.key.task} has been begun")
         return Void(TOO_LATE)
-    if free.attempt == 1 and (task := await whose_turn_it_is(bus, assignment.key, past)):
+    if free.attempt == 1 and (task := await whose_turn_it_is(bus, assignment.key, recovered)):
         return Behind(task)
     writer_id = f"{worker}-{next(_attempts)}"
-    if past.replaced:
-        await count_survivors(bus, assignment.key.agent, past)
+    if recovered.replaced:
+        await count_survivors(bus, assignment.key.agent, recovered)
     authorship = Authorship(assignment.request.log, writer_id, assignment.run, free.attempt)
-    if (reason := why_hopeless(policy, past, free.attempt)) is not None:
+    if (reason := why_given_up(policy, recovered, free.attempt)) is not None:
         await give_up(bus, assignment, authorship, free.last, reason)
         return Void(reason)
     writer = LogWriter.behind(bus, assignment.key, free.last)
     stamp = authorship.stamp(writer.generation + 1)
-    await writer.append([_working(worker, assignment, free, past)], stamp, _TIMEOUT)
+    await writer.append([_working(worker, assignment, free, recovered)], stamp, _TIMEOUT)
     metrics.RUNS_TAKEN.labels(assignment.key.agent).inc()
     if free.attempt > 1:
         metrics.RUNS_TAKEN_OVER.labels(assignment.key.agent).inc()
-    return Taken(past, authorship, writer, deadline_of(policy, past))
+    return Taken(recovered, authorship, writer, deadline_of(policy, recovered))
 
 
-def _working(worker: str, assignment: Assignment, free: Free, past: Recovered) -> Draft:
+def _working(worker: str, assignment: Assignment, free: Free, recovered: Recovered) -> Draft:
     metadata: Json = {events.ATTEMPT: free.attempt, events.WORKER: worker}
     if free.attempt > 1:
-        metadata[events.DISCARDED_AFTER] = past.kept
+        metadata[events.DISCARDED_AFTER] = recovered.kept
     return events.status_update(
         assignment.key.task, assignment.request.context, WORKING, metadata=metadata
     )

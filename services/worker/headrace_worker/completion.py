@@ -66,7 +66,7 @@ async def _append(execution: Execution, end: End) -> int | None:
     await _end_children(execution, end.state)
     end = _with_usage(execution, end)
     made = execution.encoder.artifacts
-    orphans = [artifact for artifact in execution.past.orphans if artifact not in made]
+    orphans = [artifact for artifact in execution.recovered.orphans if artifact not in made]
     retractions = [_retraction(execution, artifact) for artifact in orphans]
     inputs, appender = execution.inputs, execution.appender
 
@@ -116,7 +116,7 @@ def _interrupted(execution: Execution, why: Interrupt) -> End:
     elif acting is not None and not acting.cancelled() and (error := acting.exception()):
         _log.error("task %s: in the agent's clean-up", execution.key.task, exc_info=error)
     if why is Interrupt.OVERDUE:
-        return execution.endings.failed(why_overdue(execution.policy, execution.past))
+        return execution.endings.failed(why_overdue(execution.policy, execution.recovered))
     if why is Interrupt.SUPERSEDED:
         return execution.endings.completed()
     return execution.endings.canceled()
@@ -166,10 +166,10 @@ def _asked_for(execution: Execution) -> End:
 
 def _is_shown(execution: Execution) -> bool:
     """Tell whether the Task has been shown to its client, so that it must end as a task."""
-    past, ctx = execution.past, execution.context
-    if ctx.run > 1 or ctx.attempt > 1 or past.metadata.get(events.SHOWN) is True:
+    recovered, ctx = execution.recovered, execution.context
+    if ctx.run > 1 or ctx.attempt > 1 or recovered.metadata.get(events.SHOWN) is True:
         return True
-    age = datetime.now(UTC) - datetime.fromisoformat(past.time)
+    age = datetime.now(UTC) - datetime.fromisoformat(recovered.time)
     return age.total_seconds() > BARE_WITHIN
 
 

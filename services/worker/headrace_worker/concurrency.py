@@ -79,54 +79,54 @@ class ConcurrencyLimit:
 class AgentConcurrency:
     """The limit of one agent, and the worker's: what all queues of the agent share."""
 
-    slots: ConcurrencyLimit
+    of_worker: ConcurrencyLimit
     """The worker's limit, shared with its other agents."""
-    own: ConcurrencyLimit
+    of_agent: ConcurrencyLimit
     """The agent's."""
 
     @property
     def scarce(self) -> bool:
         """Whether a free permit is one that another queue waits for."""
-        return self.slots.scarce or self.own.scarce
+        return self.of_worker.scarce or self.of_agent.scarce
 
     async def take(self, turn: Turn, own_turn: Turn) -> None:
         """Acquire a permit of both, in turn."""
-        await self.own.take(own_turn)
+        await self.of_agent.take(own_turn)
         try:
-            await self.slots.take(turn)
+            await self.of_worker.take(turn)
         except BaseException:
-            self.own.give_back(1)
+            self.of_agent.give_back(1)
             raise
 
     def acquire_free(self, wanted: int) -> int:
         """Acquire up to `wanted` permits that are free and not waited for; return how many."""
-        own = self.own.acquire_free(wanted)
-        granted = self.slots.acquire_free(own)
-        self.own.give_back(own - granted)
+        of_agent = self.of_agent.acquire_free(wanted)
+        granted = self.of_worker.acquire_free(of_agent)
+        self.of_agent.give_back(of_agent - granted)
         return granted
 
     def give_back(self, count: int) -> None:
         """Release `count` permits of both."""
-        self.own.give_back(count)
-        self.slots.give_back(count)
+        self.of_agent.give_back(count)
+        self.of_worker.give_back(count)
 
     def enter(self) -> None:
         """Count one queue more."""
-        self.own.users += 1
-        self.slots.users += 1
+        self.of_agent.users += 1
+        self.of_worker.users += 1
 
     def leave(self) -> None:
         """Count one queue less."""
-        self.own.users -= 1
-        self.slots.users -= 1
+        self.of_agent.users -= 1
+        self.of_worker.users -= 1
 
 
 class Permit:
     """A run's permit: released while it waits for others, acquired again, given back once."""
 
-    def __init__(self, room: AgentConcurrency) -> None:
-        """Hold a permit of `room` that was acquired before."""
-        self._room = room
+    def __init__(self, concurrency: AgentConcurrency) -> None:
+        """Hold a permit of `concurrency` that was acquired before."""
+        self._concurrency = concurrency
         self._is_held, self._is_vacated = True, False
         self._waits = 0
         self._acquiring = asyncio.Lock()
@@ -137,8 +137,8 @@ class Permit:
         if self._is_held:
             self._is_held = False
             # Who pulls runs must not keep a permit for a run that may never come.
-            self._room.enter()
-            self._room.give_back(1)
+            self._concurrency.enter()
+            self._concurrency.give_back(1)
 
     def stop_waiting(self) -> None:
         """Wait no more, without the permit: the run is being ended."""
@@ -150,12 +150,12 @@ class Permit:
         async with self._acquiring:
             if self._is_held or self._is_away():
                 return
-            await self._room.take(Turn(), Turn())
+            await self._concurrency.take(Turn(), Turn())
             if self._is_away():
-                self._room.give_back(1)
+                self._concurrency.give_back(1)
             else:
                 self._is_held = True
-                self._room.leave()
+                self._concurrency.leave()
 
     def _is_away(self) -> bool:
         return self._waits > 0 or self._is_vacated
@@ -165,6 +165,6 @@ class Permit:
         self._is_vacated = True
         if self._is_held:
             self._is_held = False
-            self._room.give_back(1)
+            self._concurrency.give_back(1)
         else:
-            self._room.leave()
+            self._concurrency.leave()

@@ -21,7 +21,7 @@ from headrace.sdk.relayed import Artifact, Said
 from headrace.sdk.signals import SIGNALS
 from headrace_worker.blocks import ARGUMENTS, TEXT, THINKING, TOOL, Block, Blocks
 from headrace_worker.ids import RunIds
-from headrace_worker.quoting import Quoting
+from headrace_worker.relayed_events import RelayedEvents
 from headrace_worker.saying import check_texts
 from headrace_worker.shared_state import SharedState
 from headrace_worker.signal_parts import part_of
@@ -67,7 +67,7 @@ class Encoder:
         self._state = state or SharedState()
         self._task, self._context, self._ids = task, context, ids
         self._blocks = Blocks(ids, next_index)
-        self._quoting = Quoting(task, context, ids, self._blocks)
+        self._relayed_events = RelayedEvents(task, context, ids, self._blocks)
         self._going_on: TextChunks | None = None
         self.artifacts: set[str] = set()
         """Ids of the artifacts made so far."""
@@ -245,7 +245,7 @@ class Encoder:
     def _quoted(self, said: Artifact | Said) -> Draft:
         if isinstance(said, Artifact):
             self.artifacts.add(said.id)
-        return self._quoting.draft(said)
+        return self._relayed_events.draft(said)
 
     def _utterance(self, message: str, part: Json) -> Draft:
         return events.status_update(

@@ -12,7 +12,7 @@ from headrace.sdk.emit import Complete, Ending, InputRequired, Message, Reject
 from headrace.sdk.errors import MalformedOutput
 from headrace.sdk.relayed import Outcome
 from headrace_worker.ids import RunIds
-from headrace_worker.quoting import end_parts, foreign
+from headrace_worker.relayed_events import end_parts, foreign
 from headrace_worker.saying import check_texts
 
 _KINDS = {"text", "raw", "url", "data"}

@@ -51,14 +51,14 @@ class Execution:
         `interrupt` tells why the agent is being stopped.
         """
         key, run, request = assignment.key, assignment.run, assignment.request
-        saved = taken.past.checkpoint
+        saved = taken.recovered.checkpoint
         ids = RunIds(key.task, run, saved.ids)
         self.policy = agent.policy
         self.authorship = taken.authorship
         self.assignment = assignment
         self.key: TaskKey = key
         self.writer = taken.authorship.writer
-        self.past = taken.past
+        self.recovered = taken.recovered
         self.appender = Appender(
             taken.writer,
             taken.authorship,
@@ -72,10 +72,10 @@ class Execution:
             self.appender,
             (key.task, request.context),
             agent.card.follow_ups,
-            taken.past.waiting,
+            taken.recovered.waiting,
             superseded,
         )
-        state = _state_of(taken.past)
+        state = _state_of(taken.recovered)
         self.encoder = Encoder(key.task, request.context, ids, saved.index, state)
         self.endings = Endings(key.task, request.context, ids)
         self.emitter = Emitter(
@@ -83,10 +83,10 @@ class Execution:
             self.endings,
             self.appender,
             ids,
-            usage_totals=taken.past.usage,
+            usage_totals=taken.recovered.usage,
             may_answer=agent.card.bare_message,
         )
-        trace = taken.past.metadata.get(events.TRACEPARENT) or request.traceparent
+        trace = taken.recovered.metadata.get(events.TRACEPARENT) or request.traceparent
         offload = Offload(
             files=WorkerFiles(resources.bus),
             key=key,
@@ -108,11 +108,11 @@ class Execution:
             interrupt=interrupt,
             most_children=resources.settings.delegation_children,
             deadline=taken.deadline,
-            budget=_budget_of(taken.past),
+            budget=_budget_of(taken.recovered),
             priority=resources.bus.subjects.priority_of_run(assignment.message.subject),
             traceparent=trace,
         )
-        self.children = Children(parent, taken.past.known_children)
+        self.children = Children(parent, taken.recovered.known_children)
         logged = LoggedTask(resources.bus, parent, request.owner, taken.writer.sequence)
         self.context = RunContext(
             key=key,
@@ -120,8 +120,8 @@ class Execution:
             owner=request.owner,
             run=run,
             attempt=taken.authorship.attempt,
-            message=taken.past.message,
-            metadata=taken.past.metadata,
+            message=taken.recovered.message,
+            metadata=taken.recovered.metadata,
             deadline=taken.deadline,
             checkpoint_data=saved.data,
             traceparent=trace,
@@ -132,7 +132,7 @@ class Execution:
     @property
     def failures(self) -> int:
         """Attempts at the run that count as failed, should this one fail."""
-        return self.authorship.attempt - self.past.excused
+        return self.authorship.attempt - self.recovered.excused
 
     @property
     def tries_again(self) -> Retryable | None:
@@ -161,7 +161,7 @@ class Execution:
         draft = events.status_update(
             self.key.task, self.context.context, WORKING, metadata={events.HANDED_BACK: why}
         )
-        await self.appender.bid_farewell(draft, timeout)
+        await self.appender.append_last(draft, timeout)
 
     async def say_ending(self, state: str) -> bool:
         """Have the log tell in which state the run is to end; False: it is somebody else's."""
@@ -190,15 +190,15 @@ class Execution:
         return self.appender.appending
 
 
-def _budget_of(past: Recovered) -> int | None:
-    lineage = Lineage.of(past.metadata)
+def _budget_of(recovered: Recovered) -> int | None:
+    lineage = Lineage.of(recovered.metadata)
     return lineage.budget if lineage is not None else None
 
 
-def _state_of(past: Recovered) -> SharedState:
+def _state_of(recovered: Recovered) -> SharedState:
     """Return the state that the attempt begins with: its client's, and what was saved since."""
-    sent = past.metadata.get(AGUI)
+    sent = recovered.metadata.get(AGUI)
     state = SharedState(sent.get("state") if isinstance(sent, dict) else None)
-    for part in past.signals:
+    for part in recovered.signals:
         state.replay(part)
     return state

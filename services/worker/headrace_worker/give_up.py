@@ -34,33 +34,33 @@ workers live on: an agent may hang its worker for a while, each time."""
 _TIMEOUT = 10.0
 
 
-def deadline_of(policy: Policy, past: Recovered) -> datetime | None:
+def deadline_of(policy: Policy, recovered: Recovered) -> datetime | None:
     """Return when the run is to be over; None: it has all the time."""
-    lineage = Lineage.of(past.metadata)
+    lineage = Lineage.of(recovered.metadata)
     inherited = read_time(lineage.deadline) if lineage is not None else None
     if policy.timeout is None:
         return inherited
-    began = datetime.fromisoformat(past.began) if past.began else datetime.now(UTC)
+    began = datetime.fromisoformat(recovered.began) if recovered.began else datetime.now(UTC)
     return earliest(inherited, began + timedelta(seconds=policy.timeout))
 
 
-def why_overdue(policy: Policy, past: Recovered) -> str:
+def why_overdue(policy: Policy, recovered: Recovered) -> str:
     """Return what is said of a run whose deadline has passed."""
-    if policy.timeout is None or Lineage.of(past.metadata) is not None:
+    if policy.timeout is None or Lineage.of(recovered.metadata) is not None:
         return "It did not end before its deadline"
     return f"It did not end within {policy.timeout:g} s"
 
 
-def is_too_late(past: Recovered) -> bool:
+def is_too_late(recovered: Recovered) -> bool:
     """Tell whether the run had to be begun before now."""
     try:
-        return datetime.now(UTC) >= datetime.fromisoformat(past.metadata[START_BY])
+        return datetime.now(UTC) >= datetime.fromisoformat(recovered.metadata[START_BY])
     except (LookupError, TypeError, ValueError):
         return False
 
 
-async def count_survivors(bus: Bus, agent: str, past: Recovered) -> None:
-    """Have `past` know how many of its silent attempts have a worker that lives on.
+async def count_survivors(bus: Bus, agent: str, recovered: Recovered) -> None:
+    """Have `recovered` know how many of its silent attempts have a worker that lives on.
 
     A worker that was frozen, or cut off, is replaced like a dead one, and shows later that it lives
     by renewing its place in the directory. Of the attempt that is replaced now nobody can tell.
@@ -68,23 +68,23 @@ async def count_survivors(bus: Bus, agent: str, past: Recovered) -> None:
     Raises:
         BusUnavailable: the directory does not answer.
     """
-    past.survived = 0
-    for worker, replaced in past.replaced:
+    recovered.survived = 0
+    for worker, replaced in recovered.replaced:
         seen = await renewed(bus, agent, worker) if is_token(worker) else None
-        past.survived += seen is not None and seen > datetime.fromisoformat(replaced)
+        recovered.survived += seen is not None and seen > datetime.fromisoformat(replaced)
 
 
-def why_hopeless(policy: Policy, past: Recovered, attempt: int) -> str | None:
+def why_given_up(policy: Policy, recovered: Recovered, attempt: int) -> str | None:
     """Return why `attempt` is not to begin; None: it is."""
-    tried = attempt - 1 - past.handed_back
-    failed = tried - past.survived
+    tried = attempt - 1 - recovered.handed_back
+    failed = tried - recovered.survived
     if failed >= policy.max_attempts or tried >= MOST_SURVIVED * policy.max_attempts:
         return f"Given up after {tried} attempts"
     if attempt > MOST_ATTEMPTS:
         return f"Given up: it was begun {MOST_ATTEMPTS} times"
-    deadline = deadline_of(policy, past)
+    deadline = deadline_of(policy, recovered)
     if deadline is not None and datetime.now(UTC) >= deadline:
-        return why_overdue(policy, past)
+        return why_overdue(policy, recovered)
     return None
 
 

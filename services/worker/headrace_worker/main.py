@@ -27,7 +27,7 @@ def run(target: str = "", config: str = "") -> int:
     Returns the process's exit code (see `headrace.service`).
     """
     prepare = partial(_prepare, target, Path(config) if config else None)
-    return service.run(prepare, hopeless=(Misdeclared, Unusable))
+    return service.run(prepare, fatal=(Misdeclared, Unusable))
 
 
 def _prepare(target: str, file: Path | None) -> service.Prepared:

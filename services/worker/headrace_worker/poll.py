@@ -86,7 +86,7 @@ class Puller:
         bus: Bus,
         consumer: str,
         deliver: Callable[[Msg], None],
-        room: AgentConcurrency,
+        concurrency: AgentConcurrency,
         mend: Mending,
     ) -> None:
         """Pull runs of the queue with that `consumer` and `deliver` each.
@@ -95,7 +95,7 @@ class Puller:
         wrong with the consumer.
         """
         self._bus, self._consumer, self._deliver = bus, consumer, deliver
-        self._room, self._mend_consumer = room, mend
+        self._concurrency, self._mend_consumer = concurrency, mend
         weight = weight_of(consumer)
         self._turn, self._own_turn = Turn(weight), Turn(weight)
         self._inbox = bus.connection.new_inbox()
@@ -109,7 +109,7 @@ class Puller:
 
     async def start(self) -> None:
         """Begin to pull."""
-        self._room.enter()
+        self._concurrency.enter()
         self._subscription = await self._bus.connection.subscribe(
             f"{self._inbox}.*", cb=self._on_message
         )
@@ -120,7 +120,7 @@ class Puller:
         """Pull no more; runs that still arrive go back to the queue."""
         if not self._draining:
             self._draining = True
-            self._room.leave()
+            self._concurrency.leave()
         self._unregister()
         if self._task is not None:
             self._task.cancel()
@@ -130,7 +130,7 @@ class Puller:
 
     def permit(self) -> Permit:
         """Return the place that a delivered run has taken."""
-        return Permit(self._room)
+        return Permit(self._concurrency)
 
     def done(self, permit: Permit) -> None:
         """Be told that a delivered run, which had that permit, is over."""
@@ -140,10 +140,10 @@ class Puller:
     async def _pull(self) -> None:
         rest = 0.0
         while True:
-            await self._room.take(self._turn, self._own_turn)
-            is_scarce = self._room.scarce
+            await self._concurrency.take(self._turn, self._own_turn)
+            is_scarce = self._concurrency.scarce
             # A burst is met by ever larger requests, and an idle queue keeps but one place.
-            more = self._room.acquire_free(min(self._running, BATCH) - 1)
+            more = self._concurrency.acquire_free(min(self._running, BATCH) - 1)
             how = await self._ask(1 + more, 0.0 if is_scarce else EXPIRES)
             if how not in _IN_ORDER:
                 _log.info("pulling for %s: %s", self._consumer, how)
@@ -153,7 +153,7 @@ class Puller:
                 await asyncio.sleep(rest)
 
     def _next_rest(self, last: float) -> float:
-        longest = max(LONGEST_REST, self._room.slots.users / LOOKS)
+        longest = max(LONGEST_REST, self._concurrency.of_worker.users / LOOKS)
         return min(max(2 * last, FIRST_REST), longest)
 
     async def _ask(self, batch: int, expires: float) -> str:
@@ -168,7 +168,7 @@ class Puller:
         finally:
             overdue.cancel()
             self._request = None
-            self._room.give_back(request.remaining)
+            self._concurrency.give_back(request.remaining)
         return _FILLED if how in _EMPTY and request.remaining < batch else how
 
     async def _publish(self, request: _Request, batch: int, expires: float) -> None:
@@ -192,19 +192,19 @@ class Puller:
             self._request.end(headers[STATUS])
 
     async def _on_run(self, msg: Msg) -> None:
-        if not self._has_room():
+        if not self._has_permit():
             # Too late: its place went to another run. Somebody else may have one.
             await self._bus.connection.publish(msg.reply, nak())
             return
         self._running += 1
         self._deliver(msg)
 
-    def _has_room(self) -> bool:
+    def _has_permit(self) -> bool:
         if self._draining:
             return False
         if self._request is not None and self._request.take_run():
             return True
-        return self._room.acquire_free(1) == 1
+        return self._concurrency.acquire_free(1) == 1
 
     def _end_request(self, how: str) -> None:
         if self._request is not None:

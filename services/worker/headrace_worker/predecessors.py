@@ -17,7 +17,7 @@ _PART = 0.05
 """Of the time that a run has waited: so long it waits on until it is looked at again."""
 
 
-async def whose_turn_it_is(bus: Bus, key: TaskKey, past: Recovered) -> str | None:
+async def whose_turn_it_is(bus: Bus, key: TaskKey, recovered: Recovered) -> str | None:
     """Return the id of a task that the one at `key` is to wait for; None: of none.
 
     What its client wrote there is no reason to fail: what names no task is passed over.
@@ -25,7 +25,7 @@ async def whose_turn_it_is(bus: Bus, key: TaskKey, past: Recovered) -> str | Non
     Raises:
         BusUnavailable: a log's leader does not answer.
     """
-    named = past.metadata.get(BEHIND)
+    named = recovered.metadata.get(BEHIND)
     for task in named if isinstance(named, list) else ():
         if _is_id(task) and await _is_at_work(bus, TaskKey(key.tenant, key.agent, task)):
             return str(task)

@@ -82,7 +82,7 @@ class Recovered:
         return [q for q in self.queued if self.taken.get(q.generation, self.kept + 1) > self.kept]
 
 
-async def read_past(bus: Bus, key: TaskKey, run: int, last: Entry) -> Recovered:
+async def recover(bus: Bus, key: TaskKey, run: int, last: Entry) -> Recovered:
     """Read what this run's log holds up to `last`, its log's last entry.
 
     The first attempt finds its input in `last` and reads nothing.
@@ -92,25 +92,25 @@ async def read_past(bus: Bus, key: TaskKey, run: int, last: Entry) -> Recovered:
         BusUnavailable: the stream does not answer.
     """
     if last.last_generation == run:
-        past = _begin(last, run)
+        recovered = _begin(last, run)
     else:
-        past = await _read_all(bus, key, run, last)
-    left = past.metadata.get(events.WAITING) or []
-    past.queued[:0] = [await _read_queued(bus, key, generation, last) for generation in left]
-    return past
+        recovered = await _read_all(bus, key, run, last)
+    left = recovered.metadata.get(events.WAITING) or []
+    recovered.queued[:0] = [await _read_queued(bus, key, generation, last) for generation in left]
+    return recovered
 
 
 async def _read_all(bus: Bus, key: TaskKey, run: int, last: Entry) -> Recovered:
     after = await find_generation(bus, key, run, last)
-    past: Recovered | None = None
+    recovered: Recovered | None = None
     async for batch in replay(bus, key, after, last.sequence):
         for entry in batch:
-            if past is None:
-                past = _begin(entry, run)
-            _go_through(past, entry)
-    if past is None:
+            if recovered is None:
+                recovered = _begin(entry, run)
+            _go_through(recovered, entry)
+    if recovered is None:
         raise LogLost(f"the input {run} of {key.task} is gone")
-    return past
+    return recovered
 
 
 async def _read_queued(bus: Bus, key: TaskKey, generation: int, last: Entry) -> Queued:
@@ -168,59 +168,59 @@ def _begin(entry: Entry, run: int) -> Recovered:
     return Recovered(message, update.get("metadata", {}), entry.time, run)
 
 
-def _note_attempt(past: Recovered, event: Json, time: str) -> None:
+def _note_attempt(recovered: Recovered, event: Json, time: str) -> None:
     """Note which worker has begun an attempt, and whether the one before has said its end."""
     metadata: Json = event.get("statusUpdate", {}).get("metadata") or {}
     if (worker := metadata.get(events.WORKER)) is None or events.ATTEMPT not in metadata:
         if why_handed_back(event) is not None:
-            past.holder = ""
+            recovered.holder = ""
         return
-    if past.holder:
-        past.replaced.append((past.holder, time))
-    past.holder = str(worker)
+    if recovered.holder:
+        recovered.replaced.append((recovered.holder, time))
+    recovered.holder = str(worker)
 
 
-def _go_through(past: Recovered, entry: Entry) -> None:
-    if entry.stamp.attempt and past.began is None:
-        past.began = entry.time
+def _go_through(recovered: Recovered, entry: Entry) -> None:
+    if entry.stamp.attempt and recovered.began is None:
+        recovered.began = entry.time
     for generation, event in enumerate(entry.parsed(), entry.generation):
-        _note_inputs(past, event, generation)
+        _note_inputs(recovered, event, generation)
         if entry.stamp.attempt:
-            _note_attempt(past, event, entry.time)
+            _note_attempt(recovered, event, entry.time)
         artifact = event.get("artifactUpdate", {}).get("artifact", {}).get("artifactId")
-        if artifact is not None and artifact not in past.orphans:
-            past.orphans.append(artifact)
-        _note_signals(past, event)
-        past.known_children.note(event)
-        past.is_canceling |= entry.stamp.attempt > 0 and _is_canceled(event)
+        if artifact is not None and artifact not in recovered.orphans:
+            recovered.orphans.append(artifact)
+        _note_signals(recovered, event)
+        recovered.known_children.note(event)
+        recovered.is_canceling |= entry.stamp.attempt > 0 and _is_canceled(event)
         if why_handed_back(event) == events.LEAVING:
-            past.handed_back += 1
+            recovered.handed_back += 1
     if entry.stamp.checkpoint is not None:
-        past.kept, past.checkpoint = entry.last_generation, decode(entry.stamp.checkpoint)
-        past.orphans.clear()
-        past.signals += past.unsaved
-        past.unsaved.clear()
+        recovered.kept, recovered.checkpoint = entry.last_generation, decode(entry.stamp.checkpoint)
+        recovered.orphans.clear()
+        recovered.signals += recovered.unsaved
+        recovered.unsaved.clear()
 
 
-def _note_inputs(past: Recovered, event: Json, generation: int) -> None:
-    if (queued := Queued.read(event, generation)) is not None and not past.knows(queued.name):
-        past.queued.append(queued)
+def _note_inputs(recovered: Recovered, event: Json, generation: int) -> None:
+    if (queued := Queued.read(event, generation)) is not None and not recovered.knows(queued.name):
+        recovered.queued.append(queued)
     taken = event.get("statusUpdate", {}).get("metadata", {}).get(events.TAKEN)
     if taken is not None:
-        past.taken[taken] = generation
+        recovered.taken[taken] = generation
 
 
-def _note_signals(past: Recovered, event: Json) -> None:
+def _note_signals(recovered: Recovered, event: Json) -> None:
     update = event.get("statusUpdate", {})
     if CHILD in (update.get("metadata") or {}):
         return
     if events.ATTEMPT in update.get("metadata", {}):
-        past.unsaved.clear()
+        recovered.unsaved.clear()
     said = update.get("status", {}).get("message", {}).get("parts", ())
-    past.unsaved += [part for part in said if parts.event_type(part) in _STATE]
+    recovered.unsaved += [part for part in said if parts.event_type(part) in _STATE]
     for part in said:
         if parts.event_type(part) == parts.USAGE:
-            past.usage.add(usage_of(part.get("data")))
+            recovered.usage.add(usage_of(part.get("data")))
 
 
 def _is_canceled(event: Json) -> bool:

@@ -54,9 +54,9 @@ class Worker:
             self.id, self._bus, self._leases, self._rule, self._watch, settings
         )
         self._registration = Registration(self._heartbeat_thread, self.id, agents)
-        self._slots = ConcurrencyLimit(settings.concurrency)
-        self._rooms = {agent.name: (agent, self._room(agent)) for agent in agents}
-        self._queues = QueueWatch(self._bus, list(self._rooms), self._serve)
+        self._limit = ConcurrencyLimit(settings.concurrency)
+        self._served = {agent.name: (agent, self._concurrency_of(agent)) for agent in agents}
+        self._queues = QueueWatch(self._bus, list(self._served), self._serve)
         self._runs: dict[tuple[str, int], Attempt] = {}
         self._working: set[asyncio.Task[None]] = set()
         self._background: list[asyncio.Task[None]] = []
@@ -93,13 +93,15 @@ class Worker:
         Raises:
             BusUnavailable: NATS does not answer; call it again.
         """
-        kept = {agent.name for agent in agents if self._has_room_for(agent)}
+        kept = {agent.name for agent in agents if self._is_served_alike(agent)}
         await self._queues.serve_others(sorted(kept))
         for agent in agents:
             if agent.name not in kept:
                 await self._ensure_queue(agent)
-            room = self._rooms[agent.name][1] if agent.name in kept else self._room(agent)
-            self._rooms[agent.name] = (agent, room)
+            concurrency = (
+                self._served[agent.name][1] if agent.name in kept else self._concurrency_of(agent)
+            )
+            self._served[agent.name] = (agent, concurrency)
         await self._registration.replace(agents)
         await self._queues.serve_others([agent.name for agent in agents])
         self._agents = agents
@@ -115,7 +117,7 @@ class Worker:
         await _briefly(self._rule.stop())
         await asyncio.gather(self._heartbeat_thread.stop(), self._bus.close())
 
-    def _has_room_for(self, agent: Agent) -> bool:
+    def _is_served_alike(self, agent: Agent) -> bool:
         """Tell whether the agent is served, at as many runs at a time as it wants now."""
         served = {one.name: one for one in self._agents}.get(agent.name)
         return served is not None and served.concurrency == agent.concurrency
@@ -127,25 +129,25 @@ class Worker:
             self._settings.startup_timeout,
         )
 
-    def _room(self, agent: Agent) -> AgentConcurrency:
+    def _concurrency_of(self, agent: Agent) -> AgentConcurrency:
         return AgentConcurrency(
-            self._slots, ConcurrencyLimit(agent.concurrency or self._settings.concurrency)
+            self._limit, ConcurrencyLimit(agent.concurrency or self._settings.concurrency)
         )
 
     async def _serve(self, name: str, consumer: str) -> Puller:
-        agent, room = self._rooms[name]
+        agent, concurrency = self._served[name]
         puller: Puller
 
         def deliver(msg: Msg) -> None:
             # The agent of now; one that the worker serves no more ends what it is handed still.
-            now, _ = self._rooms.get(name, (agent, room))
+            now, _ = self._served.get(name, (agent, concurrency))
             work = self._work(now, msg, puller)
             task = asyncio.Task(work, loop=asyncio.get_running_loop(), eager_start=True)
             if not task.done():
                 self._working.add(task)
                 task.add_done_callback(self._working.discard)
 
-        puller = Puller(self._bus, consumer, deliver, room, self._mending(name, consumer))
+        puller = Puller(self._bus, consumer, deliver, concurrency, self._mending(name, consumer))
         await puller.start()
         return puller
 
@@ -200,10 +202,10 @@ class Worker:
             await asyncio.sleep(_HEALTH_CHECK)
 
 
-async def _briefly(*farewells: Awaitable[None]) -> None:
+async def _briefly(*steps: Awaitable[None]) -> None:
     """Do what may be left undone if NATS does not answer."""
     try:
         async with asyncio.timeout(_FAREWELL):
-            await asyncio.gather(*farewells)
+            await asyncio.gather(*steps)
     except (TimeoutError, NatsError) as trouble:
         _log.info("left without a word: %s", trouble)

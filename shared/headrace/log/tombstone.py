@@ -37,7 +37,9 @@ async def is_forgotten(bus: Bus, key: TaskKey) -> bool:
     return last is not None and last.is_tombstone
 
 
-async def bury(bus: Bus, key: TaskKey, owner: str, why: Why, seconds: float, behind: int) -> None:  # noqa: PLR0917 - what a tombstone says, and where
+async def put_tombstone(  # noqa: PLR0917 - what a tombstone says, and where
+    bus: Bus, key: TaskKey, owner: str, why: Why, seconds: float, behind: int
+) -> None:
     """Put a tombstone on the task's log, to stand for so many seconds; return when it stands.
 
     The log has ended at stream sequence `behind`, as far as the caller knows; nothing but what is

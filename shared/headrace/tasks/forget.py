@@ -12,7 +12,7 @@ from headrace.jetstream.connection import Bus
 from headrace.jetstream.objects import FileStore
 from headrace.jetstream.purge import erase, purge
 from headrace.log.read import last_stored, next_stored
-from headrace.log.tombstone import bury
+from headrace.log.tombstone import put_tombstone
 from headrace.model.errors import TaskUnknown
 from headrace.model.names import decode_token
 from headrace.model.task import TaskKey
@@ -50,7 +50,7 @@ async def mark_deleted(bus: Bus, key: TaskKey) -> None:
             await until_gone(bus, key, last.entry.last_generation, _CLEAN_UP)
         owner = first.entry.stamp.owner if first.entry is not None else None
         seconds = max(bus.settings.tombstone_seconds, DELETED)
-        await bury(bus, key, owner or "", "deleted", seconds, last.sequence)
+        await put_tombstone(bus, key, owner or "", "deleted", seconds, last.sequence)
         _log.info("task %s is deleted", key.task)
 
 
@@ -77,7 +77,9 @@ async def clear_away(bus: Bus, key: TaskKey) -> None:
         if last.entry is None or not last.entry.ends_task:
             return  # The tombstone has expired, and the task has been begun anew.
         # It has expired before this came to it, and the old log is still there.
-        await bury(bus, key, "", "retention", bus.settings.tombstone_seconds, last.sequence)
+        await put_tombstone(
+            bus, key, "", "retention", bus.settings.tombstone_seconds, last.sequence
+        )
         last = await last_stored(bus, key)
     is_deleted = last is not None and last.tombstone is not None and last.tombstone.why == "deleted"
     if is_deleted:

@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from headrace.jetstream.connection import Bus
 from headrace.log import last_entry, replay
-from headrace.log.tombstone import bury
+from headrace.log.tombstone import put_tombstone
 from headrace.model.task import TaskKey, mint_task_id
 from headrace.tasks.forget import clear_away
 from headrace_gateway.protocols.a2a.parameters import SendMessage
@@ -241,7 +241,7 @@ async def test_a_task_that_is_past_its_retention_is_told(talk: Talk, bus: Bus) -
     with under(some_key(), talk.http):
         task = (await talk.call("SendMessage", message()))["task"]
         key = TaskKey("default", "assistant", task["id"])
-        await bury(bus, key, "anonymous", "retention", 600, 0)
+        await put_tombstone(bus, key, "anonymous", "retention", 600, 0)
         await clear_away(bus, key)
         for operation in ("SendMessage", "SendStreamingMessage"):
             refusal = await talk.refused(operation, message())

@@ -44,7 +44,7 @@ def going_on(victim: LegalLog) -> LegalLog:
     return forged
 
 
-async def bury(bus: Bus, log: LegalLog) -> None:
+async def put_tombstone(bus: Bus, log: LegalLog) -> None:
     """Put a tombstone that says that the task was deleted."""
     headers = {VERSION: "1", TOMBSTONE: "deleted", OWNER: log.owner}
     await bus.js.publish(bus.subjects.event(log.key), b"", timeout=TIMEOUT, headers=headers)
@@ -74,7 +74,7 @@ async def test_what_another_agents_worker_writes_under_a_tasks_id_changes_nothin
     await fleet.store(victim)
     await eventually(lambda: is_listed(victim), "the task is in the view")
     await fleet.store(forged)
-    await bury(fleet.bus, forged)
+    await put_tombstone(fleet.bus, forged)
     await fleet.store(later)
     await eventually(lambda: is_listed(later), "the view has passed the forgery")
     assert (await fleet.listed(agent=victim.key.agent))[victim.key.task] == folded(victim)

@@ -11,7 +11,7 @@ from nats.js.errors import NotFoundError
 
 from headrace.jetstream.objects import FileOwner, FileStore
 from headrace.log import last_entry
-from headrace.log.tombstone import bury
+from headrace.log.tombstone import put_tombstone
 from headrace.model import events
 from headrace.model.delegation import DELEGATION
 from headrace.model.entry import ANSWERED
@@ -462,7 +462,7 @@ async def test_a_tombstone_whose_writer_died_is_finished_after_a_rebuild(
     await hasty.store(log)
     files = FileStore(hasty.bus)
     await files.put(log.key, ANNS, b"x" * 300_000)
-    await bury(hasty.bus, log.key, OWNER, "deleted", 600, 0)
+    await put_tombstone(hasty.bus, log.key, OWNER, "deleted", 600, 0)
     assert await stored(hasty, log) == len(log.entries) + 1
     await hasty.start()
     await until_stored(hasty, log, 1)

@@ -35,7 +35,7 @@ class FakeLeases:
         self.gone = False
         self.trouble = False
 
-    async def tend(self, held: dict[Range, Lease]) -> Census:
+    async def renew(self, held: dict[Range, Lease]) -> Census:
         if self.trouble:
             raise StateUnavailable("no Redis")
         lost, self.lost = [place for place in self.lost if place in held], []
@@ -77,7 +77,7 @@ class Duty:
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "TEND_EVERY", 0.01)
+    monkeypatch.setattr(module, "RENEW_EVERY", 0.01)
 
 
 async def running(leases: FakeLeases, duty: Duty) -> tuple[Replica, asyncio.Task[None]]:

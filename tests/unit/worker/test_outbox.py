@@ -243,7 +243,7 @@ async def test_a_farewell_comes_behind_the_append_in_flight_and_drops_what_is_pe
     appender.offer(event(1))
     await settle()
     appender.offer(event(2))
-    leaving = asyncio.ensure_future(appender.bid_farewell(event("bye"), 5))
+    leaving = asyncio.ensure_future(appender.append_last(event("bye"), 5))
     await settle()
     writer.free.set()
     await leaving
@@ -257,7 +257,7 @@ async def test_a_farewell_that_the_log_does_not_take_in_time_is_left_unsaid() ->
     writer.free.clear()
     appender.offer(event(1))
     await settle()
-    await appender.bid_farewell(event("bye"), 0.05)
+    await appender.append_last(event("bye"), 0.05)
     writer.free.set()
     await settle()
     assert writer.appends == []

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from headrace import metrics
 from headrace.jetstream.connection import Bus
 from headrace.log import last_entry
-from headrace.log.tombstone import bury
+from headrace.log.tombstone import put_tombstone
 from headrace.model.errors import BusUnavailable, Fenced, StateUnavailable
 from headrace.model.task import CANCELED, INPUT_REQUIRED, TaskKey
 from headrace.tasks.end import end_behind, writer_of
@@ -61,8 +61,8 @@ class Retention:
         self._bus, self._times, self._forget = bus, times, forget
         self._awake, self._clock = asyncio.Event(), clock
         self._waiting = DueTasks(bus, writer, DueList.WAITING, self._expire)
-        self._ended = DueTasks(bus, writer, DueList.ENDED, self._bury)
-        self._buried = DueTasks(bus, writer, DueList.BURIED, self._clear)
+        self._ended = DueTasks(bus, writer, DueList.ENDED, self._drop)
+        self._tombstones = DueTasks(bus, writer, DueList.TOMBSTONES, self._clear)
 
     def wake(self) -> None:
         """Look soon: tombstones have been applied."""
@@ -93,9 +93,9 @@ class Retention:
             StateUnavailable: the store does not answer.
         """
         now = self._clock.now()
-        # The buried first: that is what makes room in a full stream.
+        # Those with a tombstone first: that is what makes room in a full stream.
         return (
-            await self._buried.go_through(_ms(now))
+            await self._tombstones.go_through(_ms(now))
             + await self._ended.go_through(_ms(now - self._times.ended))
             + await self._waiting.go_through(_ms(now - self._times.waiting))
         )
@@ -111,13 +111,13 @@ class Retention:
                 metrics.TASKS_EXPIRED.inc()
         return _ms(self._clock.now() - self._times.waiting) + _AGAIN
 
-    async def _bury(self, key: TaskKey, task: Fields) -> int:
+    async def _drop(self, key: TaskKey, task: Fields) -> int:
         if "parent" in task and not await is_unused(self._bus, key.tenant, task):
             # A later attempt of the parent asks for it again.
             return _ms(self._clock.now() - self._times.ended) + min(_AGAIN, _ms(self._times.ended))
         owner, behind = task.get("owner", ""), int(task.get("sequence", 0))
         try:
-            await bury(self._bus, key, owner, "retention", self._times.tombstone, behind)
+            await put_tombstone(self._bus, key, owner, "retention", self._times.tombstone, behind)
         except Fenced as fenced:
             _log.info("the view is behind: %s", fenced)
         return _ms(self._clock.now() - self._times.ended) + _AGAIN

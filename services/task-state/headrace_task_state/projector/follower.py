@@ -58,15 +58,15 @@ class Follower:
         writer: Writer,
         timeout: float,
         announce: Announce,
-        buried: Callable[[], None],
+        tombstone_seen: Callable[[], None],
     ) -> None:
         """Write through `writer`; an input is due to be asked for again after `timeout` s.
 
-        What tasks change is announced before it counts as applied; `buried` is called when
+        What tasks change is announced before it counts as applied; `tombstone_seen` is called when
         tombstones have been.
         """
         self._bus, self._writer, self._timeout = bus, writer, timeout
-        self._announce, self._buried = announce, buried
+        self._announce, self._tombstone_seen = announce, tombstone_seen
         self._range = writer.lease.range
         self._stream = bus.streams.events(self._range.stream)
         self._letters = DeadLetters(bus, self._stream)
@@ -137,7 +137,7 @@ class Follower:
                 await writing.begin(progress, then, batch.changes)
                 if batch.has_tombstones:
                     await writing.done()
-                    self._buried()
+                    self._tombstone_seen()
                 progress = then
                 waiting = max(consumer.waiting, arrivals[-1].pending if arrivals else 0)
                 metrics.LAG.labels(self._range.name).set(waiting)

@@ -20,11 +20,11 @@ class RedisLeases:
         self._redis, self._keys, self._replica = redis, keys, replica
         self._ranges = {place.name: place for place in ranges}
 
-    async def tend(self, held: Mapping[Range, Lease]) -> Census:
+    async def renew(self, held: Mapping[Range, Lease]) -> Census:
         """Say that this replica lives, renew what it holds, and see what there is."""
         tokens = [word for place, lease in held.items() for word in (place.name, lease.token)]
         replicas, lost, free = await self._redis.run(
-            "tend",
+            "renew",
             [self._keys.replicas],
             [self._replica, LIFE_MS, self._keys.leases, len(held), *tokens, *self._ranges],
         )

@@ -20,7 +20,7 @@ _MESSAGE = "message"
 """Event type of text that is an answer but no piece of a block."""
 
 
-class Quoting:
+class RelayedEvents:
     """Makes the events of one run's passed-on words."""
 
     def __init__(self, task: str, context: str, ids: RunIds, blocks: Blocks) -> None:
