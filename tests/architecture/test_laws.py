@@ -90,6 +90,15 @@ LAWS = [
         "FULL = 10077",
     ),
     Law(
+        "no protocol asks itself whether its caller may: a call can't be had otherwise",
+        re.compile(r"\baccess\.check\(|\bcallers\.of\(|(?<!\w)Caller\("),
+        (
+            "services/gateway/headrace_gateway/call.py",
+            "services/gateway/headrace_gateway/server/auth/",
+        ),
+        'services.access.check(caller, agent, "SendMessage")',
+    ),
+    Law(
         "only streaming/ writes to clients' streams",
         re.compile(
             r"http\.response\.(?:start|body)|websocket\.send|\.send_(?:text|bytes|json)\("

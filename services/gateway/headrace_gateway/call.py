@@ -1,19 +1,21 @@
 """One call of an operation, whichever binding it came by."""
 
+import asyncio
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from a2a.extensions.common import HTTP_EXTENSION_HEADER
 from a2a.utils.constants import PROTOCOL_VERSION_1_0
 from starlette.requests import HTTPConnection, Request
-from starlette.types import Receive
+from starlette.types import Message, Receive
 from starlette.websockets import WebSocket
 
 from headrace.directory import AgentCard
 from headrace.model.events import TRACEPARENT, Json
 from headrace_gateway.extensions import activated
-from headrace_gateway.refusals import AgentUnknown, CredentialsMissing
+from headrace_gateway.refusals import AgentUnknown, CredentialsMissing, CredentialsRefused
 from headrace_gateway.server.auth.caller import Caller
+from headrace_gateway.server.body import CALLER
 from headrace_gateway.server.public_url import public_grpc, public_url
 from headrace_gateway.services import Services
 
@@ -23,13 +25,21 @@ AGENT = "/v1/agents/{agent}"
 IDEMPOTENCY_KEY = "Idempotency-Key"
 """Request header: a message sent twice under one key is taken in once."""
 
+_LONGEST_TASK = 64
+"""Characters of a task's id that are logged; none of ours is longer."""
+
 _TRACE = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Who asks which agent, and what goes with the call beside its parameters."""
+    """Who asks which agent for what, and what goes with that beside its parameters.
 
+    It may: there is no other way to a call than `call_of` and `SocketCalls.call`.
+    """
+
+    operation: str
+    """A2A's name of what is asked, whatever the protocol calls it."""
     caller: Caller
     card: AgentCard
     """The agent asked."""
@@ -68,26 +78,101 @@ class Call:
         return {HTTP_EXTENSION_HEADER: ", ".join(self.extensions)}
 
 
+def caller_of(services: Services, request: Request) -> Caller:
+    """Return who sends the request. It is looked up once, and before anything of it is read.
+
+    Raises:
+        CredentialsMissing, CredentialsRefused: it does not say who.
+    """
+    found: Caller | None = request.scope.get(CALLER)
+    if found is None:
+        found = request.scope[CALLER] = services.callers.of(request.headers)
+    return found
+
+
 def call_of(
     services: Services,
-    request: Request | WebSocket,
-    caller: Caller | None = None,
+    request: Request,
+    operation: str,
+    *,
+    task: object = "",
     tenant: object = "",
     version: str = PROTOCOL_VERSION_1_0,
 ) -> Call:
-    """Return who asks which agent.
+    """Return who asks which agent for A2A's `operation`; whoever gets it, may.
 
-    It is the one in the path (or the metadata), else the one that `tenant` names, else the default
-    one. A tenant is what a card told its client to say: it says where to go, never who may.
+    The agent is the one in the path (or the metadata), else the one that `tenant` names, else the
+    default one. A tenant is what a card told its client to say: it says where to go, never who may.
 
-    `caller` is who asks, where that is known already; `version` the one of A2A that is spoken.
+    `task` is the one that is named, for the audit; `version` the one of A2A that is spoken.
 
     Raises:
         CredentialsMissing, CredentialsRefused: it does not say who.
         AgentUnknown: there is no such agent.
         ExtensionSupportRequiredError: it does not activate what the agent requires.
+        NotPermitted: the caller's roles do not include that.
+        RateLimited: it, or its tenant, asks too often.
     """
-    caller = caller or services.callers.of(request.headers)
+    call = _call(services, request, caller_of(services, request), tenant)
+    return _checked(services, replace(call, operation=operation, version=version), task)
+
+
+class SocketCalls:
+    """The calls of one WebSocket, each as its caller may make it then: credentials change."""
+
+    def __init__(self, services: Services, socket: WebSocket) -> None:
+        """Find out who asks which agent.
+
+        Raises:
+            CredentialsMissing, CredentialsRefused, AgentUnknown, ExtensionSupportRequiredError: as
+                `call_of`.
+        """
+        self._services, self._socket = services, socket
+        self._first = _call(services, socket, services.callers.of(socket.headers))
+
+    @property
+    def caller(self) -> Caller:
+        """Who opened it."""
+        return self._first.caller
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What the answer to its opening says in its headers."""
+        return self._first.headers
+
+    def call(
+        self, operation: str, *, task: object = "", cursor: str = "", key: str | None = None
+    ) -> Call:
+        """Return a call of A2A's `operation`, with the cursor and Idempotency-Key of its frame.
+
+        Raises:
+            CredentialsMissing, CredentialsRefused: they don't stand for the caller any more.
+            NotPermitted, RateLimited: as `call_of`.
+        """
+        caller = self._services.callers.of(self._socket.headers)
+        if caller != self._first.caller:
+            raise CredentialsRefused("these credentials are somebody else's by now")
+        call = replace(
+            self._first,
+            operation=operation,
+            caller=caller,
+            cursor=cursor,
+            idempotency_key=key,
+            receive=_never,
+        )
+        return _checked(self._services, call, task)
+
+
+def _checked(services: Services, call: Call, task: object) -> Call:
+    named = task[:_LONGEST_TASK] if isinstance(task, str) else ""
+    services.access.check(call.caller, call.agent, call.operation, named)
+    return call
+
+
+def _call(
+    services: Services, request: Request | WebSocket, caller: Caller, tenant: object = ""
+) -> Call:
+    """Return a call of nothing yet."""
     stated = request.path_params.get("agent")
     name = stated or _routed(services, tenant)
     card = services.directory.card(name)
@@ -98,16 +183,16 @@ def call_of(
     asked = request.query_params.getlist(HTTP_EXTENSION_HEADER)
     extensions = activated(card, request.headers.getlist(HTTP_EXTENSION_HEADER) + asked)
     return Call(
+        operation="",
         caller=caller,
         card=card,
-        cursor=_cursor(request),
+        cursor=cursor_of(request),
         idempotency_key=request.headers.get(IDEMPOTENCY_KEY),
         extensions=extensions,
         receive=request.receive,
         traceparent=_trace(request.headers.get("traceparent", "")),
         base=public_url(request, services.settings),
         grpc=public_grpc(request, services.settings),
-        version=version,
     )
 
 
@@ -124,7 +209,14 @@ def _routed(services: Services, tenant: object) -> str:
     return str(tenant) if is_agent else services.default_agent
 
 
-def _cursor(request: HTTPConnection) -> str:
+def cursor_of(request: HTTPConnection) -> str:
+    """Return behind which event the client wants to go on; empty: it has no cursor."""
     # EventSource sends the header by itself when it reconnects, so it is the newer one.
     stated = request.headers.get("last-event-id") or request.query_params.get("after")
     return (stated or "").strip()
+
+
+async def _never() -> Message:
+    """Tell nothing of the client: a WebSocket's calls are cancelled when it goes."""
+    never: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+    return await never

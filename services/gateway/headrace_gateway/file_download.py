@@ -46,12 +46,13 @@ class FileDownload:
         """Answer with the file.
 
         Raises:
-            NotPermitted, RateLimited: as `Access.check`.
+            NotPermitted, RateLimited: as `call_of`.
             TaskUnknown: no such task of this caller and agent.
             FileUnknown: the task has no such file.
             BusUnavailable, StateUnavailable: try again.
         """
-        key = await self._key(call_of(self._services, request), request.path_params["task_id"])
+        task = request.path_params["task_id"]
+        key = await self._key(call_of(self._services, request, "GetTask", task=task), task)
         info = await self._files.info(key, request.path_params["name"])
         headers = {**_GUARDED, "ETag": f'"{info.digest}"'}
         if headers["ETag"] in request.headers.get("if-none-match", ""):
@@ -61,7 +62,6 @@ class FileDownload:
 
     async def _key(self, call: Call, task: str) -> TaskKey:
         key = task_key(self._services.settings, call.caller, call.agent, task)
-        self._services.access.check(call.caller, call.agent, "GetTask", key.task)
         owned = GetTask(
             tenant=key.tenant,
             owner=call.caller.owner,

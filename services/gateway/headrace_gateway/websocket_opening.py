@@ -1,12 +1,11 @@
 """What every WebSocket passes before it is served: who asks, which agent, whether there is room."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from headrace_gateway.call import Call, call_of
-from headrace_gateway.refusals import CredentialsRefused, TooManyStreams, TooManyStreamsOfOwner
+from headrace_gateway.call import SocketCalls
+from headrace_gateway.refusals import TooManyStreams, TooManyStreamsOfOwner
 from headrace_gateway.server.websocket_closing import chosen, close_at_once, refused, try_later
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.websocket import Connection, Session
@@ -15,7 +14,7 @@ from headrace_gateway.streaming.websocket import Connection, Session
 async def open_socket(
     services: Services,
     socket: WebSocket,
-    begin: Callable[[Call, Connection], Session],
+    begin: Callable[[SocketCalls, Connection], Session],
     reason: Callable[[Exception], str],
 ) -> None:
     """Accept `socket` and serve it, in a place of its own; or close it, saying why.
@@ -24,10 +23,10 @@ async def open_socket(
     error.
     """
     try:
-        call = call_of(services, socket)
+        calls = SocketCalls(services, socket)
         connection = Connection(services.subscriptions, socket)
-        session = begin(call, connection)
-        permit = services.stream_limits.acquire(call.caller)
+        session = begin(calls, connection)
+        permit = services.stream_limits.acquire(calls.caller)
     except (TooManyStreams, TooManyStreamsOfOwner) as full:
         await close_at_once(socket, try_later(str(full)))
         return
@@ -35,22 +34,10 @@ async def open_socket(
         await close_at_once(socket, refused(reason(error)))
         return
     try:
-        headers = [(name.encode(), value.encode()) for name, value in call.headers.items()]
+        headers = [(name.encode(), value.encode()) for name, value in calls.headers.items()]
         await socket.accept(chosen(socket), headers)
         await connection.serve(session)
     except WebSocketDisconnect:
         pass  # it went before it was accepted
     finally:
         permit.release()
-
-
-def as_of_now(services: Services, call: Call, socket: WebSocket) -> Call:
-    """Return the call with what its caller may do now: credentials change while `socket` is open.
-
-    Raises:
-        CredentialsMissing, CredentialsRefused: they don't stand for the caller any more.
-    """
-    caller = services.callers.of(socket.headers)
-    if caller != call.caller:
-        raise CredentialsRefused("these credentials are somebody else's by now")
-    return replace(call, caller=caller)

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import grpc.aio
@@ -10,6 +10,10 @@ import httpx
 import pytest
 import pytest_asyncio
 
+from headrace_gateway.protocol_table import PROTOCOLS
+from headrace_gateway.server.auth.access import Access
+from headrace_gateway.server.auth.authenticate import Callers
+from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.settings import GatewaySettings
 from tests.integration.agui.asking import path as agui
 from tests.integration.agui.asking import run_input
@@ -18,6 +22,7 @@ from tests.integration.gateway.socket_client import socket_to
 from tests.integration.gateway.talking import Rest, Rpc, Talk, message
 from tests.integration.gateway.talking_grpc import Grpc
 from tests.support.credentials import ANN, EVE, Person, write
+from tests.support.json_lines import JSON_LINES
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import ports
 
@@ -49,7 +54,7 @@ async def guarded(
     file = write(folder / "credentials.toml", ANN, EVE, READER, OPERATOR, head=ROLES)
     update = {"credentials": file, "http_port": ports.pick(), "grpc_port": ports.pick()}
     guarded = settings.model_copy(update=update)
-    async with running(guarded):
+    async with running(guarded, (*PROTOCOLS, JSON_LINES)):
         yield guarded
 
 
@@ -108,6 +113,61 @@ async def test_ag_ui_copilotkit_and_sockets_refuse_it_too(
         await socket.send({"id": 1, "send": message("hello")})
         assert (await socket.next(1))["error"]["code"] == 403
     assert fleet.runs == []
+
+
+async def test_a_new_protocol_can_not_forget_to_ask(
+    guarded: GatewaySettings, fleet: ScriptedFleet
+) -> None:
+    task = "0-" + "0" * 32
+    async with client(guarded, READER) as http:
+        assert (await http.post("/lines/assistant", content="hello")).status_code == 403
+        assert (await http.delete(f"/lines/assistant/{task}")).status_code == 403
+        assert (await http.get(f"/lines/assistant/{task}")).status_code == 404
+        assert (await http.get(f"/lines/ask/{task}")).status_code == 403
+    assert fleet.runs == []
+
+
+CALL = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "0-" + "0" * 32}}
+THREAD = {"threadId": "t"}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/agents/assistant", CALL),
+        ("/v1/agents/assistant/rpc", CALL),
+        ("/v1/agents/assistant/stream", CALL),
+        ("/v1/agents/assistant/tasks/x:cancel", {}),
+        (f"{agui('assistant')}/attach", THREAD),
+        (f"{agui('assistant')}/stop", THREAD),
+        ("/copilotkit/agent/assistant/connect", run_input()),
+        ("/copilotkit/agent/assistant/stop/t", {}),
+        (
+            "/copilotkit",
+            {"method": "agent/stop", "params": {"agentId": "assistant", **THREAD}},
+        ),
+        ("/lines/assistant", {}),
+    ],
+)
+async def test_who_asks_is_looked_up_and_counted_once(
+    guarded: GatewaySettings, monkeypatch: pytest.MonkeyPatch, path: str, body: object
+) -> None:
+    looks, counted = list[object](), list[str]()
+    of, check = Callers.of, Access.check
+
+    def looked_up(callers: Callers, headers: Mapping[str, str]) -> Caller:
+        looks.append(headers)
+        return of(callers, headers)
+
+    def asked(access: Access, caller: Caller, agent: str, operation: str, task: str = "") -> None:
+        counted.append(operation)
+        check(access, caller, agent, operation, task)
+
+    monkeypatch.setattr(Callers, "of", looked_up)
+    monkeypatch.setattr(Access, "check", asked)
+    async with client(guarded, ANN) as http, http.stream("POST", path, json=body) as answer:
+        assert answer.status_code < 500
+    assert (len(looks), len(counted)) == (1, 1)
 
 
 @BINDINGS

@@ -34,8 +34,7 @@ class _Endpoint:
         self._services = services
 
     async def begin(self, request: Request) -> ASGIApp:
-        services, call = self._services, call_of(self._services, request)
-        services.access.check(call.caller, call.agent, "SendStreamingMessage")
+        services, call = self._services, call_of(self._services, request, "SendStreamingMessage")
         text = (await read_body(request, services.body_limits)).decode()
         part = {"text": text}
         message = {"messageId": mint_message_id(), "role": "ROLE_USER", "parts": [part]}
@@ -47,8 +46,7 @@ class _Endpoint:
         return await services.stream_limits.with_permit(call.caller, opening)
 
     async def follow(self, request: Request) -> ASGIApp:
-        services, call = self._services, call_of(self._services, request)
-        services.access.check(call.caller, call.agent, "SubscribeToTask")
+        services, call = self._services, call_of(self._services, request, "SubscribeToTask")
         key = task_key(services.settings, call.caller, call.agent, request.path_params["task"])
 
         async def opening() -> ASGIApp:
@@ -61,8 +59,7 @@ class _Endpoint:
         return await services.stream_limits.with_permit(call.caller, opening)
 
     async def cancel(self, request: Request) -> ASGIApp:
-        services, call = self._services, call_of(self._services, request)
-        services.access.check(call.caller, call.agent, "CancelTask")
+        services, call = self._services, call_of(self._services, request, "CancelTask")
         task = request.path_params["task"]
         found = await services.cancelling.cancel(call.caller, call.agent, task)
         return json_response(found.task["status"])

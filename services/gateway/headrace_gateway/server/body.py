@@ -57,13 +57,20 @@ class BodyLimits:
         return body
 
 
+CALLER = "headrace.caller"
+"""Where a request's scope has who sends it, once that is known."""
+
+
 async def read_body(request: Request, limits: BodyLimits) -> bytes:
     """Return the request's body.
 
     Raises:
+        LookupError: it is not known yet who sends it; nothing is read from whom nobody knows.
         BodyTooLarge: it says so, or turns out to be, larger than it may be.
         starlette.requests.ClientDisconnect: the client went away meanwhile.
     """
+    if CALLER not in request.scope:
+        raise LookupError("call_of, or caller_of, comes before read_body")
     limit, declared = limits.whole, request.headers.get("content-length", "0")
     if declared.isdecimal() and int(declared) > limit:
         raise BodyTooLarge(limit)

@@ -11,7 +11,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from headrace.model.events import Json
-from headrace_gateway.call import Call, call_of
+from headrace_gateway.call import Call, call_of, caller_of
 from headrace_gateway.problems import headers, problem_of
 from headrace_gateway.protocols.a2a.cards import GET_CARD, agent_card
 from headrace_gateway.protocols.a2a.errors import rpc_body
@@ -93,7 +93,7 @@ class JsonRpcBinding:
         try:
             async with requests_of(request.scope).one():
                 # Nothing is read from whom nobody knows.
-                caller = self._services.callers.of(request.headers)
+                caller_of(self._services, request)
                 check_content_type(request, form=adapt is not None)
                 body = await read_body(request, self._services.body_limits)
                 parsed = parse(body)
@@ -106,23 +106,32 @@ class JsonRpcBinding:
                 is_stream = self._versions.rpc[looks_like].operations.get(method) in STREAMING
                 version = check_version(request, looks_like=looks_like, served=BOTH)
                 wording = self._wording(request, self._versions.rpc[version])
-                call = call_of(self._services, request, caller, params.get("tenant"), version)
+                operation = wording.operations.get(method)
                 if adapt is not None and method == GET_CARD:
-                    found = get_card(self._services, call, self._versions)
-                    return _result(request_id, call, wording, GET_CARD, found)
-                return await self._dispatch(
-                    _Asked(request, call, wording, request_id, method, params)
-                )
+                    operation = GET_CARD
+                call = self._call(request, method, operation, params, version)
+                return await self._dispatch(_Asked(request, call, wording, request_id, params))
         except ClientDisconnect:
             return Response(status_code=499)
         except Exception as error:  # noqa: BLE001 - whatever it is, the client gets protocol shape
             response = self._error(request_id, error, wording)
             return as_event(response) if is_stream and wording.streams_errors else response
 
-    async def _dispatch(self, asked: "_Asked") -> ASGIApp:
-        operation = asked.wording.operations.get(asked.method)
+    def _call(
+        self, request: Request, method: str, operation: str | None, params: Json, version: str
+    ) -> Call:
         if operation is None:
-            raise MethodNotFoundError(f"there is no method {asked.method!r}")
+            raise MethodNotFoundError(f"there is no method {method!r}")
+        task, tenant = params.get("id"), params.get("tenant")
+        return call_of(
+            self._services, request, operation, task=task, tenant=tenant, version=version
+        )
+
+    async def _dispatch(self, asked: "_Asked") -> ASGIApp:
+        operation = asked.call.operation
+        if operation == GET_CARD:
+            found = get_card(self._services, asked.call, self._versions)
+            return _result(asked.id, asked.call, asked.wording, GET_CARD, found)
         params = asked.wording.params(operation, asked.params)
         if operation in STREAMING:
             return await self._stream(asked, operation, params)
@@ -170,7 +179,6 @@ class _Asked:
     call: Call
     wording: Wording
     id: _Id
-    method: str
     params: Json
 
 

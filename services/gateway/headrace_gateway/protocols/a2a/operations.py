@@ -51,17 +51,14 @@ _STREAMING: Mapping[str, ServerStreaming] = {
 }
 
 
-_LONGEST_TASK = 64
-"""Characters of a task's id that are logged; none of ours is longer."""
-
-
 def _timed[Result](
     name: str, operation: Callable[[Services, Call, object], Coroutine[Any, Any, Result]]
 ) -> Callable[[Services, Call, object], Coroutine[Any, Any, Result]]:
     seconds = REQUEST_SECONDS.labels(name)
 
     async def timed(services: Services, call: Call, params: object) -> Result:
-        services.access.check(call.caller, call.agent, name, _task(params))
+        if call.operation != name:
+            raise LookupError(f"a call of {call.operation} can't carry out {name}")
         with seconds.time():
             return await operation(services, call, params)
 
@@ -77,11 +74,6 @@ def _offered(operation: ServerStreaming) -> ServerStreaming:
         return await operation(services, call, params)
 
     return streaming
-
-
-def _task(params: object) -> str:
-    named = params.get("id") if isinstance(params, dict) else None
-    return named[:_LONGEST_TASK] if isinstance(named, str) else ""
 
 
 UNARY: Mapping[str, Unary] = {name: _timed(name, one) for name, one in _UNARY.items()}

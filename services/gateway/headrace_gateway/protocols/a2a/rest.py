@@ -15,7 +15,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from headrace.model.events import Json
-from headrace_gateway.call import IDEMPOTENCY_KEY, Call, call_of
+from headrace_gateway.call import IDEMPOTENCY_KEY, Call, call_of, cursor_of
 from headrace_gateway.protocols.a2a.errors import RestErrors, media_type
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
 from headrace_gateway.protocols.a2a.protojson import from_query
@@ -48,8 +48,8 @@ _IDS = ("contextId", "messageId", "taskId")
 """Of the message, for those who send its text alone."""
 
 
-def asked_by_get(variant: Variant, call: Call, query: QueryParams) -> tuple[Call, str, Json]:
-    """Return what a message in a URL asks: the call with its cursor, operation and parameters.
+def asked_by_get(variant: Variant, call: Call, query: QueryParams) -> tuple[Call, Json]:
+    """Return what a message in a URL asks: the call with its cursor, and the parameters.
 
     ``EventSource`` can only GET, and asks again whenever it reconnects. So the cursors of such a
     stream say whose task it is, ``<task>/<cursor>``. A request with one goes on with that task,
@@ -66,10 +66,10 @@ def asked_by_get(variant: Variant, call: Call, query: QueryParams) -> tuple[Call
         if not task or not cursor:
             rule = "must be the id of an event of this stream: a task and a cursor"
             raise Malformed([Violation("Last-Event-ID", rule)])
-        return replace(call, cursor=cursor), "SubscribeToTask", {"id": task}
+        return replace(call, cursor=cursor), {"id": task}
     key = call.idempotency_key or query.get(IDEMPOTENCY_KEY)
     params = variant.complete({"message": _message(query)})
-    return replace(call, idempotency_key=key), "SendStreamingMessage", params
+    return replace(call, idempotency_key=key), params
 
 
 def _message(query: QueryParams) -> Json:
@@ -162,7 +162,8 @@ class RestBinding:
         answer = self._stream if operation in STREAMING else self._answer
 
         async def endpoint(request: Request) -> ASGIApp:
-            call = call_of(self._services, request, tenant=_tenant(request))
+            task = request.path_params.get("id")
+            call = call_of(self._services, request, operation, task=task, tenant=_tenant(request))
             params = await self._params(request, operation)
             if operation in SENDS and served is BOTH:
                 params = self._whole(request, params)
@@ -188,9 +189,12 @@ class RestBinding:
             return Response(headers=HEADERS)  # Nothing is started for nobody.
         if refusal := self._origins.refusal_of_effect(request.headers):
             raise PageRefused(refusal)
-        call = call_of(self._services, request, tenant=_tenant(request))
+        cursor = cursor_of(request)
+        operation = "SubscribeToTask" if cursor else "SendStreamingMessage"
+        task, _, _ = cursor.rpartition("/")
+        call = call_of(self._services, request, operation, task=task, tenant=_tenant(request))
         check_version(request, looks_like=PROTOCOL_VERSION_1_0)
-        call, operation, params = asked_by_get(self._variant, call, request.query_params)
+        call, params = asked_by_get(self._variant, call, request.query_params)
         wording = self._wording(request, HTTP)
         return await self._stream(request, _Asked(call, wording, operation, params, of_task=True))
 

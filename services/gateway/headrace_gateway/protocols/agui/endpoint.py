@@ -10,7 +10,7 @@ from starlette.websockets import WebSocket
 
 from headrace.directory import AgentCard
 from headrace.model.events import Json
-from headrace_gateway.call import Call, call_of
+from headrace_gateway.call import Call, SocketCalls, call_of
 from headrace_gateway.coded_errors import answering_failures, check_body_type, failure_of
 from headrace_gateway.protocols.agui.capabilities import capabilities
 from headrace_gateway.protocols.agui.encodings import encoding_for
@@ -46,9 +46,8 @@ async def stop(services: Services, call: Call, named: NamedRun) -> Stopped:
 
     Raises:
         RunUnknown: the caller has no such run.
-        HeadraceError: as `Access.check`, `Thread` and `Cancelling.cancel`.
+        HeadraceError: as `Thread` and `Cancelling.cancel`.
     """
-    services.access.check(call.caller, call.agent, "CancelTask")
     thread = Thread(services, call, named.thread)
     found = await (thread.find(named.run) if named.run else thread.newest())
     try:
@@ -99,7 +98,7 @@ class RunEndpoint:
             CodedError: the request is none for a run.
             A2AError, HeadraceError: as `call_of`, `read_body` and `open_run`.
         """
-        call = call_of(self._services, request)
+        call = call_of(self._services, request, "SendStreamingMessage")
         encoding = encoding_for(request)
         check_body_type(request)
         extras = in_query(request.query_params)
@@ -119,17 +118,11 @@ class RunEndpoint:
             RunUnknown: the caller has no such run.
             CodedError, HeadraceError: as `run`.
         """
-        self._services.callers.of(request.headers)  # nothing is read from whom nobody knows
+        call = call_of(self._services, request, "SubscribeToTask")
         named = await named_run(request, self._services.body_limits)
-        return await self.attached(request, named)
+        return await self._attached(request, call, named)
 
-    async def attached(self, request: Request, named: NamedRun) -> ASGIApp:
-        """Return the stream of the run that is named.
-
-        Raises:
-            RunUnknown, CodedError, HeadraceError: as `attach`.
-        """
-        call = call_of(self._services, request)
+    async def _attached(self, request: Request, call: Call, named: NamedRun) -> ASGIApp:
         encoding = encoding_for(request)
 
         async def opening() -> ASGIApp:
@@ -150,9 +143,10 @@ class RunEndpoint:
         Raises:
             CodedError, HeadraceError: as `attach`.
         """
+        call = call_of(self._services, request, "SubscribeToTask")
         thread, _ = await named_run(request, self._services.body_limits)
         try:
-            return await self.attached(request, NamedRun(thread, None))
+            return await self._attached(request, call, NamedRun(thread, None))
         except RunUnknown:
             return None
 
@@ -162,7 +156,7 @@ class RunEndpoint:
         Raises:
             CodedError, HeadraceError: as `stop`.
         """
-        call = call_of(self._services, request)
+        call = call_of(self._services, request, "CancelTask")
         try:
             return (await stop(self._services, call, NamedRun(thread, run))).was_going_on
         except RunUnknown:
@@ -179,7 +173,7 @@ class RunEndpoint:
             RunUnknown: the caller has no such run.
             CodedError, HeadraceError: as `stop`.
         """
-        call = call_of(self._services, request)
+        call = call_of(self._services, request, "CancelTask")
         named = await named_run(request, self._services.body_limits)
         stopped = await stop(self._services, call, named)
         content = {"threadId": named.thread, "runId": stopped.run, "stopped": stopped.was_going_on}
@@ -203,10 +197,9 @@ class RunEndpoint:
 
         Raises:
             RunUnknown: the caller has no such thread.
-            HeadraceError: as `Access.check` and `Thread.runs`.
+            HeadraceError: as `call_of` and `Thread.runs`.
         """
-        call = call_of(self._services, request)
-        self._services.access.check(call.caller, call.agent, "ListTasks")
+        call = call_of(self._services, request, "ListTasks")
         name = request.path_params["thread"]
         past = await past_of(Thread(self._services, call, name))
         if not past.runs:
@@ -217,8 +210,8 @@ class RunEndpoint:
     async def socket(self, socket: WebSocket) -> None:
         """Serve a WebSocket for any number of runs."""
 
-        def session(call: Call, connection: Connection) -> RunSession:
+        def session(calls: SocketCalls, connection: Connection) -> RunSession:
             cursors = says_yes(socket.query_params, "cursors")
-            return RunSession(self._services, call, socket, connection, cursors=cursors)
+            return RunSession(self._services, calls, socket, connection, cursors=cursors)
 
         await open_socket(self._services, socket, session, lambda error: failure_of(error).message)

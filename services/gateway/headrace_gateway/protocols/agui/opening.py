@@ -205,9 +205,8 @@ async def open_run(services: Services, call: Call, asked: RunInput) -> Opened:
     """Return the run that `asked` describes: begun or, with a cursor, come back to.
 
     Raises:
-        CodedError, A2AError, HeadraceError: as `Access.check`, `begin` and `attach`.
+        CodedError, A2AError, HeadraceError: as `begin` and `attach`.
     """
-    services.access.check(call.caller, call.agent, "SendStreamingMessage")
     if call.cursor and (found := await _known(services, call, asked)) is not None:
         return await attach(services, call, found)
     accepted = await begin(services, call, asked)
@@ -219,9 +218,8 @@ async def open_again(services: Services, call: Call, named: NamedRun) -> Opened:
 
     Raises:
         RunUnknown: the caller has no such run.
-        HeadraceError: as `Access.check`, `Thread` and `attach`.
+        HeadraceError: as `Thread` and `attach`.
     """
-    services.access.check(call.caller, call.agent, "SubscribeToTask")
     thread = Thread(services, call, named.thread)
     if named.run is not None:
         return await attach(services, call, await thread.find(named.run))

@@ -7,13 +7,12 @@ event, with ``"recovered": false`` where what came after the client's own is los
 """
 
 import asyncio
-from dataclasses import replace
 
 import orjson
 from starlette.websockets import WebSocket
 
 from headrace.model.events import Json
-from headrace_gateway.call import Call
+from headrace_gateway.call import SocketCalls
 from headrace_gateway.coded_errors import failure_of
 from headrace_gateway.protocols.agui.extras import in_query
 from headrace_gateway.protocols.agui.frame import Frame, FrameCursor
@@ -26,7 +25,6 @@ from headrace_gateway.server.websocket_closing import refused
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.renderer import Messages
 from headrace_gateway.streaming.websocket import Connection
-from headrace_gateway.websocket_opening import as_of_now
 
 MOST_WAITING = 16
 """Inputs that may wait for their turn on one socket."""
@@ -38,14 +36,14 @@ class RunSession:
     def __init__(
         self,
         services: Services,
-        call: Call,
+        calls: SocketCalls,
         socket: WebSocket,
         connection: Connection,
         *,
         cursors: bool = False,
     ) -> None:
         """Answer over `connection`; with `cursors`, tell each event's."""
-        self._services, self._call, self._socket = services, call, socket
+        self._services, self._calls, self._socket = services, calls, socket
         self._connection, self._cursors = connection, cursors
         self._turn = asyncio.Lock()
 
@@ -62,7 +60,7 @@ class RunSession:
             if self._connection.is_closing:
                 return
             try:
-                permit = self._services.stream_limits.acquire(self._call.caller)
+                permit = self._services.stream_limits.acquire(self._calls.caller)
             except Exception as error:  # noqa: BLE001 - whatever it is, the client is told
                 await self._refuse(error)
                 return
@@ -77,13 +75,14 @@ class RunSession:
                 permit.release()
 
     async def _open(self, body: bytes) -> Opened:
-        call = as_of_now(self._services, self._call, self._socket)
         named = attach_frame(body)
         if named is None:
+            call = self._calls.call("SendStreamingMessage")
             asked = RunInput.read(body, in_query(self._socket.query_params))
             return await open_run(self._services, call, asked)
         run, cursor = named
-        return await open_again(self._services, replace(call, cursor=cursor), run)
+        call = self._calls.call("SubscribeToTask", cursor=cursor)
+        return await open_again(self._services, call, run)
 
     async def _stream(self, opened: Opened) -> None:
         def encode(frames: list[Frame]) -> Messages:

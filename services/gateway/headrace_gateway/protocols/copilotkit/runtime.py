@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 
 from headrace.directory import AgentCard
 from headrace.model.events import Json
+from headrace_gateway.call import caller_of
 from headrace_gateway.coded_errors import (
     Failure,
     InputInvalid,
@@ -96,7 +97,7 @@ class CopilotRuntime:
     def _to_the_known(self, page: Endpoint) -> Endpoint:
         async def answer(request: Request) -> ASGIApp:
             if request.method == "POST":
-                self._services.callers.of(request.headers)  # before a body is read
+                caller_of(self._services, request)  # before a body is read
             return await page(request)
 
         return answer

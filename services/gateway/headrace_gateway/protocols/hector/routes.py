@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message
 
 from headrace.model.events import Json
-from headrace_gateway.call import AGENT
+from headrace_gateway.call import AGENT, caller_of
 from headrace_gateway.protocols.hector.requests import completed
 from headrace_gateway.server.body import parse_object, read_body
 from headrace_gateway.server.endpoint import Endpoint
@@ -48,7 +48,7 @@ class HectorRoutes:
 
     async def _stream(self, request: Request) -> ASGIApp:
         # Nothing is read from whom nobody knows.
-        self._services.callers.of(request.headers)
+        caller_of(self._services, request)
         body = parse_object(await read_body(request, self._services.body_limits))
         if "jsonrpc" in body:
             return await self._rpc(_with_body(request, body))

@@ -1,4 +1,4 @@
-"""What callers may do, and how often.
+"""What callers may do, and how often: asked where a call comes to be (`call.py`), by no protocol.
 
 Rates are bounded per owner and per tenant, over all gateways. Each gateway has a bucket per owner
 and tenant, and takes from it what it serves. A few times a second it publishes what it took, and
@@ -159,8 +159,12 @@ _audit = logging.getLogger("headrace.audit")
 """Every request by which an operator reaches the tasks of others."""
 
 
+_PUBLIC = frozenset({"GetAgentCard"})
+"""What every caller may ask, as often as it likes: the same pages are there without a call."""
+
+
 class Access:
-    """The gate before every operation, whatever the protocol."""
+    """The gate before every operation, once per request, whatever the protocol."""
 
     def __init__(self, rates: RateLimits) -> None:
         """Count requests against `rates`."""
@@ -173,6 +177,8 @@ class Access:
             NotPermitted: its roles do not include that.
             RateLimited: it, or its tenant, asks too often.
         """
+        if operation in _PUBLIC:
+            return
         if not caller.may(agent, operation):
             raise NotPermitted(f"your roles do not include {operation} of agent {agent!r}")
         self._rates.take(caller)

@@ -10,7 +10,7 @@ import orjson
 from a2a.utils.constants import PROTOCOL_VERSION_0_3
 
 from headrace.model.events import Json
-from headrace_gateway.call import Call, call_of
+from headrace_gateway.call import Call, call_of, caller_of
 from headrace_gateway.problems import problem_of
 from headrace_gateway.protocols.a2a.grpc.asking import Asking, outgoing
 from headrace_gateway.protocols.a2a.grpc.errors import gone, refuse
@@ -120,12 +120,20 @@ class Service:
             A2AError, HeadraceError: the request is refused before it is carried out.
         """
         # Nothing is read from whom nobody knows.
-        caller = self._services.callers.of(asking.request.headers)
+        caller_of(self._services, asking.request)
         params = await self._params(method, await _received(requests))
         version = self._form.version
-        call = call_of(self._services, asking.request, caller, params.get("tenant"), version)
+        operation = self._form.operations[method]
+        call = call_of(
+            self._services,
+            asking.request,
+            operation,
+            task=params.get("id"),
+            tenant=params.get("tenant"),
+            version=version,
+        )
         check_version(asking.request, looks_like=version, served=(version,))
-        _add_from_metadata(asking, self._form.operations[method], params)
+        _add_from_metadata(asking, operation, params)
         return call, params
 
     async def _params(self, method: str, request: bytes) -> Json:

@@ -6,11 +6,10 @@ from dataclasses import replace
 
 from a2a.utils.errors import InvalidRequestError, MethodNotFoundError
 from starlette.routing import WebSocketRoute
-from starlette.types import Message
 from starlette.websockets import WebSocket
 
 from headrace.model.events import Json
-from headrace_gateway.call import Call
+from headrace_gateway.call import Call, SocketCalls
 from headrace_gateway.feeds import Block, EntryRenderer
 from headrace_gateway.problems import Problem, problem_of, problem_of_interruption
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
@@ -31,7 +30,7 @@ from headrace_gateway.streaming.renderer import Cause, Interruption, Messages, R
 from headrace_gateway.streaming.websocket import Connection
 from headrace_gateway.tasks.ids import Cursor
 from headrace_gateway.tasks.subscribe import NothingLeft, TaskStream
-from headrace_gateway.websocket_opening import as_of_now, open_socket
+from headrace_gateway.websocket_opening import open_socket
 
 _BY_CLOSING = {Cause.STOPPING, Cause.STALLED}
 """What the connection's close frame says for all of its streams."""
@@ -97,15 +96,15 @@ class A2ASession:
         self,
         services: Services,
         variant: Variant,
-        call: Call,
+        calls: SocketCalls,
         socket: WebSocket,
         connection: Connection,
     ) -> None:
-        """Answer over `connection`; `call` says who asks and which agent, `socket` in which way."""
+        """Answer `calls` over `connection`; `socket` says in which way."""
         self._services, self._socket, self._connection = services, socket, connection
         self._variant, self._folds = variant, variant.wants_events(socket)
         self._shapes = variant.shapes if variant.wants_shapes(socket) else None
-        self._call = replace(call, receive=_never)
+        self._calls = calls
         self._jobs: dict[bytes, asyncio.Task[None]] = {}
 
     async def take(self, text: str) -> None:
@@ -141,24 +140,28 @@ class A2ASession:
         await self._connection.write([Envelope(asked.id).end()])
 
     async def _serve(self, envelope: Envelope, asked: Asked) -> None:
-        call = replace(
-            self._call, cursor=asked.after.strip(), idempotency_key=asked.idempotency_key
-        )
         try:
-            await self._answer(call, envelope, asked)
+            await self._answer(envelope, asked)
         except NothingLeft:
             await self._connection.write([envelope.end()])
         except Exception as error:  # noqa: BLE001 - whatever it is, the client gets protocol shape
             await self._connection.write([envelope.error(problem_of(error))])
 
-    async def _answer(self, call: Call, envelope: Envelope, asked: Asked) -> None:
-        call = as_of_now(self._services, call, self._socket)
-        check_version(self._socket, looks_like=shape_of_call(asked.operation))
-        if asked.operation in STREAMING:
+    async def _answer(self, envelope: Envelope, asked: Asked) -> None:
+        operation = asked.operation
+        check_version(self._socket, looks_like=shape_of_call(operation))
+        if operation not in UNARY and operation not in STREAMING:
+            raise MethodNotFoundError(f"there is no method {operation!r}")
+        call = self._calls.call(
+            operation,
+            task=asked.params.get("id"),
+            cursor=asked.after.strip(),
+            key=asked.idempotency_key,
+        )
+        if operation in STREAMING:
             await self._stream(call, envelope, asked)
             return
-        if (unary := UNARY.get(asked.operation)) is None:
-            raise MethodNotFoundError(f"there is no method {asked.operation!r}")
+        unary = UNARY[operation]
         async with self._connection.answering():
             result = await unary(self._services, call, asked.params)
         await self._connection.write([envelope.result(asked.operation, result)])
@@ -205,12 +208,6 @@ class A2ASession:
         await self._connection.stream(streaming.feed, start, renderer)
 
 
-async def _never() -> Message:
-    """Tell nothing of the client: its calls are cancelled when it goes."""
-    never: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-    return await never
-
-
 class SocketEndpoint:
     """Opens WebSockets."""
 
@@ -223,8 +220,8 @@ class SocketEndpoint:
         return [WebSocketRoute(f"{prefix}/stream", self._open)]
 
     async def _open(self, socket: WebSocket) -> None:
-        def session(call: Call, connection: Connection) -> A2ASession:
+        def session(calls: SocketCalls, connection: Connection) -> A2ASession:
             check_version(socket, looks_like=SERVED[0])
-            return A2ASession(self._services, self._variant, call, socket, connection)
+            return A2ASession(self._services, self._variant, calls, socket, connection)
 
         await open_socket(self._services, socket, session, lambda error: problem_of(error).message)
