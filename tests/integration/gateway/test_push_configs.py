@@ -172,6 +172,7 @@ async def test_a_task_that_is_not_there_and_one_of_somebody_else_look_the_same(
         "CreateTaskPushNotificationConfig",
         "GetTaskPushNotificationConfig",
         "ListTaskPushNotificationConfigs",
+        "DeleteTaskPushNotificationConfig",
     ):
         refusals = [
             await talk.refused(operation, {"taskId": task, "id": "c", "url": URL})

@@ -1,6 +1,7 @@
 """Reading a push notification config: an address that can be called, headers that can be sent."""
 
 import re
+from ipaddress import IPv6Address
 from urllib.parse import urlsplit
 
 from headrace.model.errors import InvalidName
@@ -13,6 +14,8 @@ LONGEST_URL = 2048
 LONGEST_SECRET = 4096
 
 _URL = re.compile(r"[\x21-\x7e]+")
+_NAME = re.compile(r"([A-Za-z0-9_-]{1,63}\.)*[A-Za-z0-9_-]{1,63}\.?")
+_LONGEST_NAME = 253
 _HEADER = re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
 _SCHEME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
@@ -72,9 +75,21 @@ def _fault_of_url(url: str) -> str:
     if not is_called:
         return "must be an https or http URL with a host"
     where = urlsplit(url)
+    if not _is_host(where.hostname or "", is_address="[" in where.netloc):
+        return "must have a name or an address for a host"
     if "@" in where.netloc or where.fragment:
         return "must hold neither a user nor a fragment; `authentication` is for credentials"
     return ""
+
+
+def _is_host(host: str, *, is_address: bool) -> bool:
+    """Tell whether `host` can be looked up: a name of DNS, or an address without a zone."""
+    if not is_address:
+        return len(host) <= _LONGEST_NAME and _NAME.fullmatch(host) is not None
+    try:
+        return IPv6Address(host).scope_id is None
+    except ValueError:
+        return False
 
 
 def _fault_of(text: str | None, pattern: re.Pattern[str]) -> str:
