@@ -23,6 +23,7 @@ from headrace.model.events import AGUI, DISCARDED_AFTER, INTERRUPTS, QUEUED, RET
 from headrace.model.parts import ToolResultPart
 from headrace.model.task import AUTH_REQUIRED, INPUT_REQUIRED, SUBMITTED
 from headrace.model.user_content import to_parts
+from headrace.sdk.tools import as_text
 from headrace_worker.checkpoint import decode
 from headrace_worker.shared_state import SharedState
 
@@ -125,6 +126,14 @@ class Result:
     """The artifact's."""
     name: str = ""
     """The artifact's."""
+
+    @property
+    def told(self) -> str:
+        """The words that stand for it in a conversation: data as it is, a file by its name."""
+        if "data" in self.part:
+            return as_text(self.part["data"])
+        part = self.part
+        return f"[file {self.name or part.get('filename') or part.get('mediaType') or 'unnamed'}]"
 
 
 type Item = Words | Reasoning | Call | Result

@@ -8,6 +8,7 @@ from typing import cast
 from a2a.utils.errors import ContentTypeNotSupportedError
 
 from headrace.directory import AgentCard
+from headrace.model import parts
 from headrace.model.events import PRIORITY, START_BY, Json
 from headrace.model.queues import PRIORITIES
 from headrace.model.subjects import NORMAL
@@ -70,7 +71,9 @@ def check_parts(message: Json, card: AgentCard) -> None:
     """Return if the agent takes every part of `message`.
 
     Modes are those of the card and of any of its skills: a request does not say which skill it is
-    for. ``*/*`` takes all, ``image/*`` all images. No modes at all declare nothing: all is taken.
+    for. ``*/*`` takes all, ``image/*`` all images, and so does ``image``, as cards of examples have
+    it. No modes at all declare nothing: all is taken, as are answers to the agent's own questions:
+    results of tools, and data that names its interrupt.
 
     Raises:
         ContentTypeNotSupportedError: it does not; says which part, and what would be taken.
@@ -78,6 +81,9 @@ def check_parts(message: Json, card: AgentCard) -> None:
     modes = _modes(card)
     for index, part in enumerate(message["parts"]):
         kind = next(kind for kind in _UNSTATED if kind in part)
+        is_answer = parts.event_type(part) == parts.TOOL_CALL or parts.interrupt_id(part)
+        if kind == "data" and is_answer:
+            continue
         media_type = _essence(part.get("mediaType") or _UNSTATED[kind])
         if modes and not any(fnmatchcase(media_type, mode) for mode in modes):
             raise ContentTypeNotSupportedError(
@@ -88,7 +94,8 @@ def check_parts(message: Json, card: AgentCard) -> None:
 
 def _modes(card: AgentCard) -> set[str]:
     skills: Iterable[list[str]] = (skill.get("inputModes", []) for skill in card.skills)
-    return {_essence(mode) for modes in (card.input_modes, *skills) for mode in modes}
+    modes = {_essence(mode) for modes in (card.input_modes, *skills) for mode in modes}
+    return {mode if "/" in mode else f"{mode}/*" for mode in modes}
 
 
 def _essence(media_type: str) -> str:

@@ -34,7 +34,7 @@ from headrace_worker.adapters.adk_session import (
 from headrace_worker.adapters.answers import AnswerInvalid, asked_before
 from headrace_worker.adapters.approvals import ask
 from headrace_worker.adapters.busy import is_busy
-from headrace_worker.adapters.declaring import Declaration
+from headrace_worker.adapters.declaring import ANY_MEDIA, Declaration
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.outside_context import outside_context
 from headrace_worker.conversation import Turn, turns_of_log, user_turn
@@ -55,7 +55,6 @@ with needs("google-adk"):
     from google.genai import types
     from google.genai.errors import UnknownApiResponseError
 
-_TAKES = ("text/plain", "application/json", "image/png", "image/jpeg", "image/webp", "image/gif")
 _REFUSALS = frozenset(
     {"SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY"}
 )
@@ -96,7 +95,7 @@ def adk_agent(  # noqa: PLR0913  # what such an agent can be told
     options = _Options(
         app, root, config, services, memory, show_thinking, approve_within, _resumable()
     )
-    declared.setdefault("input_modes", _TAKES)
+    declared.setdefault("input_modes", ANY_MEDIA)
     declared.setdefault("description", root.description or f"The agent {root.name}.")
 
     @agent(name=name, **declared)

@@ -18,7 +18,6 @@ from headrace.model.events import Json
 from headrace.model.parts import ToolResultPart
 from headrace.sdk.context import RunContext
 from headrace.sdk.errors import Retryable
-from headrace.sdk.tools import as_text
 from headrace_worker.adapters.extras import needs
 from headrace_worker.checkpoint import decode
 from headrace_worker.conversation import RESPONSE, Call, Result, Turn, Words, answered
@@ -163,9 +162,7 @@ def _item(said: Any) -> types.Part | None:  # noqa: ANN401  # an Item
                 function_call=types.FunctionCall(id=said.id, name=said.name, args=given)
             )
         case Result():
-            name = said.name or said.part.get("filename") or "unnamed"
-            is_data = "data" in said.part
-            return types.Part(text=as_text(said.part["data"]) if is_data else f"[file {name}]")
+            return types.Part(text=said.told)
         case _:
             # Reasoning is its model's own: without what is kept verbatim, no provider takes it.
             return None

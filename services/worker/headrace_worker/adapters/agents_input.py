@@ -6,7 +6,7 @@ from typing import Any
 from headrace.model.events import Json
 from headrace.model.parts import ToolResultPart
 from headrace.sdk.tools import as_text
-from headrace_worker.adapters.openai_content import Pieces, content_of, mention
+from headrace_worker.adapters.openai_content import Pieces, content_of
 from headrace_worker.conversation import Call, Item, Result, Turn, Words
 
 FORMAT = "openai.agents"
@@ -75,9 +75,7 @@ def _item(said: Item) -> Json | None:
             called = {"call_id": said.id, "name": said.name, "arguments": said.said}
             return {"type": "function_call", **called}
         case Result():
-            is_data = "data" in said.part
-            told = as_text(said.part["data"]) if is_data else mention(said.part, said.name)
-            return _message(told)
+            return _message(said.told)
         case _:
             # Reasoning is its model's own: without what is kept verbatim, no provider takes it.
             return None

@@ -33,6 +33,7 @@ from headrace_worker.adapters.approvals import (
 )
 from headrace_worker.adapters.declaring import Declaration
 from headrace_worker.adapters.extras import needs
+from headrace_worker.adapters.openai_content import TAKES
 from headrace_worker.adapters.openai_run import refusal_of
 from headrace_worker.conversation import Turn, answered, beside_answers, open_calls
 from headrace_worker.remembering import Memory, conversation
@@ -51,8 +52,6 @@ with needs("openai-agents"):
         Runner,
     )
     from openai import APIError
-
-_TAKES = ("text/plain", "application/json", "image/png", "image/jpeg", "image/webp", "image/gif")
 
 
 def openai_agents_agent(  # noqa: PLR0913  # what such an agent can be told
@@ -83,7 +82,7 @@ def openai_agents_agent(  # noqa: PLR0913  # what such an agent can be told
     """
     config = run_config if run_config is not None else RunConfig(tracing_disabled=True)
     options = _Options(config, max_turns, memory, show_thinking, approve_within)
-    declared.setdefault("input_modes", _TAKES)
+    declared.setdefault("input_modes", TAKES)
     declared.setdefault("description", f"The agent {wrapped.name}.")
 
     @agent(name=name, **declared)

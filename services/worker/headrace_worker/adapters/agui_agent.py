@@ -17,7 +17,7 @@ from headrace_worker.adapters.agui_names import FINISHED, Keeping
 from headrace_worker.adapters.answers import AnswerInvalid, asked_before
 from headrace_worker.adapters.approvals import ask
 from headrace_worker.adapters.busy import is_busy, seconds_of
-from headrace_worker.adapters.declaring import Declaration
+from headrace_worker.adapters.declaring import ANY_MEDIA, Declaration
 from headrace_worker.adapters.event_stream import Frames, field
 from headrace_worker.adapters.extras import needs
 from headrace_worker.remembering import Memory, restored
@@ -53,6 +53,7 @@ def ag_ui_agent(
     Raises:
         Misdeclared: as `agent`.
     """
+    declared.setdefault("input_modes", ANY_MEDIA)
     declared.setdefault("description", f"The AG-UI agent at {url}.")
     timeout = httpx.Timeout(silence, connect=connect_timeout)
     tls = httpx.create_ssl_context()

@@ -7,6 +7,9 @@ from headrace.model.events import Json
 from headrace.sdk.agent import Skill
 from headrace.sdk.policy import FollowUps
 
+ANY_MEDIA = ("*/*",)
+"""What agents take that look at their input themselves, as they do where they come from."""
+
 
 class Declaration(TypedDict, total=False):
     """Keywords that are handed on to `agent`, which says what each means."""

@@ -10,7 +10,7 @@ from headrace.sdk.context import RunContext
 from headrace.sdk.ended import EndedTask
 from headrace_worker.adapters.a2a_json import json_of, parsed
 from headrace_worker.adapters.cards import name_of, taken_over
-from headrace_worker.adapters.declaring import Declaration
+from headrace_worker.adapters.declaring import ANY_MEDIA, Declaration
 from headrace_worker.adapters.executor_queue import LogQueue, Unheard
 from headrace_worker.adapters.extras import needs
 from headrace_worker.remembering import with_content
@@ -48,7 +48,7 @@ def executor_agent(
         Misdeclared: as `agent`; or there is neither a name nor a card.
     """
     own = json_of(card) if card is not None else {}
-    told: Any = {**taken_over(own), **_capabilities(own), **declared}
+    told: Any = {"input_modes": ANY_MEDIA, **taken_over(own), **_capabilities(own), **declared}
     told.setdefault("description", (executor.__doc__ or "").strip().partition("\n")[0])
     may_answer = declared.get("bare_message", False)
 

@@ -14,7 +14,7 @@ from headrace.sdk.relayed import Outcome
 from headrace_worker.adapters.answers import AnswerInvalid, answers_of, expiry
 from headrace_worker.adapters.approvals import Decision, ask
 from headrace_worker.adapters.busy import is_busy
-from headrace_worker.adapters.declaring import Declaration
+from headrace_worker.adapters.declaring import ANY_MEDIA, Declaration
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.langgraph_events import Telling
 from headrace_worker.adapters.langgraph_input import input_for
@@ -66,6 +66,7 @@ def langgraph_agent(  # noqa: PLR0913  # what a graph can be told
     """
     if not graph.checkpointer and (graph.interrupt_before_nodes or graph.interrupt_after_nodes):
         raise Misdeclared(f"{name}: a graph with breakpoints needs a checkpointer")
+    declared.setdefault("input_modes", ANY_MEDIA)
     declared.setdefault("description", f"The graph {graph.name}.")
 
     options = _Options(

@@ -10,6 +10,7 @@ from headrace.sdk.errors import Misdeclared
 from headrace.sdk.tools import Tool, ToolSource
 from headrace_worker.adapters.declaring import Declaration
 from headrace_worker.adapters.extras import needs
+from headrace_worker.adapters.openai_content import TAKES
 from headrace_worker.adapters.openai_run import ChatRun, Endpoint
 from headrace_worker.adapters.openai_stream import FORMAT
 from headrace_worker.remembering import Memory, conversation
@@ -17,8 +18,6 @@ from headrace_worker.toolbox import Toolbox
 
 with needs("openai"):
     from openai import AsyncOpenAI, OpenAIError, Timeout
-
-_TAKES = ("text/plain", "application/json", "image/png", "image/jpeg", "image/webp", "image/gif")
 
 
 def openai_agent(  # noqa: PLR0913  # what such an endpoint can be told
@@ -68,7 +67,7 @@ def openai_agent(  # noqa: PLR0913  # what such an endpoint can be told
     request = {key: value for key, value in told.items() if value is not None}
     endpoint = Endpoint(client, model, {**request, **(options or {})}, show_thinking, max_turns)
     toolbox = Toolbox(tools)
-    declared.setdefault("input_modes", _TAKES)
+    declared.setdefault("input_modes", TAKES)
     declared.setdefault("description", f"The model {model}.")
 
     @agent(name=name, **declared)

@@ -13,6 +13,9 @@ _AUDIO = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/
 """Media types of the audio that these models take, with the APIs' names for them."""
 _PDF = "application/pdf"
 
+TAKES = ("text/*", "application/json", "image/*", *_AUDIO, _PDF)
+"""Media types of which these models are given the content."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
@@ -32,9 +35,9 @@ def content_of(said: Sequence[Json], pieces: Pieces) -> str | list[Json]:
     return [_piece(part, pieces) for part in said]
 
 
-def mention(part: Json, name: str = "") -> str:
+def _mention(part: Json) -> str:
     """Return the words that stand for a file which the model is not given."""
-    said = name or part.get("filename") or part.get("url") or part.get("mediaType") or "unnamed"
+    said = part.get("filename") or part.get("url") or part.get("mediaType") or "unnamed"
     return f"[file {said}]"
 
 
@@ -57,4 +60,4 @@ def _file(part: Json, pieces: Pieces) -> Json:
         return pieces.pdf(part.get("filename") or "file.pdf", inline)
     if raw and media.startswith("text/"):
         return pieces.text(b64decode(raw).decode(errors="replace"))
-    return pieces.text(mention(part))
+    return pieces.text(_mention(part))

@@ -1,12 +1,11 @@
 """A conversation in the words of the chat completions API."""
 
 from collections.abc import Iterable
-from typing import Any
 
 from headrace.model.events import Json
 from headrace.model.parts import ToolResultPart
 from headrace.sdk.tools import Tool, as_text
-from headrace_worker.adapters.openai_content import Pieces, content_of, mention
+from headrace_worker.adapters.openai_content import Pieces, content_of
 from headrace_worker.adapters.openai_stream import FORMAT
 from headrace_worker.conversation import Call, Result, Turn
 
@@ -56,7 +55,8 @@ def _assistant(turn: Turn) -> Json:
     """Return what the model has said, with every field that came with it."""
     kept = turn.verbatim.response if turn.verbatim and turn.verbatim.format == FORMAT else {}
     more = {key: value for key, value in kept.items() if key != "tool_calls"}
-    text = "\n".join(filter(None, [turn.text, *map(_mentioned, turn.items)]))
+    results = [item.told for item in turn.items if isinstance(item, Result)]
+    text = "\n".join(filter(None, [turn.text, *results]))
     # Null means that there are calls instead of an answer: without any, servers refuse it.
     content = text or (None if turn.calls else "")
     said: Json = {**more, "role": "assistant", "content": content}
@@ -69,15 +69,6 @@ def _assistant(turn: Turn) -> Json:
 def _call(call: Call, fields: Json) -> Json:
     function = {**fields.get("function", {}), "name": call.name, "arguments": call.said}
     return {**fields, "id": call.id, "type": "function", "function": function}
-
-
-def _mentioned(item: Any) -> str:  # noqa: ANN401  # an Item
-    """Return what a result of the agent's is told as: data as it is, a file by its name."""
-    if not isinstance(item, Result):
-        return ""
-    if "data" in item.part:
-        return as_text(item.part["data"])
-    return mention(item.part, item.name)
 
 
 def _tool(result: ToolResultPart) -> Json:

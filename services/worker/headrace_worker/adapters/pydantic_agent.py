@@ -19,7 +19,7 @@ from headrace_worker.adapters.approvals import (
     decisions_of,
 )
 from headrace_worker.adapters.busy import is_busy
-from headrace_worker.adapters.declaring import Declaration
+from headrace_worker.adapters.declaring import ANY_MEDIA, Declaration
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.pydantic_events import Keeping, Telling
 from headrace_worker.adapters.pydantic_messages import FORMAT, Past, content_of
@@ -79,6 +79,7 @@ def pydantic_ai_agent(  # what such an agent can be told
     Raises:
         Misdeclared: as `agent`.
     """
+    declared.setdefault("input_modes", ANY_MEDIA)
     declared.setdefault("description", f"The pydantic-ai agent {wrapped.name or name}.")
 
     @agent(name=name, **declared)

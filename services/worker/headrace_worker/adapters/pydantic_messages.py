@@ -10,7 +10,6 @@ from pydantic import ValidationError
 
 from headrace.model.events import Json
 from headrace.model.parts import ToolResultPart
-from headrace.sdk.tools import as_text
 from headrace_worker.adapters.extras import needs
 from headrace_worker.conversation import Call, Item, Reasoning, Result, Turn, Words
 
@@ -154,9 +153,7 @@ def _part(item: Item) -> Any:  # noqa: ANN401  # a ModelResponsePart
         case Call():
             return ToolCallPart(item.name, item.text or item.arguments, item.id)
         case Result():
-            name = item.name or item.part.get("filename") or item.part.get("mediaType") or "unnamed"
-            told = as_text(item.part["data"]) if "data" in item.part else f"[file {name}]"
-            return TextPart(told)
+            return TextPart(item.told)
 
 
 def _return(tool: str, result: ToolResultPart) -> ToolReturnPart:

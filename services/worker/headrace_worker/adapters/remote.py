@@ -12,7 +12,7 @@ from headrace.sdk.errors import Misdeclared
 from headrace_worker.adapters.a2a_json import json_of
 from headrace_worker.adapters.cards import name_of, taken_over
 from headrace_worker.adapters.credentials import Credentials
-from headrace_worker.adapters.declaring import Declaration
+from headrace_worker.adapters.declaring import ANY_MEDIA, Declaration
 from headrace_worker.adapters.remote_client import BINDINGS, Place, Remote, read_card
 from headrace_worker.adapters.remote_left import cancel_left
 from headrace_worker.adapters.remote_run import RemoteRun, Timeouts
@@ -66,7 +66,7 @@ def remote_agent(  # noqa: PLR0913  # what such an agent can be told
         secure_grpc,
     )
     card = _card(place, card_timeout, is_needed=not name)
-    told: Any = {**taken_over(card), **declared}
+    told: Any = {"input_modes": ANY_MEDIA, **taken_over(card), **declared}
     remote, timeouts = Remote(place), Timeouts(reconnecting, auth_timeout, poll)
 
     async def clean_up(ended: EndedTask) -> None:

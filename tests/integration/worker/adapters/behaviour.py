@@ -23,6 +23,7 @@ from headrace.jetstream.objects import FileOwner, FileStore
 from headrace.model import events, parts
 from headrace.model.events import INTERRUPTS, PENDING_TOOL_CALLS, Json
 from headrace.model.task import CANCELED
+from headrace_gateway.tasks.terms import check_parts
 from tests.integration.worker.adapters.office import Office
 from tests.integration.worker.adapters.wire import (
     Model,
@@ -282,11 +283,12 @@ class Images(Behaviour):
     """Models are shown images."""
 
     async def test_images_reach_the_model_in_this_turn_and_the_next(
-        self, desk: Desk, serve: Serve
+        self, desk: Desk, serve: Serve, office: Office
     ) -> None:
         small = b"\x89PNG" + bytes(1000)
         script = [says("Two."), says("Two, still.")]
         async with serve(script) as model:
+            card = self.build(model.url, office).card
             task = await desk.start("agent", "x", context="shared", publish=False)
             link = await FileStore(desk.bus).put(
                 task.key, FileOwner("anonymous", "shared"), IMAGE, "large.png", "image/png"
@@ -300,6 +302,7 @@ class Images(Behaviour):
                     {"url": link, "mediaType": "image/png", "filename": "large.png"},
                 ],
             }
+            check_parts(message, card)
             await folded(await desk.start("agent", message=message, context="shared"))
             await folded(await desk.start("agent", "Sure?", context="shared"))
         assert model.heard[0][-1].images == [small, IMAGE]

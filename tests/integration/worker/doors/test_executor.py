@@ -27,6 +27,7 @@ from a2a.types import (
 from headrace.jetstream.objects import FileOwner, FileStore
 from headrace.model.events import ACCEPTED_MODES, EXTENSIONS, Json
 from headrace.model.messages import Control
+from headrace_gateway.tasks.terms import check_parts
 from headrace_worker import completion
 from headrace_worker.adapters import executor_agent
 from headrace_worker.adapters.executor import RUN
@@ -338,6 +339,15 @@ async def test_credentials_that_come_another_way_let_it_go_on(desk: Desk, workin
         brought.set()
         done = await folded(task)
     assert (state(done), answer(done)) == ("COMPLETED", "in")
+
+
+def test_it_takes_whatever_its_own_server_would_have_let_through() -> None:
+    async def execute(_: RequestContext, __: EventQueue) -> None: ...
+
+    card = executor_agent(Scripted(execute), name="e").card
+    check_parts({"parts": [{"data": {"n": 1}}, {"raw": "AA==", "mediaType": "image/png"}]}, card)
+    own = AgentCard(name="own", default_input_modes=["text"])
+    check_parts({"parts": [{"text": "x"}]}, executor_agent(Scripted(execute), card=own).card)
 
 
 async def test_its_exception_fails_the_task_without_a_word_of_it(

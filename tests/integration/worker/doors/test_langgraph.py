@@ -231,17 +231,21 @@ async def test_a_graph_without_a_checkpointer_is_told_what_was_said(
 ) -> None:
     heard: list[list[str]] = []
 
-    def listen(asked: MessagesState) -> Any:  # noqa: ANN401  # an update
-        heard.append([message.text for message in asked["messages"]])
-        return {"messages": [AIMessage(f"{len(heard)}.")]}
+    class Count(MessagesState):
+        counted: dict[str, int]
 
-    async with working(langgraph_agent(chain(MessagesState, listen), name="g", memory="task")):
+    def listen(asked: Count) -> Any:  # noqa: ANN401  # an update
+        heard.append([message.text for message in asked["messages"]])
+        return {"messages": [AIMessage(f"{len(heard)}.")], "counted": {"n": len(heard)}}
+
+    graph = chain(Count, listen)
+    async with working(langgraph_agent(graph, name="g", memory="task", output="counted")):
         task = await desk.start("g", "one")
         await task.ended()
         run = await task.follow_up("two")
         await task.reaches(run + 2)
         await task.ended()
-    assert heard == [["one"], ["one", "1.", "two"]]
+    assert heard == [["one"], ["one", '1.\n{"n":1}', "two"]]
 
 
 async def test_a_new_attempt_goes_on_behind_the_graphs_last_step(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from headrace.log import last_entry
-from headrace.model import events, parts
+from headrace.model import events
 from headrace.model.events import INTERRUPTS, PENDING_TOOL_CALLS, Json
 from headrace.model.task import SUBMITTED, WORKING
 from headrace_gateway.call import Call
@@ -197,8 +197,7 @@ def _check_taken(call: Call, asked: RunInput) -> None:
     """
     if asked.resumes:
         return
-    said = [p for p in asked.message["parts"] if parts.event_type(p) != parts.TOOL_CALL]
-    check_parts({**asked.message, "parts": said}, call.card)
+    check_parts(asked.message, call.card)
 
 
 async def open_run(services: Services, call: Call, asked: RunInput) -> Opened:
