@@ -411,7 +411,7 @@ async def test_a_foreseen_nowhere_error_is_told_without_its_text(
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("a secret")
 
-    monkeypatch.setattr("headrace_gateway.protocols.a2a.reading.task_key", fail)
+    monkeypatch.setattr("headrace_gateway.protocols.a2a.operations.task_key", fail)
     response = await http.get("/tasks/any")
     assert (response.status_code, "secret" in response.text) == (500, False)
     assert "incident" in response.json()["error"]["message"]

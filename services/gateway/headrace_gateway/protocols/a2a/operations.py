@@ -1,30 +1,176 @@
 """A2A's operations by name: what the JSON-RPC binding calls them, and gRPC too."""
 
-from collections.abc import Callable, Coroutine, Mapping
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
-from a2a.utils.errors import UnsupportedOperationError
+from a2a.utils.errors import TaskNotCancelableError, UnsupportedOperationError
 
 from headrace.metrics import REQUEST_SECONDS
+from headrace.model import messages
+from headrace.model.errors import TaskUnknown
 from headrace.model.events import Json
+from headrace.model.task import TERMINAL, TaskKey
 from headrace_gateway.call import Call
+from headrace_gateway.feeds import Block
 from headrace_gateway.protocols.a2a.cards import extended_card
 from headrace_gateway.protocols.a2a.messages import send_message, send_streaming
+from headrace_gateway.protocols.a2a.parameters import GetTask, ListTasks, OneTask
 from headrace_gateway.protocols.a2a.push_configs import (
     create_config,
     delete_config,
     get_config,
     list_configs,
 )
-from headrace_gateway.protocols.a2a.reading import (
-    cancel_task,
-    delete_task,
-    get_task,
-    list_tasks,
-    subscribe,
-)
+from headrace_gateway.refusals import TaskEnded
 from headrace_gateway.services import Services
+from headrace_gateway.streaming.renderer import Messages, Renderer
+from headrace_gateway.streaming.wait import Wait
+from headrace_gateway.tasks.ids import task_key
 from headrace_gateway.tasks.subscribe import TaskStream
+
+
+async def get_task(services: Services, call: Call, params: object) -> Json:
+    """Return the A2A Task; if the client knows it as it is, wait until it changes, for a while.
+
+    Raises:
+        Malformed: the parameters are not the operation's.
+        TaskUnknown: no such task of this caller and agent.
+        ClientDisconnect: nobody waits any more.
+        StateUnavailable: try again; it may not be known yet whether there is such a task.
+    """
+    asked = GetTask.read(params)
+    key = task_key(services.settings, call.caller, call.agent, asked.task)
+    query = messages.GetTask(
+        tenant=call.caller.tenant,
+        owner=call.caller.owner,
+        any_owner=call.caller.operates(call.agent, "GetTask"),
+        agent=call.agent,
+        task=key.task,
+        history_length=asked.history_length,
+    )
+    try:
+        found = await services.state.get(query)
+    except TaskUnknown:
+        services.settling.check(key)
+        raise
+    known = asked.current_generation
+    if known is None or found.generation > known or found.state in TERMINAL:
+        return found.task
+    await _newer(services, call, found, known)
+    return (await services.state.get(query)).task
+
+
+async def _newer(services: Services, call: Call, found: messages.TaskFound, known: int) -> None:
+    """Return when the task's generation exceeds `known`, its log ends, or the time is up.
+
+    Also when the gateway stops: the client gets the Task as it is, and asks another gateway.
+    """
+    key = TaskKey(call.caller.tenant, found.agent, found.task["id"])
+    feed = await services.feeds.acquire(key)
+    wait = Wait(services.subscriptions, feed, found.generation, _Newer(known))
+    with suppress(TimeoutError):
+        async with asyncio.timeout(services.settings.long_poll):
+            why = await wait.over(call.receive)
+            if why is not None and why.error is not None:
+                raise why.error
+
+
+class _Newer(Renderer):
+    """Shows nothing, and is over as soon as there is an event behind a generation."""
+
+    def __init__(self, known: int) -> None:
+        """Wait for what comes behind generation `known`."""
+        self._known = self._newest = known
+
+    def render(self, blocks: Sequence[Block], after: int) -> Messages:  # noqa: ARG002 - any event counts
+        """Note how far the log goes."""
+        self._newest = blocks[-1].entry.last_generation
+        return ()
+
+    def is_over(self, *, rests: bool) -> bool:  # noqa: ARG002 - any event counts
+        """Tell whether there is a newer event."""
+        return self._newest > self._known
+
+
+async def list_tasks(services: Services, call: Call, params: object) -> Json:
+    """Return an A2A ListTasksResponse.
+
+    Raises:
+        Malformed: the parameters are not the operation's.
+        InvalidName: the page token is none.
+        StateUnavailable: try again.
+    """
+    asked = ListTasks.read(params)
+    query = messages.ListTasks(
+        tenant=call.caller.tenant,
+        owner=call.caller.owner,
+        any_owner=call.caller.operates(call.agent, "ListTasks"),
+        agent=call.agent,
+        context=asked.context,
+        status=asked.status,
+        status_after=asked.status_after,
+        page_size=asked.page_size,
+        page_token=asked.page_token,
+        history_length=asked.history_length,
+        include_artifacts=asked.include_artifacts,
+    )
+    found = await services.state.list(query)
+    return {
+        "tasks": found.tasks,
+        "nextPageToken": found.next_page_token,
+        "pageSize": found.page_size,
+        "totalSize": found.total_size,
+    }
+
+
+async def cancel_task(services: Services, call: Call, params: object) -> Json:
+    """Cancel the task and return it as its log then says it is.
+
+    Raises:
+        Malformed: the parameters are not the operation's.
+        TaskUnknown: no such task of this caller and agent.
+        TaskNotCancelableError: it was over before.
+        BusUnavailable, StateUnavailable: try again.
+    """
+    asked = OneTask.of_cancel(params)
+    key = task_key(services.settings, call.caller, call.agent, asked.task)
+    try:
+        return (await services.cancelling.cancel(call.caller, call.agent, key.task)).task
+    except TaskEnded as ended:
+        raise TaskNotCancelableError(str(ended)) from ended
+
+
+async def delete_task(services: Services, call: Call, params: object) -> Json:
+    """Cancel the task if it has not ended, erase all that is kept of it, and return an Empty.
+
+    This is no operation of A2A's but an extension's (`DELETION`).
+
+    Raises:
+        Malformed: the parameters are not the operation's.
+        TaskUnknown: no such task of this caller and agent.
+        BusUnavailable, StateUnavailable: try again.
+    """
+    asked = OneTask.of_cancel(params)
+    key = task_key(services.settings, call.caller, call.agent, asked.task)
+    await services.deleting.delete(call.caller, key)
+    return {}
+
+
+async def subscribe(services: Services, call: Call, params: object) -> TaskStream:
+    """Return the caller's stream of the task, behind the call's cursor if it has one.
+
+    Raises:
+        Malformed: the parameters are not the operation's.
+        NothingLeft, HeadraceError: as `TaskStreams.open`.
+    """
+    asked = OneTask.of_subscribe(params)
+    key = task_key(services.settings, call.caller, call.agent, asked.task)
+    # Streams whose message stood in a URL say in their cursors whose task it is.
+    cursor = call.cursor.removeprefix(f"{key.task}/")
+    return await services.task_streams.open(call.caller, key, cursor)
+
 
 type Unary = Callable[[Services, Call, object], Coroutine[Any, Any, Json]]
 """From raw parameters to a result; raises what `problems` has a code for."""

@@ -105,8 +105,8 @@ class Versions:
 
     rpc: Mapping[str, Wording]
     """Over JSON-RPC, by version."""
-    rest: Callable[[str, str, Json], Wording]
-    """Returns that of a REST request: its version, the operation, its parameters as they came."""
+    old_rest: Callable[[str, Json], Wording]
+    """Returns that of a REST request in 0.3: the operation, its parameters as they came."""
     card: Callable[[Json], Json]
     """Returns a signed card of 1.0 with what the others need beside it."""
 

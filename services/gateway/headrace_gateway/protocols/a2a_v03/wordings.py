@@ -44,10 +44,8 @@ HTTP_03_KINDED = Wording(
 """Over REST, for clients that send and expect what JSON-RPC has as params and result."""
 
 
-def rest_wording(version: str, operation: str, params: Json) -> Wording:
+def rest_wording(operation: str, params: Json) -> Wording:
     """Return how a REST request with these parameters, as they came, is read and answered."""
-    if version != PROTOCOL_VERSION_0_3:
-        return HTTP
     is_kinded = operation in reading.SENDS and not reading.is_protobufs(params)
     return HTTP_03_KINDED if is_kinded else HTTP_03
 
