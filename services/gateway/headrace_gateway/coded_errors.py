@@ -34,7 +34,7 @@ class BodyNotJson(CodedError):
     status = HTTPStatus.UNSUPPORTED_MEDIA_TYPE
 
 
-class Failure(NamedTuple):
+class ErrorAnswer(NamedTuple):
     """What a client gets to know of an error."""
 
     status: int
@@ -48,17 +48,17 @@ class Failure(NamedTuple):
         return {"error": {"code": self.code, "message": self.message}}
 
 
-def failure_of(error: Exception) -> Failure:
+def failure_of(error: Exception) -> ErrorAnswer:
     """Return what a client gets to know of `error`."""
     if isinstance(error, CodedError):
-        return Failure(error.status, error.code, str(error), {})
+        return ErrorAnswer(error.status, error.code, str(error), {})
     problem = problem_of(error)
     code = error.code if isinstance(error, HeadraceError) else problem.reason.lower()
-    return Failure(problem.http_status, code, problem.message, headers(problem))
+    return ErrorAnswer(problem.http_status, code, problem.message, headers(problem))
 
 
 def answering_failures(
-    endpoint: Endpoint, content: Callable[[Failure], Json] = lambda failure: failure.content
+    endpoint: Endpoint, content: Callable[[ErrorAnswer], Json] = lambda failure: failure.content
 ) -> Endpoint:
     """Return `endpoint` with an answer to everything that it raises; `content` is its body."""
 

@@ -23,7 +23,7 @@ from headrace_gateway.protocols.a2a.grpc.server import GrpcServer
 from headrace_gateway.server.auth.access import Access, RateLimits
 from headrace_gateway.server.auth.authenticate import Callers
 from headrace_gateway.server.deferred_response import FrontDoor
-from headrace_gateway.server.http_server import Server
+from headrace_gateway.server.http_server import HttpServer
 from headrace_gateway.server.listeners import Unprotected, check_exposure, listen
 from headrace_gateway.server.open_requests import ANSWERS, OpenRequests
 from headrace_gateway.server.public_url import own_url
@@ -75,7 +75,7 @@ async def serving(
         listener = listen(settings.http_host, settings.http_port)
         stack.callback(listener.close)
         host, port, *_ = listener.getsockname()
-        rpcs, server = GrpcServer(settings, RPC_FORMS), Server(front, settings)
+        rpcs, server = GrpcServer(settings, RPC_FORMS), HttpServer(front, settings)
         rpc_port = await rpcs.start()
         settings = settings.model_copy(update={"grpc_port": rpc_port, "http_port": port})
         answering = asyncio.create_task(server.serve(sockets=[listener]))

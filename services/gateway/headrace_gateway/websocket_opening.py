@@ -8,13 +8,13 @@ from headrace_gateway.call import SocketCalls
 from headrace_gateway.refusals import TooManyStreams, TooManyStreamsOfOwner
 from headrace_gateway.server.websocket_closing import chosen, close_at_once, refused, try_later
 from headrace_gateway.services import Services
-from headrace_gateway.streaming.websocket import Connection, Session
+from headrace_gateway.streaming.websocket import Session, SocketConnection
 
 
 async def open_socket(
     services: Services,
     socket: WebSocket,
-    begin: Callable[[SocketCalls, Connection], Session],
+    begin: Callable[[SocketCalls, SocketConnection], Session],
     reason: Callable[[Exception], str],
 ) -> None:
     """Accept `socket` and serve it, in a place of its own; or close it, saying why.
@@ -24,7 +24,7 @@ async def open_socket(
     """
     try:
         calls = SocketCalls(services, socket)
-        connection = Connection(services.subscriptions, socket)
+        connection = SocketConnection(services.subscriptions, socket)
         session = begin(calls, connection)
         permit = services.stream_limits.acquire(calls.caller)
     except (TooManyStreams, TooManyStreamsOfOwner) as full:

@@ -9,7 +9,7 @@ import pytest
 from headrace.model.events import Json
 from headrace_gateway.protocols.agui.binary import encoded
 from headrace_gateway.protocols.agui.encodings import BINARY
-from headrace_gateway.protocols.agui.frame import Frame
+from headrace_gateway.protocols.agui.frame import AguiFrame
 from tests.integration.agui.asking import path, run_input
 from tests.integration.agui.test_agui_official_client import drawn_logs
 from tests.support import javascript
@@ -138,7 +138,7 @@ def officially(events: list[Json]) -> list[bytes]:
 
 
 def ours(events: list[Json]) -> list[bytes]:
-    return [encoded("log00000", [Frame(1, 0, event)]) for event in events]
+    return [encoded("log00000", [AguiFrame(1, 0, event)]) for event in events]
 
 
 def test_every_event_is_encoded_as_the_official_encoder_does() -> None:

@@ -6,7 +6,7 @@ from hypothesis import Phase, given, settings
 
 from headrace.model.events import Json
 from headrace_gateway.protocols.agui.fold import Fold
-from headrace_gateway.protocols.agui.frame import Frame, FrameCursor, sse
+from headrace_gateway.protocols.agui.frame import AguiFrame, FrameCursor, sse
 from headrace_gateway.protocols.agui.run_frames import AfterCursor, AsOfNow, RunFrames
 from tests.support import javascript
 from tests.unit.agui.agui_logs import GIVEN, RUN_METADATA, AguiLog, agui_logs, unhurried
@@ -26,7 +26,7 @@ def drawn_logs(number: int) -> list[AguiLog]:
     return logs
 
 
-def folded(log: AguiLog) -> tuple[list[Frame], Fold]:
+def folded(log: AguiLog) -> tuple[list[AguiFrame], Fold]:
     fold = Fold(1)
     frames = [frame for entry in log.parsed() for frame in fold.read(entry)]
     return [*frames, *fold.broken("log_lost", "the log is gone")], fold

@@ -14,7 +14,7 @@ from headrace.log import last_entry, replay
 from headrace.log.tombstone import put_tombstone
 from headrace.model.task import TaskKey, mint_task_id
 from headrace.tasks.forget import clear_away
-from headrace_gateway.protocols.a2a.parameters import SendMessage
+from headrace_gateway.protocols.a2a.parameters import SendMessageParams
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.tasks.idempotency import Keyed, Sent, SentRecords
@@ -221,7 +221,9 @@ async def test_a_gateway_killed_before_the_log_began_leaves_the_task_to_the_next
     talk: Talk, bus: Bus, fleet: ScriptedFleet, operation: str
 ) -> None:
     key, task = some_key(), mint_task_id(3)
-    request = Keyed(Caller(), "assistant", key, SendMessage.read(message("hello")).fingerprint())
+    request = Keyed(
+        Caller(), "assistant", key, SendMessageParams.read(message("hello")).fingerprint()
+    )
     sent = Sent(fingerprint=request.fingerprint, task=task, context="conversation", run=1)
     kept = await SentRecords(bus, 60).claim(request.name, sent)
     assert kept.sent == sent

@@ -16,7 +16,7 @@ from headrace_gateway.server.json_response import json_response
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.sse import EventStream
 from headrace_gateway.tasks.ids import Cursor, mint_message_id, task_key
-from headrace_gateway.tasks.subscribe import NothingLeft, TaskStream
+from headrace_gateway.tasks.subscribe import NothingFollows, TaskStream
 from tests.support.json_lines.renderer import BODY, LINES, LineRenderer, line
 
 
@@ -52,7 +52,7 @@ class _Endpoint:
         async def opening() -> ASGIApp:
             try:
                 opened = await services.task_streams.open(call.caller, key, call.cursor)
-            except NothingLeft:
+            except NothingFollows:
                 return Response(status_code=204)
             return self._stream(opened)
 

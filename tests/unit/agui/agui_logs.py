@@ -18,7 +18,7 @@ from headrace.model.task import (
     TaskKey,
 )
 from headrace_gateway.protocols.agui.fold import Fold
-from headrace_gateway.protocols.agui.frame import Frame
+from headrace_gateway.protocols.agui.frame import AguiFrame
 from tests.support.legal_logs import LegalLog
 from tests.unit.agui.families import Family
 
@@ -73,7 +73,7 @@ class AguiLog(LegalLog):
         self.append([self.status(state, message if said else None)], state=state)
         return self
 
-    def frames(self, run: int = 1) -> list[Frame]:
+    def frames(self, run: int = 1) -> list[AguiFrame]:
         """Return the fold of a run."""
         fold = Fold(run)
         return [frame for entry in self.parsed() for frame in fold.read(entry)]

@@ -6,18 +6,18 @@ from hypothesis import strategies as st
 
 from headrace.model.entry import Entry
 from headrace_gateway.protocols.agui.fold import Fold
-from headrace_gateway.protocols.agui.frame import Frame, sse
+from headrace_gateway.protocols.agui.frame import AguiFrame, sse
 from tests.support.legal_logs import LegalLog, legal_logs
 from tests.unit.agui.agui_logs import GIVEN, RUN_METADATA, AguiLog, agui_logs, unhurried
 from tests.unit.agui.client_rules import Client
 from tests.unit.agui.hard_logs import HARD_LOGS
 
 
-def folded(fold: Fold, entries: list[Entry]) -> list[Frame]:
+def folded(fold: Fold, entries: list[Entry]) -> list[AguiFrame]:
     return [frame for entry in entries for frame in fold.read(entry)]
 
 
-def client_of(frames: list[Frame]) -> Client:
+def client_of(frames: list[AguiFrame]) -> Client:
     return Client(GIVEN, RUN_METADATA["state"]).take_all([frame.event for frame in frames])
 
 

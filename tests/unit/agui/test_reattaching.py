@@ -6,26 +6,26 @@ from hypothesis import strategies as st
 from headrace.model.entry import Entry
 from headrace.model.events import Json
 from headrace.model.parts import STEP_STARTED, text_part, thinking_part, tool_arguments_part
-from headrace_gateway.protocols.agui.frame import Frame, FrameCursor
+from headrace_gateway.protocols.agui.frame import AguiFrame, FrameCursor
 from headrace_gateway.protocols.agui.run_frames import AfterCursor, AsOfNow, RunFrames
 from tests.unit.agui.agui_logs import GIVEN, RUN_METADATA, AguiLog, agui_logs, hinted, unhurried
 from tests.unit.agui.client_rules import Client
 from tests.unit.agui.test_subagents import asked, child
 
 
-def client_of(frames: list[Frame]) -> Client:
+def client_of(frames: list[AguiFrame]) -> Client:
     return Client(GIVEN, RUN_METADATA["state"]).take_all([frame.event for frame in frames])
 
 
-def told(frames: RunFrames, entries: list[Entry]) -> list[Frame]:
+def told(frames: RunFrames, entries: list[Entry]) -> list[AguiFrame]:
     return [frame for entry in entries for frame in frames.read(entry)]
 
 
-def after(entries: list[Entry], place: tuple[int, int]) -> list[Frame]:
+def after(entries: list[Entry], place: tuple[int, int]) -> list[AguiFrame]:
     return told(RunFrames(1, AfterCursor(FrameCursor("log00000", *place))), entries)
 
 
-def joined(entries: list[Entry], head: int) -> list[Frame]:
+def joined(entries: list[Entry], head: int) -> list[AguiFrame]:
     return told(RunFrames(1, AsOfNow(head)), entries)
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from headrace.model.events import AGUI, Json
 from headrace_gateway.coded_errors import InputInvalid
-from headrace_gateway.protocols.agui.run import Run
+from headrace_gateway.protocols.agui.run import AguiRun
 from headrace_gateway.protocols.agui.run_input import RunInput
 
 USER: Json = {"id": "u-1", "role": "user", "content": "hello"}
@@ -258,6 +258,6 @@ CONTENT = st.one_of(st.text(), st.lists(PARTS, min_size=1, max_size=3))
 def test_what_the_user_said_can_be_told_back_as_it_was_sent(content: object) -> None:
     asked = read(messages=[{**USER, "content": content}])
     task = {"id": "0-1", "contextId": "t-1", "history": [asked.message]}
-    run = Run.of_input({"task": {**task, "metadata": asked.metadata}}, 1)
+    run = AguiRun.of_input({"task": {**task, "metadata": asked.metadata}}, 1)
     assert run.messages == [{**USER, "content": content}]
     assert (run.thread, run.id) == ("t-1", "r-1")

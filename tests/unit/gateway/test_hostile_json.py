@@ -5,10 +5,10 @@ import pytest
 
 from headrace.model.events import Json
 from headrace_gateway.coded_errors import InputInvalid
-from headrace_gateway.protocols.a2a.parameters import SendMessage
+from headrace_gateway.protocols.a2a.parameters import SendMessageParams
 from headrace_gateway.protocols.a2a_v03.reading import rpc_params
 from headrace_gateway.protocols.agui.run_input import RunInput
-from headrace_gateway.protocols.copilotkit.envelope import Envelope
+from headrace_gateway.protocols.copilotkit.envelope import RuntimeRequest
 
 RESERVED: Json = {"headrace.queued": {"message": {}}, "headrace.inputSchema": {}, "headrace.": 1}
 
@@ -23,7 +23,9 @@ def test_metadata_that_is_the_fleets_is_dropped_from_messages_and_parts() -> Non
     part = {"text": "hi", "metadata": {**RESERVED, "mine": 1}}
     bare = {"text": "hi", "metadata": RESERVED}
     message: Json = {"messageId": "m", "role": "ROLE_USER", "parts": [part, bare]}
-    asked = SendMessage.read({"message": {**message, "metadata": {**RESERVED, "headrace": 2}}})
+    asked = SendMessageParams.read(
+        {"message": {**message, "metadata": {**RESERVED, "headrace": 2}}}
+    )
     assert asked.message["metadata"] == {"headrace": 2}
     assert asked.message["parts"] == [{"text": "hi", "metadata": {"mine": 1}}, {"text": "hi"}]
 
@@ -32,7 +34,7 @@ def test_it_is_dropped_from_messages_of_0_3_too() -> None:
     part = {"kind": "text", "text": "hi", "metadata": RESERVED}
     message: Json = {"kind": "message", "messageId": "m", "role": "user", "parts": [part]}
     params = rpc_params("SendMessage", {"message": {**message, "metadata": RESERVED}})
-    asked = SendMessage.read(params)
+    asked = SendMessageParams.read(params)
     assert asked.message.keys() == {"messageId", "role", "parts"}
     assert asked.message["parts"] == [{"text": "hi"}]
 
@@ -69,4 +71,4 @@ def test_a_field_that_nests_as_deep_as_it_may_is_taken() -> None:
 def test_a_copilotkit_envelope_that_nests_too_deep_is_refused() -> None:
     body = b'{"method":"agent/run","params":{"agentId":"a"},"body":' + deep("state", 260) + b"}"
     with pytest.raises(InputInvalid, match="body: must not be nested deeper than 90 levels"):
-        Envelope.read(body)
+        RuntimeRequest.read(body)

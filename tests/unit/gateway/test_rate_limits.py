@@ -5,7 +5,7 @@ import pytest
 from headrace.model.messages import RequestsTaken
 from headrace_gateway.refusals import RateLimited
 from headrace_gateway.server.auth import access
-from headrace_gateway.server.auth.access import Bucket, RateLimits
+from headrace_gateway.server.auth.access import RateBucket, RateLimits
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.settings import GatewaySettings
 from tests.unit.shared.fake_bus import FakeBus
@@ -52,7 +52,7 @@ def test_what_is_refused_is_not_counted() -> None:
 
 
 def test_time_brings_requests_back_but_no_more_than_a_minutes_worth() -> None:
-    bucket = Bucket(per_minute=60, left=0.0, at=100.0)
+    bucket = RateBucket(per_minute=60, left=0.0, at=100.0)
     assert bucket.wait() == pytest.approx(1.0)
     bucket.fill(101.5)
     assert bucket.left == pytest.approx(1.5)
@@ -62,7 +62,7 @@ def test_time_brings_requests_back_but_no_more_than_a_minutes_worth() -> None:
 
 
 def test_what_others_took_can_be_owed_for_a_minute_at_most() -> None:
-    bucket = Bucket(per_minute=60, left=0.0, at=100.0)
+    bucket = RateBucket(per_minute=60, left=0.0, at=100.0)
     bucket.take(1_000_000, 100.0)
     assert bucket.wait() == pytest.approx(61.0)
 

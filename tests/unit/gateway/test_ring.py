@@ -1,6 +1,6 @@
 from headrace.model.entry import Entry, Stamp
 from headrace.model.task import WORKING
-from headrace_gateway.feeds import Block
+from headrace_gateway.feeds import FeedBlock
 from headrace_gateway.feeds.ring import Ring
 
 
@@ -11,11 +11,11 @@ def entry(generation: int, events: int = 1, size: int = 10) -> Entry:
 
 def filled(ring: Ring, count: int, size: int = 10) -> Ring:
     for generation in range(1, count + 1):
-        ring.append(Block(entry(generation, size=size)))
+        ring.append(FeedBlock(entry(generation, size=size)))
     return ring
 
 
-def generations(blocks: list[Block] | None) -> list[int] | None:
+def generations(blocks: list[FeedBlock] | None) -> list[int] | None:
     return None if blocks is None else [block.entry.generation for block in blocks]
 
 
@@ -41,8 +41,8 @@ def test_the_oldest_fall_out_at_the_bound_and_the_newest_never_does() -> None:
 
 def test_a_generation_within_a_batch_finds_its_batch() -> None:
     ring = Ring(1000)
-    ring.append(Block(entry(1, events=3)))
-    ring.append(Block(entry(4, events=3)))
+    ring.append(FeedBlock(entry(1, events=3)))
+    ring.append(FeedBlock(entry(4, events=3)))
     assert generations(ring.after(1, 1000)) == [1, 4]
     assert generations(ring.after(4, 1000)) == [4]
 

@@ -4,7 +4,7 @@ import pytest
 
 from headrace.model.entry import Entry, Stamp
 from headrace.model.task import WORKING
-from headrace_gateway.feeds import Block
+from headrace_gateway.feeds import FeedBlock
 from headrace_gateway.protocols.a2a.event_frames import JSON_RPC
 from headrace_gateway.streaming.sse import LOG_LINES, farewell, frame
 
@@ -26,13 +26,13 @@ def frames(data: bytes) -> list[tuple[str, dict[str, object]]]:
 
 
 def test_rest_frames_are_the_logs_own_lines() -> None:
-    data = Block(three_events()).render(LOG_LINES, b"", 0)
+    data = FeedBlock(three_events()).render(LOG_LINES, b"", 0)
     assert frames(data) == [(f"log00000:{n}", {"n": n}) for n in (4, 5, 6)]
 
 
 @pytest.mark.parametrize("request_id", [1, "a-b", None, 'quo"te'])
 def test_json_rpc_frames_carry_each_clients_own_id(request_id: object) -> None:
-    block = Block(three_events())
+    block = FeedBlock(three_events())
     for _ in range(2):  # rendered once, spliced for every client
         data = block.render(JSON_RPC, json.dumps(request_id).encode(), 0)
         expected = {"jsonrpc": "2.0", "id": request_id}
@@ -44,7 +44,7 @@ def test_json_rpc_frames_carry_each_clients_own_id(request_id: object) -> None:
 @pytest.mark.parametrize("entry_renderer", [LOG_LINES, JSON_RPC])
 @pytest.mark.parametrize("after", [0, 3, 4, 5])
 def test_a_cursor_within_a_batch_gets_the_rest_of_it(entry_renderer: object, after: int) -> None:
-    block = Block(three_events())
+    block = FeedBlock(three_events())
     assert isinstance(entry_renderer, type(LOG_LINES) | type(JSON_RPC))
     cursors = [cursor for cursor, _ in frames(block.render(entry_renderer, b"1", after))]
     assert cursors == [f"log00000:{n}" for n in range(max(4, after + 1), 7)]
@@ -58,7 +58,7 @@ def test_a_batch_is_rendered_once_per_dialect() -> None:
             rendered.append(skip)
             return (b"%d" % entry.generation,)
 
-    block, entry_renderer = Block(three_events()), Counting()
+    block, entry_renderer = FeedBlock(three_events()), Counting()
     assert [block.render(entry_renderer, b"", after) for after in (0, 3, 4, 0)] == [b"4"] * 4
     assert rendered == [0, 1], "the whole batch once, and the part that one client needed"
 

@@ -10,7 +10,7 @@ from headrace.model.events import ATTEMPT, DISCARDED_AFTER, RETRACTED, Json
 from headrace.model.task import CANCELED, FAILED, INPUT_REQUIRED, REJECTED, SUBMITTED, WORKING
 from headrace_gateway.protocols.hector.events import HectorEvent, sse
 from headrace_gateway.protocols.hector.fold import HectorFold
-from headrace_gateway.protocols.hector.renderer import Place
+from headrace_gateway.protocols.hector.renderer import HectorCursor
 from headrace_gateway.protocols.hector.requests import completed
 from headrace_gateway.protocols.hector.variant import HECTOR
 from tests.unit.hector.hector_log import HectorLog
@@ -238,7 +238,7 @@ def test_it_is_asked_for(accept: str, query: str, *, asked: bool) -> None:
 
 
 def test_a_cursor_names_its_event() -> None:
-    place = Place.parse("log00000:7.2")
+    place = HectorCursor.parse("log00000:7.2")
     assert place is not None
     assert (place.generation, place.number, place.before) == (7, 2, "log00000:6")
-    assert Place.parse("log00000:7") is None
+    assert HectorCursor.parse("log00000:7") is None

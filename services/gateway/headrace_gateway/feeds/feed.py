@@ -10,13 +10,13 @@ from headrace.log.read import read_on
 from headrace.model.entry import Entry
 from headrace.model.errors import LogLost, TaskUnknown
 from headrace.model.task import TaskKey
-from headrace_gateway.feeds.ring import Block, Ring
+from headrace_gateway.feeds.ring import FeedBlock, Ring
 
 MOST = 256 * 1024
 """About how many bytes of events one read returns."""
 
 
-class Reader:
+class FeedReader:
     """Reads a feed from one generation on, each event once.
 
     `after` is the generation of the last event read. Only one `read` at a time.
@@ -33,7 +33,7 @@ class Reader:
         self._sequence: int | None = None
         self._wakened: asyncio.Future[None] | None = None
 
-    async def read(self) -> list[Block]:
+    async def read(self) -> list[FeedBlock]:
         """Return the next blocks, waiting for them; an empty list: the log has ended.
 
         Raises:
@@ -45,7 +45,7 @@ class Reader:
                 return blocks
             await self.wait()
 
-    async def read_now(self) -> list[Block]:
+    async def read_now(self) -> list[FeedBlock]:
         """Return the next blocks if there are any yet (reading the log counts as such)."""
         loss = self._feed.loss
         if self.after >= self._feed.head:
@@ -82,7 +82,7 @@ class Reader:
         if self._wakened is not None and not self._wakened.done():
             self._wakened.set_result(None)
 
-    async def _read_past(self) -> list[Block]:
+    async def _read_past(self) -> list[FeedBlock]:
         """Read one batch from the log. Between reads nothing of it is held."""
         feed, last = self._feed, self._feed.last
         if last is None:
@@ -93,8 +93,8 @@ class Reader:
             raise LogLost(f"the log of {feed.key.task} is gone behind {self.after}")
         return blocks
 
-    async def _read_on(self, sequence: int, last: Entry) -> list[Block]:
-        feed, blocks = self._feed, list[Block]()
+    async def _read_on(self, sequence: int, last: Entry) -> list[FeedBlock]:
+        feed, blocks = self._feed, list[FeedBlock]()
         while not blocks and sequence < last.sequence:
             batch = await read_on(
                 feed.bus, feed.key, sequence, last.sequence, batch_bytes=self.most
@@ -192,9 +192,9 @@ class Feed:
         """Give the subscription back."""
         await self._follower.stop()
 
-    def reader(self, after: int) -> Reader:
+    def reader(self, after: int) -> FeedReader:
         """Return a reader of what lies behind generation `after`."""
-        return Reader(self, after)
+        return FeedReader(self, after)
 
     async def entries(self, after: int) -> AsyncIterator[list[Entry]]:
         """Yield the entries behind generation `after` as they come, to the log's end.
@@ -208,9 +208,9 @@ class Feed:
         while blocks := await reader.read():
             yield [block.entry for block in blocks]
 
-    def block(self, entry: Entry) -> Block:
+    def block(self, entry: Entry) -> FeedBlock:
         """Return the entry as clients get to see it."""
-        return Block(entry if self._links is None else self._links.entry(entry))
+        return FeedBlock(entry if self._links is None else self._links.entry(entry))
 
     def wake_on_change(self, wake: Callable[[], None]) -> None:
         """Call `wake` once, at the next change."""

@@ -108,13 +108,13 @@ class Feeds:
             self._forget(feed)
             await self._detached.run(feed.close())
 
-    def held(self, feed: Feed) -> "Held":
+    def held(self, feed: Feed) -> "FeedUse":
         """Return what releases `feed` at the end of a block."""
-        return Held(self, feed)
+        return FeedUse(self, feed)
 
-    def handed_on(self, feed: Feed) -> "Held":
+    def handed_on(self, feed: Feed) -> "FeedUse":
         """Return what releases `feed` if a block raises; else whoever is handed it does."""
-        return Held(self, feed, only_if_raised=True)
+        return FeedUse(self, feed, only_if_raised=True)
 
     def _forget(self, feed: Feed) -> None:
         if self._feeds.get(feed.key) is feed:
@@ -127,7 +127,7 @@ class Feeds:
             yield feed
 
 
-class Held:
+class FeedUse:
     """One use of a feed, for the length of a block."""
 
     __slots__ = ("_feed", "_feeds", "_only_if_raised")

@@ -16,7 +16,7 @@ class EntryRenderer(Protocol):
         """
 
 
-class Block:
+class FeedBlock:
     """An entry, rendered at most once by each entry renderer however many clients read it."""
 
     __slots__ = ("_rendered", "entry", "size")
@@ -51,10 +51,10 @@ class Ring:
     def __init__(self, limit: int) -> None:
         """Keep about `limit` bytes of events, and always the newest block."""
         self._limit = limit
-        self._blocks: list[Block] = []
+        self._blocks: list[FeedBlock] = []
         self._size = 0
 
-    def append(self, block: Block) -> None:
+    def append(self, block: FeedBlock) -> None:
         """Take the next block."""
         self._blocks.append(block)
         self._size += block.size
@@ -69,7 +69,7 @@ class Ring:
             drop += 1
         del self._blocks[:drop]
 
-    def after(self, generation: int, most: int) -> list[Block] | None:
+    def after(self, generation: int, most: int) -> list[FeedBlock] | None:
         """Return blocks with events behind `generation`, about `most` bytes; None: fallen out."""
         blocks = self._blocks
         if not blocks or blocks[0].entry.generation > generation + 1:
@@ -82,5 +82,5 @@ class Ring:
         return blocks[start:end]
 
 
-def _last_generation(block: Block) -> int:
+def _last_generation(block: FeedBlock) -> int:
     return block.entry.last_generation

@@ -13,7 +13,7 @@ from headrace_gateway.settings import GatewaySettings
 _KEEP_ALIVE = 75
 
 
-class Server(uvicorn.Server):
+class HttpServer(uvicorn.Server):
     """Uvicorn on uvloop's loop with httptools."""
 
     def __init__(self, app: ASGIApp, settings: GatewaySettings) -> None:

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Protocol
 
 from headrace.model.errors import HeadraceError, LogLost
-from headrace_gateway.feeds import Block, EntryRenderer
+from headrace_gateway.feeds import EntryRenderer, FeedBlock
 
 _log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class Renderer(Protocol):
         """Return what leads the stream."""
         return ()
 
-    def render(self, blocks: Sequence[Block], after: int) -> Messages:
+    def render(self, blocks: Sequence[FeedBlock], after: int) -> Messages:
         """Return what the client gets of the next `blocks`: events behind generation `after`."""
 
     def is_over(self, *, rests: bool) -> bool:
@@ -109,7 +109,7 @@ class SharedRenderer(Renderer):
         opening, self._opening = self._opening, b""
         return (opening,) if opening else ()
 
-    def render(self, blocks: Sequence[Block], after: int) -> Messages:
+    def render(self, blocks: Sequence[FeedBlock], after: int) -> Messages:
         """Return each block's frames."""
         return [block.render(self._entry_renderer, self._splice, after) for block in blocks]
 

@@ -40,7 +40,7 @@ class Session(Protocol):
         """Begin what a frame asks for, or say why not; what lasts is a job of the connection's."""
 
 
-class Connection:
+class SocketConnection:
     """Serves one client until it goes, breaks the rules, or the gateway stops."""
 
     def __init__(self, shared: Subscriptions, socket: WebSocket) -> None:
@@ -201,7 +201,7 @@ class _Channel:
 
     __slots__ = ("_connection", "keepalive", "slow")
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: SocketConnection) -> None:
         self._connection, self.slow = connection, connection.slow
         self.keepalive: Messages = ()
 

@@ -107,7 +107,7 @@ class Admitted:
 
 
 @dataclass(slots=True)
-class _Look:
+class _QueueLook:
     """A look at the queue, and what this gateway has put there since it was begun."""
 
     at: float = -math.inf
@@ -123,7 +123,7 @@ class Admission:
         self._bus = bus
         self._per_agent = settings.max_waiting_per_agent
         self._per_tenant = settings.max_waiting_per_tenant
-        self._look, self._begun = _Look(), _Look()
+        self._look, self._begun = _QueueLook(), _QueueLook()
         self._under_way = Counter[Scope]()
         self._pace = Counter[Scope]()
         self._looking: asyncio.Task[None] | None = None
@@ -204,7 +204,7 @@ class Admission:
 
     async def _look_once(self) -> None:
         now = asyncio.get_running_loop().time()
-        begun = self._begun = _Look(now)
+        begun = self._begun = _QueueLook(now)
         try:
             begun.figures = await read_figures(self._bus, _TIMEOUT)
         except BusUnavailable as trouble:

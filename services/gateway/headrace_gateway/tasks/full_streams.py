@@ -20,7 +20,7 @@ _LEAST = 4096
 
 
 @dataclass(slots=True)
-class _Look:
+class _StreamLook:
     begun: float
     is_full: bool = False
 
@@ -31,7 +31,7 @@ class FullStreams:
     def __init__(self, bus: Bus) -> None:
         """Look over `bus`."""
         self._bus = bus
-        self._looks: dict[str, _Look] = {}
+        self._looks: dict[str, _StreamLook] = {}
         self._looking: dict[str, asyncio.Task[None]] = {}
 
     def has(self, key: TaskKey, now: float) -> bool:
@@ -48,7 +48,7 @@ class FullStreams:
         return look is not None and look.is_full and now - look.begun < _BELIEVED
 
     async def _look(self, stream: str, now: float) -> None:
-        look = _Look(now)
+        look = _StreamLook(now)
         try:
             info = await stream_info(self._bus, stream, timeout=_TIMEOUT)
         except BusUnavailable:

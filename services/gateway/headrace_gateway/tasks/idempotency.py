@@ -52,7 +52,7 @@ class Sent(BusMessage):
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredRecord:
     """A record as it is in the bucket."""
 
     sent: Sent
@@ -69,7 +69,7 @@ class SentRecords:
         """Keep records for so long."""
         self._bucket, self._seconds = Bucket(bus, bus.streams.idempotency), seconds
 
-    async def claim(self, name: str, sent: Sent, *, behind: int = 0) -> Kept:
+    async def claim(self, name: str, sent: Sent, *, behind: int = 0) -> StoredRecord:
         """Make the record, or change the one at sequence `behind`; return the one that is there.
 
         That is another one if somebody else was first.
@@ -81,7 +81,7 @@ class SentRecords:
         deadline = loop.time() + _TIMEOUT
         while True:
             try:
-                return Kept(sent, await self._put(name, sent, behind))
+                return StoredRecord(sent, await self._put(name, sent, behind))
             except Moved as moved:
                 kept = await self.find(name)
                 if kept is not None and kept.sequence != behind:
@@ -92,7 +92,7 @@ class SentRecords:
                     raise BusUnavailable(str(moved)) from moved
             await asyncio.sleep(_PAUSE)
 
-    async def find(self, name: str) -> Kept | None:
+    async def find(self, name: str) -> StoredRecord | None:
         """Return the record of that name as the leader knows it; None: there is none.
 
         Raises:
@@ -101,7 +101,7 @@ class SentRecords:
         found = await self._bucket.get(name)
         if found.data is None:
             return None
-        return Kept(Sent.decode(f"record {name}", found.data), found.sequence, found.age)
+        return StoredRecord(Sent.decode(f"record {name}", found.data), found.sequence, found.age)
 
     async def _put(self, name: str, sent: Sent, behind: int) -> int:
         return await self._bucket.put(name, sent.encode(), behind, seconds=self._seconds)
@@ -340,7 +340,7 @@ def _place(entry: Entry, request: Keyed) -> int | None:
     return None
 
 
-def _check_same(kept: Kept, request: Keyed) -> None:
+def _check_same(kept: StoredRecord, request: Keyed) -> None:
     if kept.sent.fingerprint != request.fingerprint:
         raise KeyReused("this Idempotency-Key stands for another request")
 

@@ -19,7 +19,7 @@ from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.tasks.accepted import Accepted, FollowUp
 from headrace_gateway.tasks.admission import WantedRuns
 from headrace_gateway.tasks.handing_in import HandingIn, busy, new_name
-from headrace_gateway.tasks.offload import Offload
+from headrace_gateway.tasks.offload import InputOffload
 from headrace_gateway.tasks.settle import Settling
 
 _TERMS = frozenset({events.START_BY, events.PRIORITY, events.TRACEPARENT})
@@ -44,7 +44,7 @@ class FollowUps:
         """Work over these."""
         self._bus, self._feeds, self._state, self._directory = bus, feeds, state, directory
         self._runs, self._settling = runs, settling
-        self._handing_in, self._offload = HandingIn(bus), Offload(bus, feeds.links)
+        self._handing_in, self._offload = HandingIn(bus), InputOffload(bus, feeds.links)
 
     async def take_in(self, caller: Caller, agent: str, asked: FollowUp) -> Accepted:
         """Append the message to a task, and ask workers to go on if it waits for input.

@@ -14,7 +14,7 @@ from headrace.model.user_content import with_links
 from headrace_gateway.tasks.settle import Unsettled
 
 
-class Offload:
+class InputOffload:
     """Keeps the files that are too large for a log."""
 
     def __init__(self, bus: Bus, links: Links | None) -> None:

@@ -22,7 +22,7 @@ from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.tasks.accepted import Accepted, FollowUp, new_writer
 from headrace_gateway.tasks.admission import WantedRuns
 from headrace_gateway.tasks.inputs import FollowUps
-from headrace_gateway.tasks.offload import Offload
+from headrace_gateway.tasks.offload import InputOffload
 from headrace_gateway.tasks.settle import Settling
 
 type Prepare = Callable[[TaskKey], Awaitable[None]]
@@ -45,7 +45,7 @@ class Submissions:
         """Work over these; what is begun goes on in `detached` when its client leaves."""
         self._bus, self._feeds, self._directory = bus, feeds, directory
         self._shards = bus.settings.event_streams * SHARDS_PER_STREAM
-        self._runs, self._offload = runs, Offload(bus, feeds.links)
+        self._runs, self._offload = runs, InputOffload(bus, feeds.links)
         self._detached, self._settling = detached, settling
         self.follow_ups = FollowUps(bus, feeds, state, directory, runs, settling)
 

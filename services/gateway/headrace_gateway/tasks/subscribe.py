@@ -20,7 +20,7 @@ from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.tasks.ids import Cursor
 
 
-class NothingLeft(Exception):
+class NothingFollows(Exception):
     """The cursor is at the end of a log that has ended."""
 
 
@@ -65,21 +65,21 @@ class TaskStreams:
         """Return the caller's stream of the task at `key`: behind its cursor, if it has one.
 
         Raises:
-            NothingLeft: nothing came behind the cursor, and nothing will.
+            NothingFollows: nothing came behind the cursor, and nothing will.
             TaskUnknown: no such task of this caller and agent.
             TaskEnded: there is no cursor, and the task is over.
             StateUnavailable, BusUnavailable: try again.
         """
-        view = _View(self._state, caller, key)
+        view = _VisibleTask(self._state, caller, key)
         return await (self._after(view, cursor) if cursor else self._from_now(view))
 
-    async def _from_now(self, view: "_View") -> TaskStream:
+    async def _from_now(self, view: "_VisibleTask") -> TaskStream:
         found = await view.find()
         if found.state in TERMINAL or found.state == ANSWERED:
             raise TaskEnded(f"task {view.key.task} is over")
         return await self._snapshot(view.key, found)
 
-    async def _after(self, view: "_View", cursor: str) -> TaskStream:
+    async def _after(self, view: "_VisibleTask", cursor: str) -> TaskStream:
         first = await self._first_entry(view)
         feed = await self._feeds.acquire(view.key)
         async with self._feeds.handed_on(feed):
@@ -96,10 +96,10 @@ class TaskStreams:
         if cursor.generation > feed.head and not await self._reaches(feed.key, cursor):
             return None
         if feed.ended and cursor.generation >= feed.head:
-            raise NothingLeft
+            raise NothingFollows
         return TaskStream(feed, cursor.generation, feed.log, task_shown=True)
 
-    async def _first_entry(self, view: "_View") -> Entry:
+    async def _first_entry(self, view: "_VisibleTask") -> Entry:
         """Return the oldest entry that is left of the caller's log.
 
         Somebody else's task takes the same steps as one that does not exist, and as long.
@@ -121,7 +121,7 @@ class TaskStreams:
         last = await last_entry(self._bus, key)
         return last is not None and cursor.generation <= last.last_generation
 
-    async def _lost(self, view: "_View") -> TaskStream:
+    async def _lost(self, view: "_VisibleTask") -> TaskStream:
         found = await view.find()
         metadata = found.task.get("metadata", {}) | {RECOVERED: False}
         found = found.model_copy(update={"task": found.task | {"metadata": metadata}})
@@ -137,7 +137,7 @@ class TaskStreams:
         )
 
 
-class _View:
+class _VisibleTask:
     """A task as one caller may see it."""
 
     def __init__(self, state: StateClient, caller: Caller, key: TaskKey) -> None:

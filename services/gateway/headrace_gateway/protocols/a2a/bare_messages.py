@@ -24,7 +24,7 @@ async def bare_answer(feed: Feed) -> int | None:
     """Return the generation of the Message that a new log answers with; None: it is a task.
 
     Raises:
-        LogLost, BusUnavailable: as `Reader.read`.
+        LogLost, BusUnavailable: as `FeedReader.read`.
     """
     reader = feed.reader(0)
     with suppress(TimeoutError):

@@ -8,7 +8,7 @@ from headrace.model.events import Json
 from headrace_gateway.call import Call
 from headrace_gateway.extensions import AGUI_MEDIA_TYPES, OFFERED
 from headrace_gateway.refusals import CredentialsMissing
-from headrace_gateway.server.auth.credentials_file import Known
+from headrace_gateway.server.auth.credentials_file import KnownCredentials
 from headrace_gateway.server.auth.schemes import security_of
 from headrace_gateway.services import Services
 
@@ -23,7 +23,9 @@ def agent_path(agent: str) -> str:
     return f"/v1/agents/{agent}"
 
 
-def agent_card(card: AgentCard, base: str, grpc: str | None, known: Known | None) -> Json:
+def agent_card(
+    card: AgentCard, base: str, grpc: str | None, known: KnownCredentials | None
+) -> Json:
     """Return the A2A AgentCard of an agent.
 
     It is reached under `base`, scheme and host, and over gRPC at `grpc`, host and port, if any.

@@ -43,7 +43,7 @@ from headrace_gateway.server.endpoint import Endpoint
 from headrace_gateway.server.json_response import JSON, json_response
 from headrace_gateway.server.open_requests import requests_of
 from headrace_gateway.services import Services
-from headrace_gateway.tasks.subscribe import NothingLeft
+from headrace_gateway.tasks.subscribe import NothingFollows
 
 
 def get_card(services: Services, call: Call, versions: Versions) -> Json:
@@ -110,7 +110,7 @@ class JsonRpcBinding:
                 if adapt is not None and method == GET_CARD:
                     operation = GET_CARD
                 call = self._call(request, method, operation, params, version)
-                return await self._dispatch(_Asked(request, call, wording, request_id, params))
+                return await self._dispatch(_RpcCall(request, call, wording, request_id, params))
         except ClientDisconnect:
             return Response(status_code=499)
         except Exception as error:  # noqa: BLE001 - whatever it is, the client gets protocol shape
@@ -127,7 +127,7 @@ class JsonRpcBinding:
             self._services, request, operation, task=task, tenant=tenant, version=version
         )
 
-    async def _dispatch(self, asked: "_Asked") -> ASGIApp:
+    async def _dispatch(self, asked: "_RpcCall") -> ASGIApp:
         operation = asked.call.operation
         if operation == GET_CARD:
             found = get_card(self._services, asked.call, self._versions)
@@ -138,7 +138,7 @@ class JsonRpcBinding:
         result = await UNARY[operation](self._services, asked.call, params)
         return _result(asked.id, asked.call, asked.wording, operation, result)
 
-    async def _stream(self, asked: "_Asked", operation: str, params: Json) -> ASGIApp:
+    async def _stream(self, asked: "_RpcCall", operation: str, params: Json) -> ASGIApp:
         services, variant, call = self._services, self._variant, asked.call
         ending = variant.ending(asked.request)
 
@@ -148,7 +148,7 @@ class JsonRpcBinding:
                     manner = Manner(ending)
                     return await folded_stream(services, variant, call, operation, params, manner)
                 streaming = await STREAMING[operation](services, call, params)
-            except NothingLeft:
+            except NothingFollows:
                 return empty_stream(call)
             return rpc_stream(
                 services.subscriptions, call, streaming, asked.wording, asked.id, ending
@@ -172,7 +172,7 @@ class JsonRpcBinding:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _RpcCall:
     """One JSON-RPC call."""
 
     request: Request

@@ -15,9 +15,9 @@ from headrace.model.task import INTERRUPTED, TERMINAL, TaskKey
 from headrace.webhooks import Webhook
 from headrace_gateway.call import IDEMPOTENCY_KEY, Call
 from headrace_gateway.extensions import own
-from headrace_gateway.feeds import Block, Feed
+from headrace_gateway.feeds import Feed, FeedBlock
 from headrace_gateway.protocols.a2a.bare_messages import bare_answer
-from headrace_gateway.protocols.a2a.parameters import SendMessage
+from headrace_gateway.protocols.a2a.parameters import SendMessageParams
 from headrace_gateway.protocols.a2a.push_configs import attach, webhook_of
 from headrace_gateway.refusals import Malformed, Violation
 from headrace_gateway.services import Services
@@ -33,7 +33,7 @@ from headrace_gateway.tasks.terms import check_parts, terms
 _KEY = re.compile(r"[\x20-\x7e]{1,255}")
 
 
-async def accept(services: Services, call: Call, asked: SendMessage) -> Accepted:
+async def accept(services: Services, call: Call, asked: SendMessageParams) -> Accepted:
     """Put the message into a log and return where; the caller releases its feed.
 
     Raises:
@@ -78,7 +78,7 @@ def answering(call: Call, accepted: Accepted) -> Iterator[None]:
 async def _start(
     services: Services,
     call: Call,
-    asked: SendMessage,
+    asked: SendMessageParams,
     keyed: Keyed | None,
     webhook: Webhook | None,
 ) -> Accepted:
@@ -107,7 +107,7 @@ async def _start(
 
 
 def _webhook(
-    services: Services, call: Call, asked: SendMessage, keyed: Keyed | None
+    services: Services, call: Call, asked: SendMessageParams, keyed: Keyed | None
 ) -> Webhook | None:
     config = asked.push_config
     if config is None:
@@ -118,7 +118,7 @@ def _webhook(
     return webhook_of(services, call, config)
 
 
-def _keyed(call: Call, asked: SendMessage) -> Keyed | None:
+def _keyed(call: Call, asked: SendMessageParams) -> Keyed | None:
     """Return the key under which the message is sent; None: under none.
 
     Raises:
@@ -132,7 +132,7 @@ def _keyed(call: Call, asked: SendMessage) -> Keyed | None:
     return Keyed(call.caller, call.agent, key, asked.fingerprint())
 
 
-def _metadata(call: Call, asked: SendMessage) -> Json:
+def _metadata(call: Call, asked: SendMessageParams) -> Json:
     """Return what the client says beside its message, without what only we may say.
 
     Raises:
@@ -165,7 +165,7 @@ async def send_message(services: Services, call: Call, params: object) -> Json:
             goes on.
         A2AError, HeadraceError: as `accept`.
     """
-    asked = SendMessage.read(params)
+    asked = SendMessageParams.read(params)
     accepted = await accept(services, call, asked)
     with answering(call, accepted):
         if accepted.snapshot is None:
@@ -181,7 +181,7 @@ class _Rest(Renderer):
         self.newest: Entry | None = None
         self._feed, self._at_once = feed, at_once
 
-    def render(self, blocks: Sequence[Block], after: int) -> Messages:  # noqa: ARG002 - shows none
+    def render(self, blocks: Sequence[FeedBlock], after: int) -> Messages:  # noqa: ARG002 - shows none
         """Note how far the log goes."""
         self.newest = blocks[-1].entry
         return ()
@@ -202,14 +202,16 @@ class _Answer(_Rest):
         super().__init__(feed, at_once=at_once)
         self.fold = TaskFold()
 
-    def render(self, blocks: Sequence[Block], after: int) -> Messages:
+    def render(self, blocks: Sequence[FeedBlock], after: int) -> Messages:
         """Fold the entries."""
         for block in blocks:
             self.fold.apply_entry(block.entry)
         return super().render(blocks, after)
 
 
-async def _begun(services: Services, call: Call, accepted: Accepted, asked: SendMessage) -> Json:
+async def _begun(
+    services: Services, call: Call, accepted: Accepted, asked: SendMessageParams
+) -> Json:
     """Fold a new task from its log, all of which passes here: no need to ask for it."""
     answer = _Answer(accepted.feed, at_once=asked.return_immediately)
     await _wait(services, call, accepted, answer, 0)
@@ -219,7 +221,7 @@ async def _begun(services: Services, call: Call, accepted: Accepted, asked: Send
 
 
 async def _continued(
-    services: Services, call: Call, accepted: Accepted, asked: SendMessage
+    services: Services, call: Call, accepted: Accepted, asked: SendMessageParams
 ) -> Json:
     """Ask for a task whose past is not known here."""
     if asked.return_immediately:
@@ -267,10 +269,10 @@ async def send_streaming(services: Services, call: Call, params: object) -> Task
 
     Raises:
         Malformed: the parameters are not the operation's.
-        NothingLeft: it was sent before, and the client's cursor is at its end.
+        NothingFollows: it was sent before, and the client's cursor is at its end.
         A2AError, HeadraceError: as `accept`.
     """
-    asked = SendMessage.read(params)
+    asked = SendMessageParams.read(params)
     accepted = await accept(services, call, asked)
     async with services.feeds.handed_on(accepted.feed):
         with answering(call, accepted):
@@ -278,7 +280,7 @@ async def send_streaming(services: Services, call: Call, params: object) -> Task
 
 
 async def _streamed(
-    services: Services, call: Call, asked: SendMessage, accepted: Accepted
+    services: Services, call: Call, asked: SendMessageParams, accepted: Accepted
 ) -> TaskStream:
     if accepted.again and call.cursor:
         return await _resumed(services, call, accepted)

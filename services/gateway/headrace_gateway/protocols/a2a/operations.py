@@ -13,10 +13,10 @@ from headrace.model.errors import TaskUnknown
 from headrace.model.events import Json
 from headrace.model.task import TERMINAL, TaskKey
 from headrace_gateway.call import Call
-from headrace_gateway.feeds import Block
+from headrace_gateway.feeds import FeedBlock
 from headrace_gateway.protocols.a2a.cards import extended_card
 from headrace_gateway.protocols.a2a.messages import send_message, send_streaming
-from headrace_gateway.protocols.a2a.parameters import GetTask, ListTasks, OneTask
+from headrace_gateway.protocols.a2a.parameters import GetTaskParams, ListTasksParams, OneTaskParams
 from headrace_gateway.protocols.a2a.push_configs import (
     create_config,
     delete_config,
@@ -40,7 +40,7 @@ async def get_task(services: Services, call: Call, params: object) -> Json:
         ClientDisconnect: nobody waits any more.
         StateUnavailable: try again; it may not be known yet whether there is such a task.
     """
-    asked = GetTask.read(params)
+    asked = GetTaskParams.read(params)
     key = task_key(services.settings, call.caller, call.agent, asked.task)
     query = messages.GetTask(
         tenant=call.caller.tenant,
@@ -84,7 +84,7 @@ class _Newer(Renderer):
         """Wait for what comes behind generation `known`."""
         self._known = self._newest = known
 
-    def render(self, blocks: Sequence[Block], after: int) -> Messages:  # noqa: ARG002 - any event counts
+    def render(self, blocks: Sequence[FeedBlock], after: int) -> Messages:  # noqa: ARG002 - any event counts
         """Note how far the log goes."""
         self._newest = blocks[-1].entry.last_generation
         return ()
@@ -102,7 +102,7 @@ async def list_tasks(services: Services, call: Call, params: object) -> Json:
         InvalidName: the page token is none.
         StateUnavailable: try again.
     """
-    asked = ListTasks.read(params)
+    asked = ListTasksParams.read(params)
     query = messages.ListTasks(
         tenant=call.caller.tenant,
         owner=call.caller.owner,
@@ -134,7 +134,7 @@ async def cancel_task(services: Services, call: Call, params: object) -> Json:
         TaskNotCancelableError: it was over before.
         BusUnavailable, StateUnavailable: try again.
     """
-    asked = OneTask.of_cancel(params)
+    asked = OneTaskParams.of_cancel(params)
     key = task_key(services.settings, call.caller, call.agent, asked.task)
     try:
         return (await services.cancelling.cancel(call.caller, call.agent, key.task)).task
@@ -152,7 +152,7 @@ async def delete_task(services: Services, call: Call, params: object) -> Json:
         TaskUnknown: no such task of this caller and agent.
         BusUnavailable, StateUnavailable: try again.
     """
-    asked = OneTask.of_cancel(params)
+    asked = OneTaskParams.of_cancel(params)
     key = task_key(services.settings, call.caller, call.agent, asked.task)
     await services.deleting.delete(call.caller, key)
     return {}
@@ -163,9 +163,9 @@ async def subscribe(services: Services, call: Call, params: object) -> TaskStrea
 
     Raises:
         Malformed: the parameters are not the operation's.
-        NothingLeft, HeadraceError: as `TaskStreams.open`.
+        NothingFollows, HeadraceError: as `TaskStreams.open`.
     """
-    asked = OneTask.of_subscribe(params)
+    asked = OneTaskParams.of_subscribe(params)
     key = task_key(services.settings, call.caller, call.agent, asked.task)
     # Streams whose message stood in a URL say in their cursors whose task it is.
     cursor = call.cursor.removeprefix(f"{key.task}/")

@@ -20,7 +20,7 @@ DEFAULT_PAGE_SIZE = 50
 
 
 @dataclass(frozen=True, slots=True)
-class SendMessage:
+class SendMessageParams:
     """Parameters of SendMessage and SendStreamingMessage."""
 
     message: Json
@@ -82,7 +82,7 @@ class SendMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class GetTask:
+class GetTaskParams:
     """Parameters of GetTask."""
 
     task: str
@@ -103,7 +103,7 @@ class GetTask:
 
 
 @dataclass(frozen=True, slots=True)
-class OneTask:
+class OneTaskParams:
     """Parameters of CancelTask and SubscribeToTask: which task."""
 
     task: str
@@ -132,7 +132,7 @@ class OneTask:
 
 
 @dataclass(frozen=True, slots=True)
-class ListTasks:
+class ListTasksParams:
     """Parameters of ListTasks; None and empty do not filter."""
 
     context: str | None

@@ -120,7 +120,7 @@ SCALARS: Mapping[int, Callable[[object], Any]] = {
 """By field type: those that A2A's requests use."""
 
 
-class Free(Enum):
+class FreeForm(Enum):
     """JSON without a schema."""
 
     VALUE = auto()
@@ -129,7 +129,7 @@ class Free(Enum):
     """An object."""
 
 
-_FREE = {"google.protobuf.Value": Free.VALUE, "google.protobuf.Struct": Free.STRUCT}
+_FREE = {"google.protobuf.Value": FreeForm.VALUE, "google.protobuf.Struct": FreeForm.STRUCT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +144,12 @@ class Nested:
         return _schema(self.descriptor)
 
 
-type Kind = Callable[[object], Any] | Free | Nested
+type Kind = Callable[[object], Any] | FreeForm | Nested
 """How one value is read: by a scalar's reader, as free JSON, or as a message."""
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class SchemaField:
     """One field of a message."""
 
     name: str
@@ -167,18 +167,18 @@ class Field:
 class Schema:
     """The fields of one message."""
 
-    fields: Mapping[str, Field]
+    fields: Mapping[str, SchemaField]
     """By each name that a field may be written with."""
-    required: tuple[Field, ...]
+    required: tuple[SchemaField, ...]
     oneofs: tuple[tuple[str, ...], ...]
     """The names of each oneof's members; exactly one must be there."""
 
 
-def _extension(name: str) -> Field:
-    return Field(name, generation, repeated=False, required=False, oneof="", default=None)
+def _extension(name: str) -> SchemaField:
+    return SchemaField(name, generation, repeated=False, required=False, oneof="", default=None)
 
 
-_EXTENSIONS: Mapping[str, tuple[Field, ...]] = {
+_EXTENSIONS: Mapping[str, tuple[SchemaField, ...]] = {
     "lf.a2a.v1.GetTaskRequest": (_extension("currentGeneration"),),
     "lf.a2a.v1.SendMessageConfiguration": (_extension("ifGenerationMatch"),),
 }
@@ -206,9 +206,9 @@ def _schema(descriptor: Descriptor) -> Schema:
     )
 
 
-def _field(one: FieldDescriptor) -> Field:
+def _field(one: FieldDescriptor) -> SchemaField:
     oneof = one.containing_oneof
-    return Field(
+    return SchemaField(
         name=one.json_name,
         kind=_kind(one),
         repeated=one.is_repeated,
@@ -269,23 +269,23 @@ class _Walk:
         result: Json = {}
         for field, given in self._known(of, value, path):
             read = self._field(field, given, _join(path, field.name))
-            if read != field.default or (field.default is None and field.kind is Free.VALUE):
+            if read != field.default or (field.default is None and field.kind is FreeForm.VALUE):
                 result[field.name] = read
         self._check_present(of, result, path)
         return result
 
-    def _known(self, of: Schema, value: Json, path: str) -> list[tuple[Field, Any]]:
-        seen: dict[str, tuple[Field, Any]] = {}
+    def _known(self, of: Schema, value: Json, path: str) -> list[tuple[SchemaField, Any]]:
+        seen: dict[str, tuple[SchemaField, Any]] = {}
         for name, given in value.items():
             field = of.fields.get(name)
-            if field is None or (given is None and field.kind is not Free.VALUE):
+            if field is None or (given is None and field.kind is not FreeForm.VALUE):
                 continue
             if (other := seen.get(field.oneof or field.name)) is not None:
                 self._complain(_join(path, field.name), f"must not stand beside {other[0].name}")
             seen[field.oneof or field.name] = field, given
         return list(seen.values())
 
-    def _field(self, field: Field, given: object, path: str) -> object:
+    def _field(self, field: SchemaField, given: object, path: str) -> object:
         if not field.repeated:
             return self._value(field, given, path)
         if not isinstance(given, list):
@@ -293,9 +293,9 @@ class _Walk:
             return []
         return [self._value(field, one, f"{path}[{i}]") for i, one in enumerate(given)]
 
-    def _value(self, field: Field, given: object, path: str) -> object:
+    def _value(self, field: SchemaField, given: object, path: str) -> object:
         kind = field.kind
-        if isinstance(kind, Free):
+        if isinstance(kind, FreeForm):
             self._check_free(kind, given, path)
             return given
         if isinstance(kind, Nested):
@@ -306,8 +306,8 @@ class _Walk:
             self._complain(path, str(fault))
             return field.default
 
-    def _check_free(self, kind: Free, given: object, path: str) -> None:
-        if kind is Free.STRUCT and not isinstance(given, dict):
+    def _check_free(self, kind: FreeForm, given: object, path: str) -> None:
+        if kind is FreeForm.STRUCT and not isinstance(given, dict):
             self._complain(path, "must be an object")
         elif is_too_deep(given):
             self._complain(path, RULE)

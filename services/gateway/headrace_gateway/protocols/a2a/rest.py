@@ -42,7 +42,7 @@ from headrace_gateway.server.endpoint import Endpoint
 from headrace_gateway.server.origin import Origins, PageRefused
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.sse import HEADERS
-from headrace_gateway.tasks.subscribe import NothingLeft
+from headrace_gateway.tasks.subscribe import NothingFollows
 
 _IDS = ("contextId", "messageId", "taskId")
 """Of the message, for those who send its text alone."""
@@ -176,7 +176,7 @@ class RestBinding:
             if operation not in wording.operations:
                 raise MethodNotFoundError(f"A2A {version} has no {operation}")
             params = wording.params(operation, params)
-            return await answer(request, _Asked(call, wording, operation, params))
+            return await answer(request, _RestRequest(call, wording, operation, params))
 
         return endpoint
 
@@ -198,7 +198,9 @@ class RestBinding:
         check_version(request, looks_like=PROTOCOL_VERSION_1_0)
         call, params = asked_by_get(self._variant, call, request.query_params)
         wording = self._wording(request, HTTP)
-        return await self._stream(request, _Asked(call, wording, operation, params, of_task=True))
+        return await self._stream(
+            request, _RestRequest(call, wording, operation, params, of_task=True)
+        )
 
     def _whole(self, request: Request, params: Json) -> Json:
         """Return a message's parameters with what a short one leaves out."""
@@ -219,13 +221,13 @@ class RestBinding:
             return (parse_object(body) if body else {}) | in_path
         return from_query(_REQUESTS[operation], request.query_params) | in_path
 
-    async def _answer(self, request: Request, asked: "_Asked") -> Response:
+    async def _answer(self, request: Request, asked: "_RestRequest") -> Response:
         call, operation = asked.call, asked.operation
         result = await UNARY[operation](self._services, call, asked.params)
         content = orjson.dumps(asked.wording.answer(operation, result))
         return Response(content, 200, call.headers, media_type(request))
 
-    async def _stream(self, request: Request, asked: "_Asked") -> ASGIApp:
+    async def _stream(self, request: Request, asked: "_RestRequest") -> ASGIApp:
         call, operation = asked.call, asked.operation
         services, variant = self._services, self._variant
         manner = Manner(variant.ending(request), asked.of_task, request.method == "GET")
@@ -237,7 +239,7 @@ class RestBinding:
                         services, variant, call, operation, asked.params, manner
                     )
                 streaming = await STREAMING[operation](services, call, asked.params)
-            except NothingLeft:
+            except NothingFollows:
                 # EventSource reconnects after anything else.
                 return Response(status_code=204) if request.method == "GET" else empty_stream(call)
             return rest_stream(services.subscriptions, call, streaming, asked.wording, manner)
@@ -246,7 +248,7 @@ class RestBinding:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _RestRequest:
     """One request."""
 
     call: Call

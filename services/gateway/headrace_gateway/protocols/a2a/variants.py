@@ -28,13 +28,13 @@ from headrace_gateway.protocols.a2a.versions import (
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.renderer import RECOVERED, Interruption, Messages, Renderer
 from headrace_gateway.streaming.sse import EventStream
-from headrace_gateway.tasks.subscribe import NothingLeft, TaskStream
+from headrace_gateway.tasks.subscribe import NothingFollows, TaskStream
 
 SENDS = ("SendMessage", "SendStreamingMessage")
 """Operations whose parameters are a message."""
 
 
-class Shapes(Protocol):
+class VariantShapes(Protocol):
     """Answers in other shapes than A2A's."""
 
     @property
@@ -91,7 +91,7 @@ class Variant(Protocol):
     """Another protocol's forms on A2A's routes, asked for request by request."""
 
     @property
-    def shapes(self) -> Shapes:
+    def shapes(self) -> VariantShapes:
         """Its answers."""
 
     @property
@@ -177,7 +177,7 @@ async def open_folding(
     folded from the task's beginning: without a cursor it gets all of it.
 
     Raises:
-        NothingLeft, A2AError, HeadraceError: as the operation.
+        NothingFollows, A2AError, HeadraceError: as the operation.
     """
     cursor = call.cursor
     if cursor:
@@ -199,13 +199,13 @@ async def folded_stream(  # noqa: PLR0917 - as `open_folding`
     """Carry out the operation and return its stream of the variant's server-sent events.
 
     Raises:
-        NothingLeft, A2AError, HeadraceError: as `open_folding`.
+        NothingFollows, A2AError, HeadraceError: as `open_folding`.
     """
     folding = await open_folding(services, variant, call, operation, params)
     streaming, start, cursor = folding.streaming, folding.start, folding.cursor
     async with services.feeds.handed_on(streaming.feed):
         if manner.reconnects and await variant.events.nothing_left(streaming.feed, start, cursor):
-            raise NothingLeft
+            raise NothingFollows
     log = f"{streaming.key.task}/{streaming.log}" if manner.of_task else streaming.log
     renderer = variant.events.frames(log, start, cursor, manner.ending)
     headers = call.headers | ({} if streaming.recovered else {RECOVERED: "false"})

@@ -6,7 +6,7 @@ from headrace.model import json_patch, parts
 from headrace.model.events import Json
 from headrace.model.parts import ACTIVITY_TYPE
 from headrace_gateway.protocols.agui.output import Output
-from headrace_gateway.protocols.agui.view import Activity, View
+from headrace_gateway.protocols.agui.view import HeldActivity, View
 
 ARTIFACT = "artifact"
 """Activity type of a result that is no answer text; content: an A2A Artifact."""
@@ -60,7 +60,7 @@ class Activities:
             raise ValueError("no such activity")
         self._change(held, part["data"])
 
-    def blank(self, activity: Activity) -> Activity:
+    def blank(self, activity: HeldActivity) -> HeldActivity:
         """Leave nothing of an activity, for a client can't be told that it is gone."""
         artifact = {**activity.content, "parts": []} if activity.type == ARTIFACT else {}
         return self._show(activity.id, activity.type, artifact)
@@ -68,12 +68,12 @@ class Activities:
     def _id(self, name: str) -> str:
         return self._view.claim(self._output.use(_USE), name)
 
-    def _held(self, name: str) -> Activity | None:
+    def _held(self, name: str) -> HeldActivity | None:
         held = self._view.messages.get(self._view.find(self._output.use(_USE), name))
-        return held if isinstance(held, Activity) else None
+        return held if isinstance(held, HeldActivity) else None
 
-    def _show(self, message: str, kind: str, content: Json) -> Activity:
-        shown = self._view.messages[message] = Activity(
+    def _show(self, message: str, kind: str, content: Json) -> HeldActivity:
+        shown = self._view.messages[message] = HeldActivity(
             message, kind, content, self._output.subagent
         )
         self._output.emit(
@@ -81,7 +81,7 @@ class Activities:
         )
         return shown
 
-    def _change(self, held: Activity, patch: Any) -> None:  # noqa: ANN401 - checked by apply
+    def _change(self, held: HeldActivity, patch: Any) -> None:  # noqa: ANN401 - checked by apply
         content = json_patch.apply(held.content, patch)
         if not isinstance(content, dict):
             raise json_patch.PatchFailed("an activity's content is an object")

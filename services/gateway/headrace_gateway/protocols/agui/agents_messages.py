@@ -8,7 +8,7 @@ from headrace_gateway.protocols.agui.blocks import REASONING, TEXT
 from headrace_gateway.protocols.agui.output import Output
 from headrace_gateway.protocols.agui.snapshot import snapshot_of
 from headrace_gateway.protocols.agui.tool_calls import KIND
-from headrace_gateway.protocols.agui.view import Activity, Given, Held, View
+from headrace_gateway.protocols.agui.view import Given, Held, HeldActivity, View
 
 _MESSAGES: TypeAdapter[list[Message]] = TypeAdapter(list[Message])
 _HELD_BY_MESSAGES = frozenset({TEXT.use, REASONING.use, KIND})
@@ -58,13 +58,13 @@ class AgentsMessages:
             elif held.shown()["role"] in kept:
                 merged[key] = held
         for key, held in own.items():
-            self._view.ids[key] = "activity" if isinstance(held, Activity) else "given"
+            self._view.ids[key] = "activity" if isinstance(held, HeldActivity) else "given"
         return merged | new
 
 
 def _held(message: Json) -> Held:
     if message["role"] == "activity":
-        return Activity(message["id"], message["activityType"], message["content"])
+        return HeldActivity(message["id"], message["activityType"], message["content"])
     return Given(message)
 
 

@@ -3,9 +3,9 @@
 from headrace.model.events import ATTEMPT, DISCARDED_AFTER, Json
 from headrace_gateway.protocols.agui.activities import Activities
 from headrace_gateway.protocols.agui.output import Output
-from headrace_gateway.protocols.agui.shared_state import SharedState
+from headrace_gateway.protocols.agui.shared_state import StateEvents
 from headrace_gateway.protocols.agui.snapshot import say_messages
-from headrace_gateway.protocols.agui.view import Activity, Held, Spoken, View
+from headrace_gateway.protocols.agui.view import Held, HeldActivity, Spoken, View
 
 
 def take_back(output: Output, view: View, rest: dict[str, Held]) -> None:
@@ -23,7 +23,7 @@ def take_back(output: Output, view: View, rest: dict[str, Held]) -> None:
             kept[key] = held
         elif key in rest:
             kept[key] = rest[key]
-        elif isinstance(held, Activity):
+        elif isinstance(held, HeldActivity):
             kept[key] = Activities(output, view).blank(held)
         elif _is_reasoning(held) and not has_reasoning:
             kept[key] = Spoken(key, "reasoning", subagent=held.subagent)
@@ -45,7 +45,7 @@ NAME = "headrace.attempt"
 """Name of the CUSTOM event that tells a client of a new attempt."""
 
 
-class Attempts:
+class AttemptEvents:
     """Remembers what was saved, and goes back to it."""
 
     def __init__(self, output: Output, view: View, number: int) -> None:
@@ -68,7 +68,7 @@ class Attempts:
         before, state = self._view.messages, self._view.state
         self._view.restore(self._saved[max(g for g in self._saved if g <= after)])
         if self._view.state is not state:
-            SharedState(self._output, self._view).say()
+            StateEvents(self._output, self._view).say()
         rest, self._view.messages = self._view.messages, before
         take_back(self._output, self._view, rest)
         say_messages(self._output, self._view)

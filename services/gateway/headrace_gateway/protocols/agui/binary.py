@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from headrace.model.events import Json
-from headrace_gateway.protocols.agui.frame import Frame
+from headrace_gateway.protocols.agui.frame import AguiFrame
 
 MESSAGES = {
     "BaseEvent": "type:1 enum, timestamp:2 int?, rawEvent:3 value?, metadata:4 object?",
@@ -211,7 +211,7 @@ _SIMPLE: dict[str, Write] = {
 _NUMBERS = {"int", "enum", "bool"}
 
 
-def encoded(log: str, frames: list[Frame]) -> bytes:  # noqa: ARG001 - an `Encoding`: no place for ids
+def encoded(log: str, frames: list[AguiFrame]) -> bytes:  # noqa: ARG001 - an `Encoding`: no place for ids
     """Return `told` as binary frames; events that the binary form does not know are left out."""
     return b"".join([_framed(frame.event) for frame in frames if frame.event["type"] in _EVENTS])
 

@@ -46,7 +46,7 @@ REASONING = Voice(
 )
 
 
-class Blocks:
+class BlockMessages:
     """Turns the pieces of one kind of block into events."""
 
     def __init__(self, voice: Voice, output: Output, view: View) -> None:

@@ -7,14 +7,14 @@ from starlette.requests import Request
 
 from headrace_gateway.protocols.agui.binary import encoded
 from headrace_gateway.protocols.agui.errors import NotAcceptable
-from headrace_gateway.protocols.agui.frame import Frame, sse
+from headrace_gateway.protocols.agui.frame import AguiFrame, sse
 from headrace_gateway.streaming.sse import EVENT_STREAM, EVENTS, HEADERS, Body
 
 
 class Encoding(NamedTuple):
     """One form of a stream."""
 
-    encode: Callable[[str, list[Frame]], bytes]
+    encode: Callable[[str, list[AguiFrame]], bytes]
     """From the log id and frames to bytes."""
     body: Body
 

@@ -23,13 +23,13 @@ from headrace_gateway.protocols.agui.opening import is_at_end, open_again, open_
 from headrace_gateway.protocols.agui.run_input import RunInput
 from headrace_gateway.protocols.agui.run_socket import RunSession
 from headrace_gateway.protocols.agui.run_stream import run_stream
-from headrace_gateway.protocols.agui.threads import Thread
+from headrace_gateway.protocols.agui.threads import RunThread
 from headrace_gateway.refusals import AgentUnknown, TaskEnded
 from headrace_gateway.server.body import read_body
 from headrace_gateway.server.endpoint import Endpoint
 from headrace_gateway.server.json_response import json_response
 from headrace_gateway.services import Services
-from headrace_gateway.streaming.websocket import Connection
+from headrace_gateway.streaming.websocket import SocketConnection
 from headrace_gateway.websocket_opening import open_socket
 
 
@@ -46,9 +46,9 @@ async def stop(services: Services, call: Call, named: NamedRun) -> Stopped:
 
     Raises:
         RunUnknown: the caller has no such run.
-        HeadraceError: as `Thread` and `Cancelling.cancel`.
+        HeadraceError: as `RunThread` and `Cancelling.cancel`.
     """
-    thread = Thread(services, call, named.thread)
+    thread = RunThread(services, call, named.thread)
     found = await (thread.find(named.run) if named.run else thread.newest())
     try:
         await services.cancelling.cancel(call.caller, call.agent, found.key.task)
@@ -197,11 +197,11 @@ class RunEndpoint:
 
         Raises:
             RunUnknown: the caller has no such thread.
-            HeadraceError: as `call_of` and `Thread.runs`.
+            HeadraceError: as `call_of` and `RunThread.runs`.
         """
         call = call_of(self._services, request, "ListTasks")
         name = request.path_params["thread"]
-        past = await past_of(Thread(self._services, call, name))
+        past = await past_of(RunThread(self._services, call, name))
         if not past.runs:
             raise RunUnknown(f"there is no thread {name}")
         content: Json = {"threadId": name, "messages": past.messages, "state": past.state}
@@ -210,7 +210,7 @@ class RunEndpoint:
     async def socket(self, socket: WebSocket) -> None:
         """Serve a WebSocket for any number of runs."""
 
-        def session(calls: SocketCalls, connection: Connection) -> RunSession:
+        def session(calls: SocketCalls, connection: SocketConnection) -> RunSession:
             cursors = says_yes(socket.query_params, "cursors")
             return RunSession(self._services, calls, socket, connection, cursors=cursors)
 

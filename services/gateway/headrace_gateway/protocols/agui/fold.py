@@ -7,13 +7,13 @@ from headrace.model.delegation import CHILD
 from headrace.model.entry import Entry
 from headrace.model.events import ATTEMPT, RETRACTED, TAKEN, Json
 from headrace.model.task import FAILED, INTERRUPTED, REJECTED, TERMINAL, WORKING
-from headrace_gateway.protocols.agui.attempts import Attempts
+from headrace_gateway.protocols.agui.attempts import AttemptEvents
 from headrace_gateway.protocols.agui.blocks import TEXT
-from headrace_gateway.protocols.agui.frame import Frame
-from headrace_gateway.protocols.agui.lifecycle import Lifecycle
+from headrace_gateway.protocols.agui.frame import AguiFrame
+from headrace_gateway.protocols.agui.lifecycle import RunLifecycle
 from headrace_gateway.protocols.agui.output import OpenItem, Output
 from headrace_gateway.protocols.agui.part_events import PartEvents, utter
-from headrace_gateway.protocols.agui.run import Run
+from headrace_gateway.protocols.agui.run import AguiRun
 from headrace_gateway.protocols.agui.snapshot import say_messages
 from headrace_gateway.protocols.agui.subagents import Subagents
 from headrace_gateway.protocols.agui.view import View
@@ -24,7 +24,7 @@ _PLAIN_PART = 2
 """Number of its fields: text and metadata."""
 
 
-class TextChunks:
+class PlainChunks:
     """Recognises chunks that differ from an earlier one in nothing but their text."""
 
     def __init__(self, output: Output) -> None:
@@ -70,16 +70,16 @@ _NO_METADATA: Json = {}
 class EventFold:
     """Folds the events of one run into one output."""
 
-    def __init__(self, output: Output, run: Run, number: int) -> None:
+    def __init__(self, output: Output, run: AguiRun, number: int) -> None:
         """Fold `run`, whose input has generation `number`."""
         self.view = View.at_start(run.messages, run.state)
-        self.lifecycle = Lifecycle(output, self.view, run)
-        self.attempts = Attempts(output, self.view, number)
+        self.lifecycle = RunLifecycle(output, self.view, run)
+        self.attempts = AttemptEvents(output, self.view, number)
         self.over = False
         self.wants_raw = run.raw
         self._output, self._run = output, run
         self._parts = PartEvents(output, self.view, modern=run.modern, thinking=run.thinking)
-        self._chunks = TextChunks(output)
+        self._chunks = PlainChunks(output)
         self._subagents = Subagents(output, self.view, run)
 
     def read(self, event: Json, generation: int) -> None:
@@ -188,7 +188,7 @@ class Fold:
         """What a client that read all frames holds; None before the input."""
         return self._events.view if self._events else None
 
-    def read(self, entry: Entry) -> list[Frame]:
+    def read(self, entry: Entry) -> list[AguiFrame]:
         """Return the frames of the next entry."""
         if self.over or entry.last_generation < self._number:
             return []
@@ -200,7 +200,7 @@ class Fold:
         self._mind_stamp(entry)
         return self._output.take()
 
-    def broken(self, code: str, message: str) -> list[Frame]:
+    def broken(self, code: str, message: str) -> list[AguiFrame]:
         """Return the frames that end a run whose log can be read no further.
 
         They are not in the log, and stand behind the last generation read: a client that returns
@@ -229,7 +229,7 @@ class Fold:
             self._output.emit("RAW", event=event, source=RAW_SOURCE)
 
     def _start(self, event: Json) -> None:
-        self._events = EventFold(self._output, Run.of_input(event, self._number), self._number)
+        self._events = EventFold(self._output, AguiRun.of_input(event, self._number), self._number)
         self._events.lifecycle.started()
         self._raw(event)
 

@@ -9,7 +9,7 @@ import orjson
 from headrace.model.events import Json
 
 
-class Frame(NamedTuple):
+class AguiFrame(NamedTuple):
     """An AG-UI event; together with the log id, its place is the cursor that a client returns."""
 
     generation: int
@@ -24,7 +24,7 @@ class Frame(NamedTuple):
         return self.generation, self.number
 
 
-def sse(log: str, frames: list[Frame]) -> bytes:
+def sse(log: str, frames: list[AguiFrame]) -> bytes:
     """Return `frames` as server-sent events, each with its cursor as ``id``."""
     prefix = b"id: %b:" % log.encode()
     return b"".join(
@@ -57,9 +57,9 @@ class FrameCursor:
 
     @property
     def place(self) -> tuple[int, int]:
-        """The frame's place (see `Frame.place`)."""
+        """The frame's place (see `AguiFrame.place`)."""
         return self.generation, self.number
 
-    def on(self, frame: Frame) -> Frame:
+    def on(self, frame: AguiFrame) -> AguiFrame:
         """Return `frame` under this cursor: it tells again what the client has been told."""
-        return Frame(self.generation, self.number, frame.event)
+        return AguiFrame(self.generation, self.number, frame.event)

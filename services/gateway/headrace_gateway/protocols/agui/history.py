@@ -7,7 +7,7 @@ from headrace.model.entry import Entry
 from headrace.model.errors import LogLost
 from headrace.model.events import Json
 from headrace_gateway.protocols.agui.fold import Fold
-from headrace_gateway.protocols.agui.threads import Thread, ThreadRun
+from headrace_gateway.protocols.agui.threads import RunThread, ThreadRun
 
 _STARTS = {
     "TEXT_MESSAGE_START": "messageId",
@@ -75,7 +75,7 @@ class PastRun:
 
 
 @dataclass(slots=True)
-class Past:
+class ThreadHistory:
     """Runs of a thread in the order in which they began."""
 
     messages: list[Json] = field(default_factory=list)
@@ -111,13 +111,13 @@ class Past:
         ]
 
 
-async def past_of(thread: Thread, before: ThreadRun | None = None) -> Past:
+async def past_of(thread: RunThread, before: ThreadRun | None = None) -> ThreadHistory:
     """Return what `thread` has come to, or had come to just before one of its runs.
 
     Raises:
         StateUnavailable, BusUnavailable: try again.
     """
-    past = Past()
+    past = ThreadHistory()
     for found in await thread.runs():
         if before is not None and (found.key, found.number) == (before.key, before.number):
             break

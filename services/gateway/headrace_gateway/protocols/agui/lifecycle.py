@@ -4,7 +4,7 @@ from headrace.model import parts
 from headrace.model.events import INPUT_SCHEMA, INTERRUPTS, PENDING_TOOL_CALLS, Json
 from headrace.model.task import AUTH_REQUIRED, CANCELED, FAILED, INPUT_REQUIRED, REJECTED
 from headrace_gateway.protocols.agui.output import Output
-from headrace_gateway.protocols.agui.run import Run
+from headrace_gateway.protocols.agui.run import AguiRun
 from headrace_gateway.protocols.agui.view import View
 
 PROTOCOL_VERSION = "1.0"
@@ -16,10 +16,10 @@ _ERRORS = {
 _REASONS = {INPUT_REQUIRED: "input_required", AUTH_REQUIRED: "auth_required"}
 
 
-class Lifecycle:
+class RunLifecycle:
     """Says RUN events."""
 
-    def __init__(self, output: Output, view: View, run: Run) -> None:
+    def __init__(self, output: Output, view: View, run: AguiRun) -> None:
         """Say them of `run`."""
         self._output, self._view, self._run = output, view, run
 

@@ -18,7 +18,7 @@ from headrace_gateway.protocols.agui.history import past_of
 from headrace_gateway.protocols.agui.named_run import NamedRun
 from headrace_gateway.protocols.agui.run_frames import AfterCursor, AsOfNow, Join, Opened, RunFrames
 from headrace_gateway.protocols.agui.run_input import RunInput
-from headrace_gateway.protocols.agui.threads import Thread, ThreadRun
+from headrace_gateway.protocols.agui.threads import RunThread, ThreadRun
 from headrace_gateway.refusals import TaskEnded
 from headrace_gateway.services import Services
 from headrace_gateway.tasks.accepted import Accepted, FollowUp
@@ -63,7 +63,7 @@ async def is_at_end(opened: Opened, cursor: FrameCursor | None) -> bool:
     """Tell whether the run is over and `cursor` is at its end.
 
     Raises:
-        LogLost, BusUnavailable: as `Reader.read_now`.
+        LogLost, BusUnavailable: as `FeedReader.read_now`.
     """
     if cursor is None or not opened.recovered:
         return False
@@ -78,7 +78,7 @@ async def is_at_end(opened: Opened, cursor: FrameCursor | None) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingTask:
     """A task that waits for input."""
 
     task: str
@@ -107,9 +107,9 @@ async def answered(services: Services, call: Call, asked: RunInput) -> str | Non
     raise ResumeMismatch(f"resume: must answer all interrupts of one task; open are {is_open}")
 
 
-async def _waiting(services: Services, call: Call, thread: str) -> list[Waiting]:
-    found: list[Waiting] = []
-    async for task, runs in Thread(services, call, thread).waiting():
+async def _waiting(services: Services, call: Call, thread: str) -> list[WaitingTask]:
+    found: list[WaitingTask] = []
+    async for task, runs in RunThread(services, call, thread).waiting():
         key = task_key(services.settings, call.caller, call.agent, task)
         last = await last_entry(services.bus, key)
         if last is None or not runs:
@@ -120,12 +120,12 @@ async def _waiting(services: Services, call: Call, thread: str) -> list[Waiting]
     return found
 
 
-def _read(task: str, metadata: Json, default: str) -> Waiting:
+def _read(task: str, metadata: Json, default: str) -> WaitingTask:
     if pending := metadata.get(PENDING_TOOL_CALLS):
-        return Waiting(task, frozenset(), frozenset(pending))
+        return WaitingTask(task, frozenset(), frozenset(pending))
     interrupts = metadata.get(INTERRUPTS)
     names = [interrupt["id"] for interrupt in interrupts] if interrupts else [default]
-    return Waiting(task, frozenset(names), frozenset())
+    return WaitingTask(task, frozenset(names), frozenset())
 
 
 _MOST = 100
@@ -144,7 +144,7 @@ async def make_way(services: Services, call: Call, thread: str) -> list[str]:
     card = services.directory.card(call.agent)
     if card is None:
         return []
-    busy = await _at_work(Thread(services, call, thread))
+    busy = await _at_work(RunThread(services, call, thread))
     if card.follow_ups == "reject" and busy:
         raise ThreadBusy(f"thread {thread} has a run at work, and its agent takes no other")
     if card.follow_ups != "interrupt":
@@ -155,13 +155,13 @@ async def make_way(services: Services, call: Call, thread: str) -> list[str]:
     return []
 
 
-async def _at_work(thread: Thread) -> list[str]:
+async def _at_work(thread: RunThread) -> list[str]:
     waiting, working = await asyncio.gather(_of(thread, SUBMITTED), _of(thread, WORKING))
     # One that is begun in between is in both lists.
     return list(dict.fromkeys(chain(working, waiting)))
 
 
-async def _of(thread: Thread, status: str) -> list[str]:
+async def _of(thread: RunThread, status: str) -> list[str]:
     return [task["id"] async for task in thread.tasks(_MOST, status)]
 
 
@@ -217,9 +217,9 @@ async def open_again(services: Services, call: Call, named: NamedRun) -> Opened:
 
     Raises:
         RunUnknown: the caller has no such run.
-        HeadraceError: as `Thread` and `attach`.
+        HeadraceError: as `RunThread` and `attach`.
     """
-    thread = Thread(services, call, named.thread)
+    thread = RunThread(services, call, named.thread)
     if named.run is not None:
         return await attach(services, call, await thread.find(named.run))
     newest = await thread.newest()
@@ -229,7 +229,7 @@ async def open_again(services: Services, call: Call, named: NamedRun) -> Opened:
 
 async def _known(services: Services, call: Call, asked: RunInput) -> ThreadRun | None:
     try:
-        return await Thread(services, call, asked.thread).find(asked.run)
+        return await RunThread(services, call, asked.thread).find(asked.run)
     except RunUnknown:
         # The client lost its connection before the run began.
         return None

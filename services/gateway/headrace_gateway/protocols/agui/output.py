@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from headrace.model.events import Json
-from headrace_gateway.protocols.agui.frame import Frame
+from headrace_gateway.protocols.agui.frame import AguiFrame
 
 type Event = tuple[str, Json]
 """An AG-UI event's type and its fields."""
@@ -30,7 +30,7 @@ class OpenItem:
 class _Sink:
     """Where the frames of all outputs of one stream go, in one order."""
 
-    frames: list[Frame] = field(default_factory=list)
+    frames: list[AguiFrame] = field(default_factory=list)
     generation: int = 0
     number: int = 0
     time: Json = field(default_factory=dict)
@@ -74,10 +74,10 @@ class Output:
         sink = self._sink
         # Whose an event is, it may say itself: a subagent's own subagent.
         event = {"type": kind, **sink.time, **self._whose, **fields}
-        sink.frames.append(Frame(sink.generation, sink.number, event))
+        sink.frames.append(AguiFrame(sink.generation, sink.number, event))
         sink.number += 1
 
-    def take(self) -> list[Frame]:
+    def take(self) -> list[AguiFrame]:
         """Return what was said since the last call."""
         frames, self._sink.frames = self._sink.frames, []
         return frames

@@ -7,9 +7,9 @@ from headrace.model.events import Json
 from headrace.model.parts import TITLE
 from headrace_gateway.protocols.agui.activities import Activities
 from headrace_gateway.protocols.agui.agents_messages import AgentsMessages
-from headrace_gateway.protocols.agui.blocks import REASONING, TEXT, Blocks
+from headrace_gateway.protocols.agui.blocks import REASONING, TEXT, BlockMessages
 from headrace_gateway.protocols.agui.output import Event, OpenItem, Output
-from headrace_gateway.protocols.agui.shared_state import SharedState
+from headrace_gateway.protocols.agui.shared_state import StateEvents
 from headrace_gateway.protocols.agui.tool_calls import ToolCalls
 from headrace_gateway.protocols.agui.view import View
 
@@ -100,13 +100,13 @@ class PartEvents:
         `thinking`: it wants THINKING events, and no reasoning.
         """
         self._output, self._view, self._modern = output, view, modern
-        self.text = Blocks(TEXT, output, view)
-        self.reasoning = Thoughts(output) if thinking else Blocks(REASONING, output, view)
+        self.text = BlockMessages(TEXT, output, view)
+        self.reasoning = Thoughts(output) if thinking else BlockMessages(REASONING, output, view)
         self.activities = Activities(output, view)
         self._by_type = self._handlers(ToolCalls(output, view, self.text, modern=modern))
 
     def _handlers(self, calls: ToolCalls) -> dict[str, Callable[[Json, str], None]]:
-        state = SharedState(self._output, self._view)
+        state = StateEvents(self._output, self._view)
         return {
             parts.TOOL_CALL: calls.part,
             parts.STATE_SNAPSHOT: state.snapshot,

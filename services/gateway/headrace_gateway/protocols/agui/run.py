@@ -12,7 +12,7 @@ _FOREIGN = "1.0"
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class AguiRun:
     """One run as its AG-UI client knows it."""
 
     thread: str

@@ -12,7 +12,7 @@ from headrace.model.entry import Entry
 from headrace.model.events import Json
 from headrace_gateway.feeds import Feed
 from headrace_gateway.protocols.agui.fold import Fold
-from headrace_gateway.protocols.agui.frame import Frame, FrameCursor
+from headrace_gateway.protocols.agui.frame import AguiFrame, FrameCursor
 from headrace_gateway.protocols.agui.snapshot import messages_snapshot
 
 _STARTS = {
@@ -45,9 +45,9 @@ class OpenItems:
 
     def __init__(self) -> None:
         """Begin with nothing open."""
-        self._open: dict[_Key, Frame] = {}
+        self._open: dict[_Key, AguiFrame] = {}
 
-    def take(self, frame: Frame) -> None:
+    def take(self, frame: AguiFrame) -> None:
         """Take note of what `frame` opens or closes."""
         kind = frame.event["type"]
         if (start := _STARTS.get(kind)) is not None:
@@ -55,12 +55,12 @@ class OpenItems:
         elif (end := _ENDS.get(kind)) is not None:
             self._open.pop(_key(end, frame), None)
 
-    def openings(self) -> list[Frame]:
+    def openings(self) -> list[AguiFrame]:
         """Return the frames that open it all again, in the order in which it was opened."""
         return list(self._open.values())
 
 
-def _key(named: tuple[str, str], frame: Frame) -> _Key:
+def _key(named: tuple[str, str], frame: AguiFrame) -> _Key:
     """Return what is open. Ids are the run's, but two subagents may have steps of one name."""
     kind, field = named
     whose = frame.event.get("subagentRunId", "") if kind == "step" else ""
@@ -73,7 +73,7 @@ class Join(Protocol):
     begun: bool
     """Whether the client has been given a frame."""
 
-    def admit(self, frames: list[Frame], fold: Fold, through: int) -> list[Frame]:
+    def admit(self, frames: list[AguiFrame], fold: Fold, through: int) -> list[AguiFrame]:
         """Return what the client gets of the next `frames`, with which `fold` is `through`.
 
         `through` is the generation of the last event that has been folded.
@@ -85,7 +85,7 @@ class FromStart:
 
     begun = False
 
-    def admit(self, frames: list[Frame], fold: Fold, through: int) -> list[Frame]:  # noqa: ARG002
+    def admit(self, frames: list[AguiFrame], fold: Fold, through: int) -> list[AguiFrame]:  # noqa: ARG002
         """Admit everything."""
         self.begun = self.begun or bool(frames)
         return frames
@@ -98,9 +98,9 @@ class AfterCursor:
         """Begin behind `cursor`, a place that the log has."""
         self.begun = False
         self._cursor, self._open = cursor, OpenItems()
-        self._started: Frame | None = None
+        self._started: AguiFrame | None = None
 
-    def admit(self, frames: list[Frame], fold: Fold, through: int) -> list[Frame]:
+    def admit(self, frames: list[AguiFrame], fold: Fold, through: int) -> list[AguiFrame]:
         """Hold frames back up to the cursor; begin with what they left open."""
         if self.begun:
             return frames
@@ -114,7 +114,7 @@ class AfterCursor:
         # A run that is over tells its end again: a stream without one would read as a success.
         return [*self._opening(), *(after or (frames[-1:] if fold.over else []))]
 
-    def _opening(self) -> list[Frame]:
+    def _opening(self) -> list[AguiFrame]:
         if self._started is None:
             return []
         return [self._cursor.on(frame) for frame in (self._started, *self._open.openings())]
@@ -131,10 +131,10 @@ class AsOfNow:
         self.begun = False
         self._head, self._earlier = head, earlier or []
         self._open = OpenItems()
-        self._started: Frame | None = None
-        self._last: Frame | None = None
+        self._started: AguiFrame | None = None
+        self._last: AguiFrame | None = None
 
-    def admit(self, frames: list[Frame], fold: Fold, through: int) -> list[Frame]:
+    def admit(self, frames: list[AguiFrame], fold: Fold, through: int) -> list[AguiFrame]:
         """Hold frames back up to the head; begin with what they come to."""
         if self.begun:
             return frames
@@ -147,7 +147,7 @@ class AsOfNow:
         self.begun = True
         return [*self._opening(fold, self._last), *([self._last] if fold.over else [])]
 
-    def _opening(self, fold: Fold, last: Frame) -> list[Frame]:
+    def _opening(self, fold: Fold, last: AguiFrame) -> list[AguiFrame]:
         if self._started is None or fold.view is None:
             return []
         time = {key: last.event[key] for key in ("timestamp",) if key in last.event}
@@ -159,7 +159,7 @@ class AsOfNow:
         ]
         opened = [] if fold.over else self._open.openings()
         events = [self._started.event, *snapshots, *(frame.event for frame in opened)]
-        return [Frame(last.generation, last.number, event) for event in events]
+        return [AguiFrame(last.generation, last.number, event) for event in events]
 
 
 class RunFrames:
@@ -175,12 +175,12 @@ class RunFrames:
         """Whether the run has ended: nothing follows."""
         return self._fold.over
 
-    def read(self, entry: Entry) -> list[Frame]:
+    def read(self, entry: Entry) -> list[AguiFrame]:
         """Return the client's frames of the log's next entry."""
         frames = self._fold.read(entry)
         return self._join.admit(frames, self._fold, entry.last_generation)
 
-    def broken(self, code: str, message: str) -> list[Frame]:
+    def broken(self, code: str, message: str) -> list[AguiFrame]:
         """Return the frames that end a stream whose log can be read no further."""
         frames = self._fold.broken(code, message)
         # Who has been sent nothing has nothing open.

@@ -15,7 +15,7 @@ from headrace.model.events import Json
 from headrace_gateway.call import SocketCalls
 from headrace_gateway.coded_errors import failure_of
 from headrace_gateway.protocols.agui.extras import in_query
-from headrace_gateway.protocols.agui.frame import Frame, FrameCursor
+from headrace_gateway.protocols.agui.frame import AguiFrame, FrameCursor
 from headrace_gateway.protocols.agui.named_run import attach_frame
 from headrace_gateway.protocols.agui.opening import open_again, open_run
 from headrace_gateway.protocols.agui.run_frames import Opened
@@ -24,7 +24,7 @@ from headrace_gateway.protocols.agui.run_stream import RunRenderer
 from headrace_gateway.server.websocket_closing import refused
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.renderer import Messages
-from headrace_gateway.streaming.websocket import Connection
+from headrace_gateway.streaming.websocket import SocketConnection
 
 MOST_WAITING = 16
 """Inputs that may wait for their turn on one socket."""
@@ -38,7 +38,7 @@ class RunSession:
         services: Services,
         calls: SocketCalls,
         socket: WebSocket,
-        connection: Connection,
+        connection: SocketConnection,
         *,
         cursors: bool = False,
     ) -> None:
@@ -85,7 +85,7 @@ class RunSession:
         return await open_again(self._services, call, run)
 
     async def _stream(self, opened: Opened) -> None:
-        def encode(frames: list[Frame]) -> Messages:
+        def encode(frames: list[AguiFrame]) -> Messages:
             return [orjson.dumps(self._message(opened, frame)) for frame in frames]
 
         renderer = RunRenderer(opened.frames, encode)
@@ -97,7 +97,7 @@ class RunSession:
         # Of no run, nor at any place in its log.
         await self._connection.write([orjson.dumps({"event": event} if self._cursors else event)])
 
-    def _message(self, opened: Opened, frame: Frame) -> Json:
+    def _message(self, opened: Opened, frame: AguiFrame) -> Json:
         if not self._cursors:
             return frame.event
         if not frame.generation:

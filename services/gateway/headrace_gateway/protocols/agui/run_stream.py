@@ -5,9 +5,9 @@ A client takes a stream that just ends for a success, so one that ends early say
 
 from collections.abc import Callable, Sequence
 
-from headrace_gateway.feeds import Block
+from headrace_gateway.feeds import FeedBlock
 from headrace_gateway.protocols.agui.encodings import SSE, Encoding
-from headrace_gateway.protocols.agui.frame import Frame
+from headrace_gateway.protocols.agui.frame import AguiFrame
 from headrace_gateway.protocols.agui.run_frames import Opened, RunFrames
 from headrace_gateway.streaming.renderer import RECOVERED, Cause, Interruption, Messages, Renderer
 from headrace_gateway.streaming.sse import EventStream
@@ -26,11 +26,11 @@ class RunRenderer(Renderer):
 
     __slots__ = ("_encode", "_frames")
 
-    def __init__(self, frames: RunFrames, encode: Callable[[list[Frame]], Messages]) -> None:
+    def __init__(self, frames: RunFrames, encode: Callable[[list[AguiFrame]], Messages]) -> None:
         """Show `frames` as `encode` writes them."""
         self._frames, self._encode = frames, encode
 
-    def render(self, blocks: Sequence[Block], after: int) -> Messages:  # noqa: ARG002 - it folds all
+    def render(self, blocks: Sequence[FeedBlock], after: int) -> Messages:  # noqa: ARG002 - it folds all
         """Return the next frames."""
         return self._encode([one for block in blocks for one in self._frames.read(block.entry)])
 
@@ -56,7 +56,7 @@ def run_stream(shared: Subscriptions, opened: Opened, encoding: Encoding = SSE) 
     """Return the stream of what was opened; takes over the caller's use of its feed."""
     log = opened.log
 
-    def encode(frames: list[Frame]) -> Messages:
+    def encode(frames: list[AguiFrame]) -> Messages:
         return (encoding.encode(log, frames),) if frames else ()
 
     renderer = RunRenderer(opened.frames, encode)

@@ -6,7 +6,7 @@ from headrace_gateway.protocols.agui.output import Output
 from headrace_gateway.protocols.agui.view import View
 
 
-class SharedState:
+class StateEvents:
     """Says STATE events, and keeps what they say."""
 
     def __init__(self, output: Output, view: View) -> None:

@@ -9,7 +9,7 @@ from headrace_gateway.protocols.agui.attempts import NAME as ATTEMPT_NAME
 from headrace_gateway.protocols.agui.attempts import take_back
 from headrace_gateway.protocols.agui.output import OpenItem, Output
 from headrace_gateway.protocols.agui.part_events import PartEvents, utter
-from headrace_gateway.protocols.agui.run import Run
+from headrace_gateway.protocols.agui.run import AguiRun
 from headrace_gateway.protocols.agui.snapshot import say_messages
 from headrace_gateway.protocols.agui.view import View
 
@@ -57,7 +57,7 @@ class Subagents:
     Clients that know only 0.x are told of a step for each child, and nothing that it said.
     """
 
-    def __init__(self, output: Output, view: View, run: Run) -> None:
+    def __init__(self, output: Output, view: View, run: AguiRun) -> None:
         """Say them to `output`, for the client of `run`."""
         self._output, self._view, self._run = output, view, run
         self._known: dict[str, _Subagent] = {}

@@ -14,7 +14,7 @@ from headrace.model.messages import ListTasks
 from headrace.model.task import INPUT_REQUIRED, TaskKey
 from headrace_gateway.call import Call
 from headrace_gateway.protocols.agui.errors import RunUnknown
-from headrace_gateway.protocols.agui.run import Run
+from headrace_gateway.protocols.agui.run import AguiRun
 from headrace_gateway.services import Services
 from headrace_gateway.tasks.ids import task_key
 
@@ -29,12 +29,12 @@ class ThreadRun:
     key: TaskKey
     log: str
     number: int
-    run: Run
+    run: AguiRun
     time: str
     """When its input was stored, RFC 3339."""
 
 
-class Thread:
+class RunThread:
     """One thread of a caller with an agent."""
 
     def __init__(self, services: Services, call: Call, thread: str) -> None:
@@ -138,5 +138,5 @@ def _is_input(entry: Entry) -> bool:
 
 def _run(key: TaskKey, entry: Entry) -> ThreadRun:
     number = entry.stamp.run
-    run = Run.of_input(entry.events[number - entry.generation], number)
+    run = AguiRun.of_input(entry.events[number - entry.generation], number)
     return ThreadRun(key, entry.stamp.log, number, run, entry.time)

@@ -6,9 +6,9 @@ import orjson
 
 from headrace.model import parts
 from headrace.model.events import Json
-from headrace_gateway.protocols.agui.blocks import TEXT, Blocks
+from headrace_gateway.protocols.agui.blocks import TEXT, BlockMessages
 from headrace_gateway.protocols.agui.output import OpenItem, Output
-from headrace_gateway.protocols.agui.view import Answered, Call, Spoken, View
+from headrace_gateway.protocols.agui.view import Answered, Spoken, ToolCallSoFar, View
 
 KIND = "call"
 
@@ -16,7 +16,7 @@ KIND = "call"
 class ToolCalls:
     """Turns tool parts into TOOL_CALL events."""
 
-    def __init__(self, output: Output, view: View, text: Blocks, *, modern: bool) -> None:
+    def __init__(self, output: Output, view: View, text: BlockMessages, *, modern: bool) -> None:
         """Say them to `output`; `modern` clients know metadata on messages."""
         self._output, self._view, self._text = output, view, text
         self._modern = modern
@@ -74,10 +74,10 @@ class ToolCalls:
         """Return the call, begun if it is new; None: it is complete, nothing can be added."""
         item = self._output.open.get((KIND, call))
         if item is None and self._view.caller_of(call) is None:
-            item = self._begin(Call(call, name))
+            item = self._begin(ToolCallSoFar(call, name))
         return item
 
-    def _begin(self, call: Call) -> OpenItem:
+    def _begin(self, call: ToolCallSoFar) -> OpenItem:
         parent = self._parent(call.id)
         self._view.spoken(parent).calls.append(call)
         start = {"toolCallId": call.id, "toolCallName": call.name, "parentMessageId": parent}

@@ -30,7 +30,7 @@ class Given:
 
 
 @dataclass(slots=True)
-class Call:
+class ToolCallSoFar:
     """A tool call inside the message that made it."""
 
     id: str
@@ -77,11 +77,11 @@ class Spoken:
     id: str
     role: str
     chunks: list[str] = field(default_factory=list)
-    calls: list[Call] = field(default_factory=list)
+    calls: list[ToolCallSoFar] = field(default_factory=list)
     encrypted: str | None = None
     subagent: str = ""
 
-    def call(self, call: str) -> Call | None:
+    def call(self, call: str) -> ToolCallSoFar | None:
         """Return the tool call of that id, if this message made it."""
         return next((made for made in self.calls if made.id == call), None)
 
@@ -103,7 +103,7 @@ class Spoken:
 
 
 @dataclass(slots=True)
-class Activity:
+class HeldActivity:
     """Structured content that is no chat message."""
 
     id: str
@@ -122,7 +122,7 @@ class Activity:
         return replace(self)
 
 
-type Held = Given | Spoken | Answered | Activity
+type Held = Given | Spoken | Answered | HeldActivity
 
 
 def _sealed(shown: Json, encrypted: str | None) -> Json:

@@ -13,7 +13,7 @@ from headrace_gateway.server.body import RULE
 
 
 @dataclass(frozen=True, slots=True)
-class Envelope:
+class RuntimeRequest:
     """One thing asked for."""
 
     method: str
@@ -57,7 +57,7 @@ class Envelope:
         return _text(_object(body, "the body"), "runId", "")
 
 
-def unwrapped(request: Request, envelope: Envelope) -> Request:
+def unwrapped(request: Request, envelope: RuntimeRequest) -> Request:
     """Return the request that the envelope stands for."""
     named = {"agent": envelope.agent, "thread": envelope.thread}
     path = {key: value for key, value in named.items() if value is not None}

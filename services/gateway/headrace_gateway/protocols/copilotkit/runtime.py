@@ -15,12 +15,12 @@ from headrace.directory import AgentCard
 from headrace.model.events import Json
 from headrace_gateway.call import caller_of
 from headrace_gateway.coded_errors import (
-    Failure,
+    ErrorAnswer,
     InputInvalid,
     answering_failures,
     check_body_type,
 )
-from headrace_gateway.protocols.copilotkit.envelope import Envelope, unwrapped
+from headrace_gateway.protocols.copilotkit.envelope import RuntimeRequest, unwrapped
 from headrace_gateway.server.body import read_body
 from headrace_gateway.server.endpoint import Endpoint
 from headrace_gateway.server.json_response import json_response
@@ -44,7 +44,7 @@ class Runs(Protocol):
         """Return what an agent can do, in AG-UI's words."""
 
 
-def _content(failure: Failure) -> Json:
+def _content(failure: ErrorAnswer) -> Json:
     return failure.content | {"message": failure.message}
 
 
@@ -162,7 +162,7 @@ class CopilotRuntime:
             CodedError, A2AError, HeadraceError: as what it asks for.
         """
         check_body_type(request)
-        envelope = Envelope.read(await read_body(request, self._services.body_limits))
+        envelope = RuntimeRequest.read(await read_body(request, self._services.body_limits))
         asked = unwrapped(request, envelope)
         match envelope.method:
             case "info":
@@ -178,7 +178,7 @@ class CopilotRuntime:
 
     async def _run_to_stop(self, request: Request) -> str | None:
         body = await read_body(request, self._services.body_limits)
-        return Envelope.run_of(body) if body.strip() else None
+        return RuntimeRequest.run_of(body) if body.strip() else None
 
     def _named(self, request: Request) -> Request:
         """Return the request, for the default agent if it names CopilotKit's default."""

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Self
 
-from headrace_gateway.feeds import Block
+from headrace_gateway.feeds import FeedBlock
 from headrace_gateway.protocols.hector.events import HectorEvent
 from headrace_gateway.protocols.hector.fold import HectorFold
 from headrace_gateway.streaming.renderer import Cause, Interruption, Messages, Renderer
@@ -12,7 +12,7 @@ from headrace_gateway.streaming.renderer import Cause, Interruption, Messages, R
 _CURSOR = re.compile(r"([0-9a-z]{4,16}):([1-9][0-9]{0,17})\.(0|[1-9][0-9]{0,8})")
 
 
-class Place(NamedTuple):
+class HectorCursor(NamedTuple):
     """Behind which event a client wants to go on."""
 
     log: str
@@ -53,7 +53,7 @@ class HectorRenderer(Renderer):
         self._start, self._place = start, place or (0, 0)
         self._encode, self._ending, self._fold = encode, ending, HectorFold()
 
-    def render(self, blocks: Sequence[Block], after: int) -> Messages:  # noqa: ARG002 - it folds all
+    def render(self, blocks: Sequence[FeedBlock], after: int) -> Messages:  # noqa: ARG002 - it folds all
         """Return the next events."""
         events = [one for block in blocks for one in self._fold.read(block.entry, self._start)]
         return self._encode([one for one in events if one.place > self._place])
@@ -72,7 +72,7 @@ class HectorRenderer(Renderer):
 
 def behind(cursor: str) -> tuple[int, int] | None:
     """Return behind which place to show, by a cursor of Hector's or one of A2A's; None: all."""
-    if (place := Place.parse(cursor)) is not None:
+    if (place := HectorCursor.parse(cursor)) is not None:
         return place.generation, place.number
     generation = cursor.rpartition(":")[2]
     return (int(generation), 10**9) if generation.isdecimal() else None

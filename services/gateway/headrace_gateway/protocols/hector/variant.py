@@ -13,7 +13,7 @@ from headrace_gateway.problems import Problem
 from headrace_gateway.protocols.hector import shapes
 from headrace_gateway.protocols.hector.events import HectorEvent, sse
 from headrace_gateway.protocols.hector.fold import HectorFold
-from headrace_gateway.protocols.hector.renderer import HectorRenderer, Place, behind
+from headrace_gateway.protocols.hector.renderer import HectorCursor, HectorRenderer, behind
 from headrace_gateway.protocols.hector.requests import completed
 from headrace_gateway.streaming.renderer import Interruption, Messages
 from headrace_gateway.streaming.sse import frame
@@ -70,7 +70,7 @@ class HectorEvents:
 
     def read_from(self, cursor: str) -> str:
         """Return the cursor of A2A behind which the log is to be read for a client at `cursor`."""
-        place = Place.parse(cursor)
+        place = HectorCursor.parse(cursor)
         return cursor if place is None else place.before
 
     async def nothing_left(self, feed: Feed, start: int, cursor: str) -> bool:

@@ -40,7 +40,7 @@ class Account(Protocol):
 
 
 @dataclass(slots=True)
-class Bucket:
+class RateBucket:
     """Requests that may come at once: up to a minute's worth, and more as time goes by."""
 
     per_minute: int
@@ -71,7 +71,7 @@ class RateLimits:
         self._bus, self._id = bus, secrets.token_hex(4)
         self._per_owner = settings.owner_requests_per_minute
         self._per_tenant = settings.tenant_requests_per_minute
-        self._buckets: dict[str, Bucket] = {}
+        self._buckets: dict[str, RateBucket] = {}
         self._taken = Counter[str]()
         self._publishing: asyncio.Task[None] | None = None
 
@@ -119,10 +119,10 @@ class RateLimits:
             self._bucket(key, per_minute, now).take(1, now)
             self._taken[key] += 1
 
-    def _bucket(self, key: str, per_minute: int, now: float) -> Bucket:
+    def _bucket(self, key: str, per_minute: int, now: float) -> RateBucket:
         bucket = self._buckets.get(key)
         if bucket is None:
-            bucket = self._buckets[key] = Bucket(per_minute, float(per_minute), now)
+            bucket = self._buckets[key] = RateBucket(per_minute, float(per_minute), now)
         return bucket
 
     async def _publish(self) -> None:

@@ -16,7 +16,7 @@ from headrace_gateway.server.auth.caller import Caller, Grant
 from headrace_gateway.server.auth.credentials_file import (
     Credential,
     CredentialsUnreadable,
-    Known,
+    KnownCredentials,
     read_file,
 )
 from headrace_gateway.server.auth.roles import grants_of
@@ -56,7 +56,7 @@ class Callers:
         self._path = path
         # What is compared is not what was sent: how long it takes tells nothing.
         self._salt = secrets.token_bytes(32)
-        self._known: Known | None = None
+        self._known: KnownCredentials | None = None
         self._by_digest: dict[bytes, Caller] = {}
         self._tokens: WebTokens | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -76,7 +76,7 @@ class Callers:
             await asyncio.gather(self._watching, return_exceptions=True)
 
     @property
-    def known(self) -> Known | None:
+    def known(self) -> KnownCredentials | None:
         """The file as it was last readable; None: there is none, nobody needs credentials."""
         return self._known
 

@@ -69,7 +69,7 @@ class TokenIssuer(Table):
     """Seconds by which clocks may differ."""
 
 
-class Known(Table):
+class KnownCredentials(Table):
     """The whole file."""
 
     required: bool = True
@@ -97,14 +97,14 @@ class Known(Table):
         return {role.name: role.grant() for role in self.role}
 
 
-def read_file(path: Path) -> Known:
+def read_file(path: Path) -> KnownCredentials:
     """Read the file of credentials.
 
     Raises:
         CredentialsUnreadable: there is none, it is no TOML, or a key breaks a rule; says which.
     """
     try:
-        return Known.model_validate(tomllib.loads(path.read_text()))
+        return KnownCredentials.model_validate(tomllib.loads(path.read_text()))
     except ValidationError as invalid:
         first = invalid.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"])) or "file"

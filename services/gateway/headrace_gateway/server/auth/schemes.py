@@ -2,7 +2,7 @@
 
 from headrace.model.agent_card import AgentCard
 from headrace.model.events import Json
-from headrace_gateway.server.auth.credentials_file import Known
+from headrace_gateway.server.auth.credentials_file import KnownCredentials
 
 CHALLENGE = 'Bearer realm="headrace"'
 """What a refused request is told to send (RFC 6750); an API key has no scheme of its own."""
@@ -11,7 +11,7 @@ REFUSED = f'{CHALLENGE}, error="invalid_token"'
 """The same, where credentials came that are nobody's."""
 
 
-def security_of(card: AgentCard, known: Known | None) -> Json:
+def security_of(card: AgentCard, known: KnownCredentials | None) -> Json:
     """Return ``securitySchemes`` and ``securityRequirements`` of an agent's card.
 
     What the agent says of itself is said instead of what the gateway asks of everybody.
@@ -33,7 +33,7 @@ def _scheme(said: Json) -> Json:
     return {"httpAuthSecurityScheme": {"scheme": said.get("scheme", "").capitalize()}}
 
 
-def security(known: Known | None) -> Json:
+def security(known: KnownCredentials | None) -> Json:
     """Return a card's ``securitySchemes`` and ``securityRequirements``; nothing where all may call.
 
     Either scheme will do.

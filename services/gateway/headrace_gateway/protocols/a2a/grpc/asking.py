@@ -13,7 +13,7 @@ AGENT_NAME = "agent-name"
 """Metadata key: the agent that is asked."""
 
 
-class Asking:
+class RpcRequest:
     """One RPC, and whether its client still waits."""
 
     def __init__(self, context: Context, settings: GatewaySettings) -> None:

@@ -12,7 +12,7 @@ from a2a.utils.constants import PROTOCOL_VERSION_0_3
 from headrace.model.events import Json
 from headrace_gateway.call import Call, call_of, caller_of
 from headrace_gateway.problems import problem_of
-from headrace_gateway.protocols.a2a.grpc.asking import Asking, outgoing
+from headrace_gateway.protocols.a2a.grpc.asking import RpcRequest, outgoing
 from headrace_gateway.protocols.a2a.grpc.errors import gone, refuse
 from headrace_gateway.protocols.a2a.grpc.forms import Form
 from headrace_gateway.protocols.a2a.grpc.stream import CutOff, serve_stream
@@ -21,7 +21,7 @@ from headrace_gateway.protocols.a2a.versions import check_version
 from headrace_gateway.server.body import RequestNotWhole
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.grpc import Context
-from headrace_gateway.tasks.subscribe import NothingLeft, TaskStream
+from headrace_gateway.tasks.subscribe import NothingFollows, TaskStream
 
 type _Handler = grpc.RpcMethodHandler[bytes, bytes]
 
@@ -67,7 +67,7 @@ class Service:
         operation = UNARY[self._form.operations[method]]
 
         async def answer(requests: _Requests, context: Context) -> bytes:
-            asking = Asking(context, self._services.settings)
+            asking = RpcRequest(context, self._services.settings)
             try:
                 async with self._services.requests.one():
                     call, params = await self._read(asking, method, requests)
@@ -85,7 +85,7 @@ class Service:
 
     def _stream(self, method: str) -> Any:  # noqa: ANN401 - as _unary
         async def answer(requests: _Requests, context: Context) -> None:
-            asking = Asking(context, self._services.settings)
+            asking = RpcRequest(context, self._services.settings)
             try:
                 async with self._services.requests.one():
                     call, params = await self._read(asking, method, requests)
@@ -100,7 +100,7 @@ class Service:
         return answer
 
     async def _serve(
-        self, asking: Asking, context: Context, method: str, call: Call, params: Json
+        self, asking: RpcRequest, context: Context, method: str, call: Call, params: Json
     ) -> None:
         permit = self._services.stream_limits.acquire(call.caller)
         try:
@@ -108,12 +108,14 @@ class Service:
                 opening = STREAMING[self._form.operations[method]](self._services, call, params)
                 streaming = await self._carried_out(asking, opening, self._unwanted)
             await serve_stream(self._services, self._form, call, streaming, context)
-        except NothingLeft:
+        except NothingFollows:
             await context.send_initial_metadata(outgoing(call.headers))
         finally:
             permit.release()
 
-    async def _read(self, asking: Asking, method: str, requests: _Requests) -> tuple[Call, Json]:
+    async def _read(
+        self, asking: RpcRequest, method: str, requests: _Requests
+    ) -> tuple[Call, Json]:
         """Return who asks, and the operation's parameters.
 
         Raises:
@@ -152,7 +154,7 @@ class Service:
 
     async def _carried_out[Result](
         self,
-        asking: Asking,
+        asking: RpcRequest,
         work: Coroutine[Any, Any, Result],
         unwanted: Callable[[Result], Awaitable[None]] | None = None,
     ) -> Result:
@@ -183,7 +185,7 @@ async def _received(requests: _Requests) -> bytes:
         raise RequestNotWhole("the request was not whole in time") from None
 
 
-def _add_from_metadata(asking: Asking, operation: str, params: Json) -> None:
+def _add_from_metadata(asking: RpcRequest, operation: str, params: Json) -> None:
     key, name = _IN_METADATA.get(operation, ("", ""))
     given = dict(asking.metadata).get(key)
     if given is not None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from headrace_gateway.call import Call
-from headrace_gateway.feeds import Block, EntryRenderer
+from headrace_gateway.feeds import EntryRenderer, FeedBlock
 from headrace_gateway.problems import Problem, problem_of_interruption
 from headrace_gateway.protocols.a2a.grpc.asking import outgoing
 from headrace_gateway.protocols.a2a.grpc.forms import Form
@@ -37,7 +37,7 @@ class RpcRenderer(Renderer):
         opening, self._opening = self._opening, ()
         return opening
 
-    def render(self, blocks: Sequence[Block], after: int) -> Messages:
+    def render(self, blocks: Sequence[FeedBlock], after: int) -> Messages:
         """Return one message for each event."""
         return [piece for block in blocks for piece in block.pieces(self._entry_renderer, after)]
 

@@ -12,7 +12,7 @@ from headrace.model.events import Json
 from headrace_gateway.feeds import EntryRenderer
 from headrace_gateway.problems import Problem
 from headrace_gateway.protocols.a2a.errors import rest_body, rpc_error
-from headrace_gateway.protocols.a2a.variants import Shapes
+from headrace_gateway.protocols.a2a.variants import VariantShapes
 from headrace_gateway.tasks.ids import Cursor
 
 
@@ -37,7 +37,7 @@ class SocketEvents:
 class ShapedEvents:
     """Each event in a variant's shape, whose members stand beside the client's id."""
 
-    shapes: Shapes
+    shapes: VariantShapes
 
     def render(self, entry: Entry, skip: int) -> tuple[bytes, ...]:
         """Return one piece per event."""
@@ -58,13 +58,13 @@ RESULTS = SocketEvents(b"result")
 
 
 @dataclass(frozen=True, slots=True)
-class Envelope:
+class SocketEnvelope:
     """How answers to one frame are worded: in our own shape, or in JSON-RPC's."""
 
     id: bytes
     """The frame's id, as JSON."""
     rpc: bool = False
-    shapes: Shapes | None = None
+    shapes: VariantShapes | None = None
     """Which a variant's events, results and errors have; None: A2A's own."""
 
     @property

@@ -13,7 +13,7 @@ from a2a.utils.errors import InvalidRequestError
 
 from headrace.model.events import Json
 from headrace_gateway.protocols.a2a.variants import Variant
-from headrace_gateway.protocols.a2a.websocket.envelope import Envelope
+from headrace_gateway.protocols.a2a.websocket.envelope import SocketEnvelope
 from headrace_gateway.refusals import Malformed, Violation
 
 LONGEST_ID = 256
@@ -42,7 +42,7 @@ class Unsubscribe:
     """As JSON."""
 
 
-def envelope_of(frame: Json) -> Envelope:
+def envelope_of(frame: Json) -> SocketEnvelope:
     """Return what goes around the answers to `frame`.
 
     Raises:
@@ -51,7 +51,7 @@ def envelope_of(frame: Json) -> Envelope:
     given = orjson.dumps(frame.get("id"))
     if len(given) > LONGEST_ID:
         raise Malformed([Violation("id", f"must not be longer than {LONGEST_ID} bytes")])
-    return Envelope(given, "jsonrpc" in frame)
+    return SocketEnvelope(given, "jsonrpc" in frame)
 
 
 def read_frame(variant: Variant, frame: Json) -> Asked | Unsubscribe:

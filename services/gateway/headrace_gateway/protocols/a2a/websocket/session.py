@@ -10,13 +10,13 @@ from starlette.websockets import WebSocket
 
 from headrace.model.events import Json
 from headrace_gateway.call import Call, SocketCalls
-from headrace_gateway.feeds import Block, EntryRenderer
+from headrace_gateway.feeds import EntryRenderer, FeedBlock
 from headrace_gateway.problems import Problem, problem_of, problem_of_interruption
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
 from headrace_gateway.protocols.a2a.stream_responses import entry_renderer_for
 from headrace_gateway.protocols.a2a.variants import SENDS, Variant, open_folding
 from headrace_gateway.protocols.a2a.versions import SERVED, check_version, shape_of_call
-from headrace_gateway.protocols.a2a.websocket.envelope import Envelope
+from headrace_gateway.protocols.a2a.websocket.envelope import SocketEnvelope
 from headrace_gateway.protocols.a2a.websocket.frames import (
     Asked,
     Unsubscribe,
@@ -27,9 +27,9 @@ from headrace_gateway.refusals import TooManyAtOnce
 from headrace_gateway.server.body import parse_object
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.renderer import Cause, Interruption, Messages, Renderer
-from headrace_gateway.streaming.websocket import Connection
+from headrace_gateway.streaming.websocket import SocketConnection
 from headrace_gateway.tasks.ids import Cursor
-from headrace_gateway.tasks.subscribe import NothingLeft, TaskStream
+from headrace_gateway.tasks.subscribe import NothingFollows, TaskStream
 from headrace_gateway.websocket_opening import open_socket
 
 _BY_CLOSING = {Cause.STOPPING, Cause.STALLED}
@@ -42,7 +42,11 @@ class SocketRenderer(Renderer):
     __slots__ = ("_entry_renderer", "_envelope", "_opening", "_task")
 
     def __init__(
-        self, envelope: Envelope, entry_renderer: EntryRenderer, task: str, opening: Messages = ()
+        self,
+        envelope: SocketEnvelope,
+        entry_renderer: EntryRenderer,
+        task: str,
+        opening: Messages = (),
     ) -> None:
         """Show events as `entry_renderer` has them, in `envelope`, behind `opening`."""
         self._envelope, self._entry_renderer, self._task = envelope, entry_renderer, task
@@ -53,7 +57,7 @@ class SocketRenderer(Renderer):
         opening, self._opening = self._opening, ()
         return opening
 
-    def render(self, blocks: Sequence[Block], after: int) -> Messages:
+    def render(self, blocks: Sequence[FeedBlock], after: int) -> Messages:
         """Return one message for each event."""
         head = self._envelope.head
         return [
@@ -69,7 +73,7 @@ class SocketRenderer(Renderer):
         return interrupted(self._envelope, why, self._task)
 
 
-def interrupted(envelope: Envelope, why: Interruption, task: str) -> Messages:
+def interrupted(envelope: SocketEnvelope, why: Interruption, task: str) -> Messages:
     """Return an error, unless the connection closes and says why."""
     if why.cause in _BY_CLOSING:
         return ()
@@ -77,7 +81,7 @@ def interrupted(envelope: Envelope, why: Interruption, task: str) -> Messages:
     return (envelope.error(problem),)
 
 
-def folded_message(envelope: Envelope, *, recovered: bool) -> Callable[[str, Json], bytes]:
+def folded_message(envelope: SocketEnvelope, *, recovered: bool) -> Callable[[str, Json], bytes]:
     """Return what puts a cursor and an event in a message; the first one tells of a loss."""
     is_lost = not recovered
 
@@ -98,7 +102,7 @@ class A2ASession:
         variant: Variant,
         calls: SocketCalls,
         socket: WebSocket,
-        connection: Connection,
+        connection: SocketConnection,
     ) -> None:
         """Answer `calls` over `connection`; `socket` says in which way."""
         self._services, self._socket, self._connection = services, socket, connection
@@ -109,7 +113,7 @@ class A2ASession:
 
     async def take(self, text: str) -> None:
         """Begin what a frame asks for, or say why not."""
-        envelope = Envelope(b"null")
+        envelope = SocketEnvelope(b"null")
         try:
             frame = parse_object(self._services.body_limits.check(text.encode()))
             envelope = replace(envelope_of(frame), shapes=self._shapes)
@@ -121,7 +125,7 @@ class A2ASession:
         except Exception as error:  # noqa: BLE001 - whatever it is, the client gets protocol shape
             await self._connection.write([envelope.error(problem_of(error))])
 
-    def _begin(self, envelope: Envelope, asked: Asked) -> None:
+    def _begin(self, envelope: SocketEnvelope, asked: Asked) -> None:
         if envelope.id in self._jobs:
             raise InvalidRequestError("the id is in use on this connection")
         most = self._services.settings.socket_streams
@@ -137,17 +141,17 @@ class A2ASession:
             raise InvalidRequestError("nothing is open under that id")
         job.cancel()
         await asyncio.gather(job, return_exceptions=True)
-        await self._connection.write([Envelope(asked.id).end()])
+        await self._connection.write([SocketEnvelope(asked.id).end()])
 
-    async def _serve(self, envelope: Envelope, asked: Asked) -> None:
+    async def _serve(self, envelope: SocketEnvelope, asked: Asked) -> None:
         try:
             await self._answer(envelope, asked)
-        except NothingLeft:
+        except NothingFollows:
             await self._connection.write([envelope.end()])
         except Exception as error:  # noqa: BLE001 - whatever it is, the client gets protocol shape
             await self._connection.write([envelope.error(problem_of(error))])
 
-    async def _answer(self, envelope: Envelope, asked: Asked) -> None:
+    async def _answer(self, envelope: SocketEnvelope, asked: Asked) -> None:
         operation = asked.operation
         check_version(self._socket, looks_like=shape_of_call(operation))
         if operation not in UNARY and operation not in STREAMING:
@@ -166,7 +170,7 @@ class A2ASession:
             result = await unary(self._services, call, asked.params)
         await self._connection.write([envelope.result(asked.operation, result)])
 
-    async def _stream(self, call: Call, envelope: Envelope, asked: Asked) -> None:
+    async def _stream(self, call: Call, envelope: SocketEnvelope, asked: Asked) -> None:
         permit = self._services.stream_limits.acquire(call.caller)
         try:
             params = asked.params
@@ -181,7 +185,9 @@ class A2ASession:
         finally:
             permit.release()
 
-    async def _stream_events(self, call: Call, envelope: Envelope, streaming: TaskStream) -> None:
+    async def _stream_events(
+        self, call: Call, envelope: SocketEnvelope, streaming: TaskStream
+    ) -> None:
         feed, first = streaming.feed, streaming.first
         opening: Messages = ()
         if first is not None:
@@ -192,7 +198,7 @@ class A2ASession:
         await self._connection.stream(feed, streaming.after, renderer)
 
     async def _stream_folded(
-        self, call: Call, envelope: Envelope, operation: str, params: Json
+        self, call: Call, envelope: SocketEnvelope, operation: str, params: Json
     ) -> None:
         async with self._connection.answering():
             folding = await open_folding(self._services, self._variant, call, operation, params)
@@ -220,7 +226,7 @@ class SocketEndpoint:
         return [WebSocketRoute(f"{prefix}/stream", self._open)]
 
     async def _open(self, socket: WebSocket) -> None:
-        def session(calls: SocketCalls, connection: Connection) -> A2ASession:
+        def session(calls: SocketCalls, connection: SocketConnection) -> A2ASession:
             check_version(socket, looks_like=SERVED[0])
             return A2ASession(self._services, self._variant, calls, socket, connection)
 
