@@ -17,6 +17,7 @@ from headrace.model.task import (
     FAILED,
     INPUT_REQUIRED,
     REJECTED,
+    RUN_ENDED,
     SUBMITTED,
     WORKING,
     TaskKey,
@@ -46,6 +47,8 @@ class LegalLog:
     """Generation after which a new attempt discards."""
     begun: set[str] = field(default_factory=set)
     """Artifacts that the attempt has begun."""
+    tells_owner: bool = True
+    """Whether entries that end a run say whose it is, as of workers of this version."""
 
     def append(
         self, drafts: list[Draft], *, state: str | None = None, checkpoint: bool = False
@@ -60,13 +63,17 @@ class LegalLog:
             state=self.state,
             run=self.run or 1,
             attempt=self.attempt,
-            owner=self.owner if first == 1 else None,
+            owner=self.owner if first == 1 or (self.tells_owner and self._is_end) else None,
             checkpoint="{}" if checkpoint else None,
         )
         self.messages.append((stamp, drafts))
         self.generation += len(drafts)
         if checkpoint:
             self.boundary = self.generation
+
+    @property
+    def _is_end(self) -> bool:
+        return self.state in RUN_ENDED or self.state == ANSWERED
 
     @property
     def entries(self) -> list[tuple[Stamp, bytes]]:

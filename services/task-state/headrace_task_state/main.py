@@ -14,6 +14,7 @@ from headrace.jetstream.connection import Bus
 from headrace.model.errors import BusUnavailable, StateUnavailable
 from headrace.wait_for import wait_for
 from headrace_task_state.maintenance.clock import Clock
+from headrace_task_state.maintenance.completion import Completion
 from headrace_task_state.maintenance.orphans import Orphans
 from headrace_task_state.maintenance.queue_upkeep import QueueUpkeep
 from headrace_task_state.maintenance.retention import Retention, Times
@@ -149,7 +150,7 @@ class TaskState:
     def _answers(self, reader: Reader, frontier: Frontier) -> Answers:
         return Answers(
             Tasks(self._bus, reader),
-            Lists(reader, frontier),
+            Lists(self._bus, reader, frontier),
             ForWorkers(self._bus, Starting(self._bus, self._directory, self._settings)),
             reader,
             self._ranges,
@@ -158,13 +159,17 @@ class TaskState:
     def _duties(self, lease: Lease) -> list[Coroutine[Any, Any, None]]:
         writer = self._store.writer(lease)
         pushing = Pushing(self._push_means, lease.range)
-        retention = Retention(self._bus, writer, self._times, pushing.forget, self._clock)
+        completion = Completion(self._bus, writer, self._settings.sweep_after, self._clock)
+        retention = Retention(
+            self._bus, writer, self._times, pushing.forget, completion.complete, self._clock
+        )
         follower = Follower(
             self._bus, writer, self._settings.sweep_after, pushing.announce, retention.wake
         )
         return [
             pushing.run(),
             follower.run(),
+            completion.run(),
             Sweep(self._bus, writer, self._settings.start_within, self._clock).run(),
             Orphans(self._bus, writer, self._clock).run(),
             retention.run(),

@@ -20,6 +20,9 @@ LEASE_SECONDS = 3.0
 LOOK_AFTER_MS = 30_000
 """Milliseconds after which the parent of a task that another one has asked for is looked at."""
 
+SUMMARY = "summary"
+"""The field of a task of which no more than the last entry is known."""
+
 type Heads = Mapping[Range, int]
 """Stream sequences, one of each range, that the projection has reached which is read."""
 
@@ -78,6 +81,13 @@ class Progress:
     """When NATS stored that message, nanoseconds since 1970."""
     origin: str = ""
     """When the stream was made that these sequences are of, as NATS writes it."""
+    summarized: int = 0
+    """Sequence up to which the last entry of each log was applied, and no other."""
+
+    @property
+    def is_summarizing(self) -> bool:
+        """Whether last entries are still to come."""
+        return self.position < self.summarized
 
 
 class DueList(StrEnum):
@@ -94,6 +104,8 @@ class DueList(StrEnum):
     tombstone took their log's place."""
     ASKED_FOR = "d"
     """Tasks that other tasks have asked for and that have not ended: when to look at the parent."""
+    SUMMARIES = "s"
+    """Tasks that are to be completed from their logs: when to, the most urgent long ago."""
 
 
 @dataclass(slots=True)
@@ -105,6 +117,11 @@ class TaskChange:
     """Id of the log; a change is made only where this log has begun."""
     begins: bool = False
     """Whether its log begins here; what was known of the task before is another log's."""
+    urgency: int | None = None
+    """Of a summary, which knows no more of the log than its last entry: when on the list SUMMARIES
+    it is, ms."""
+    replaces: str = ""
+    """Agent whose task of this id it replaces, because this log began before that one's."""
     owner: str = ""
     """As a subject token, where the log begins."""
     context: str = ""
@@ -122,7 +139,8 @@ class TaskChange:
     fields: Fields = field(default_factory=dict)
     """What each event overwrites, those that change: ``log``, ``agent``, ``owner``, ``context``,
     ``state``, ``status`` (JSON) with its ``status_generation``, ``answer`` (JSON) with its
-    ``answer_generation``, ``generation`` and ``sequence`` of the last event; of the newest input
+    ``answer_generation``, ``generation`` and ``sequence`` of the last event; ``summary`` while
+    history and artifacts are still to be read from the log; of the newest input
     its generation (``run``), when it was ``submitted`` and must be begun (``start_by``; 0: no
     matter), ms, its ``priority`` and ``traceparent``; ``parent``, ``parent_agent`` and
     ``parent_run`` where another task has asked."""
@@ -151,6 +169,11 @@ class StoredTask:
     fields: Fields
     history: list[Item]
     artifacts: list[Item]
+
+    @property
+    def is_summary(self) -> bool:
+        """Whether all but the last entry is still to be read from the log."""
+        return SUMMARY in self.fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +243,13 @@ class Writer(Protocol):
             PositionMoved: the range is not at `expected`, and nothing has changed.
         """
 
+    async def complete(self, name: str, sequence: int, task: TaskChange | None) -> bool:
+        """Put all that is in a log in place of the summary of the entry with that `sequence`.
+
+        None: the log makes no task. False: more has been applied, or there is no summary; then
+        nothing has changed.
+        """
+
     async def due(self, due_list: DueList, until: int, most: int) -> list[str]:
         """Return names on a list of the range that are due by `until`, ms; the earliest `most`.
 
@@ -253,6 +283,9 @@ class Reader(Protocol):
         Raises:
             ProjectionBehind: the projection has not reached `heads` (any more).
         """
+
+    async def hasten(self, place: Range, name: str) -> None:
+        """Have the summary of `name` completed before all others."""
 
     async def positions(self, ranges: Iterable[Range]) -> list[int]:
         """Return up to where each range has been applied."""

@@ -16,6 +16,7 @@ from headrace_task_state.ranges import Range
 from headrace_task_state.store import (
     LEASE_SECONDS,
     LOOK_AFTER_MS,
+    SUMMARY,
     After,
     Census,
     Departure,
@@ -163,7 +164,9 @@ class _Writer:
             key = change.key
             name = f"{_name(key)}:{key.agent}"
             kept = self._store.projection.tasks.get((key.tenant, key.task))
-            if kept is not None and kept.fields["agent"] != key.agent:
+            agent = kept.fields["agent"] if kept is not None else key.agent
+            replaced = change.replaces if isinstance(change, TaskChange) else ""
+            if agent not in (key.agent, replaced):
                 foreign.append(name)
             elif isinstance(change, Departure):
                 self._forget(key)
@@ -171,6 +174,18 @@ class _Writer:
             else:
                 self._change(change)
         return foreign
+
+    async def complete(self, name: str, sequence: int, task: TaskChange | None) -> bool:
+        self._check()
+        tenant, task_id = name.split(":")
+        kept = self._store.projection.tasks.get((tenant, task_id))
+        if kept is None or SUMMARY not in kept.fields or kept.fields["sequence"] != str(sequence):
+            return False
+        if task is None:
+            self._forget(TaskKey(tenant, kept.fields["agent"], task_id))
+        else:
+            self._change(task)
+        return True
 
     async def due(self, due_list: DueList, until: int, most: int) -> list[str]:
         names = sorted((due, name) for name, due in self._due(due_list).items() if due <= until)
@@ -205,7 +220,11 @@ class _Writer:
     def _change(self, change: TaskChange) -> None:
         key, tasks = change.key, self._store.projection.tasks
         if change.begins:
+            known, children = tasks.get((key.tenant, key.task)), self._store.projection.children
+            asked = children.get((key.tenant, key.task), set())
             self._forget(key)
+            if known is not None and known.fields["log"] == change.log:
+                children[key.tenant, key.task] = asked
             tasks[key.tenant, key.task] = _Kept({})
         kept = tasks.get((key.tenant, key.task))
         if kept is None or not (change.begins or kept.fields["log"] == change.log):
@@ -214,6 +233,8 @@ class _Writer:
         kept.fields |= change.fields
         kept.history += map(orjson.dumps, change.history)
         kept.artifacts += map(orjson.dumps, change.artifacts)
+        if change.urgency is not None:
+            self._due(DueList.SUMMARIES)[_name(key)] = change.urgency
         if change.state:
             kept.time = None if change.state == ANSWERED else change.time
             self._fall_due(change)
@@ -278,6 +299,11 @@ class _Reader:
             tasks = [replace(task, artifacts=[]) for task in tasks]
         size = query.page_size
         return StoredPage(tasks[:size], len(found), len(tasks) > size)
+
+    async def hasten(self, place: Range, name: str) -> None:
+        urgent = self._store.projection.due[place, DueList.SUMMARIES]
+        if name in urgent:
+            urgent[name] = min(urgent.values()) - 1
 
     async def positions(self, ranges: Iterable[Range]) -> list[int]:
         progress = self._store.projection.progress

@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 
-from headrace.model.entry import Entry, Stamp
-from headrace.model.task import WORKING
+from headrace.model.entry import ANSWERED, Entry, Stamp
+from headrace.model.task import RUN_ENDED, WORKING
+
+_ENDING = RUN_ENDED | {ANSWERED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +16,8 @@ class Authorship:
     writer: str
     run: int
     attempt: int
+    owner: str | None = None
+    """Whose task it is, which entries that end a run say again: a view is built from these."""
 
     def holds_after(self, entry: Entry) -> bool:
         """Tell whether the attempt still holds its task after `entry`, appended by somebody else.
@@ -34,5 +38,6 @@ class Authorship:
             state,
             self.run,
             self.attempt,
-            checkpoint=checkpoint,
+            self.owner if state in _ENDING else None,
+            checkpoint,
         )

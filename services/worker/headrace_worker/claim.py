@@ -188,7 +188,8 @@ async def _begin(
     writer_id = f"{worker}-{next(_attempts)}"
     if recovered.replaced:
         await count_survivors(bus, assignment.key.agent, recovered)
-    authorship = Authorship(assignment.request.log, writer_id, assignment.run, free.attempt)
+    asked = assignment.request
+    authorship = Authorship(asked.log, writer_id, assignment.run, free.attempt, asked.owner or None)
     if (reason := why_given_up(policy, recovered, free.attempt)) is not None:
         await give_up(bus, assignment, authorship, free.last, reason)
         return Void(reason)

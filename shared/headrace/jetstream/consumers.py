@@ -27,6 +27,10 @@ _BYTES = 16 * 1024 * 1024
 """Of one pull; at least one message of the largest kind must fit."""
 
 _EXPIRES = 20.0
+_LONG = 600.0
+"""Seconds that a pull waits which is not to end before it is answered."""
+
+_LEAST = 64
 _SECOND = 1_000_000_000
 _TIMEOUT = 2.0
 _SHORT_REPLY = 9
@@ -137,16 +141,35 @@ async def delete_consumer(bus: Bus, stream: str, name: str) -> None:
 class Pulls:
     """Keeps pull requests going, each answered by up to a batch of messages, or by its end."""
 
-    def __init__(self, bus: Bus, stream: str, consumer: str, inbox: str) -> None:
-        """Pull from `consumer` of `stream` into `inbox`."""
+    def __init__(
+        self, bus: Bus, stream: str, consumer: str, inbox: str, *, last_per_subject: bool = False
+    ) -> None:
+        """Pull from `consumer` of `stream` into `inbox`.
+
+        A consumer of the last message of each subject steps over one for which the last pull has
+        ended (nats-server 2.15), so its pulls have no bytes that could be used up, and wait long.
+        """
         self._bus, self._subject, self._inbox = bus, pull_subject(stream, consumer), inbox
-        self._asked_for = 0
-        self._request = pull_request(
-            _BATCH,
-            _EXPIRES,
-            max_bytes=max(_BYTES, 2 * bus.max_payload),
-            idle_heartbeat=round(HEARTBEAT * _SECOND),
-        )
+        self._asked_for = self._count = self._size = 0
+        self._sized = last_per_subject
+        heartbeat = round(HEARTBEAT * _SECOND)
+        if last_per_subject:
+            self._batch = _LEAST
+            self._request = pull_request(_LEAST, _LONG, idle_heartbeat=heartbeat)
+        else:
+            self._batch = _BATCH
+            most_bytes = max(_BYTES, 2 * bus.max_payload)
+            self._request = pull_request(
+                _BATCH, _EXPIRES, max_bytes=most_bytes, idle_heartbeat=heartbeat
+            )
+
+    @property
+    def _window(self) -> int:
+        """How many messages may be asked for or lie untaken; large ones are fewer."""
+        if not self._sized:
+            return WINDOW
+        usual = (self._size + _BYTES) // (self._count + 1)
+        return min(max(_BYTES // max(usual, 1), _LEAST), WINDOW)
 
     async def top_up(self, untaken: int) -> None:
         """Ask for more if there is room beside `untaken` messages.
@@ -154,8 +177,8 @@ class Pulls:
         Raises:
             BusUnavailable: there is no connection.
         """
-        while self._asked_for + untaken + _BATCH <= WINDOW:
-            self._asked_for += _BATCH
+        while self._asked_for + untaken + self._batch <= self._window:
+            self._asked_for += self._batch
             await self._bus.publish(self._subject, self._request, self._inbox)
 
     @property
@@ -163,9 +186,11 @@ class Pulls:
         """Whether a request is out that may still be answered."""
         return self._asked_for > 0
 
-    def delivered(self) -> None:
-        """Take note of a message that came."""
+    def delivered(self, size: int) -> None:
+        """Take note of a message of `size` bytes that came."""
         self._asked_for -= 1
+        self._count += 1
+        self._size += size
 
     @staticmethod
     def only_ended(headers: dict[str, str]) -> bool:

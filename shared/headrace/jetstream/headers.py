@@ -1,6 +1,7 @@
 """The headers and reply subjects by which NATS and JetStream describe messages."""
 
 from collections.abc import Mapping
+from datetime import datetime
 
 SUBJECT = "Nats-Subject"
 """Of a message that was republished or got directly: the subject it is stored on."""
@@ -34,8 +35,16 @@ LAST_STREAM = "Nats-Last-Stream"
 """Of a consumer's heartbeat: the stream sequence that it has reached."""
 
 _NATS = "Nats-"
+_NANOSECOND_DIGITS = 9
 
 
 def without_nats(headers: Mapping[str, str]) -> dict[str, str]:
     """Return those of `headers` that no part of NATS has set or acts on."""
     return {name: value for name, value in headers.items() if not name.startswith(_NATS)}
+
+
+def nanoseconds(time: str) -> int:
+    """Return a time as NATS writes it (RFC 3339, UTC, up to nanoseconds) in ns since 1970."""
+    seconds, _, fraction = time.removesuffix("Z").partition(".")
+    moment = datetime.fromisoformat(f"{seconds}+00:00")
+    return round(moment.timestamp()) * 10**9 + int(fraction.ljust(_NANOSECOND_DIGITS, "0") or 0)

@@ -5,9 +5,11 @@ told by the caller how far the leader said the log goes, and reads on until it i
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
+
+from nats.aio.msg import Msg
 
 from headrace.jetstream.api import check_empty, get_message, until_answered
 from headrace.jetstream.connection import Bus
@@ -156,11 +158,35 @@ async def replay(
             yield entries
 
 
-async def replay_stored(
+def replay_stored(
     bus: Bus, key: TaskKey, after: int, head: int, *, batch_bytes: int = BATCH_BYTES
 ) -> AsyncIterator[list[Stored]]:
     """Like `replay`, with the messages that do not parse left in, and continuity unchecked."""
-    while after < head and (batch := await read_on(bus, key, after, head, batch_bytes=batch_bytes)):
+    return replay_as(bus, key, (after, head), from_message, batch_bytes)
+
+
+class Placed(Protocol):
+    """A message as somebody wants it, who may know more of it than this."""
+
+    @property
+    def sequence(self) -> int:
+        """Its stream sequence."""
+
+    @property
+    def is_tombstone(self) -> bool:
+        """Whether it is a tombstone."""
+
+
+async def replay_as[Read: Placed](
+    bus: Bus,
+    key: TaskKey,
+    within: tuple[int, int],
+    read: Callable[[Msg], Read],
+    batch_bytes: int = BATCH_BYTES,
+) -> AsyncIterator[list[Read]]:
+    """Like `replay_stored`, after the first sequence up to the second, each as `read` has it."""
+    after, head = within
+    while after < head and (batch := await _read_on(bus, key, (after, head), read, batch_bytes)):
         after = batch[-1].sequence
         yield batch
 
@@ -177,8 +203,19 @@ async def read_on(
         TaskForgotten: it is kept no more, and what came next is gone.
         BusUnavailable: no copy has answered for `TIMEOUT` seconds.
     """
+    return await _read_on(bus, key, (after, head), from_message, batch_bytes)
+
+
+async def _read_on[Read: Placed](
+    bus: Bus,
+    key: TaskKey,
+    within: tuple[int, int],
+    read: Callable[[Msg], Read],
+    batch_bytes: int,
+) -> list[Read]:
     begun = asyncio.get_running_loop().time()
-    while not (batch := await get_batch(bus, key, after + 1, max_bytes=batch_bytes)):
+    after, head = within
+    while not (batch := await _get_batch(bus, key, after + 1, read, (BATCH, batch_bytes))):
         await check_reaches(bus, key, head, TIMEOUT)
         if asyncio.get_running_loop().time() - begun > TIMEOUT:
             raise BusUnavailable(f"no copy of {key.task}'s log answered for {TIMEOUT:g} s")
@@ -199,11 +236,17 @@ async def get_batch(
     Raises:
         BusUnavailable: there is no connection.
     """
+    return await _get_batch(bus, key, start, from_message, (size, max_bytes))
+
+
+async def _get_batch[Read](
+    bus: Bus, key: TaskKey, start: int, read: Callable[[Msg], Read], limits: tuple[int, int]
+) -> list[Read]:
     query = {
-        "batch": size,
+        "batch": limits[0],
         "seq": start,
         "next_by_subj": bus.subjects.event(key),
-        "max_bytes": max_bytes,
+        "max_bytes": limits[1],
     }
     stream = bus.streams.of_shard(key.shard)
-    return (await direct_get(bus, stream, query, from_message)).messages
+    return (await direct_get(bus, stream, query, read)).messages

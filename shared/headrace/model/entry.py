@@ -75,7 +75,7 @@ class Stamp(NamedTuple):
     attempt: int = 0
     """Attempt that wrote it, from 1; 0 for entries that are no worker's."""
     owner: str | None = None
-    """On generation 1: the owner, as a subject token."""
+    """The owner, as a subject token: on generation 1, and from workers where a run ends."""
     checkpoint: str | None = None
     """JSON of at most 8 KB that the agent saved with these events."""
 

@@ -73,7 +73,8 @@ async def end_behind(  # noqa: PLR0917 - what such an event says, and where
     """
     context = _context(last)
     draft = events.status_update(key.task, context, state, _said(reason))
-    stamp = Stamp(last.stamp.log, last.last_generation + 1, writer, state, last.stamp.run)
+    now = last.stamp
+    stamp = Stamp(now.log, last.last_generation + 1, writer, state, now.run, owner=now.owner)
     await LogWriter.behind(bus, key, last).append([draft], stamp, _TIMEOUT)
     await withdraw(bus, bus.subjects.runs_of_task(key), _WITHDRAWAL)
     await have_cleaned_up(bus, key, last, context)

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from headrace.jetstream.headers import nanoseconds
 from headrace.model.errors import (
     BusUnavailable,
     InvalidName,
@@ -16,7 +17,6 @@ from headrace.model.errors import (
 )
 from headrace.model.messages import GetTask
 from headrace.state_client import MORE
-from headrace_task_state.projector.origin import nanoseconds
 from headrace_task_state.queries import pieces as module
 from headrace_task_state.queries.listing import decode_cursor, encode_cursor
 from headrace_task_state.queries.pieces import Pieces

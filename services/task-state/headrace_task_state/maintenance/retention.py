@@ -22,7 +22,7 @@ from headrace.tasks.forget import clear_away
 from headrace_task_state.maintenance.clock import Clock
 from headrace_task_state.maintenance.due import DueTasks
 from headrace_task_state.maintenance.orphans import is_unused
-from headrace_task_state.store import DueList, Fields, LeaseLost, Writer
+from headrace_task_state.store import SUMMARY, DueList, Fields, LeaseLost, Writer
 
 _log = logging.getLogger(__name__)
 
@@ -37,6 +37,9 @@ _AGAIN = 60_000
 
 type Forget = Callable[[TaskKey], Awaitable[None]]
 """Deletes what is kept of a task elsewhere; raises BusUnavailable where that is not sure."""
+
+type Complete = Callable[[TaskKey, Fields], Awaitable[object]]
+"""Reads the rest of a task of which there is a summary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +57,20 @@ class Times:
 class Retention:
     """Lets the tasks of one range go, under its lease."""
 
-    def __init__(
-        self, bus: Bus, writer: Writer, times: Times, forget: Forget, clock: Clock
+    def __init__(  # noqa: PLR0917 - what becomes of a task is said by several
+        self,
+        bus: Bus,
+        writer: Writer,
+        times: Times,
+        forget: Forget,
+        complete: Complete,
+        clock: Clock,
     ) -> None:
-        """Keep tasks for their `times` by `clock`; have what belongs to them forgotten then."""
+        """Keep tasks for their `times` by `clock`; have what belongs to them forgotten then.
+
+        Of a summary `complete` reads whose child it is.
+        """
+        self._complete = complete
         self._bus, self._times, self._forget = bus, times, forget
         self._awake, self._clock = asyncio.Event(), clock
         self._waiting = DueTasks(bus, writer, DueList.WAITING, self._expire)
@@ -112,6 +125,9 @@ class Retention:
         return _ms(self._clock.now() - self._times.waiting) + _AGAIN
 
     async def _drop(self, key: TaskKey, task: Fields) -> int:
+        if SUMMARY in task:
+            await self._complete(key, task)
+            return _ms(self._clock.now() - self._times.ended)
         if "parent" in task and not await is_unused(self._bus, key.tenant, task):
             # A later attempt of the parent asks for it again.
             return _ms(self._clock.now() - self._times.ended) + min(_AGAIN, _ms(self._times.ended))

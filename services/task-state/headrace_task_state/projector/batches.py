@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 
 import orjson
 
-from headrace.log.stored import tombstone_of
 from headrace.model.entry import parse_lines
 from headrace.model.errors import UndecodableMessage
 from headrace.model.events import Json
@@ -63,12 +62,11 @@ class Batches:
         batch = Batch(replace(before, position=last.sequence, last=last.sequence, time=last.time))
         for arrival in arrivals:
             try:
-                # Headers are read where there is no body only: tombstones have none.
-                if arrival.msg.data or tombstone_of(arrival.msg.headers) is None:
-                    self._take(arrival, touched, batch.letters)
-                else:
+                if arrival.is_tombstone:
                     batch.changes.append(self._let_go(arrival, touched))
                     batch.has_tombstones = True
+                else:
+                    self._take(arrival, touched, batch.letters)
             except UndecodableMessage as error:
                 batch.letters.append(letter(arrival, error.reason))
         for delta in touched:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
+from headrace.jetstream.api import Json, stream_state
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.consumers import HEARTBEAT, Pulls, create_consumer, delete_consumer
 from headrace.jetstream.headers import DESCRIPTION, LAST_CONSUMER, LAST_STREAM, STATUS
@@ -20,6 +21,7 @@ from headrace_task_state.projector.arrival import Arrival, read_arrival
 
 _log = logging.getLogger(__name__)
 
+_TIMEOUT = 2.0
 _SILENCE = 3 * HEARTBEAT
 _FORGET_AFTER = 10 * 1_000_000_000
 """Nanoseconds after which NATS drops the consumer of a replica that is gone."""
@@ -34,12 +36,15 @@ class ConsumerLost(HeadraceError):
 class Consumer:
     """Pulls messages ahead of who takes them, within bounds."""
 
-    def __init__(self, bus: Bus, stream: str, name: str) -> None:
-        """Prepare to read `stream`; `name` is nobody else's."""
+    def __init__(self, bus: Bus, stream: str, name: str, *, last_per_subject: bool = False) -> None:
+        """Prepare to read `stream`; `name` is nobody else's.
+
+        It is opened by the method that `last_per_subject` says.
+        """
         self._bus, self._stream, self._name = bus, stream, name
         self._inbox = bus.connection.new_inbox()
         self._subscription: Subscription | None = None
-        self._pulls = Pulls(bus, stream, name, self._inbox)
+        self._pulls = Pulls(bus, stream, name, self._inbox, last_per_subject=last_per_subject)
         self._arrived: list[Arrival] = []
         self._wake = asyncio.Event()
         self._loop = asyncio.get_running_loop()
@@ -59,10 +64,27 @@ class Consumer:
         Raises:
             BusUnavailable: NATS does not answer, or refuses.
         """
+        await self._create({"deliver_policy": "by_start_sequence", "opt_start_seq": after + 1})
+        await self._pulls.top_up(0)
+
+    async def open_last_per_subject(self) -> int:
+        """Begin with the last message of each subject; return the stream's last sequence.
+
+        Up to there, messages before the last one of their subject may come too; behind it all do.
+
+        Raises:
+            BusUnavailable: NATS does not answer, or refuses.
+        """
+        await self._create({"deliver_policy": "last_per_subject", "filter_subject": ">"})
+        # Asked before anything is handed out: all that was stored by now will be.
+        last = (await stream_state(self._bus, self._stream, _TIMEOUT)).last
+        await self._pulls.top_up(0)
+        return last
+
+    async def _create(self, begin: Json) -> None:
         self._subscription = await self._bus.listen(self._inbox, self._receive)
         config = {
-            "deliver_policy": "by_start_sequence",
-            "opt_start_seq": after + 1,
+            **begin,
             "ack_policy": "none",
             "inactive_threshold": _FORGET_AFTER,
             "mem_storage": True,
@@ -70,7 +92,6 @@ class Consumer:
         }
         await create_consumer(self._bus, self._stream, self._name, config)
         self._heard = self._loop.time()
-        await self._pulls.top_up(0)
 
     async def close(self) -> None:
         """Give everything back, as far as NATS lets."""
@@ -127,7 +148,7 @@ class Consumer:
             self._give_up(f"message {self._number + 1} did not come, {arrival.number} did")
             return
         self._number += 1
-        self._pulls.delivered()
+        self._pulls.delivered(len(msg.data))
         self._arrived.append(arrival)
         self._wake.set()
 

@@ -154,23 +154,25 @@ class Delta:
         if state := change.state:
             change.fields["state"] = state
             change.time = time_of(self._status or {}, self._stored)
-            self._fall_due(change, self._stored // 1_000_000, timeout)
+            fall_due(change, self._stored // 1_000_000, timeout, self._start_by)
         change.is_asked_for = change.begins and "parent" in change.fields
         change.history, change.artifacts = self._history.flush(), self._artifacts.flush()
         self._status, self._start_by = None, 0
         return change
 
-    def _fall_due(self, change: TaskChange, stored: int, timeout: int) -> None:
-        state = change.state
-        if state in _OVER:
-            change.ended = stored
-        elif state == SUBMITTED:
-            due = stored + timeout
-            change.due = min(due, self._start_by) if self._start_by else due
-        elif state in _AT_WORK:
-            change.due = stored + timeout
-        elif state == INPUT_REQUIRED:
-            change.due = stored
+
+def fall_due(change: TaskChange, stored: int, timeout: int, start_by: int = 0) -> None:
+    """Say when a task in its new state is to be looked at; all times in ms."""
+    state = change.state
+    if state in _OVER:
+        change.ended = stored
+    elif state == SUBMITTED:
+        due = stored + timeout
+        change.due = min(due, start_by) if start_by else due
+    elif state in _AT_WORK:
+        change.due = stored + timeout
+    elif state == INPUT_REQUIRED:
+        change.due = stored
 
 
 def time_ms(text: object) -> int:

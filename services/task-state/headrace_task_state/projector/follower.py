@@ -2,17 +2,19 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from headrace import metrics
 from headrace.jetstream.connection import Bus
 from headrace.model.errors import BusUnavailable, StateUnavailable
 from headrace.model.task import TaskKey
-from headrace_task_state.projector.batches import Batches
+from headrace_task_state.projector.batches import Batch, Batches
 from headrace_task_state.projector.consumer import Consumer, ConsumerLost
 from headrace_task_state.projector.dead_letters import DeadLetters
 from headrace_task_state.projector.origin import origin_of
+from headrace_task_state.projector.summaries import Summaries
 from headrace_task_state.store import (
     Departure,
     LeaseLost,
@@ -45,6 +47,9 @@ LONGER = 0.06
 
 _PAUSE = 0.5
 
+_SILENT = 5
+"""Waits for a message in vain after which a range is not summarized any further."""
+
 type Announce = Callable[[Iterable[TaskKey]], Awaitable[None]]
 """Tells others which tasks have changed; raises BusUnavailable where that is not sure."""
 
@@ -72,6 +77,8 @@ class Follower:
         self._letters = DeadLetters(bus, self._stream)
         self._loop = asyncio.get_running_loop()
         self._consumers = 0
+        self._reads_all = False
+        """Whether last entries say too little, so that a view is built from all of them."""
 
     async def run(self) -> None:
         """Apply until the lease is lost; trouble with NATS and the store is waited out."""
@@ -101,60 +108,114 @@ class Follower:
             _log.error("stream %s is not the one of before: its tasks are gone", self._stream)
             await self._writer.begin_era()
             raise LeaseLost("the view begins anew")
-        consumer = self._consumer()
+        progress = replace(progress, origin=origin)
+        metrics.FOLLOWING.labels(self._range.name).set(1)
+        metrics.POSITION.labels(self._range.name).set(progress.position)
         try:
-            await consumer.open(progress.position)
-            await self._writer.apply(progress, replace(progress, origin=origin), [])
-            _log.info("range %s is followed from %d", self._range.name, progress.position)
-            metrics.FOLLOWING.labels(self._range.name).set(1)
-            metrics.POSITION.labels(self._range.name).set(progress.position)
-            await self._apply_all(consumer, replace(progress, origin=origin))
+            if progress.is_summarizing or not (progress.position or self._reads_all):
+                progress = await self._summarize(progress)
+            await self._apply_all(progress)
         finally:
             metrics.FOLLOWING.labels(self._range.name).set(0)
+
+    @asynccontextmanager
+    async def _consumer(self, *, last_per_subject: bool = False) -> AsyncIterator[Consumer]:
+        self._consumers += 1
+        name = f"task-state-{self._writer.lease.token}-{self._consumers}".replace(".", "-")
+        consumer = Consumer(self._bus, self._stream, name, last_per_subject=last_per_subject)
+        try:
+            yield consumer
+        finally:
             await consumer.close()
 
-    def _consumer(self) -> Consumer:
-        self._consumers += 1
-        name = f"task-state-{self._writer.lease.token}-{self._consumers}"
-        return Consumer(self._bus, self._stream, name.replace(".", "-"))
+    async def _summarize(self, progress: Progress) -> Progress:
+        """Apply the last entry of each log; return how far the range is then.
 
-    async def _apply_all(self, consumer: Consumer, progress: Progress) -> None:
+        After a crash it begins again: other entries may be the last ones by then.
+        """
+        summaries = Summaries(self._bus, self._timeout)
+        writing = Writing(self._writer, summaries)
+        async with self._consumer(last_per_subject=True) as consumer:
+            try:
+                head = await consumer.open_last_per_subject()
+                then = Progress(origin=progress.origin, summarized=head)
+                await writing.begin(progress, then, [])
+                progress, silent = then, 0
+                _log.info("range %s is summarized up to %d", self._range.name, head)
+                while progress.is_summarizing:
+                    arrivals = await consumer.take(MOST, MOST_BYTES)
+                    silent = 0 if arrivals else silent + 1
+                    if silent > _SILENT:
+                        # What was to come is gone; how far that was, nobody says.
+                        self._reads_all = not progress.position
+                        raise ConsumerLost("it hands out nothing more")
+                    found = [one for one in arrivals if one.sequence <= head]
+                    batch = await summaries.build(found, progress)
+                    if not (summaries.is_worth_it or progress.position):
+                        self._reads_all = True
+                        break
+                    await self._announced(batch)
+                    then = batch.then
+                    if consumer.examined >= head or any(one.sequence >= head for one in arrivals):
+                        then = replace(then, position=head)
+                    if then != progress:
+                        await writing.begin(progress, then, batch.changes)
+                    progress = then
+                if self._reads_all:
+                    then = replace(progress, summarized=0)
+                    await writing.begin(progress, then, [])
+                    progress = then
+                await writing.done()
+                self._tombstone_seen()
+            finally:
+                await writing.give_up()
+        return progress
+
+    async def _announced(self, batch: Batch) -> None:
+        """Have sent what must be sent before a batch is written."""
+        for letter in batch.letters:
+            await self._letters.send(letter)
+        await self._announce(batch.touched)
+
+    async def _apply_all(self, progress: Progress) -> None:
         """Apply what the consumer hands out; the next batch is built while one is being written."""
         batches, writing = Batches(self._bus.subjects, self._timeout), Writing(self._writer)
-        try:
-            while True:
-                arrivals = await consumer.take(MOST, MOST_BYTES)
-                begun = self._loop.time()
-                batch = batches.build(arrivals, progress)
-                for letter in batch.letters:
-                    await self._letters.send(letter)
-                await self._announce(batch.touched)
-                then = batch.then
-                if not arrivals:
-                    if consumer.examined <= progress.position:
-                        continue
-                    then = replace(progress, position=consumer.examined)
-                await writing.begin(progress, then, batch.changes)
-                if batch.has_tombstones:
-                    await writing.done()
-                    self._tombstone_seen()
-                progress = then
-                waiting = max(consumer.waiting, arrivals[-1].pending if arrivals else 0)
-                metrics.LAG.labels(self._range.name).set(waiting)
-                if waiting < FULL:
-                    await writing.done()
-                    linger = LINGER if len(arrivals) < MANY else LONGER
-                    await asyncio.sleep(begun + linger - self._loop.time())
-        finally:
-            await writing.give_up()
+        async with self._consumer() as consumer:
+            await consumer.open(progress.position)
+            await self._writer.apply(progress, progress, [])
+            _log.info("range %s is followed from %d", self._range.name, progress.position)
+            try:
+                while True:
+                    arrivals = await consumer.take(MOST, MOST_BYTES)
+                    begun = self._loop.time()
+                    batch = batches.build(arrivals, progress)
+                    await self._announced(batch)
+                    then = batch.then
+                    if not arrivals:
+                        if consumer.examined <= progress.position:
+                            continue
+                        then = replace(progress, position=consumer.examined)
+                    await writing.begin(progress, then, batch.changes)
+                    if batch.has_tombstones:
+                        await writing.done()
+                        self._tombstone_seen()
+                    progress = then
+                    waiting = max(consumer.waiting, arrivals[-1].pending if arrivals else 0)
+                    metrics.LAG.labels(self._range.name).set(waiting)
+                    if waiting < FULL:
+                        await writing.done()
+                        linger = LINGER if len(arrivals) < MANY else LONGER
+                        await asyncio.sleep(begun + linger - self._loop.time())
+            finally:
+                await writing.give_up()
 
 
 class Writing:
     """One batch on its way to the store, while the next one is built."""
 
-    def __init__(self, writer: Writer) -> None:
-        """Write through `writer`."""
-        self._writer = writer
+    def __init__(self, writer: Writer, summaries: Summaries | None = None) -> None:
+        """Write through `writer`, perhaps what `summaries` build."""
+        self._writer, self._summaries = writer, summaries
         self._position = metrics.POSITION.labels(writer.lease.range.name)
         self._batch: asyncio.Task[None] | None = None
 
@@ -172,9 +233,37 @@ class Writing:
     async def _write(
         self, expected: Progress, then: Progress, changes: Sequence[TaskChange | Departure]
     ) -> None:
-        if foreign := await self._writer.apply(expected, then, changes):
+        foreign = await self._writer.apply(expected, then, changes)
+        if foreign and self._summaries is not None:
+            foreign = await self._replace(self._summaries, foreign, then, changes)
+        if foreign:
             _log.error("written under ids of other agents' tasks, ignored: %s", " ".join(foreign))
         self._position.set(then.position)
+
+    async def _replace(
+        self,
+        summaries: Summaries,
+        foreign: list[str],
+        then: Progress,
+        changes: Sequence[TaskChange | Departure],
+    ) -> list[str]:
+        """Apply those that began before what is there, and return the names of the others.
+
+        Last entries don't come in the order of first ones, which tells whose a task is.
+        """
+        found = {f"{one.key.tenant}:{one.key.task}:{one.key.agent}": one for one in changes}
+        ignored: list[str] = []
+        for name in foreign:
+            change, known = found[name], await self._writer.fields(name.rpartition(":")[0])
+            older = None
+            if isinstance(change, TaskChange) and known:
+                own, other = int(change.fields["sequence"]), int(known["sequence"])
+                older = await summaries.replacement(change.key, own, known["agent"], other)
+            if older is None:
+                ignored.append(name)
+            else:
+                await self._writer.apply(then, then, [older])
+        return ignored
 
     async def done(self) -> None:
         """Return when nothing is being written; raises as `begin`."""

@@ -6,13 +6,12 @@ over messages that nobody has applied.
 """
 
 import asyncio
-from datetime import datetime
 
 from headrace.jetstream.api import get_message, stream_state, until_answered
 from headrace.jetstream.connection import Bus
+from headrace.jetstream.headers import nanoseconds
 from headrace_task_state.store import Progress
 
-_NANOSECOND_DIGITS = 9
 _CONFIRM = 0.5
 _LOOKS = 2
 _TIMEOUT = 2.0
@@ -49,10 +48,3 @@ async def _holds(bus: Bus, stream: str, progress: Progress) -> bool:
     query = {"seq": progress.last}
     message = await until_answered(bus, lambda: get_message(bus, stream, query), _TIMEOUT)
     return message is None or nanoseconds(message["time"]) == progress.time
-
-
-def nanoseconds(time: str) -> int:
-    """Return a time as NATS writes it (RFC 3339, UTC, up to nanoseconds) in ns since 1970."""
-    seconds, _, fraction = time.removesuffix("Z").partition(".")
-    moment = datetime.fromisoformat(f"{seconds}+00:00")
-    return round(moment.timestamp()) * 10**9 + int(fraction.ljust(_NANOSECOND_DIGITS, "0") or 0)

@@ -53,11 +53,11 @@ class Tasks:
         return found.found(query.history_length).model_dump()
 
     async def _seen(self, query: GetTask) -> LoggedTask | None:
-        """Return what the view has of the task; None: nothing, or nobody can tell now."""
+        """Return what the view has of the task; None: not all of it, or nobody can tell now."""
         try:
             async with asyncio.timeout(REDIS_TIMEOUT):
                 stored = await self._reader.task(query.tenant, query.task)
         except (StateUnavailable, TimeoutError) as trouble:
             _log.debug("task %s is read from its log: %s", query.task, trouble)
             return None
-        return None if stored is None else read_found(stored)
+        return None if stored is None or stored.is_summary else read_found(stored)

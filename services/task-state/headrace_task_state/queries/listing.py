@@ -1,27 +1,36 @@
 """Lists of an owner's tasks, complete as of when the question came."""
 
+import asyncio
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from datetime import UTC, datetime
 
 import orjson
 
+from headrace.jetstream.connection import Bus
+from headrace.log.logged_task import LoggedTask, fold_log
 from headrace.model.errors import InvalidName
 from headrace.model.events import Json
 from headrace.model.messages import ListTasks
-from headrace.model.task import STATES, check_task_id
+from headrace.model.subjects import stream_of_shard
+from headrace.model.task import STATES, TaskKey, check_task_id
 from headrace_task_state.queries.found import read_found
 from headrace_task_state.queries.frontier import Frontier
-from headrace_task_state.store import After, Reader, StoredTask
+from headrace_task_state.ranges import Range
+from headrace_task_state.store import After, ProjectionBehind, Reader, StoredTask
 
 _EARLIEST = "-inf"
+
+_READS = 16
+"""Logs that are read side by side for one list."""
 
 
 class Lists:
     """Answers ``list``."""
 
-    def __init__(self, reader: Reader, frontier: Frontier) -> None:
-        """Read the view once it has caught up."""
-        self._reader, self._frontier = reader, frontier
+    def __init__(self, bus: Bus, reader: Reader, frontier: Frontier) -> None:
+        """Read the view once it has caught up; what it has summaries of is read from the logs."""
+        self._bus, self._reader, self._frontier = bus, reader, frontier
+        self._reads = asyncio.Semaphore(_READS)
 
     async def list(self, query: ListTasks) -> Json:
         """Return a `TasksFound` as JSON.
@@ -37,17 +46,34 @@ class Lists:
         heads = await self._frontier.reached()
         page = await self._reader.page(query, least, after, heads)
         last = page.tasks[-1] if page.more else None
+        found = await asyncio.gather(*(self._read(query, stored) for stored in page.tasks))
+        artifacts = query.include_artifacts
         return {
-            "tasks": [_task(stored, query) for stored in page.tasks],
+            "tasks": [
+                one.fold.task(query.history_length, include_artifacts=artifacts) for one in found
+            ],
             "next_page_token": encode_cursor(After(last.time, last.task)) if last else "",
             "page_size": query.page_size,
             "total_size": page.total,
         }
 
+    async def _read(self, query: ListTasks, stored: StoredTask) -> LoggedTask:
+        """Return the task.
 
-def _task(stored: StoredTask, query: ListTasks) -> Json:
-    found = read_found(stored)
-    return found.fold.task(query.history_length, include_artifacts=query.include_artifacts)
+        Raises:
+            ProjectionBehind: its log says otherwise than its last entry whose it is, or that it is
+                gone.
+        """
+        if not stored.is_summary:
+            return read_found(stored)
+        key = TaskKey(query.tenant, stored.fields["agent"], stored.task)
+        async with self._reads:
+            task = await fold_log(self._bus, key, int(stored.fields["sequence"]))
+        if task is None or not (query.any_owner or task.owner == query.owner):
+            place = Range(stream_of_shard(key.shard))
+            await self._reader.hasten(place, f"{key.tenant}:{key.task}")
+            raise ProjectionBehind("a task of the list is being read from its log; try again")
+        return task
 
 
 def _least(status_after: str | None) -> str:

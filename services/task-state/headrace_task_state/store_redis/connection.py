@@ -109,7 +109,7 @@ def trouble(error: Exception) -> StateUnavailable:
     return StateUnavailable(f"Redis: {error or type(error).__name__}")
 
 
-_NEED_LISTINGS = frozenset({"apply"})
+_NEED_LISTINGS = frozenset({"apply", "complete"})
 
 
 class Script:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from headrace_task_state.ranges import Range
 
-SHAPE = "4"
+SHAPE = "5"
 """Version of what is kept and how, a number. A new one is built from the log beside the old one,
 which replicas of the old version go on to keep and to answer from (`store_redis/shapes.py`)."""
 

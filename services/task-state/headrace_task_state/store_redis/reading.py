@@ -9,6 +9,7 @@ from headrace.model.messages import ListTasks
 from headrace_task_state.ranges import Range
 from headrace_task_state.store import (
     After,
+    DueList,
     Heads,
     ProjectionBehind,
     StoredPage,
@@ -55,6 +56,12 @@ class RedisReader:
         )
         _check_reached(heads, positions)
         return StoredPage([_stored_task(*task) for task in tasks], total, more == b"1")
+
+    async def hasten(self, place: Range, name: str) -> None:
+        """Have the summary of `name` completed before all others."""
+        [era] = await self._redis.ask(["GET", self._keys.era])
+        key = f"{self._keys.view(int(era or 0))}{DueList.SUMMARIES}:{place.name}"
+        await self._redis.ask(["ZADD", key, "XX", "-inf", name])
 
     async def positions(self, ranges: Iterable[Range]) -> list[int]:
         """Return up to where each range has been applied."""

@@ -44,6 +44,7 @@ class RedisWriter:
             last=int(fields.get(b"last", 0)),
             time=int(fields.get(b"time", 0)),
             origin=fields.get(b"origin", b"").decode(),
+            summarized=int(fields.get(b"summarized", 0)),
         )
 
     async def apply(
@@ -64,6 +65,18 @@ class RedisWriter:
         )
         self._check(answer)
         return [name.decode() for name in answer]
+
+    async def complete(self, name: str, sequence: int, task: TaskChange | None) -> bool:
+        """Put all that is in a log in place of the summary of the entry with that `sequence`."""
+        place = self.lease.range
+        encoded = b"" if task is None else _encoded(task)
+        answer = await self._redis.run(
+            "complete",
+            [self._keys.lease(place)],
+            [self.lease.token, self._view, place.name, LOOK_AFTER_MS, name, sequence, encoded],
+        )
+        self._check(answer)
+        return bool(answer)
 
     async def defer(self, due_list: DueList, name: str, due: int | None) -> None:
         """Put off looking again at a name until `due`, ms since 1970; None: take it out."""
@@ -105,7 +118,7 @@ def _encoded(change: TaskChange | Departure) -> bytes:
     key = change.key
     if isinstance(change, Departure):
         when, rest = str(change.at), ["", "", "", key.agent, "", "", [], [], []]
-        return orjson.dumps([key.tenant, key.task, "", "gone", "", when, *rest])
+        return orjson.dumps([key.tenant, key.task, "", "gone", "", when, *rest, "", ""])
     return orjson.dumps(
         [
             key.tenant,
@@ -123,5 +136,7 @@ def _encoded(change: TaskChange | Departure) -> bytes:
             [word for pair in change.fields.items() for word in pair],
             [orjson.dumps(item).decode() for item in change.history],
             [orjson.dumps(item).decode() for item in change.artifacts],
+            change.replaces,
+            "" if change.urgency is None else str(change.urgency),
         ]
     )

@@ -119,7 +119,7 @@ class Queue:
     def _take(self, msg: Msg) -> None:
         self._heard = self._loop.time()
         if msg.reply:
-            self._pulls.delivered()
+            self._pulls.delivered(len(msg.data))
             self._held[msg.reply] = msg
             self._receive(msg)
             return

@@ -1,4 +1,4 @@
--- What the other scripts share: the keys below a view, and how a task leaves them.
+-- What the other scripts share: the keys below a view, and how a task comes into them and leaves.
 --
 --   <view>t:<tenant>:<task>          hash: what each event overwrites
 --   <view>t:<tenant>:<task>:h        list: history items
@@ -14,6 +14,8 @@
 --   <view>b:<range>                  sorted set: <tenant>:<task>:<agent> of tasks that have left the
 --                                    view, and of which something may be left elsewhere, by when
 --                                    (ms) a tombstone took their log's place
+--   <view>s:<range>                  sorted set: summaries, by how urgent (least first) it is to
+--                                    complete them from their logs
 --   <view>t:<tenant>:<task>:d        set: tasks that it has asked for and that have not ended
 --   <view>d:<range>                  sorted set: tasks that others have asked for and that have not
 --                                    ended, by when (ms) their parents are to be looked at
@@ -30,8 +32,8 @@ local function tenant_and_task(name)
   return string.match(name, '^([^:]*):(.*)$')
 end
 
--- Takes a task out of everything; `name` is <tenant>:<task>.
-local function forget(view, range, name)
+-- Takes a task out of everything; `name` is <tenant>:<task>. Whom it has asked may be kept.
+local function forget(view, range, name, keeps_children)
   local key = view .. 't:' .. name
   local tenant, task = tenant_and_task(name)
   local was = redis.call('HMGET', key, 'owner', 'agent', 'context', 'state')
@@ -40,7 +42,11 @@ local function forget(view, range, name)
   redis.call('ZREM', view .. 'i:' .. range, name)
   redis.call('ZREM', view .. 'e:' .. range, name)
   redis.call('ZREM', view .. 'd:' .. range, name)
-  redis.call('UNLINK', key, key .. ':h', key .. ':a', key .. ':d')
+  redis.call('ZREM', view .. 's:' .. range, name)
+  redis.call('UNLINK', key, key .. ':h', key .. ':a')
+  if not keeps_children then
+    redis.call('UNLINK', key .. ':d')
+  end
   if not owner then
     return
   end
@@ -54,4 +60,154 @@ local function forget(view, range, name)
       redis.call('SREM', view .. 'p:' .. tenant, owner)
     end
   end
+end
+
+local MOST = 1000 -- values that one command takes; unpack has its limits
+
+-- Many new tasks in a row go into the same sorted sets and the same owners': each is added to with
+-- one command for all of them, before anything else looks.
+local added, owning = {}, {}
+
+local function add_later(key, score, member)
+  local some = added[key]
+  if not some then
+    some = {}
+    added[key] = some
+  end
+  some[#some + 1] = score
+  some[#some + 1] = member
+end
+
+local function add_now()
+  for key, some in pairs(added) do
+    for first = 1, #some, MOST do
+      redis.call('ZADD', key, unpack(some, first, math.min(first + MOST - 1, #some)))
+    end
+  end
+  added, owning = {}, {}
+end
+
+local function push(key, items)
+  for first = 1, #items, MOST do
+    redis.call('RPUSH', key, unpack(items, first, math.min(first + MOST - 1, #items)))
+  end
+end
+
+local function take_off(view, tenant, owner, agent, context, task, state)
+  local keys = listings(view, tenant, owner, agent, context, state)
+  redis.call('ZREM', keys[3], task)
+  redis.call('ZREM', keys[4], task)
+end
+
+local function list(view, tenant, owner, agent, context, task, state, time)
+  for _, listing in ipairs(listings(view, tenant, owner, agent, context, state)) do
+    if state == 'HEADRACE_ANSWERED' then
+      redis.call('ZREM', listing, task)
+    else
+      add_later(listing, time, task)
+    end
+  end
+end
+
+local function own(view, tenant, owner, agent)
+  local owners = view .. 'o:' .. tenant .. ':' .. owner
+  if owning[owners] ~= agent then
+    owning[owners] = agent
+    if redis.call('SADD', owners, agent) == 1 then
+      redis.call('SADD', view .. 'p:' .. tenant, owner)
+    end
+  end
+end
+
+-- A task that another one has asked for is looked after until it ends: its parent may go first.
+local function mind_parent(view, range, tenant, task, ended, look_after)
+  local name = tenant .. ':' .. task
+  local parent = redis.call('HGET', view .. 't:' .. name, 'parent')
+  if not parent then
+    return
+  end
+  local key = view .. 't:' .. tenant .. ':' .. parent
+  if ended ~= '' then
+    redis.call('ZREM', view .. 'd:' .. range, name)
+    redis.call('SREM', key .. ':d', task)
+    return
+  end
+  redis.call('SADD', key .. ':d', task)
+  local now = redis.call('TIME')
+  redis.call('ZADD', view .. 'd:' .. range, 'NX', tonumber(now[1]) * 1000 + tonumber(look_after), name)
+end
+
+-- When a run ends or begins, whom the task has asked is looked at.
+local function mind_children(view, range, tenant, name, state)
+  if state == 'TASK_STATE_WORKING' or state == 'TASK_STATE_AUTH_REQUIRED' then
+    return
+  end
+  for _, child in ipairs(redis.call('SMEMBERS', view .. 't:' .. name .. ':d')) do
+    redis.call('ZADD', view .. 'd:' .. range, 'XX', 0, tenant .. ':' .. child)
+  end
+end
+
+-- Changes one task as `change` says, the array of `store_redis/writing.py`. Answers the name of a log
+-- under the id of another agent's task, which changes nothing: <tenant>:<task>:<agent>.
+local function apply_change(view, range, look_after, change)
+  local tenant, task, log, kind, state, time, due, ended, owner, agent, context, asked, fields,
+    history, artifacts, replaces, urgency = unpack(change)
+  local begins = kind == '1'
+  local name = tenant .. ':' .. task
+  local key = view .. 't:' .. name
+  local was = redis.call('HMGET', key, 'log', 'owner', 'agent', 'context', 'state')
+  local known = was[1]
+  if known or not begins then
+    add_now()
+  end
+  if known and was[3] ~= agent and was[3] ~= replaces then
+    -- A worker may write below its agents' subjects: under the ids of other agents' tasks, too.
+    return name .. ':' .. agent
+  elseif kind == 'gone' then
+    forget(view, range, name)
+    redis.call('ZADD', view .. 'b:' .. range, time, name .. ':' .. agent)
+  elseif begins and known then
+    -- It is read anew; or somebody emptied the subject and began another log there.
+    forget(view, range, name, known == log)
+  end
+  -- A log whose beginning is gone, or that is not the one we know, makes no task.
+  if not (begins or known == log) then
+    return nil
+  end
+  if begins then
+    own(view, tenant, owner, agent)
+  elseif state ~= '' then
+    owner, context = was[2], was[4]
+    if was[5] and was[5] ~= state then
+      take_off(view, tenant, owner, agent, context, task, was[5])
+    end
+  end
+  redis.call('HSET', key, unpack(fields))
+  push(key .. ':h', history)
+  push(key .. ':a', artifacts)
+  if urgency ~= '' then
+    add_later(view .. 's:' .. range, urgency, name)
+  end
+  if state == '' then
+    return nil
+  end
+  list(view, tenant, owner, agent, context, task, state, time)
+  if not begins then
+    redis.call('ZREM', view .. 'w:' .. range, name)
+    redis.call('ZREM', view .. 'i:' .. range, name)
+  end
+  if due ~= '' then
+    local waits = state == 'TASK_STATE_INPUT_REQUIRED' and 'i:' or 'w:'
+    add_later(view .. waits .. range, due, name)
+  end
+  if ended ~= '' then
+    add_later(view .. 'e:' .. range, ended, name)
+  end
+  if not begins or asked == '1' then
+    mind_parent(view, range, tenant, task, ended, look_after)
+  end
+  if not begins then
+    mind_children(view, range, tenant, name, state)
+  end
+  return nil
 end

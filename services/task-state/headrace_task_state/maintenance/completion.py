@@ -1,0 +1,83 @@
+"""Completion: tasks of which a view that was just built has summaries are read from their logs.
+
+Until then each read of such a task reads its log. What waits for its user comes first, for it may
+be another task's child, which its summary does not tell; then the newest.
+"""
+
+import asyncio
+import logging
+
+from headrace.jetstream.connection import Bus
+from headrace.model.errors import BusUnavailable, StateUnavailable
+from headrace.model.task import TaskKey
+from headrace_task_state.maintenance.clock import Clock
+from headrace_task_state.maintenance.due import DueTasks
+from headrace_task_state.projector.dead_letters import DeadLetters
+from headrace_task_state.projector.whole_log import read_whole_log
+from headrace_task_state.store import SUMMARY, DueList, Fields, LeaseLost, Writer
+
+_log = logging.getLogger(__name__)
+
+EVERY = 1.0
+"""Seconds between looks for summaries."""
+
+REST = 0.01
+"""Seconds of rest after each log: reads and new events have the processor first."""
+
+
+class Completion:
+    """Completes the summaries of one range, under its lease."""
+
+    def __init__(self, bus: Bus, writer: Writer, timeout: float, clock: Clock) -> None:
+        """Write through `writer`; an input is due to be asked for again after `timeout` s."""
+        self._bus, self._writer, self._timeout, self._clock = bus, writer, timeout, clock
+        self._letters = DeadLetters(bus, bus.streams.events(writer.lease.range.stream))
+        self._due = DueTasks(bus, writer, DueList.SUMMARIES, self._look)
+
+    async def run(self) -> None:
+        """Complete until the lease is lost."""
+        while True:
+            await asyncio.sleep(EVERY)
+            try:
+                if not (await self._writer.progress()).is_summarizing:
+                    await self.look()
+            except LeaseLost:
+                return
+            except (BusUnavailable, StateUnavailable) as trouble:
+                _log.info("summaries wait to be completed: %s", trouble)
+
+    async def look(self) -> int:
+        """Complete every summary that there is; returns how many were looked at.
+
+        Raises:
+            LeaseLost: the range is another replica's.
+            BusUnavailable: the logs do not answer.
+            StateUnavailable: the store does not answer.
+        """
+        number = await self._due.go_through(round(self._clock.now() * 1000))
+        if number:
+            _log.info("%d summaries are completed", number)
+        return number
+
+    async def _look(self, key: TaskKey, task: Fields) -> int | None:
+        """Complete the task; return when to look again, ms; None: never."""
+        if SUMMARY not in task or await self.complete(key, task):
+            await asyncio.sleep(REST)
+            return None
+        return round(self._clock.now() * 1000)
+
+    async def complete(self, key: TaskKey, task: Fields) -> bool:
+        """Put all that is in the task's log in place of the summary with these fields.
+
+        False: more has been applied meanwhile.
+
+        Raises:
+            LeaseLost: the range is another replica's.
+            BusUnavailable: the log does not answer.
+            StateUnavailable: the store does not answer.
+        """
+        sequence = int(task["sequence"])
+        whole = await read_whole_log(self._bus, key, sequence, self._timeout)
+        for letter in whole.letters:
+            await self._letters.send(letter)
+        return await self._writer.complete(f"{key.tenant}:{key.task}", sequence, whole.task)

@@ -1,0 +1,150 @@
+"""Building a view from the last entry of each log, in place of all entries.
+
+What lists, lookups and duties need of a task that does nothing now stands in its last entry: whose
+it is, in which state and since when. The view is complete when these have been read; histories and
+artifacts are read from the logs meanwhile and filled in afterwards (`maintenance/completion.py`).
+What the last entry does not tell (a task at work, an entry of an older version) is read whole.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import batched
+
+import orjson
+
+from headrace.jetstream.connection import Bus
+from headrace.model.entry import ANSWERED, Stamp, parse_lines
+from headrace.model.errors import UndecodableMessage
+from headrace.model.fold import IllFormedEvent, read_change
+from headrace.model.task import INPUT_REQUIRED, RUN_ENDED, TaskKey
+from headrace_task_state.projector.arrival import Arrival
+from headrace_task_state.projector.batches import Batch
+from headrace_task_state.projector.dead_letters import letter
+from headrace_task_state.projector.delta import fall_due, time_of
+from headrace_task_state.projector.whole_log import WholeLog, read_whole_log
+from headrace_task_state.store import SUMMARY, Departure, Progress, TaskChange
+
+_STILL = RUN_ENDED | {ANSWERED}
+"""States in which a task does nothing until its user does."""
+
+_READS = 32
+"""Logs that are read side by side."""
+
+_WORTH = 2
+"""Last entries for each log that must be read whole, from which on summaries are worth it."""
+
+_FIRST_OF_ALL = 10**15
+"""Milliseconds by which tasks that go on are more urgent to complete than those that have ended."""
+
+
+def summary_of(stamp: Stamp, arrival: Arrival, key: TaskKey) -> TaskChange | None:
+    """Return what a log's last entry tells of its task; None: too little.
+
+    Raises:
+        UndecodableMessage: it is no entry.
+    """
+    lines, events = parse_lines(arrival.msg.subject, arrival.msg.data, stamp.generation)
+    last, owner, state = stamp.generation + len(lines) - 1, stamp.owner, stamp.state
+    event = events[-1]
+    if not owner or state not in _STILL or type(event) is not dict:
+        return None
+    try:
+        change = read_change(event, last)
+    except IllFormedEvent:
+        return None
+    status = change.status or {}
+    if not change.context or (status.get("state") != state and change.answer is None):
+        return None
+    task = TaskChange(key, stamp.log, begins=True, owner=owner, context=change.context, state=state)
+    task.fields = {
+        "log": stamp.log,
+        "agent": key.agent,
+        "owner": owner,
+        "context": change.context,
+        "generation": str(last),
+        "sequence": str(arrival.sequence),
+        "state": state,
+        "status": orjson.dumps(status).decode(),
+        "status_generation": str(last),
+        "run": str(stamp.run),
+        SUMMARY: "1",
+    }
+    stored = arrival.time // 1_000_000
+    task.time = time_of(status, arrival.time)
+    fall_due(task, stored, 0)
+    # The newest first: they are what lists show first.
+    task.urgency = -stored - (_FIRST_OF_ALL if state == INPUT_REQUIRED else 0)
+    return task
+
+
+class Summaries:
+    """Builds batches of a range from its logs' last entries."""
+
+    def __init__(self, bus: Bus, timeout: float) -> None:
+        """Read logs on `bus`; an input is due again after `timeout` seconds."""
+        self._bus, self._timeout = bus, timeout
+        self.is_worth_it = True
+        """Whether few logs of the last batch had to be read whole."""
+
+    async def build(self, arrivals: Sequence[Arrival], before: Progress) -> Batch:
+        """Return what `arrivals` say, of which only the last one of each log counts.
+
+        Raises:
+            BusUnavailable: logs can't be read.
+        """
+        if not arrivals:
+            return Batch(before)
+        last = arrivals[-1]
+        batch = Batch(replace(before, position=last.sequence, last=last.sequence, time=last.time))
+        unclear: list[tuple[TaskKey, int]] = []
+        for arrival in {arrival.msg.subject: arrival for arrival in arrivals}.values():
+            try:
+                key = self._bus.subjects.key_of_event(arrival.msg.subject)
+            except UndecodableMessage as error:
+                batch.letters.append(letter(arrival, error.reason))
+                continue
+            if arrival.is_tombstone:
+                batch.changes.append(Departure(key, arrival.time // 1_000_000))
+                batch.has_tombstones = True
+                continue
+            batch.touched.append(key)
+            try:
+                summary = summary_of(arrival.stamp(), arrival, key)
+            except UndecodableMessage:
+                summary = None
+            if summary is None:
+                unclear.append((key, arrival.sequence))
+            else:
+                batch.changes.append(summary)
+        self.is_worth_it = len(unclear) * _WORTH <= len(arrivals)
+        if self.is_worth_it or before.position:
+            await self._read(unclear, batch)
+        return batch
+
+    async def _read(self, unclear: list[tuple[TaskKey, int]], batch: Batch) -> None:
+        for some in batched(unclear, _READS):
+            for whole in await asyncio.gather(*(self._whole(*one) for one in some)):
+                batch.letters += whole.letters
+                if whole.task is not None:
+                    batch.changes.append(whole.task)
+
+    async def _whole(self, key: TaskKey, head: int) -> WholeLog:
+        return await read_whole_log(self._bus, key, head, self._timeout)
+
+    async def replacement(
+        self, key: TaskKey, head: int, agent: str, other_head: int
+    ) -> TaskChange | None:
+        """Return the task at `key` if its log began before that of the same id below `agent`.
+
+        Each log is read up to its head, a stream sequence.
+
+        Raises:
+            BusUnavailable: a log can't be read.
+        """
+        mine, theirs = await asyncio.gather(
+            self._whole(key, head), self._whole(replace(key, agent=agent), other_head)
+        )
+        if mine.task is None or (theirs.task is not None and theirs.begun < mine.begun):
+            return None
+        return replace(mine.task, replaces=agent)

@@ -1,0 +1,23 @@
+-- Puts all that is in a task's log in place of its summary, or drops that, if the caller holds the
+-- lease of the range and the summary is still that of the same entry. Answers 'fenced', or whether it
+-- was done.
+--
+-- KEYS: lease
+-- ARGV: token, view, range, ms after which the parent of a task that another one has asked for is
+--       looked at, name (<tenant>:<task>), stream sequence of the entry, the task as in apply.lua
+--       ('': it is none)
+
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then
+  return 'fenced'
+end
+local view, range, name = ARGV[2], ARGV[3], ARGV[5]
+local was = redis.call('HMGET', view .. 't:' .. name, 'summary', 'sequence')
+if not was[1] or was[2] ~= ARGV[6] then
+  return 0
+end
+forget(view, range, name, ARGV[7] ~= '')
+if ARGV[7] ~= '' then
+  apply_change(view, range, ARGV[4], cjson.decode(ARGV[7]))
+  add_now()
+end
+return 1
