@@ -1,6 +1,9 @@
 """Processes die; clients lose nothing and tasks end."""
 
 import asyncio
+import re
+import secrets
+from functools import partial
 
 import httpx
 
@@ -11,6 +14,8 @@ from tests.support.plain_a2a import PlainAgent
 from tests.support.service_process import ServiceProcess
 from tests.support.stored_log import lines_of, read_log
 from tests.support.waiting import eventually
+
+TASK = re.compile(r"\d+-[0-9a-f]{32}")
 
 
 def counted_to(number: int) -> str:
@@ -115,17 +120,45 @@ async def test_nats_may_be_killed_in_mid_stream(fleet: Fleet, http: httpx.AsyncC
     assert generations == sorted(set(generations))
 
 
-async def test_with_nats_frozen_messages_are_refused_and_later_taken_again(
+async def test_what_a_gateway_killed_while_it_settles_was_sent_is_worked_on_once(
     fleet: Fleet, http: httpx.AsyncClient
 ) -> None:
-    agent = PlainAgent(http, fleet.gateways[0], "echo")
+    here, there = (PlainAgent(http, url, "echo") for url in fleet.gateways)
+    texts = [f"settled {secrets.token_hex(4)}" for _ in range(6)]
     with fleet.frozen("nats"):
-        refused = await agent.send("hello")
-    assert refused.status_code == 503
-    # It may have been taken: nobody is told to send it again.
-    assert "retry-after" not in refused.headers, refused.text
+        answers = await asyncio.gather(*(here.send(text) for text in texts))
+        assert {answer.status_code for answer in answers} == {503}
+        # They may have been taken: nobody is told to send them again.
+        assert any("retry-after" not in answer.headers for answer in answers), "none is settled"
+        killed = fleet.stack.kill("gateway", 0)
 
-    async def is_back() -> bool:
-        return (await agent.send("hello")).status_code == 200
+        async def knows() -> bool:
+            return not (await http.get(f"{fleet.gateways[1]}/readyz")).is_success
 
-    await eventually(is_back, "messages are taken again")
+        await eventually(knows, "the other gateway knows that NATS is silent")
+    await asyncio.gather(*map(partial(obey, there), texts, answers))
+    found = (await there.list(pageSize=100)).json()["tasks"]
+    said = [task["history"][0]["parts"][0].get("text") for task in found]
+    assert [said.count(text) for text in texts] == [1] * len(texts)
+    await asyncio.to_thread(fleet.stack.until_restarted, "gateway", 0, killed)
+
+
+async def obey(agent: PlainAgent, text: str, answer: httpx.Response) -> None:
+    """Do what the answers say, at another gateway, until the message has been worked on."""
+    task = "" if "retry-after" in answer.headers else TASK.findall(answer.text)[0]
+
+    async def is_over() -> bool:
+        nonlocal task
+        if not task:
+            sent = await agent.send(text)
+            assert sent.is_success or "retry-after" in sent.headers, sent.text
+            task = sent.json()["task"]["id"] if sent.is_success else ""
+            return False
+        found = await agent.get(task)
+        if found.status_code == httpx.codes.NOT_FOUND:
+            task = ""  # It was not taken.
+            return False
+        assert found.is_success or "retry-after" in found.headers, found.text
+        return found.is_success and found.json()["status"]["state"] == "TASK_STATE_COMPLETED"
+
+    await eventually(is_over, f"{text} is worked on")

@@ -4,6 +4,9 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+
+import httpx
 
 from headrace_cli.dev_file import Role
 from headrace_cli.dev_ready import until_ready
@@ -11,6 +14,7 @@ from tests.support.pids import freeze
 from tests.support.server_process import ServerProcess
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.stack import Stack
+from tests.support.waiting import eventually
 
 
 class Fleet:
@@ -41,6 +45,9 @@ class Fleet:
     async def until_whole(self, timeout: float = 90.0) -> None:
         """Return when every gateway serves, agents are there and task state follows."""
         await until_ready(self.gateways, with_agents=True, timeout=timeout)
+        async with httpx.AsyncClient(timeout=timeout) as http:
+            for gateway in self.gateways:
+                await eventually(partial(_knows_tasks, http, gateway), "tasks are known", timeout)
 
     def restart(self, role: Role, index: int = 0) -> None:
         """Kill a process as ``kill -9`` does; return when it has been started again."""
@@ -66,3 +73,9 @@ class Fleet:
             else:
                 for pid in self.stack.pids(role):
                     os.kill(pid, signal.SIGCONT)
+
+
+async def _knows_tasks(http: httpx.AsyncClient, gateway: str) -> bool:
+    """Tell whether a gateway knows that there is no such task: for a while after an outage not."""
+    answer = await http.get(f"{gateway}/v1/agents/echo/tasks/0-{'0' * 32}")
+    return answer.status_code == httpx.codes.NOT_FOUND

@@ -136,7 +136,7 @@ async def composed(settings: GatewaySettings, requests: OpenRequests) -> AsyncIt
         rates = RateLimits(bus, settings)
         await rates.start()
         stack.push_async_callback(rates.stop)
-        settling = Settling(detached, health_probe, settings.append_timeout)
+        settling = Settling(bus, detached, settings.append_timeout)
         runs = WantedRuns(bus, admission)
         submissions = Submissions(bus, feeds, state, directory, runs, detached, settling)
         records = SentRecords(bus, settings.idempotency_seconds)

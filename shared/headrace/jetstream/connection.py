@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+import math
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import nats.errors
@@ -38,6 +39,8 @@ TROUBLE = (
 _CONNECT_ATTEMPT = 2.5
 """Seconds after which connecting is begun anew. nats-py itself would go on for ever, in silence."""
 
+_INBOX = "_INBOX"
+
 _SETTLE = 0.1
 """Seconds within which disturbances count as one: nats-py reports every message that it drops."""
 
@@ -68,6 +71,8 @@ class Bus:
         self._closing = False
         self.is_silent = False
         """Whether the server is known to carry no messages although it is connected: it froze."""
+        self.back_since = -math.inf
+        """When the server, or another one, answered again after it had not, loop time."""
 
     @property
     def js(self) -> JetStreamContext:
@@ -88,6 +93,10 @@ class Bus:
     def max_payload(self) -> int:
         """The largest message the server takes, bytes."""
         return self.connection.max_payload
+
+    def among_role(self, name: str) -> str:
+        """Return a subject on which processes of this one's role hear each other, nobody else."""
+        return f"{_INBOX}.{self.settings.role}.{name}"
 
     def on_disturbance(self, callback: Disturbed) -> Callable[[], None]:
         """Call `callback` whenever live messages may have been missed; returns how to stop that."""
@@ -151,6 +160,7 @@ class Bus:
     async def _on_reconnect(self) -> None:
         _log.info("NATS is back")
         self._refusal = ""
+        self.back_since = asyncio.get_running_loop().time()
         self._disturb()
 
     async def _on_error(self, error: Exception) -> None:
@@ -216,6 +226,23 @@ class Bus:
         except TROUBLE as error:
             raise BusUnavailable(f"{subject}: {reason(error)}") from error
 
+    @asynccontextmanager
+    async def answering(self, subject: str) -> AsyncIterator[None]:
+        """Answer whoever asks on `subject` for a block; outside of one, nobody listens there."""
+
+        async def answer(msg: Msg) -> None:
+            with suppress(BusUnavailable):
+                await self.publish(msg.reply, b"")
+
+        subscription = None
+        try:
+            with suppress(BusUnavailable):
+                subscription = await self.subscribe(subject, answer)
+            yield
+        finally:
+            if subscription is not None:
+                await self.unsubscribe(subscription)
+
     @staticmethod
     async def unsubscribe(subscription: Subscription) -> None:
         """End a subscription; one that ended with its connection is no trouble."""
@@ -261,7 +288,7 @@ def connect_options(settings: BusSettings, name: str) -> dict[str, Any]:
         "servers": settings.nats_servers,
         "name": name,
         # A user may then read the answers to its own role's questions, and no others.
-        "inbox_prefix": f"_INBOX.{settings.role}",
+        "inbox_prefix": f"{_INBOX}.{settings.role}",
         "max_reconnect_attempts": -1,
         "reconnect_time_wait": 0.25,
         "connect_timeout": 2,

@@ -141,14 +141,19 @@ class FileUnknown(HeadraceError):
     code = "file_unknown"
 
 
+_NO_TASK = "task not found"
+
+
 class TaskUnknown(HeadraceError):
     """No such task, or not the caller's: the two must look the same (promise 6)."""
 
     code = "task_unknown"
 
-    def __init__(self, message: str = "task not found") -> None:
+    def __init__(self, message: str = _NO_TASK) -> None:
         """Say that there is none, or what else of the caller's own tasks is gone."""
         super().__init__(message)
+        self.is_gone = message != _NO_TASK
+        """Whether there was one, of the caller's."""
 
 
 class StartRefused(HeadraceError):

@@ -8,7 +8,6 @@ from typing import cast
 import pytest
 
 from headrace.directory import Directory
-from headrace.jetstream.health_probe import HealthProbe
 from headrace.log import TailRule
 from headrace.model.errors import Fenced
 from headrace.model.messages import GetTask, TaskFound
@@ -52,7 +51,7 @@ class Gateway:
         self.rule = TailRule(bus)
         detached = Detached()
         feeds = Feeds(bus, self.rule, 1024 * 1024, detached)
-        settling = Settling(detached, HealthProbe(bus), 60.0)
+        settling = Settling(bus, detached, 60.0)
         settings = GatewaySettings.model_validate(bus.settings.model_dump())
         runs = WantedRuns(bus, Admission(bus, settings))
         state, directory = cast("StateClient", found), cast("Directory", found)

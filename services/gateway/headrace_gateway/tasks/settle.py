@@ -2,16 +2,26 @@
 
 NATS may store a publish that was given up long ago. So a client that is told to send its message
 again could have its work done twice. It is told the task's id instead, and the gateway goes on with
-the very same append until its outcome is known.
+the very same append until its outcome is known. Until then no gateway says that there is no such
+task: one that finds nothing asks the others first.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
-from headrace.jetstream.health_probe import HealthProbe
+from headrace.jetstream.connection import Bus
 from headrace.log import Appended
-from headrace.model.errors import BusUnavailable, HeadraceError, OutcomeUnknown, StateUnavailable
+from headrace.model.errors import (
+    BusUnavailable,
+    HeadraceError,
+    NobodyListens,
+    OutcomeUnknown,
+    StateUnavailable,
+    TaskUnknown,
+)
 from headrace.model.task import TaskKey
 from headrace.tasks.begin import Input
 from headrace.wait_for import RECONNECT
@@ -70,6 +80,9 @@ _log = logging.getLogger(__name__)
 _PAUSE = 0.5
 _LOOK_EVERY = 0.05
 
+_ASK = 0.5
+"""Seconds for a gateway that settles an input to say so; where none does, nobody listens."""
+
 MOST = 1000
 """Inputs that may be unsettled at a time; each is held in memory."""
 
@@ -77,10 +90,10 @@ MOST = 1000
 class Settling:
     """Carries out what puts an input into a log, beyond what its client waits for."""
 
-    def __init__(self, detached: Detached, health_probe: HealthProbe, timeout: float) -> None:
+    def __init__(self, bus: Bus, detached: Detached, timeout: float) -> None:
         """Go on in `detached` with what has no outcome after `timeout` seconds."""
-        self._detached, self._health_probe, self._timeout = detached, health_probe, timeout
-        self._open = set[TaskKey]()
+        self._bus, self._detached, self._timeout = bus, detached, timeout
+        self._open = Counter[TaskKey]()
 
     async def ready(self) -> None:
         """Return when NATS answers: what is sent then has an outcome soon, most likely.
@@ -90,7 +103,7 @@ class Settling:
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + min(self._timeout, RECONNECT)
-        while not self._health_probe.beats or len(self._open) >= MOST:
+        while not self._bus.answers or self._open.total() >= MOST:
             if loop.time() > deadline:
                 raise BusUnavailable("NATS does not answer")
             await asyncio.sleep(_LOOK_EVERY)
@@ -135,7 +148,7 @@ class Settling:
         try:
             result = await attempt()
         except OutcomeUnknown as unknown:
-            self._open.add(key)
+            # Begun at once: others can hear of it before the client does.
             self._detached.start(self._settle(key, attempt, then))
             raise unsettled from unknown
         except HeadraceError:
@@ -145,26 +158,54 @@ class Settling:
         then(result)
         return result
 
-    def check(self, key: TaskKey) -> None:
-        """Return if a task that nobody finds is none.
+    async def check(self, key: TaskKey, unknown: TaskUnknown) -> None:
+        """Return if a task that nobody finds is gone, or is none and will be none.
 
         Raises:
-            StateUnavailable: it is not known yet whether it will be one.
+            StateUnavailable: a gateway settles its input; or NATS was away just now, and one that
+                does may not be connected yet.
         """
-        if key in self._open:
+        if unknown.is_gone:
+            return
+        if key in self._open or self._was_away() or await self._is_open_elsewhere(key):
             raise StateUnavailable(f"it is not known yet whether {key.task} has been stored")
+
+    def _was_away(self) -> bool:
+        now = asyncio.get_running_loop().time()
+        return not self._bus.answers or now < self._bus.back_since + RECONNECT
+
+    async def _is_open_elsewhere(self, key: TaskKey) -> bool:
+        try:
+            await self._bus.request(self._subject(key), b"", _ASK)
+        except NobodyListens:
+            return False
+        except BusUnavailable:
+            return True  # A gateway listens, and does not come to say so.
+        return True
+
+    @asynccontextmanager
+    async def _is_open(self, key: TaskKey) -> AsyncIterator[None]:
+        """Have it known for a block, here and at other gateways, that an input is being settled."""
+        self._open[key] += 1
+        try:
+            async with self._bus.answering(self._subject(key)):
+                yield
+        finally:
+            self._open -= Counter([key])
+
+    def _subject(self, key: TaskKey) -> str:
+        return self._bus.among_role(f"settling.{key.task}")
 
     async def _settle[Result](
         self, key: TaskKey, attempt: Callable[[], Awaitable[Result]], then: Callable[[Result], None]
     ) -> None:
         _log.warning("task %s: it is not known whether its input is stored; asking on", key.task)
-        try:
-            then(await _persistently(attempt))
-            _log.info("task %s: its input is stored", key.task)
-        except HeadraceError as refused:
-            _log.warning("task %s: its input is not stored: %s", key.task, refused)
-        finally:
-            self._open.discard(key)
+        async with self._is_open(key):
+            try:
+                then(await _persistently(attempt))
+                _log.info("task %s: its input is stored", key.task)
+            except HeadraceError as refused:
+                _log.warning("task %s: its input is not stored: %s", key.task, refused)
 
 
 async def _persistently[Result](attempt: Callable[[], Awaitable[Result]]) -> Result:

@@ -52,8 +52,8 @@ async def get_task(services: Services, call: Call, params: object) -> Json:
     )
     try:
         found = await services.state.get(query)
-    except TaskUnknown:
-        services.settling.check(key)
+    except TaskUnknown as unknown:
+        await services.settling.check(key, unknown)
         raise
     known = asked.current_generation
     if known is None or found.generation > known or found.state in TERMINAL:
