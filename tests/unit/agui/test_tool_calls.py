@@ -115,6 +115,19 @@ def test_the_older_shape_of_a_call_is_read() -> None:
     assert of_kind("TOOL_CALL_ARGS", events)[0]["delta"] == '{"query":"weather"}'
 
 
+def test_a_sealed_call_that_streams_carries_its_value_behind_its_end() -> None:
+    pieces = [
+        parts.tool_arguments_part("{", "c-1", "search"),
+        parts.tool_arguments_part("}", "c-1", encrypted="sealed", end=True),
+    ]
+    log = AguiLog.started()
+    for piece in pieces:
+        log.say(piece)
+    ends, sealed = told(log)[-2:]
+    assert ends == {"type": "TOOL_CALL_END", "toolCallId": "c-1"}
+    assert (sealed["type"], sealed["entityId"]) == ("REASONING_ENCRYPTED_VALUE", "c-1")
+
+
 def test_a_sealed_call_carries_its_value() -> None:
     part = parts.tool_call_part("search", {}, "c-1")
     part["metadata"][parts.ENCRYPTED_VALUE] = "sealed"

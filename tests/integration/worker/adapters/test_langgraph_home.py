@@ -1,6 +1,7 @@
 """What LangGraph's users ask a person, and find answered here as at home."""
 
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any, TypedDict
 
 import pytest
@@ -18,12 +19,15 @@ from headrace.sdk.errors import Misdeclared, Retryable
 from headrace_worker.adapters import langgraph_agent
 from headrace_worker.adapters.langgraph_events import Telling
 from tests.integration.worker.adapters.behaviour import answered, approval, interrupts
+from tests.integration.worker.adapters.office import Office
 from tests.integration.worker.adapters.wire import calls, chat_model, says
-from tests.integration.worker.conftest import Working
+from tests.integration.worker.conftest import Spawn, Working
 from tests.integration.worker.doors.reading import answer, folded, state, words
 from tests.support.desk import Desk, Task
+from tests.support.gates import opened
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.task_states import open_task_states
+from tests.support.worker_process import WorkerProcess
 
 BOTH = calls(("c1", "pay", {"to": "ada", "amount": 1}), ("c2", "pay", {"to": "bob", "amount": 2}))
 
@@ -329,6 +333,28 @@ async def test_a_worker_that_takes_over_at_a_breakpoint_does_not_pass_it(
         assert not failures
         done = await said(task, "yes")
     assert (state(done), bought(done)) == ("COMPLETED", ["look at 1", "buy at 1"])
+
+
+async def test_a_worker_killed_at_a_breakpoint_has_its_successor_ask(
+    desk: Desk, spawn: Spawn, tmp_path: Path
+) -> None:
+    def serve() -> WorkerProcess:
+        module = "tests.integration.worker.adapters.breakpoint_graph"
+        target = "tests.integration.worker.adapters.serving:agents"
+        return spawn(target, adapter=module, model="none", office=tmp_path)
+
+    with serve() as worker:
+        task = await desk.start("g", "x")
+        await opened(tmp_path / "stopped")
+        worker.kill()
+    (tmp_path / "go").touch()
+    with serve():
+        [asked] = await interrupts(task)
+        assert asked["reason"] == "breakpoint"
+        assert Office(tmp_path).done("refunded") == []
+        done = await said(task, "yes")
+    assert (state(done), answer(done)) == ("COMPLETED", "refunded A1")
+    assert Office(tmp_path).done("refunded") == ["A1:3"]
 
 
 def test_a_breakpoint_without_a_checkpointer_is_misdeclared() -> None:

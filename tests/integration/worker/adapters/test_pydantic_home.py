@@ -3,8 +3,10 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
+from pydantic import BaseModel
 from pydantic_ai import Agent as PydanticAgent
-from pydantic_ai import BinaryContent, ImageUrl
+from pydantic_ai import BinaryContent, ImageUrl, PromptedOutput
 from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
@@ -24,12 +26,20 @@ from pydantic_ai.models.function import (
 
 from headrace.model import parts
 from headrace.model.events import Json
-from headrace_worker.adapters import pydantic_ai_agent
+from headrace.sdk.errors import Retryable
+from headrace_worker.adapters import pydantic_ai_agent, pydantic_events
 from tests.integration.worker.conftest import Working
 from tests.integration.worker.doors.reading import folded
 from tests.support.desk import Desk
 
 type Stream = AsyncIterator[str | DeltaToolCalls | DeltaThinkingCalls]
+
+
+class Shape(BaseModel):
+    """An answer in a shape."""
+
+    sides: int
+
 
 FIRST: Json = {"id": "1", "role": "user", "content": "a"}
 SECOND: Json = {"id": "3", "role": "user"}
@@ -109,3 +119,28 @@ async def test_declared_media_types_of_files_and_links_are_kept(
     assert isinstance(linked, ImageUrl)
     assert isinstance(inline, BinaryContent)
     assert (linked.media_type, inline.media_type) == ("image/webp", "application/x-thing")
+
+
+async def test_a_structured_answer_that_was_kept_is_told_by_the_next_attempt(
+    desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures, asked = [Retryable("once")], 0
+    whole = pydantic_events.Telling._finish
+
+    async def finish(self: pydantic_events.Telling, result: object) -> None:
+        if failures:
+            raise failures.pop()
+        await whole(self, result)
+
+    async def stream(_: list[ModelMessage], __: AgentInfo) -> Stream:
+        nonlocal asked
+        asked += 1
+        yield '{"sides": 6}'
+
+    monkeypatch.setattr(pydantic_events.Telling, "_finish", finish)
+    model = FunctionModel(stream_function=stream)
+    wrapped = PydanticAgent(model, output_type=PromptedOutput(Shape))
+    async with working(pydantic_ai_agent(wrapped, name="p", memory="task", backoff=0.0)):
+        done = await folded(await desk.start("p", "How many?"))
+    assert [a["parts"][0].get("data") for a in done["artifacts"]][-1] == {"sides": 6}
+    assert asked == 1
