@@ -18,67 +18,67 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 
 
 APPENDS = Counter(
     "headrace_appends",
-    "Appends to logs by outcome: stored, fenced, lost, full, unknown.",
+    "Appends to task logs, by outcome: stored, fenced, lost, full, unknown.",
     ["outcome"],
 )
 DISTURBANCES = Counter(
     "headrace_nats_disturbances",
-    "Reconnects to NATS and overrun subscriptions, after which logs are read again.",
+    "Reconnects to NATS and slow-consumer errors, after which logs are read again.",
 )
 DEAD_LETTERS = Counter(
     "headrace_dead_letters",
-    "Dead letters written by kind: run, run-request, entry, push.",
+    "Dead letters written, by kind: run, run-request, entry, push.",
     ["kind"],
 )
 
 REQUEST_SECONDS = Histogram(
     "headrace_request_seconds",
-    "Seconds of A2A operations, on every binding; of streams, until they open.",
+    "Duration of A2A operations in seconds, over all bindings; for streams, until they open.",
     ["operation"],
     buckets=_SECONDS,
 )
 REFUSALS = Counter(
     "headrace_refusals",
-    "Requests that were refused, by the reason that clients are told.",
+    "Refused requests, by the reason in the error response.",
     ["reason"],
 )
 
-RUNS_TAKEN = Counter(
-    "headrace_runs_taken", "Runs that workers have taken up, each attempt once.", ["agent"]
-)
+RUNS_TAKEN = Counter("headrace_runs_taken", "Attempts started by this worker.", ["agent"])
 RUNS_TAKEN_OVER = Counter(
-    "headrace_runs_taken_over", "Those of them that somebody else had before.", ["agent"]
+    "headrace_runs_taken_over", "Runs this worker took over from another worker.", ["agent"]
 )
 RUNS_ENDED = Counter(
     "headrace_runs_ended",
-    "Runs that workers have brought to an end, by the state.",
+    "Runs that this worker ended, by task state.",
     ["agent", "state"],
 )
-RUNS_WORKING = Gauge("headrace_runs_working", "Runs that this worker holds.", ["agent"])
+RUNS_WORKING = Gauge("headrace_runs_working", "Runs that this worker is working on.", ["agent"])
 
 FOLLOWING = Gauge(
     "headrace_following",
-    "1 while this replica applies a range, 0 while it waits for NATS or Redis or holds it not.",
+    "1 while this replica applies a range; 0 while it waits for NATS or Redis, or lacks it.",
     ["range"],
 )
 POSITION = Gauge(
-    "headrace_position", "Stream sequence up to which a range is applied, by its holder.", ["range"]
+    "headrace_position", "Last stream sequence that the holder of a range has applied.", ["range"]
 )
-LAG = Gauge("headrace_lag", "Messages that a range has still to apply, by its holder.", ["range"])
+LAG = Gauge("headrace_lag", "Messages that the holder of a range has not applied yet.", ["range"])
 CLOCK_OFFSET = Gauge(
     "headrace_clock_offset_seconds",
-    "How far the clock of NATS or Redis is ahead of this task state's.",
+    "Seconds by which the clock of NATS or Redis is ahead of this service's.",
     ["server"],
 )
 RUNS_ASKED_AGAIN = Counter(
     "headrace_runs_asked_again",
-    "Runs asked for again: no worker had begun them in time, or nobody held them.",
+    "Runs requested again because no worker had started them in time, or none held them.",
 )
-TASKS_PURGED = Counter("headrace_tasks_purged", "Tasks removed: past retention, or deleted.")
-TASKS_EXPIRED = Counter("headrace_tasks_expired", "Tasks canceled: no user input came in time.")
+TASKS_PURGED = Counter("headrace_tasks_purged", "Tasks erased: expired or deleted.")
+TASKS_EXPIRED = Counter(
+    "headrace_tasks_expired", "Tasks canceled because no user input arrived in time."
+)
 PUSH_SECONDS = Histogram(
     "headrace_push_seconds",
-    "Seconds of attempts to tell a webhook, by outcome: taken, failed.",
+    "Duration of webhook deliveries in seconds, by outcome: taken, failed.",
     ["outcome"],
     buckets=_SECONDS,
 )

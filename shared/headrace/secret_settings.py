@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Self
 
 from pydantic import SecretStr, ValidationError, model_validator
-from pydantic_settings import BaseSettings
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 __all__ = ["SecretSettings", "SecretStr", "SecretUnreadable", "first_error"]
 
@@ -21,6 +21,9 @@ class SecretUnreadable(OSError):
 
 class SecretSettings(BaseSettings):
     """Settings of which some, `X`, have a field ``X_file`` beside them."""
+
+    # The description of each is read from the docstring under it, at the class that declares it.
+    model_config = SettingsConfigDict(use_attribute_docstrings=True)
 
     def secret(self, name: str) -> str:
         """Return the setting `name`, from its file if it has one; empty if neither is set.

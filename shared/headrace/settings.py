@@ -38,105 +38,110 @@ class BusSettings(SecretSettings):
     """What a process with these settings is on the bus."""
 
     nats_url: str = "nats://127.0.0.1:4222"
-    """NATS servers, comma-separated URLs (``nats://``, ``tls://``). One is enough: the others of a
-    cluster are learned from it. Credentials are better in settings of their own; in a URL they are
-    percent-encoded, and count for all servers."""
+    """Comma-separated NATS server URLs (``nats://``, ``tls://``). One server is enough: clients
+    learn the other servers of a cluster from it. Prefer the credential settings below to
+    credentials in the URL, which must be percent-encoded and apply to all servers."""
 
     nats_user: SecretStr = SecretStr("")
-    """User, with HEADRACE_NATS_PASSWORD."""
+    """NATS user name. Requires HEADRACE_NATS_PASSWORD."""
 
     nats_user_file: Path | None = None
-    """File that holds it."""
+    """File that contains the NATS user name."""
 
     nats_password: SecretStr = SecretStr("")
-    """Password, of any characters."""
+    """NATS password. Any characters are allowed."""
 
     nats_password_file: Path | None = None
-    """File that holds it."""
+    """File that contains the NATS password."""
 
     nats_token: SecretStr = SecretStr("")
-    """Token, instead of user and password."""
+    """NATS token, instead of user and password."""
 
     nats_token_file: Path | None = None
-    """File that holds it."""
+    """File that contains the NATS token."""
 
     nats_nkey: SecretStr = SecretStr("")
-    """NKey seed of the user (``SU…``), instead of user and password."""
+    """NKey seed of the NATS user (``SU…``), instead of user and password."""
 
     nats_nkey_file: Path | None = None
-    """File that holds it."""
+    """File that contains the NKey seed."""
 
     nats_creds: SecretStr = SecretStr("")
-    """Content of a ``.creds`` file (a user's JWT and NKey seed), instead of user and password."""
+    """Content of a NATS ``.creds`` file (user JWT and NKey seed), instead of user and password."""
 
     nats_creds_file: Path | None = None
-    """That file."""
+    """Path of a NATS ``.creds`` file."""
 
     nats_ca: SecretStr = SecretStr("")
-    """Certificates (PEM) of the authorities that NATS' certificate is checked with; without it the
-    system's. Who sets it has TLS and nothing else, whatever the server offers."""
+    """CA certificates (PEM) that verify the NATS servers. Default: the system's CAs. If set,
+    connections without TLS are refused."""
 
     nats_ca_file: Path | None = None
-    """File that holds them."""
+    """File that contains the CA certificates."""
 
     nats_cert: SecretStr = SecretStr("")
-    """Client certificate (PEM), with HEADRACE_NATS_KEY."""
+    """Client certificate (PEM) for NATS. Requires HEADRACE_NATS_KEY."""
 
     nats_cert_file: Path | None = None
-    """File that holds it."""
+    """File that contains the client certificate."""
 
     nats_key: SecretStr = SecretStr("")
-    """Private key of the client certificate (PEM)."""
+    """Private key (PEM) of the client certificate."""
 
     nats_key_file: Path | None = None
-    """File that holds it."""
+    """File that contains the private key."""
 
     nats_tls_first: bool = False
-    """Shake hands for TLS before NATS says anything (``handshake_first`` in its configuration)."""
+    """Start TLS before the server sends its INFO message (``handshake_first`` in the configuration
+    of nats-server)."""
 
     prefix: str = Field(default="headrace", pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$")
-    """First tokens of every subject."""
+    """Prefix of all NATS subjects."""
 
     stream_prefix: str = Field(default="", pattern=r"^[A-Za-z0-9_-]*$")
-    """Put before every stream's and bucket's name, for several fleets on one NATS account."""
+    """Prefix of all stream and bucket names. Use it to run several fleets in one NATS account."""
 
     replicas: int | None = Field(default=None, ge=1, le=5)
-    """Copies of each stream; 3 on a cluster. Unset: those that there are, 1 where a stream is made.
-    A service refuses to start on streams with another number (`headrace streams apply`)."""
+    """Replicas of each stream and bucket; use 3 on a cluster. If unset, existing streams keep
+    theirs, and new ones get 1. A service refuses to start if the streams have another number
+    (`headrace streams apply` changes it)."""
 
     event_streams: int = Field(default=1, ge=1, le=64)
-    """Number of event streams, 16 shards each. May grow; never shrinks: a service refuses to start
-    where there are more."""
+    """Number of event streams, with 16 shards each. It can grow but never shrink: a service refuses
+    to start if there are more."""
 
     events_max_bytes: int | None = Field(default=None, ge=-1)
-    """Size limit of each event stream, bytes; -1 is none. A full stream refuses new tasks (503).
-    Unset: the one that there is, none where a stream is made. See HEADRACE_REPLICAS."""
+    """Maximum size of each event stream in bytes; -1: unlimited. A full stream refuses new tasks
+    with 503. If unset, existing streams keep their limit, and new ones have none. To change it:
+    `headrace streams apply`."""
 
     tombstone_seconds: float = Field(default=600.0, ge=1, le=30 * 24 * 3600)
-    """Seconds for which a task past retention leaves a tombstone without content in its log's
-    place, so that a process that was frozen for that long can't begin the log anew; a deleted task
-    leaves one for a day at least. Then nothing is left."""
+    """Seconds for which an expired task leaves an empty tombstone in place of its log, so that a
+    process that was frozen meanwhile cannot restart the log. Tombstones of deleted tasks stay for
+    at least a day. After that nothing is left."""
 
     files_max_bytes: int | None = Field(default=None, ge=-1)
-    """Size limit of the store of large files, bytes; -1 is none. A full store refuses (503). Unset:
-    the one that there is, none where it is made. See HEADRACE_REPLICAS."""
+    """Maximum size of the file store in bytes; -1: unlimited. A full store refuses files with 503.
+    If unset, an existing store keeps its limit, and a new one has none. To change it: `headrace
+    streams apply`."""
 
     inline_bytes: int = Field(default=128 * 1024, ge=0)
-    """Largest file that travels in a task's log, bytes; larger ones go to the store of files."""
+    """Largest file in bytes that is stored inside a task's log. Larger files are stored in the file
+    store."""
 
     runs_max: int | None = Field(default=None, ge=-1)
-    """Runs that the work queue holds, waiting or at work; -1 is no limit. What a full queue does
-    not take is REJECTED. Unset: the limit that there is, 1,000,000 where the queue is made. See
-    HEADRACE_REPLICAS."""
+    """Maximum number of runs in the work queue, waiting or running; -1: unlimited. Tasks that do
+    not fit are REJECTED. If unset, an existing queue keeps its limit, and a new one gets 1,000,000.
+    To change it: `headrace streams apply`."""
 
     startup_timeout: float = Field(default=60.0, gt=0)
-    """How long a service waits for NATS or Redis at start, seconds, before it exits non-zero."""
+    """Seconds that a service waits for NATS and Redis at startup before it exits with an error."""
 
     data_dir: Path = Path(".headrace")
-    """Folder for the development stack's data."""
+    """Data directory of `headrace dev`."""
 
     log_level: str = Field(default="info", pattern=r"^(?i:debug|info|warning|error)$")
-    """debug, info, warning or error."""
+    """Log level: debug, info, warning or error."""
 
     @field_validator("nats_url")
     @classmethod

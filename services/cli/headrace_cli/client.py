@@ -151,13 +151,13 @@ _url = click.option(
     envvar="HEADRACE_URL",
     default="http://127.0.0.1:8080",
     show_default=True,
-    help="A gateway, any one.",
+    help="URL of any gateway.",
 )
 _token = click.option(
     "--token",
     envvar="HEADRACE_TOKEN",
     metavar="TOKEN",
-    help="Bearer token; better in HEADRACE_TOKEN, where no other process sees it.",
+    help="Bearer token. Prefer HEADRACE_TOKEN, which other processes can't see.",
 )
 
 
@@ -166,4 +166,6 @@ def with_gateway(command: Callable[..., None]) -> Callable[..., None]:
     return _url(_token(command))
 
 
-with_agent = click.option("--agent", metavar="NAME", help="The agent; without it the default one.")
+with_agent = click.option(
+    "--agent", metavar="NAME", help="Agent to use; default: the default agent."
+)

@@ -21,7 +21,7 @@ def config() -> None:
 @config.command()
 @click.argument("file", default="headrace.yaml")
 def check(file: str) -> None:
-    """Tell whether FILE can be used, and which agents it declares."""
+    """Validate FILE and list its agents."""
     configuration = _configuration()
     try:
         agents = configuration.build(configuration.read(Path(file), os.environ))

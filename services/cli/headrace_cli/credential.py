@@ -10,12 +10,16 @@ from headrace.model.queues import PRIORITIES
 
 
 @click.command()
-@click.option("--owner", required=True, help="Whose tasks it sees.")
-@click.option("--tenant", default="default", show_default=True, help="The owner's tenant.")
-@click.option("--priority", type=click.Choice(PRIORITIES), help="Class of what is sent with it.")
-@click.option("--role", "roles", multiple=True, help="A role of the file; may be given again.")
+@click.option("--owner", required=True, help="Owner whose tasks the token can access.")
+@click.option("--tenant", default="default", show_default=True, help="Tenant of the owner.")
+@click.option(
+    "--priority", type=click.Choice(PRIORITIES), help="Priority of requests with this token."
+)
+@click.option(
+    "--role", "roles", multiple=True, help="Role defined in the credentials file; repeatable."
+)
 def credential(owner: str, tenant: str, priority: str | None, roles: tuple[str, ...]) -> None:
-    """Make a token: it goes to stderr, once; its entry for HEADRACE_CREDENTIALS to stdout.
+    """Create a token. It is printed once, on stderr; its entry for HEADRACE_CREDENTIALS on stdout.
 
     headrace credential --owner ann >> credentials.toml
     """

@@ -16,7 +16,7 @@ _COLUMNS = ("ID", "KIND", "TENANT", "AGENT", "TASK", "AT", "REASON")
 
 @click.group()
 def dead() -> None:
-    """Look at dead letters: work given up, unreadable messages, undeliverable notifications.
+    """Inspect dead letters: failed runs, unreadable messages, undeliverable notifications.
 
     Each has an ID. `retry` has the work done again and drops the letter; `drop` only drops it. What
     nobody looks at is dropped after 30 days.
@@ -26,11 +26,13 @@ def dead() -> None:
 @dead.command("list")
 @with_nats
 @with_filters
-@click.option("--after", type=click.IntRange(0), default=0, metavar="ID", help="Only later ones.")
+@click.option(
+    "--after", type=click.IntRange(0), default=0, metavar="ID", help="Only letters after this ID."
+)
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def list_(nats_url: str | None, wanted: Wanted, after: int, limit: int, *, as_json: bool) -> None:
-    """List dead letters, the oldest first."""
+    """List dead letters, oldest first."""
     # One more than is shown tells whether there is another page.
     found = on_bus(nats_url, lambda bus: _first(Letters(bus).find(wanted, after), limit + 1))
     shown = found[:limit]
@@ -55,9 +57,9 @@ async def _first(letters: AsyncIterator[Letter], most: int) -> list[Letter]:
 @dead.command()
 @with_nats
 @click.argument("number", metavar="ID", type=click.IntRange(1))
-@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def show(nats_url: str | None, number: int, *, as_json: bool) -> None:
-    """Show one dead letter whole."""
+    """Show one dead letter in full."""
     letter = on_bus(nats_url, lambda bus: Letters(bus).get(number))
     facts = _facts(letter) | {
         "subject": letter.content.subject,
@@ -81,11 +83,11 @@ def show(nats_url: str | None, number: int, *, as_json: bool) -> None:
 @with_nats
 @with_choice
 def retry_(nats_url: str | None, choice: Choice) -> None:
-    """Have the work of dead letters done again, and drop them.
+    """Retry dead letters and drop them.
 
     A run that was given up has ended its task with FAILED for good, so its input becomes a new task
-    in the same context, which refers to the failed one and has its history. A run is retried once
-    however often it is asked for. A run or a notification is sent again as it was.
+    in the same context, which refers to the failed one and has its history. A run is retried once,
+    however often this is repeated. Run requests and notifications are sent again unchanged.
     """
 
     async def act(bus: Bus, letter: Letter) -> str:
@@ -100,7 +102,7 @@ def retry_(nats_url: str | None, choice: Choice) -> None:
 @with_nats
 @with_choice
 def drop(nats_url: str | None, choice: Choice) -> None:
-    """Drop dead letters. What they hold is gone."""
+    """Drop dead letters without a retry."""
 
     async def act(bus: Bus, letter: Letter) -> str:
         await Letters(bus).drop(letter.number)

@@ -10,21 +10,21 @@ from headrace_cli.services import check_target
 
 
 @click.command()
-@click.option("--gateways", type=int, metavar="N", help="How many gateways (1).")
-@click.option("--workers", type=int, metavar="N", help="How many workers (1).")
-@click.option("--task-states", type=int, metavar="N", help="How many task states (1).")
-@click.option("--agents", metavar="MODULE:ATTR", help="The agents to run (the demo agents).")
-@click.option("--config", metavar="FILE", help="A headrace.yaml with agents to run, instead.")
+@click.option("--gateways", type=int, metavar="N", help="Number of gateways (1).")
+@click.option("--workers", type=int, metavar="N", help="Number of workers (1).")
+@click.option("--task-states", type=int, metavar="N", help="Number of task state services (1).")
+@click.option("--agents", metavar="MODULE:ATTR", help="Agents to run (default: the demo agents).")
+@click.option("--config", metavar="FILE", help="headrace.yaml with agents to run instead.")
 @click.option(
-    "--port", type=int, metavar="P", help="Gateway i listens on P+i (8080); 0 picks free ports."
+    "--port", type=int, metavar="P", help="Port of the first gateway (8080); 0: any free ports."
 )
 @click.option(
     "--ephemeral",
     is_flag=True,
     default=None,
-    help="Delete the servers' data at the end.",
+    help="Delete all data at exit.",
 )
-@click.option("--no-restart", is_flag=True, help="Leave a child that dies dead.")
+@click.option("--no-restart", is_flag=True, help="Do not restart services that die.")
 def dev(  # noqa: PLR0913  # one parameter per flag is how click calls
     *,
     gateways: int | None,
@@ -36,11 +36,12 @@ def dev(  # noqa: PLR0913  # one parameter per flag is how click calls
     ephemeral: bool | None,
     no_restart: bool,
 ) -> None:
-    """Start NATS, Valkey, gateways, workers and task states; serve until Ctrl-C.
+    """Run the whole stack on this machine until Ctrl-C.
 
-    Prints `ready URL` on stdout once agents answer there; the children's log goes to stderr. The
-    environment (HEADRACE_*) counts where no flag is given; HEADRACE_NATS_URL and HEADRACE_REDIS_URL
-    replace the embedded servers. DATA_DIR/dev.json tells which processes run.
+    Starts NATS, Valkey, gateways, workers and task state services. Prints `ready URL` on stdout
+    once agents answer there; logs go to stderr. Flags take precedence over HEADRACE_* variables.
+    HEADRACE_NATS_URL and HEADRACE_REDIS_URL replace the embedded servers. DATA_DIR/dev.json lists
+    the running processes.
     """
     settings = dev_settings.load(
         gateways=gateways,

@@ -13,51 +13,52 @@ class DevSettings(BusSettings):
     """Settings of the development stack; a flag beats a variable."""
 
     nats_url: str = ""
-    """NATS servers to use, comma-separated URLs; empty: an embedded one."""
+    """Comma-separated URLs of NATS servers to use. If empty, an embedded server is started."""
 
     redis_url: str = ""
-    """Redis or Valkey to use, a URL; empty: an embedded one."""
+    """URL of the Redis or Valkey to use. If empty, an embedded server is started."""
 
     http_host: str = "127.0.0.1"
     """Address that the gateways listen on."""
 
     http_port: int = Field(default=8080, ge=0, le=65535)
-    """HTTP port of the first gateway, the others follow; 0 picks free ones."""
+    """HTTP port of the first gateway; the others use the following ports. 0: any free ports."""
 
     grpc_port: int = Field(default=50051, ge=0, le=65535)
-    """gRPC port of the first gateway, the others follow; 0 picks free ones."""
+    """gRPC port of the first gateway; the others use the following ports. 0: any free ports."""
 
     gateways: int = Field(default=1, ge=1, le=64)
-    """How many gateways."""
+    """Number of gateways."""
 
     workers: int = Field(default=1, ge=0, le=64)
-    """How many workers."""
+    """Number of workers."""
 
     task_states: int = Field(default=1, ge=1, le=64)
-    """How many task states."""
+    """Number of task state services."""
 
     push_allow: str = "127.0.0.0/8,::1/128"
-    """Hosts and networks that webhooks may have beside public addresses: those of this machine, as
-    a receiver that is being developed runs here too."""
+    """Hosts and networks that webhooks may use in addition to public addresses. By default this
+    machine, where receivers under development run."""
 
     cors_origins: str = "loopback"
-    """Origins whose pages may call the gateways: those of this machine that ask by CORS, as a
-    front end that is being developed is served here too."""
+    """Origins whose pages may call the gateways. By default pages of this machine, where front ends
+    under development are served."""
 
     agents: str = "headrace_dojo:agents"
-    """MODULE:ATTR of the agents that the workers run."""
+    """MODULE:ATTR of the agents to run."""
 
     config: str = ""
     """A ``headrace.yaml`` with agents to run, instead of `agents`."""
 
     nats_sync_interval: str = Field(default="", pattern=r"^(always|\d+(ms|s|m|h))?$")
-    """How often the embedded nats-server syncs to disk: ``always``, ``10s``; empty: every 2 min."""
+    """How often the embedded nats-server syncs to disk, such as ``always`` or ``10s``. If empty,
+    every 2 minutes."""
 
     ephemeral: bool = False
-    """Keep the embedded servers' data in a temporary folder, deleted at the end."""
+    """Keep the data of the embedded servers in a temporary directory and delete it at exit."""
 
     restart: bool = True
-    """Start a child again that died."""
+    """Restart a service that dies."""
 
     @property
     def data_folder(self) -> Path:

@@ -25,7 +25,7 @@ _HEAD = """\
     multiple=True,
     default=[DEMO],
     show_default=True,
-    help="Workers that share a user, and the agents that they serve: NAME=AGENT,AGENT. Repeatable.",
+    help="Group of workers that share a user, and its agents: NAME=AGENT,AGENT. Repeatable.",
 )
 @click.option(
     "--tenant",
@@ -33,7 +33,7 @@ _HEAD = """\
     multiple=True,
     default=[DEFAULT_TENANT],
     show_default=True,
-    help="Tenant whose runs workers take up. Repeatable; '*': any, then also other groups' runs.",
+    help="Tenant whose runs workers may take. Repeatable; '*': any, and runs of other groups.",
 )
 def nats_permissions(groups: tuple[str, ...], tenants: tuple[str, ...]) -> None:
     """Print the NATS accounts and users of the fleet that HEADRACE_* describes.

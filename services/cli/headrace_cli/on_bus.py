@@ -24,7 +24,7 @@ _TIMEOUT = 5.0
 with_nats = click.option(
     "--nats-url",
     metavar="URL",
-    help="NATS; else HEADRACE_NATS_URL, else that of `headrace dev` in HEADRACE_DATA_DIR.",
+    help="NATS server; default: HEADRACE_NATS_URL, or the `headrace dev` in HEADRACE_DATA_DIR.",
 )
 
 

@@ -22,10 +22,10 @@ _TIMEOUT = 3 * ELECTION
 
 @click.command()
 @with_nats
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.argument("task")
 def delete(nats_url: str | None, yes: bool, task: str) -> None:  # noqa: FBT001 - as click hands it over
-    """Erase TASK everywhere: log, files, webhooks, dead letters, and task state's view.
+    """Erase TASK: its log, files, webhooks, dead letters and its entry in the view.
 
     A task that has not ended is canceled first. Child tasks are tasks of their own and stay: delete
     them, too. Repeat the command if it was interrupted: it finishes what is left.
@@ -53,11 +53,11 @@ def delete(nats_url: str | None, yes: bool, task: str) -> None:  # noqa: FBT001 
     "--reason",
     default="An operator has ended it",
     show_default=True,
-    help="What the task's client reads.",
+    help="Reason that the client is shown.",
 )
 @click.argument("task")
 def fail(nats_url: str | None, reason: str, task: str) -> None:
-    """End TASK with FAILED, over the head of whoever works on it.
+    """End TASK with FAILED, also while a worker is working on it.
 
     Try `headrace cancel` first: it lets the agent clean up. A worker that still holds the task is
     fenced: it can say nothing more, and stops its agent. A task that is over stays as it is.
@@ -78,7 +78,7 @@ type _Query = dict[str, str | int]
 @click.command()
 @with_gateway
 def agents(url: str, token: str | None) -> None:
-    """List the agents, and whether a worker runs them."""
+    """List agents and whether a worker serves them."""
     rows = [
         (
             agent["name"],
@@ -96,7 +96,11 @@ def agents(url: str, token: str | None) -> None:
 @click.option("--context", help="Only tasks of this context.")
 @click.option("--status", metavar="STATE", help="Only tasks in this state, e.g. working.")
 @click.option(
-    "--limit", type=click.IntRange(1, 100), default=20, show_default=True, help="Per agent."
+    "--limit",
+    type=click.IntRange(1, 100),
+    default=20,
+    show_default=True,
+    help="Maximum number of tasks per agent.",
 )
 @click.pass_context
 def tasks(  # noqa: PLR0913, PLR0917  # one parameter per flag is how click calls

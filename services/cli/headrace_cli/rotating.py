@@ -9,12 +9,14 @@ from headrace_cli.on_bus import on_bus, with_nats
 
 @click.command(name="rotate-key")
 @with_nats
-@click.option("--at-once", is_flag=True, help="Use it now and drop all others: one is known.")
+@click.option(
+    "--at-once", is_flag=True, help="Use the new key now and drop all others, because one leaked."
+)
 def rotate_key(nats_url: str | None, at_once: bool) -> None:  # noqa: FBT001 - as click hands it over
-    """Add a key to those that the fleet signs cards and notifications with.
+    """Add a new key for signing agent cards and notifications.
 
-    It is published at once and used after a while, when every key set that somebody keeps has it.
-    Fleets with HEADRACE_SIGNING_KEYS sign with their files, and are not concerned.
+    It is published at once, and used once all cached key sets contain it. It has no effect on
+    fleets with HEADRACE_SIGNING_KEYS.
     """
 
     async def work(bus: Bus) -> str:

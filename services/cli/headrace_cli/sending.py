@@ -18,10 +18,10 @@ _ENDED = {f"TASK_STATE_{state}" for state in ("COMPLETED", "FAILED", "CANCELED",
 @click.command()
 @with_gateway
 @with_agent
-@click.option("--after", default="", metavar="CURSOR", help="Only what came after this cursor.")
+@click.option("--after", default="", metavar="CURSOR", help="Only events after this cursor.")
 @click.argument("task")
 def tail(url: str, token: str | None, agent: str | None, after: str, task: str) -> None:
-    """Show TASK's answer as it comes, over dropped connections; without --agent it is looked up."""
+    """Stream TASK's answer, also over disconnects. Without --agent, the agent is looked up."""
     client = Client(url, token)
     base = base_of_task(client, agent, task)
     snapshot: Json = {"task": client.get(task_path(base, task))}
@@ -47,8 +47,8 @@ def _say(text: str) -> None:
 @click.command()
 @with_gateway
 @with_agent
-@click.option("--task", help="Continue this task; without --agent its agent is looked up.")
-@click.option("--context", help="The conversation that the message belongs to.")
+@click.option("--task", help="Task to continue; its agent is looked up unless --agent is given.")
+@click.option("--context", help="Context (conversation) of the message.")
 @click.argument("text")
 def send(  # noqa: PLR0917 - as click hands the options over
     url: str,
@@ -76,7 +76,7 @@ def send(  # noqa: PLR0917 - as click hands the options over
 @with_agent
 @click.argument("task")
 def cancel(url: str, token: str | None, agent: str | None, task: str) -> None:
-    """Cancel TASK; without --agent its agent is looked up."""
+    """Cancel TASK. Without --agent, the agent is looked up."""
     client = Client(url, token)
     path = task_path(base_of_task(client, agent, task), task)
     ended = client.post(f"{path}:cancel", {})

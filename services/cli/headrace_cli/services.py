@@ -30,15 +30,17 @@ def check_target(target: str) -> str:
 
 @click.command()
 def gateway() -> None:
-    """Serve A2A and AG-UI over HTTP (HEADRACE_HTTP_PORT, HEADRACE_NATS_URL, …)."""
+    """Run a gateway: A2A and AG-UI over HTTP (HEADRACE_HTTP_PORT, HEADRACE_NATS_URL, …)."""
     _run("gateway", "headrace_gateway")
 
 
 @click.command()
 @click.argument("target", metavar="MODULE:ATTR", default="")
-@click.option("--config", metavar="FILE", default="", help="A headrace.yaml, instead.")
+@click.option(
+    "--config", metavar="FILE", default="", help="headrace.yaml with agents to run instead."
+)
 def worker(target: str, config: str) -> None:
-    """Run the agents that ATTR of MODULE holds; MODULE may lie in the current folder.
+    """Run a worker with the agents in MODULE:ATTR; MODULE may be in the current directory.
 
     With --config, run those that a headrace.yaml declares, and follow its changes.
     """
@@ -55,7 +57,7 @@ def worker(target: str, config: str) -> None:
 
 @click.command("task-state")
 def task_state() -> None:
-    """Keep the view of all tasks in Redis and answer reads (HEADRACE_REDIS_URL, …)."""
+    """Run a task state service: the view of all tasks in Redis (HEADRACE_REDIS_URL, …)."""
     _run("task-state", "headrace_task_state")
 
 

@@ -17,18 +17,19 @@ CHANGES_WANTED = 3
 
 @click.group()
 def streams() -> None:
-    """Show and change how streams and buckets are shaped; services never change what exists.
+    """Compare streams and buckets with the settings, and change them.
 
-    What is asked for is what HEADRACE_REPLICAS, HEADRACE_EVENT_STREAMS, HEADRACE_EVENTS_MAX_BYTES,
-    HEADRACE_FILES_MAX_BYTES and HEADRACE_RUNS_MAX say; what is unset stays as it is. Consumers that
-    break the bus contract are changed, too; what waits there stays.
+    Services never change existing streams. These settings apply: HEADRACE_REPLICAS,
+    HEADRACE_EVENT_STREAMS, HEADRACE_EVENTS_MAX_BYTES, HEADRACE_FILES_MAX_BYTES and
+    HEADRACE_RUNS_MAX; an unset one changes nothing. Consumers that break the bus contract are
+    replaced, too; their messages stay.
     """
 
 
 @streams.command()
 @with_nats
 def plan(nats_url: str | None) -> None:
-    """Say what `apply` would do, and do nothing. Exit code 0: nothing; 3: something."""
+    """Show what `apply` would change. Exit code 0: nothing; 3: something."""
 
     async def work(bus: Bus) -> list[Difference]:
         found = await differences(bus.js, bus.settings)
@@ -41,10 +42,10 @@ def plan(nats_url: str | None) -> None:
 
 
 @streams.command(name="apply")
-@click.option("--shrink", is_flag=True, help="Also take copies away and lower limits.")
+@click.option("--shrink", is_flag=True, help="Also remove replicas and lower limits.")
 @with_nats
 def apply_(nats_url: str | None, *, shrink: bool) -> None:
-    """Make what is missing and change what differs; without --shrink nothing becomes smaller."""
+    """Create and change streams as the settings say; without --shrink nothing shrinks."""
 
     async def work(bus: Bus) -> list[Difference]:
         done = list[Difference]()

@@ -19,97 +19,101 @@ class GatewaySettings(BusSettings):
     """Address to listen on."""
 
     http_port: int = Field(default=8080, ge=0, le=65535)
-    """Port for HTTP and WebSocket; 0 picks a free one."""
+    """Port for HTTP and WebSocket; 0: any free port."""
 
     grpc_port: int = Field(default=50051, ge=0, le=65535)
-    """Port for gRPC; 0 picks a free one."""
+    """Port for gRPC; 0: any free port."""
 
     public_url: str | None = None
-    """URL under which clients reach the fleet; without it, the request's own host is used."""
+    """URL under which clients reach the fleet. Default: the host of each request."""
 
     public_grpc: str | None = None
-    """Address, ``host:port``, under which clients reach gRPC. Without it cards name the request's
-    own host; under a HEADRACE_PUBLIC_URL they then name none."""
+    """Address (``host:port``) under which clients reach gRPC. Default: the host of each request;
+    with HEADRACE_PUBLIC_URL, agent cards then name no gRPC address."""
 
     credentials: Path | None = None
-    """File that says who may call, as whom (docs/security.md); without it everybody may, and all
-    are one owner, and the gateway listens on loopback only. A change takes effect within a second
-    or two."""
+    """File that defines who may call (docs/security.md). Without it everybody may call, all callers
+    are one owner, and the gateway listens on loopback only. Changes take effect within two
+    seconds."""
 
     allow_anonymous: bool = False
-    """Whether a gateway without HEADRACE_CREDENTIALS may listen elsewhere than on loopback: whoever
-    reaches it may then call, and sees everybody's tasks."""
+    """Allow a gateway without HEADRACE_CREDENTIALS to listen on addresses other than loopback.
+    Whoever can reach it may then call and sees all tasks."""
 
     signing_keys: Annotated[list[Path], NoDecode] = Field(default_factory=list)
-    """Files with private keys (PEM), comma-separated: cards and notifications are signed with the
-    first, the others are published too. None: the fleet makes a key and keeps it in NATS."""
+    """Comma-separated files with private keys (PEM). The first one signs agent cards and
+    notifications; the others are only published. If empty, the fleet generates a key and stores it
+    in NATS."""
 
     push_notifications: bool = True
-    """Whether clients may have webhooks told of their tasks."""
+    """Allow clients to register webhooks for their tasks."""
 
     default_agent: str = "assistant"
-    """The agent that answers at the root. Unless it is set, the only agent that there is does."""
+    """Agent that is served at the root paths. If unset and only one agent is registered, that agent
+    is used."""
 
     cors_origins: Annotated[list[str], NoDecode] = Field(default_factory=list)
-    """Origins whose pages may call, comma-separated; ``*`` for all, ``loopback`` for pages of this
-    machine that ask by CORS (`headrace dev` has it so). Same origin always may."""
+    """Comma-separated origins whose pages may call the gateway. ``*``: all; ``loopback``: pages of
+    this machine that use CORS (the default of `headrace dev`). The same origin is always
+    allowed."""
 
     allowed_hosts: Annotated[list[str], NoDecode] = Field(default_factory=list)
-    """Host names, comma-separated, that the gateway goes by beside loopback's own, any IP address
-    and that of HEADRACE_PUBLIC_URL. Where it is empty, a gateway that listens elsewhere than on
-    loopback goes by any."""
+    """Comma-separated host names that requests may name, in addition to loopback names, IP
+    addresses and the host of HEADRACE_PUBLIC_URL. If empty and the gateway does not listen on
+    loopback, any host name is accepted."""
 
     max_body_bytes: int = Field(default=10_000_000, gt=0)
-    """Largest request body; more is refused with 413."""
+    """Maximum size of a request body in bytes. Larger requests are refused with 413."""
 
     feed_bytes: int = Field(default=1024 * 1024, gt=0)
-    """Recent events that a gateway keeps per watched task, bytes; older ones are read again."""
+    """Bytes of recent events that a gateway caches per watched task. Older events are read from the
+    log again."""
 
     keepalive: float = Field(default=15.0, gt=0)
-    """Seconds of silence after which a stream carries a comment."""
+    """Seconds of silence after which a stream sends a keep-alive comment."""
 
     stall_timeout: float = Field(default=180.0, gt=0)
-    """Seconds after which a client that takes nothing is disconnected. One that reads 1 KB/s may
-    seem to take nothing for a minute, until its kernel's buffer is empty."""
+    """Seconds after which a client that reads nothing is disconnected. A client that reads 1 KB/s
+    can seem to read nothing for a minute, until the buffer of its kernel is empty."""
 
     long_poll: float = Field(default=25.0, gt=0, le=60)
-    """Seconds that GetTask with currentGeneration waits for a newer generation, at most."""
+    """Maximum seconds that GetTask with currentGeneration waits for a newer generation."""
 
     max_streams: int = Field(default=20_000, ge=-1)
-    """Streams (SSE, AG-UI, WebSockets and what they subscribe to) that a gateway has open at once;
-    more are refused with 503. -1 is no limit."""
+    """Maximum number of open streams per gateway (SSE, AG-UI, WebSockets and their subscriptions).
+    More are refused with 503. -1: unlimited."""
 
     max_streams_per_owner: int = Field(default=-1, ge=-1)
-    """Streams that one owner may have open on a gateway; more are refused with 429. -1 is no
-    limit: without authentication everybody is one owner."""
+    """Maximum number of open streams per owner and gateway. More are refused with 429. -1:
+    unlimited. Without authentication, all callers are one owner."""
 
     socket_streams: int = Field(default=256, ge=1)
-    """Subscriptions and calls that one WebSocket or gRPC connection may have under way. Of more, a
-    WebSocket refuses them and gRPC clients wait."""
+    """Maximum number of concurrent subscriptions and calls on one WebSocket or gRPC connection. A
+    WebSocket refuses more; gRPC clients wait."""
 
     max_waiting_per_agent: int = Field(default=20_000, ge=-1)
-    """Runs that may wait for one agent's workers; more are refused with 429. -1 is no limit. Many
-    gateways together keep to it but for what they take in at the same moment."""
+    """Maximum number of runs that wait for one agent's workers. More are refused with 429. -1:
+    unlimited. Gateways count together; simultaneous requests may exceed the limit slightly."""
 
     max_waiting_per_tenant: int = Field(default=10_000, ge=-1)
-    """Runs of one tenant that may wait for one agent's workers; more are refused with 429. -1 is no
-    limit."""
+    """Maximum number of runs of one tenant that wait for one agent's workers. More are refused with
+    429. -1: unlimited."""
 
     append_timeout: float = Field(default=ELECTION, gt=0)
-    """Seconds within which the log has to take a message: longer than the election of a leader.
-    After that its sender is told the task's id, and the gateway goes on until the outcome is
+    """Seconds to wait until the log has stored a message; must be longer than a leader election.
+    After that the client gets the task's id, and the gateway continues until the outcome is
     known."""
 
     owner_requests_per_minute: int = Field(default=-1, ge=-1)
-    """Requests that one owner may send in a minute, to all gateways together; more are refused with
-    429. -1 is no limit."""
+    """Maximum requests per minute of one owner, over all gateways. More are refused with 429. -1:
+    unlimited."""
 
     tenant_requests_per_minute: int = Field(default=-1, ge=-1)
-    """Requests that one tenant may send in a minute, to all gateways together; more are refused
-    with 429. -1 is no limit."""
+    """Maximum requests per minute of one tenant, over all gateways. More are refused with 429. -1:
+    unlimited."""
 
     idempotency_seconds: int = Field(default=86400, ge=1)
-    """Seconds for which an Idempotency-Key stands for the request that it was first used with."""
+    """Seconds for which an Idempotency-Key is remembered."""
 
     @field_validator("cors_origins", "allowed_hosts", mode="before")
     @classmethod

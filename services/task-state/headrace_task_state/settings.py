@@ -16,58 +16,59 @@ class TaskStateSettings(RedisSettings, BusSettings):
     role = "task-state"
 
     metrics_port: int = Field(default=0, ge=0, le=65535)
-    """Port on which this service's metrics are served to Prometheus, and `/healthz` and
-    `/readyz` to probes; 0: they are not."""
+    """Port for Prometheus metrics and the probes `/healthz` and `/readyz`; 0: disabled."""
 
     metrics_host: str = "127.0.0.1"
-    """Address for that."""
+    """Address that the metrics port listens on."""
 
     retention: float = Field(default=7 * 24 * 3600.0, gt=0)
-    """Seconds for which a finished task is kept; then all of it goes, but for a tombstone without
-    content that stays for `HEADRACE_TOMBSTONE_SECONDS`."""
+    """Seconds for which a finished task is kept. After that it is erased; an empty tombstone stays
+    for `HEADRACE_TOMBSTONE_SECONDS`."""
 
     waiting_retention: float = Field(default=30 * 24 * 3600.0, gt=0)
-    """Seconds for which a task may wait for its user's input; then it is CANCELED, and kept for
-    `HEADRACE_RETENTION` like any other that has ended."""
+    """Seconds for which a task may wait for its user's input. After that it is CANCELED, and kept
+    for `HEADRACE_RETENTION` like any finished task."""
 
     push_allow: Annotated[list[str], NoDecode] = Field(default_factory=list)
-    """Hosts and networks (``10.1.0.0/16``), comma-separated, that webhooks may have beside public
-    addresses; plain HTTP is for these only."""
+    """Comma-separated hosts and networks (``10.1.0.0/16``) that webhooks may use in addition to
+    public addresses. Plain HTTP is allowed only for these."""
 
     push_attempts: int = Field(default=10, ge=1, le=100)
-    """Attempts after which a notification is given up and becomes a dead letter."""
+    """Number of attempts to deliver a notification. If all fail, it becomes a dead letter."""
 
     push_backoff: float = Field(default=1.0, gt=0)
-    """Seconds until the second attempt, about; the time doubles with each further one."""
+    """Approximate delay in seconds before the second attempt. It doubles with each further
+    attempt."""
 
     push_backoff_max: float = Field(default=300.0, gt=0)
-    """What that time grows to, seconds."""
+    """Maximum delay between attempts in seconds."""
 
     push_timeout: float = Field(default=15.0, gt=0, le=60)
-    """Seconds that a webhook has to answer, connecting included."""
+    """Timeout of one delivery in seconds, including the connection."""
 
     push_per_owner: int = Field(default=64, ge=1, le=1000)
-    """Notifications of one owner's tasks that may be under way at a time, for each replica."""
+    """Maximum number of concurrent notifications for one owner's tasks, per replica."""
 
     push_per_host: int = Field(default=16, ge=1, le=1000)
-    """How many of these may go to one host."""
+    """Maximum number of one owner's concurrent notifications to one host, per replica."""
 
     signing_keys: Annotated[list[Path], NoDecode] = Field(default_factory=list)
-    """Files with private keys (PEM), comma-separated: notifications and cards are signed with the
-    first, the others are published too. None: the fleet makes a key and keeps it in NATS."""
+    """Comma-separated files with private keys (PEM). The first one signs notifications and agent
+    cards; the others are only published. If empty, the fleet generates a key and stores it in
+    NATS."""
 
     sweep_after: float = Field(default=5.0, gt=0)
-    """Seconds after which a run is asked for again if no worker has taken it up."""
+    """Seconds after which a run that no worker has started is requested again."""
 
     delegation_depth: int = Field(default=8, ge=0, le=64)
-    """How deep tasks may be delegated: 1 lets an agent ask another, but that one nobody."""
+    """Maximum depth of delegation. 1: an agent may call another one, which may not call any."""
 
     delegation_repeats: int = Field(default=3, ge=1)
-    """How often one agent may occur in a chain of delegations, so that agents that ask each other
-    come to an end."""
+    """How often one agent may occur in a chain of delegations. This ends agents that call each
+    other."""
 
     start_within: float = Field(default=24 * 3600.0, gt=0)
-    """Seconds within which a worker must have begun a run; then its task is REJECTED. Agents and
-    clients may want it sooner."""
+    """Seconds within which a worker must start a run; otherwise its task is REJECTED. Agents and
+    clients may ask for less."""
 
     _split = field_validator("push_allow", "signing_keys", mode="before")(split_commas)

@@ -63,22 +63,28 @@ def _capabilities(body: bytes) -> Finding:
 
 @click.group()
 def agui() -> None:
-    """Tools for who builds AG-UI agents, and bridges to them."""
+    """Check AG-UI agents and bridges against the protocol."""
 
 
 @agui.command()
-@click.option("--message", default="Hello", show_default=True, help="What the user says.")
+@click.option("--message", default="Hello", show_default=True, help="Text of the user message.")
 @click.option(
     "--input",
     "body",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A file with a RunAgentInput, instead of --message.",
+    help="File with a RunAgentInput to send instead of --message.",
 )
-@click.option("--header", "headers", multiple=True, metavar="NAME:VALUE", help="Sent along.")
-@click.option("--old", is_flag=True, help="Ask as a 0.x client, which names no protocol version.")
-@click.option("--brief", is_flag=True, help="Do not name the rules that are kept.")
-@click.option("--strict", is_flag=True, help="Fail also for what is only doubtful.")
-@click.option("--timeout", default=60.0, show_default=True, help="Longest silence, seconds.")
+@click.option(
+    "--header",
+    "headers",
+    multiple=True,
+    metavar="NAME:VALUE",
+    help="HTTP header to send; repeatable.",
+)
+@click.option("--old", is_flag=True, help="Act as a 0.x client, which sends no protocol version.")
+@click.option("--brief", is_flag=True, help="Print only broken rules.")
+@click.option("--strict", is_flag=True, help="Fail for warnings, too.")
+@click.option("--timeout", default=60.0, show_default=True, help="Longest silence in seconds.")
 @click.argument("url")
 def check(  # noqa: PLR0913, PLR0917  # click's options
     url: str,
@@ -90,9 +96,9 @@ def check(  # noqa: PLR0913, PLR0917  # click's options
     strict: bool,  # noqa: FBT001  # click's option
     timeout: float,
 ) -> None:
-    """Run the agent at URL, where RunAgentInputs are posted, and check its stream.
+    """Run the agent at URL, which takes RunAgentInputs, and check its stream.
 
-    Exits with 1 if a rule is broken, with 2 if the agent can't be asked.
+    Exits with 1 if a rule is broken, with 2 if the agent can't be reached.
     """
     asked = _read(body) if body else _input(message, old=old)
     report = Report(lambda line: click.echo(one_line(line)), explain=not brief)
@@ -109,7 +115,7 @@ def check(  # noqa: PLR0913, PLR0917  # click's options
 
 @agui.command()
 def rules() -> None:
-    """Print every rule that `check` knows."""
+    """Print all rules that `check` applies."""
     for name, said in RULES.items():
         click.echo(one_line(f"{name:<20} {said}"))
 

@@ -19,59 +19,58 @@ class RedisSettings(SecretSettings):
     """One server, or those that Sentinel names."""
 
     redis_url: str = "redis://127.0.0.1:6379/0"
-    """Redis 7 or newer, or Valkey (``redis://``, ``rediss://`` with TLS, ``unix://``); one server,
-    not a cluster, and with `maxmemory-policy noeviction`: a view from which keys vanish is wrong
-    without anybody noticing. With Sentinel only the scheme and the database count."""
+    """URL of Redis 7 or later, or Valkey (``redis://``, ``rediss://`` for TLS, ``unix://``). One
+    server, not a cluster. It must have `maxmemory-policy noeviction`: evicted keys would make the
+    view silently wrong. With Sentinel, only the scheme and the database number are used."""
 
     redis_user: SecretStr = SecretStr("")
-    """User (ACL), with HEADRACE_REDIS_PASSWORD; without it the user `default`."""
+    """ACL user name. Requires HEADRACE_REDIS_PASSWORD. Default: the user `default`."""
 
     redis_user_file: Path | None = None
-    """File that holds it."""
+    """File that contains the Redis user name."""
 
     redis_password: SecretStr = SecretStr("")
-    """Password, of any characters."""
+    """Redis password. Any characters are allowed."""
 
     redis_password_file: Path | None = None
-    """File that holds it."""
+    """File that contains the Redis password."""
 
     redis_ca: SecretStr = SecretStr("")
-    """Certificates (PEM) of the authorities that the certificates of Redis and Sentinel are checked
-    with; without it the system's."""
+    """CA certificates (PEM) that verify Redis and Sentinel. Default: the system's CAs."""
 
     redis_ca_file: Path | None = None
-    """File that holds them."""
+    """File that contains the CA certificates."""
 
     redis_cert: SecretStr = SecretStr("")
-    """Client certificate (PEM), with HEADRACE_REDIS_KEY."""
+    """Client certificate (PEM) for Redis. Requires HEADRACE_REDIS_KEY."""
 
     redis_cert_file: Path | None = None
-    """File that holds it."""
+    """File that contains the client certificate."""
 
     redis_key: SecretStr = SecretStr("")
-    """Private key of the client certificate (PEM)."""
+    """Private key (PEM) of the client certificate."""
 
     redis_key_file: Path | None = None
-    """File that holds it."""
+    """File that contains the private key."""
 
     redis_sentinels: str = ""
-    """Sentinels, comma-separated URLs (``redis://host:26379``, ``rediss://`` with TLS): they are
-    asked which server is the master, whenever a connection is made."""
+    """Comma-separated Sentinel URLs (``redis://host:26379``, ``rediss://`` for TLS). They are asked
+    for the current master whenever a connection is made."""
 
     redis_master: str = ""
-    """Name by which the sentinels know the master."""
+    """Name of the master that Sentinel monitors."""
 
     redis_sentinel_user: SecretStr = SecretStr("")
-    """User (ACL) of the sentinels."""
+    """ACL user name for Sentinel."""
 
     redis_sentinel_user_file: Path | None = None
-    """File that holds it."""
+    """File that contains the Sentinel user name."""
 
     redis_sentinel_password: SecretStr = SecretStr("")
-    """Password of the sentinels."""
+    """Password for Sentinel."""
 
     redis_sentinel_password_file: Path | None = None
-    """File that holds it."""
+    """File that contains the Sentinel password."""
 
     @field_validator("redis_url", "redis_sentinels")
     @classmethod
