@@ -50,7 +50,7 @@ class Address(BusMessage):
     """Its rest."""
 
 
-class Progress(BusMessage):
+class WebhookProgress(BusMessage):
     """How far a webhook has been told."""
 
     generation: int
@@ -75,7 +75,7 @@ class Webhook(BusMessage):
     owner: str
     """The task's owner, as a token."""
     address: Address
-    progress: Progress
+    progress: WebhookProgress
     version: str = CURRENT
     """Of A2A, in which its client made it, by major and minor number."""
     base: str = ""
@@ -121,7 +121,7 @@ class Webhooks:
                 await self._check_room(key)
             else:
                 told = _decode(key, found.data).progress
-                told = Progress(generation=told.generation, sequence=told.sequence)
+                told = WebhookProgress(generation=told.generation, sequence=told.sequence)
                 webhook = webhook.model_copy(update={"progress": told})
             try:
                 await self._bucket.put(_name(key, token), webhook.encode(), found.sequence)
@@ -136,7 +136,7 @@ class Webhooks:
         found = await self._bucket.get(_name(key, token))
         return None if found.data is None else Kept(_decode(key, found.data), found.sequence)
 
-    async def tell(self, key: TaskKey, token: str, kept: Kept, progress: Progress) -> Kept:
+    async def tell(self, key: TaskKey, token: str, kept: Kept, progress: WebhookProgress) -> Kept:
         """Write how far it has been told, and return the record.
 
         Raises:

@@ -36,7 +36,7 @@ class ChildSpec:
         return f"{self.role}-{self.index}"
 
 
-class Child:
+class ChildProcess:
     """A process made from a `ChildSpec`; it can be started again once it ended."""
 
     def __init__(self, spec: ChildSpec, show: Callable[[str, str], None]) -> None:

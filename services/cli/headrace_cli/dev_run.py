@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 from headrace_cli import data_directory, dev_file, dev_plan
-from headrace_cli.child import Child
+from headrace_cli.child import ChildProcess
 from headrace_cli.console import Console
 from headrace_cli.dev_plan import Plan
 from headrace_cli.dev_ready import until_ready
@@ -107,7 +107,7 @@ class _Stack:
         dev_file.write(self._folder, content)
 
 
-def _process(child: Child) -> dev_file.Process:
+def _process(child: ChildProcess) -> dev_file.Process:
     spec = child.spec
     process = dev_file.Process(role=spec.role, index=spec.index, pid=child.pid, port=spec.port)
     if spec.grpc_port is not None:

@@ -28,7 +28,7 @@ with_nats = click.option(
 )
 
 
-class Refused(CommandFailed):
+class CommandRefused(CommandFailed):
     """What was asked for can't be done; the message says why."""
 
 
@@ -45,7 +45,7 @@ def on_bus[Result](
         with _only_errors():
             return asyncio.run(_connected(settings, work))
     except HeadraceError as error:
-        raise Refused(str(error)) from error
+        raise CommandRefused(str(error)) from error
 
 
 @contextmanager
@@ -75,7 +75,7 @@ def _settings(nats_url: str | None) -> BusSettings:
     try:
         settings = BusSettings()
     except ValidationError as invalid:
-        raise Refused(first_error(invalid)) from None
+        raise CommandRefused(first_error(invalid)) from None
     changes: dict[str, object] = {}
     if "startup_timeout" not in settings.model_fields_set:
         changes["startup_timeout"] = _TIMEOUT

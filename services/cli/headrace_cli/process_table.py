@@ -11,7 +11,7 @@ _ENDED = "ZX"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ProcessEntry:
     """One living process."""
 
     parent: int
@@ -19,12 +19,12 @@ class Entry:
     """Its command line, arguments joined by spaces; empty for a moment when it becomes another."""
 
 
-def look_up(pid: int) -> Entry | None:
+def look_up(pid: int) -> ProcessEntry | None:
     """Return the entry of `pid`; None if none of that id lives."""
     return _from_proc(pid) if (_PROC / "self").exists() else _from_ps(pid)
 
 
-def _from_proc(pid: int) -> Entry | None:
+def _from_proc(pid: int) -> ProcessEntry | None:
     try:
         status = (_PROC / str(pid) / "stat").read_text()
         command = (_PROC / str(pid) / "cmdline").read_bytes()
@@ -33,10 +33,10 @@ def _from_proc(pid: int) -> Entry | None:
     # proc(5): pid (name) state parent …; the name may hold spaces and parentheses.
     state, parent = status.rpartition(")")[2].split()[:2]
     text = command.replace(b"\0", b" ").decode(errors="replace").strip()
-    return None if state in _ENDED else Entry(int(parent), text)
+    return None if state in _ENDED else ProcessEntry(int(parent), text)
 
 
-def _from_ps(pid: int) -> Entry | None:
+def _from_ps(pid: int) -> ProcessEntry | None:
     answer = subprocess.run(
         ["/bin/ps", "-ww", "-o", "state=,ppid=,command=", "-p", str(pid)],
         capture_output=True,
@@ -44,4 +44,4 @@ def _from_ps(pid: int) -> Entry | None:
         check=False,
     )
     state, parent, command = (*answer.stdout.split(maxsplit=2), "", "", "")[:3]
-    return None if not state or state[0] in _ENDED else Entry(int(parent), command.strip())
+    return None if not state or state[0] in _ENDED else ProcessEntry(int(parent), command.strip())

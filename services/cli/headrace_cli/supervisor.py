@@ -6,7 +6,7 @@ import signal
 import time
 from collections.abc import Callable
 
-from headrace_cli.child import Child, ChildSpec
+from headrace_cli.child import ChildProcess, ChildSpec
 from headrace_cli.failures import FATAL_EXITS, CannotStart
 
 RESTART_DELAY = 1.0
@@ -48,19 +48,19 @@ class Supervisor:
         self._waited = _WAITED * startup_timeout
         self._settled = False
         self._ending = False
-        self._children: list[Child] = []
+        self._children: list[ChildProcess] = []
         self._watchers: list[asyncio.Task[None]] = []
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Raises `CannotStart` when going on is pointless."""
 
     @property
-    def children(self) -> list[Child]:
+    def children(self) -> list[ChildProcess]:
         """Those that run, or will run again."""
         return [child for child in self._children if self._restart or child.is_running]
 
     async def start(self, spec: ChildSpec) -> None:
         """Start one more child and watch it."""
-        child = Child(spec, self._show)
+        child = ChildProcess(spec, self._show)
         await child.start()
         self._children.append(child)
         self._watchers.append(asyncio.create_task(self._watch(child)))
@@ -80,7 +80,7 @@ class Supervisor:
         await asyncio.gather(*(child.end(_SERVICE_GRACE) for child in services))
         await asyncio.gather(*(child.end(_SERVER_GRACE) for child in servers))
 
-    async def _watch(self, child: Child) -> None:
+    async def _watch(self, child: ChildProcess) -> None:
         for ends in itertools.count(1):
             started = time.monotonic()
             code = await child.ended()
@@ -94,7 +94,7 @@ class Supervisor:
             await self._start_again(child)
             self._on_change()
 
-    async def _start_again(self, child: Child) -> None:
+    async def _start_again(self, child: ChildProcess) -> None:
         while True:
             await asyncio.sleep(RESTART_DELAY)
             try:
@@ -105,7 +105,7 @@ class Supervisor:
                 self._show("headrace", f"{child.spec.name} runs again")
                 return
 
-    def _give_up(self, child: Child, code: int) -> None:
+    def _give_up(self, child: ChildProcess, code: int) -> None:
         """End the start; a stack that once was ready goes on."""
         if self._settled or self.failure.done():
             return

@@ -19,14 +19,14 @@ from headrace_task_state.maintenance.orphans import Orphans
 from headrace_task_state.maintenance.queue_upkeep import QueueUpkeep
 from headrace_task_state.maintenance.retention import Retention, Times
 from headrace_task_state.maintenance.sweep import Sweep
-from headrace_task_state.projector.follower import Follower
+from headrace_task_state.projector.follower import RangeFollower
 from headrace_task_state.queries.answers import Answers
 from headrace_task_state.queries.broker import answer_lists, make_broker
 from headrace_task_state.queries.for_workers import ForWorkers
 from headrace_task_state.queries.frontier import Frontier
 from headrace_task_state.queries.get import Tasks
 from headrace_task_state.queries.listing import Lists
-from headrace_task_state.queries.pieces import Pieces
+from headrace_task_state.queries.pieces import AnswerPieces
 from headrace_task_state.queries.starting import Starting
 from headrace_task_state.ranges import all_ranges
 from headrace_task_state.replica import Replica
@@ -143,9 +143,9 @@ class TaskState:
         self._answers_now = False
         await self._stack.aclose()
 
-    def _pieces(self) -> Pieces:
+    def _pieces(self) -> AnswerPieces:
         subject = self._settings.subjects.state(f"more.{self._name}")
-        return Pieces(subject, self._bus.max_payload - _HEADERS)
+        return AnswerPieces(subject, self._bus.max_payload - _HEADERS)
 
     def _answers(self, reader: Reader, frontier: Frontier) -> Answers:
         return Answers(
@@ -163,7 +163,7 @@ class TaskState:
         retention = Retention(
             self._bus, writer, self._times, pushing.forget, completion.complete, self._clock
         )
-        follower = Follower(
+        follower = RangeFollower(
             self._bus, writer, self._settings.sweep_after, pushing.announce, retention.wake
         )
         return [

@@ -37,7 +37,7 @@ _AT_WORK = frozenset({WORKING, AUTH_REQUIRED})
 
 
 @dataclass(slots=True)
-class _Kept:
+class _StoredTask:
     """A task; its items are encoded, so that nobody shares them."""
 
     fields: Fields
@@ -51,7 +51,7 @@ class _Kept:
 class _Projection:
     """What one era holds; tasks are named by tenant and task id."""
 
-    tasks: dict[tuple[str, str], _Kept] = field(default_factory=dict)
+    tasks: dict[tuple[str, str], _StoredTask] = field(default_factory=dict)
     children: dict[tuple[str, str], set[str]] = field(default_factory=lambda: defaultdict(set))
     """Of a task, those that it has asked for and that have not ended."""
     due: dict[tuple[Range, DueList], dict[str, int]] = field(
@@ -225,7 +225,7 @@ class _Writer:
             self._forget(key)
             if known is not None and known.fields["log"] == change.log:
                 children[key.tenant, key.task] = asked
-            tasks[key.tenant, key.task] = _Kept({})
+            tasks[key.tenant, key.task] = _StoredTask({})
         kept = tasks.get((key.tenant, key.task))
         if kept is None or not (change.begins or kept.fields["log"] == change.log):
             # A log whose beginning is gone, or that is not the one that is known, makes no task.
@@ -250,7 +250,7 @@ class _Writer:
         if change.ended is not None:
             self._due(DueList.ENDED)[name] = change.ended
 
-    def _note_children(self, change: TaskChange, kept: _Kept) -> None:
+    def _note_children(self, change: TaskChange, kept: _StoredTask) -> None:
         """Have a child's parent looked at, which may go first, and children as a run ends."""
         key, asked = change.key, self._due(DueList.ASKED_FOR)
         if parent := kept.fields.get("parent"):
@@ -323,7 +323,7 @@ def _matches(fields: Fields, query: ListTasks) -> bool:
     )
 
 
-def _stored(task: str, kept: _Kept) -> StoredTask:
+def _stored(task: str, kept: _StoredTask) -> StoredTask:
     history, artifacts = _items(kept.history), _items(kept.artifacts)
     return StoredTask(task, "", dict(kept.fields), history, artifacts)
 

@@ -83,7 +83,7 @@ BATCH = 512
 """Events in one message at most: readers take a message as a whole."""
 
 
-class Batch:
+class PendingMessage:
     """A message in the making."""
 
     __slots__ = ("checkpoint", "drafts", "receipts", "size", "state")
@@ -155,9 +155,9 @@ class Appender:
         self._overtaken = overtaken
         self._max_events, self._max_bytes = max_events, max_bytes
         self._capacity = writer.capacity
-        self._batches: deque[Batch] = deque()
-        self._last = Batch()
-        self._in_flight: Batch | None = None
+        self._batches: deque[PendingMessage] = deque()
+        self._last = PendingMessage()
+        self._in_flight: PendingMessage | None = None
         self._events = self._bytes = 0
         self.offered = writer.generation
         """Generation that the last event taken has, unless messages are queued before it."""
@@ -328,19 +328,19 @@ class Appender:
     def _break(self) -> None:
         """Let what comes next begin another message."""
         self._batches.append(self._last)
-        self._last = Batch()
+        self._last = PendingMessage()
 
-    def _take(self) -> Batch:
+    def _take(self) -> PendingMessage:
         """Return the events of the next message."""
         if self._batches:
             batch = self._batches.popleft()
         else:
-            batch, self._last = self._last, Batch()
+            batch, self._last = self._last, PendingMessage()
         self._events -= len(batch.drafts)
         self._bytes -= batch.size
         return batch
 
-    def _put_back(self, batch: Batch) -> None:
+    def _put_back(self, batch: PendingMessage) -> None:
         self._batches.appendleft(batch)
         self._events += len(batch.drafts)
         self._bytes += batch.size
@@ -352,7 +352,7 @@ class Appender:
                 self._uncount(batch, batch.drafts.pop())
                 count -= 1
 
-    def _uncount(self, batch: Batch, draft: Draft) -> None:
+    def _uncount(self, batch: PendingMessage, draft: Draft) -> None:
         size = len(draft.head) + len(draft.tail) + _GENERATION_ROOM
         batch.size -= size
         self.offered -= 1
@@ -365,7 +365,7 @@ class Appender:
         for batch in (*self._batches, self._last):
             batch.lost()
         self._batches.clear()
-        self._last = Batch()
+        self._last = PendingMessage()
         self._events = self._bytes = 0
         self._room.set()
 
@@ -397,7 +397,7 @@ class Appender:
             self._awake = False
 
     async def _append(
-        self, batch: Batch, state: str, gives_way: Callable[[], bool] = lambda: False
+        self, batch: PendingMessage, state: str, gives_way: Callable[[], bool] = lambda: False
     ) -> None:
         """Append until it is stored, however long NATS is away: the same bytes each time."""
         self._in_flight = batch
@@ -414,7 +414,7 @@ class Appender:
         finally:
             self._in_flight = None
 
-    def _made(self, batch: Batch, state: str, gives_way: Callable[[], bool]) -> Made:
+    def _made(self, batch: PendingMessage, state: str, gives_way: Callable[[], bool]) -> Made:
         if gives_way():
             raise GivesWay
         return batch.drafts, self._stamp(state, batch.checkpoint)

@@ -6,7 +6,7 @@ import itertools
 from dataclasses import dataclass
 
 
-class Turn:
+class PermitTurn:
     """The turn of one who acquires permits again and again: turns come by weight.
 
     Whoever waits has a mark, and the lowest is next. Each permit that was waited for moves the mark
@@ -28,7 +28,7 @@ class ConcurrencyLimit:
         self.users = 0
         """Those who acquire permits again and again, and keep one while they wait for a run."""
         self._free = total
-        self._queue: list[tuple[float, int, asyncio.Future[None], Turn]] = []
+        self._queue: list[tuple[float, int, asyncio.Future[None], PermitTurn]] = []
         self._order = itertools.count()
         self._mark = 0.0
 
@@ -42,12 +42,12 @@ class ConcurrencyLimit:
         """Whether somebody waits for a place, or would have to."""
         return self.contended or (self.users > 1 and self._free <= 0)
 
-    async def take(self, turn: Turn | None = None) -> None:
+    async def take(self, turn: PermitTurn | None = None) -> None:
         """Acquire one permit, in turn."""
         if self.acquire_free(1):
             return
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        turn = turn or Turn()
+        turn = turn or PermitTurn()
         turn.mark = max(turn.mark, self._mark)
         heapq.heappush(self._queue, (turn.mark, next(self._order), granted, turn))
         try:
@@ -89,7 +89,7 @@ class AgentConcurrency:
         """Whether a free permit is one that another queue waits for."""
         return self.of_worker.scarce or self.of_agent.scarce
 
-    async def take(self, turn: Turn, own_turn: Turn) -> None:
+    async def take(self, turn: PermitTurn, own_turn: PermitTurn) -> None:
         """Acquire a permit of both, in turn."""
         await self.of_agent.take(own_turn)
         try:
@@ -150,7 +150,7 @@ class Permit:
         async with self._acquiring:
             if self._is_held or self._is_away():
                 return
-            await self._concurrency.take(Turn(), Turn())
+            await self._concurrency.take(PermitTurn(), PermitTurn())
             if self._is_away():
                 self._concurrency.give_back(1)
             else:

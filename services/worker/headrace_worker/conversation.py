@@ -35,11 +35,11 @@ _SNAPSHOT = f'"{parts.MESSAGES_SNAPSHOT}"'.encode()
 """Where it is missing from an event's JSON, the event sets no conversation."""
 
 NAMES = "headrace.names"
-"""Key in a checkpoint's data: what an agent elsewhere calls the messages up to there (`Names`)."""
+"""Key in a checkpoint's data: what an agent elsewhere calls its messages (`MessageIds`)."""
 
 
 @dataclass(slots=True)
-class Names:
+class MessageIds:
     """The ids that an agent elsewhere gives to its messages, for each piece without one so far."""
 
     words: list[str] = field(default_factory=list)
@@ -66,7 +66,7 @@ class Words:
 
 
 @dataclass(slots=True)
-class Reasoning:
+class ReasoningItem:
     """A block of a model's reasoning."""
 
     text: str
@@ -79,7 +79,7 @@ class Reasoning:
 
 
 @dataclass(slots=True)
-class Call:
+class CallItem:
     """A tool call."""
 
     id: str
@@ -89,7 +89,7 @@ class Call:
     text: str = ""
     """The arguments' JSON as the model wrote it, if it streamed."""
     encrypted: str = ""
-    """As `Reasoning.encrypted`."""
+    """As `ReasoningItem.encrypted`."""
     origin: str = ""
     """As `Words.origin`."""
 
@@ -117,7 +117,7 @@ class Call:
 
 
 @dataclass(slots=True)
-class Result:
+class ResultItem:
     """A file or structured data that the agent gave as a result."""
 
     part: Json
@@ -136,7 +136,7 @@ class Result:
         return f"[file {self.name or part.get('filename') or part.get('mediaType') or 'unnamed'}]"
 
 
-type Item = Words | Reasoning | Call | Result
+type Item = Words | ReasoningItem | CallItem | ResultItem
 """A piece of what an agent said."""
 
 
@@ -185,9 +185,9 @@ class Turn:
         return parts.text_of(self.parts)
 
     @property
-    def calls(self) -> list[Call]:
+    def calls(self) -> list[CallItem]:
         """The tool calls, in order."""
-        return [item for item in self.items if isinstance(item, Call)]
+        return [item for item in self.items if isinstance(item, CallItem)]
 
 
 def turns_of_log(log: Iterable[Entry], task: str = "", last: int = sys.maxsize) -> list[Turn]:
@@ -302,7 +302,7 @@ def beside_answers(said: Sequence[Json]) -> list[Json]:
     return beside if len(beside) < len(said) else []
 
 
-def open_calls(turns: Sequence[Turn]) -> list[Call]:
+def open_calls(turns: Sequence[Turn]) -> list[CallItem]:
     """Return the calls of the last response that have no result, in order."""
     done = set[str]()
     for turn in reversed(turns):
@@ -347,13 +347,15 @@ class _Log:
         """Take what a checkpoint says of the messages that end with it."""
         if not isinstance(kept, dict):
             return
-        names = Names(**{each.name: kept[each.name] for each in fields(Names) if each.name in kept})
+        names = MessageIds(
+            **{each.name: kept[each.name] for each in fields(MessageIds) if each.name in kept}
+        )
         run = self.turns[self._begun :]
         items = [item for turn in run if turn.role == "assistant" for item in turn.items]
         _name([each for each in items if isinstance(each, Words) and not each.asks], names.words)
-        _name([each for each in items if isinstance(each, Reasoning)], names.reasoning)
+        _name([each for each in items if isinstance(each, ReasoningItem)], names.reasoning)
         for item in items:
-            if isinstance(item, Call):
+            if isinstance(item, CallItem):
                 item.origin = item.origin or names.calls.get(item.id, "")
         for turn in run:
             if turn.result is not None:
@@ -433,7 +435,7 @@ class _Log:
             said = Turn("tool", f"{result.id}-result", self._task, self._run, result=result)
             self.turns.append(said)
         elif (call := parts.tool_call(part)) is not None:
-            self._say(Call(*call, encrypted=parts.encrypted_value(part)))
+            self._say(CallItem(*call, encrypted=parts.encrypted_value(part)))
         elif parts.is_partial_tool_call(part):
             self._take_arguments(part)
         elif parts.is_thinking(part):
@@ -441,7 +443,7 @@ class _Log:
         elif text := parts.text_of([part]):
             self._speak(text, name)
         elif _is_result(part):
-            self._say(Result(part, name, label))
+            self._say(ResultItem(part, name, label))
 
     def _take_arguments(self, part: Json) -> None:
         call = parts.tool_call_id(part)
@@ -449,13 +451,13 @@ class _Log:
         if parts.is_block_end(part):
             text = "".join(self._arguments.pop(call))
             sealed = parts.encrypted_value(part)
-            self._say(Call.of_text(call, parts.tool_name(part), text, sealed))
+            self._say(CallItem.of_text(call, parts.tool_name(part), text, sealed))
 
     def _think(self, part: Json, name: str) -> None:
         turn = self._turn(name)
         last = turn.items[-1] if turn.items else None
-        if not isinstance(last, Reasoning) or last.id != name:
-            last = Reasoning("", name)
+        if not isinstance(last, ReasoningItem) or last.id != name:
+            last = ReasoningItem("", name)
             turn.items.append(last)
         last.text += part.get("text", "")
         last.encrypted = parts.encrypted_value(part) or last.encrypted
@@ -482,7 +484,9 @@ class _Log:
         for turn in reversed(self.turns):
             if turn.role == "user":
                 return
-            kept = [i for i in turn.items if isinstance(i, Call | Reasoning) or i.id != artifact]
+            kept = [
+                i for i in turn.items if isinstance(i, CallItem | ReasoningItem) or i.id != artifact
+            ]
             turn.items[:] = kept
         self.turns = [turn for turn in self.turns if turn.role != "assistant" or turn.items]
 
@@ -527,7 +531,7 @@ class _AgUi:
                 return Turn("tool", name, result=result, origin=self._results.get(result.id, ""))
             case "reasoning":
                 sealed = message.get("encryptedValue") or ""
-                thought = Reasoning(said or "", name, sealed, self._origin_of(name))
+                thought = ReasoningItem(said or "", name, sealed, self._origin_of(name))
                 return Turn("assistant", name, items=[thought])
             case "assistant":
                 items: list[Item] = [Words(said, name, self._origin_of(name))] if said else []
@@ -558,18 +562,18 @@ class _AgUi:
         origin = self._origin(turn)
         if origin is not None or self._origin(before) is not None:
             return origin is self._origin(before)
-        return all(isinstance(item, Reasoning) for item in before.items)
+        return all(isinstance(item, ReasoningItem) for item in before.items)
 
     def _origin_of(self, name: str) -> str:
         _, item = self._known.get(name, (None, None))
-        return "" if item is None or isinstance(item, Result) else item.origin
+        return "" if item is None or isinstance(item, ResultItem) else item.origin
 
     def _origin(self, turn: Turn) -> Turn | None:
         found = (self._known[item.id][0] for item in turn.items if item.id in self._known)
         return next(found, None)
 
 
-def _name(items: Sequence[Words | Reasoning], names: Sequence[str]) -> None:
+def _name(items: Sequence[Words | ReasoningItem], names: Sequence[str]) -> None:
     """Give names to blocks, which may be in several pieces."""
     nameless = dict.fromkeys(item.id for item in items if not item.origin)
     found = dict(zip(nameless, names, strict=False))
@@ -632,7 +636,7 @@ def _unanswered(call: str, turn: Turn) -> Turn:
     return Turn("tool", f"{call}-result", turn.task, turn.run, result=result)
 
 
-def _agui_call(call: Json) -> Call:
+def _agui_call(call: Json) -> CallItem:
     function = call.get("function") or {}
     name, text = function.get("name", ""), function.get("arguments", "")
-    return Call.of_text(call["id"], name, text, call.get("encryptedValue") or "")
+    return CallItem.of_text(call["id"], name, text, call.get("encryptedValue") or "")

@@ -26,7 +26,7 @@ from headrace_worker.inputs import Inputs
 from headrace_worker.offload import Offload, WorkerFiles
 from headrace_worker.recovery import Recovered
 from headrace_worker.resources import WorkerResources
-from headrace_worker.runtime import LoggedTask, WorkerRuntime
+from headrace_worker.runtime import AttemptLog, WorkerRuntime
 from headrace_worker.shared_state import SharedState
 
 
@@ -113,7 +113,7 @@ class Execution:
             traceparent=trace,
         )
         self.children = Children(parent, taken.recovered.known_children)
-        logged = LoggedTask(resources.bus, parent, request.owner, taken.writer.sequence)
+        logged = AttemptLog(resources.bus, parent, request.owner, taken.writer.sequence)
         self.context = RunContext(
             key=key,
             context=request.context,

@@ -21,7 +21,7 @@ from headrace.jetstream.consumers import IN_PROGRESS
 from headrace.model.errors import UndecodableMessage
 from headrace.model.messages import Control, Holding
 from headrace_worker.heartbeat_thread import HeartbeatThread
-from headrace_worker.inputs import Refused
+from headrace_worker.inputs import InputRefusal
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class Claim:
     answer: Holding
     cancel: Callable[[], None]
     """Called on the worker's loop when somebody asks to cancel."""
-    take_in: Callable[[Control], Coroutine[Any, Any, int | Refused]]
+    take_in: Callable[[Control], Coroutine[Any, Any, int | InputRefusal]]
     """Run on the worker's loop when somebody hands a message in: its generation in the log."""
     refuses: Callable[[], bool]
     """Asked on any thread: whether the agent takes no message now."""
@@ -69,7 +69,7 @@ class Hold:
         self.subscription: Subscription | None = None
 
 
-class Leases:
+class WorkerLeases:
     """All holds of a worker."""
 
     def __init__(self, heartbeat_thread: HeartbeatThread) -> None:
@@ -165,9 +165,9 @@ class Leases:
         await self._heartbeat_thread.bus.connection.publish(msg.reply, claim.answer.encode())
 
     async def _take_in(self, msg: Msg, asked: Control, claim: Claim) -> None:
-        taken: int | Refused = Refused("blocked")
+        taken: int | InputRefusal = InputRefusal("blocked")
         if claim.refuses():
-            taken = Refused("policy")
+            taken = InputRefusal("policy")
         elif self._silence < TAKE_IN:
             work = asyncio.run_coroutine_threadsafe(claim.take_in(asked), self._workers_loop)
             # Not cancelled: should it be queued twice, the log shows under which name.
@@ -175,7 +175,7 @@ class Leases:
             with suppress(TimeoutError):
                 taken = await asyncio.wait_for(waiting, TAKE_IN)
         more: dict[str, object] = {"generation": taken}
-        if isinstance(taken, Refused):
+        if isinstance(taken, InputRefusal):
             refused = {"refused": taken.reason, "generation": taken.generation}
             more = {"accepted": False, **refused}
         answer = claim.answer.model_copy(update=more)

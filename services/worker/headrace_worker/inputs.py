@@ -23,7 +23,7 @@ from headrace_worker.queued import Queued
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class InputRefusal:
     """Why a message is not taken in."""
 
     reason: Literal["policy", "over", "too_large", "generation", "blocked"]
@@ -56,23 +56,23 @@ class Inputs:
         for each in waiting:
             self._know(each)
 
-    async def take_in(self, asked: Control) -> int | Refused:
+    async def take_in(self, asked: Control) -> int | InputRefusal:
         """Queue the message of `asked`; return its generation once it is stored."""
         if self.refuses:
-            return Refused("policy")
+            return InputRefusal("policy")
         try:
             receipt = self._known.get(asked.input or "")
             if receipt is None:
                 if asked.if_generation not in (None, self._appender.offered):
-                    return Refused("generation", self._appender.offered)
+                    return InputRefusal("generation", self._appender.offered)
                 receipt = self._queue(asked)
             generation = await receipt.stored()
         except MalformedOutput:
-            return Refused("too_large")
+            return InputRefusal("too_large")
         except RunOver:
-            return Refused("over")
+            return InputRefusal("over")
         except Overtaken as other:
-            return Refused("generation", other.generation)
+            return InputRefusal("generation", other.generation)
         self._tell()
         return generation
 

@@ -22,7 +22,7 @@ from headrace.jetstream.consumers import nak, pull_request, pull_subject
 from headrace.jetstream.headers import STATUS
 from headrace.model.errors import BusUnavailable
 from headrace.model.queues import weight_of
-from headrace_worker.concurrency import AgentConcurrency, Permit, Turn
+from headrace_worker.concurrency import AgentConcurrency, Permit, PermitTurn
 
 _log = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ class Puller:
         self._bus, self._consumer, self._deliver = bus, consumer, deliver
         self._concurrency, self._mend_consumer = concurrency, mend
         weight = weight_of(consumer)
-        self._turn, self._own_turn = Turn(weight), Turn(weight)
+        self._turn, self._own_turn = PermitTurn(weight), PermitTurn(weight)
         self._inbox = bus.connection.new_inbox()
         self._serials = itertools.count(1)
         self._request: _Request | None = None

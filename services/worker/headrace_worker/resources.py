@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from headrace.jetstream.connection import Bus
 from headrace.log import TailRule
-from headrace_worker.heartbeats import Leases
+from headrace_worker.heartbeats import WorkerLeases
 from headrace_worker.settings import WorkerSettings
 from headrace_worker.watch import Watch
 
@@ -17,7 +17,7 @@ class WorkerResources:
     worker: str
     """The worker's instance id, a subject token."""
     bus: Bus
-    leases: Leases
+    leases: WorkerLeases
     rule: TailRule
     watch: Watch
     settings: WorkerSettings

@@ -26,7 +26,7 @@ from headrace_worker.shared_state import SharedState
 
 
 @dataclass(frozen=True, slots=True)
-class LoggedTask:
+class AttemptLog:
     """The log of one attempt's task, and what its conversation has beside it."""
 
     bus: Bus
@@ -75,7 +75,7 @@ class WorkerRuntime:
     """A `headrace.sdk.runtime.Runtime`: see there."""
 
     def __init__(
-        self, emitter: Emitter, state: SharedState, children: Children, logged: LoggedTask
+        self, emitter: Emitter, state: SharedState, children: Children, logged: AttemptLog
     ) -> None:
         """Put together what one attempt is made of."""
         parent, inputs = logged.parent, logged.parent.inputs

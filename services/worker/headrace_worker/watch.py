@@ -29,7 +29,7 @@ _STALL = 2.0
 """Seconds that a tick may be late before every run is looked at: the process was stopped, say."""
 
 
-class Watched(Protocol):
+class WatchedRun(Protocol):
     """What the watch needs of a run."""
 
     key: TaskKey
@@ -58,15 +58,15 @@ class Watch:
     def __init__(self, bus: Bus, rule: TailRule) -> None:
         """Watch nothing yet."""
         self._bus, self._rule = bus, rule
-        self._watchers: dict[Watched, _Watcher] = {}
+        self._watchers: dict[WatchedRun, _Watcher] = {}
         self._loop = asyncio.get_running_loop()
         self._leaving: set[asyncio.Task[None]] = set()
 
-    def add(self, run: Watched) -> None:
+    def add(self, run: WatchedRun) -> None:
         """Watch a run that holds its task."""
         self._watchers[run] = _Watcher(self._bus, self._rule, run)
 
-    def remove(self, run: Watched) -> None:
+    def remove(self, run: WatchedRun) -> None:
         """Watch it no more."""
         watcher = self._watchers.pop(run, None)
         if watcher is not None and watcher.engaged:
@@ -103,7 +103,7 @@ class Watch:
 class _Watcher:
     """One run's log, followed while its agent is silent."""
 
-    def __init__(self, bus: Bus, rule: TailRule, run: Watched) -> None:
+    def __init__(self, bus: Bus, rule: TailRule, run: WatchedRun) -> None:
         self.key = run.key
         self.heard = 0.0
         self._bus, self._rule, self._run = bus, rule, run

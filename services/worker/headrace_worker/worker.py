@@ -22,7 +22,7 @@ from headrace_worker import assignment
 from headrace_worker.attempt import Attempt
 from headrace_worker.concurrency import AgentConcurrency, ConcurrencyLimit, Permit
 from headrace_worker.heartbeat_thread import HeartbeatThread
-from headrace_worker.heartbeats import Leases
+from headrace_worker.heartbeats import WorkerLeases
 from headrace_worker.poll import Mending, Puller
 from headrace_worker.queues import QueueWatch
 from headrace_worker.registration import Registration
@@ -47,7 +47,7 @@ class Worker:
         self._settings, self._agents = settings, agents
         self._bus = Bus(settings)
         self._heartbeat_thread = HeartbeatThread(settings, f"{self.id} heartbeats")
-        self._leases = Leases(self._heartbeat_thread)
+        self._leases = WorkerLeases(self._heartbeat_thread)
         self._rule = TailRule(self._bus)
         self._watch = Watch(self._bus, self._rule)
         self._resources = WorkerResources(

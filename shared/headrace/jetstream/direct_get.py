@@ -23,7 +23,7 @@ _ENDED = frozenset({"204", "404"})
 
 
 @dataclass(slots=True)
-class Answer[Read]:
+class DirectAnswer[Read]:
     """What came of one direct get."""
 
     messages: list[Read] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Answer[Read]:
 
 async def direct_get[Read](
     bus: Bus, stream: str, query: dict[str, Any], read: Callable[[Msg], Read]
-) -> Answer[Read]:
+) -> DirectAnswer[Read]:
     """Ask one copy of `stream` for messages, each of which `read` turns into what is wanted.
 
     No answer, a refusal and half an answer are no errors: another copy may do better.
@@ -59,7 +59,7 @@ async def direct_get[Read](
 
 class _Train[Read]:
     def __init__(self, read: Callable[[Msg], Read]) -> None:
-        self.answer = Answer[Read]()
+        self.answer = DirectAnswer[Read]()
         self._read = read
         self._last = "0"
         self._over = asyncio.Event()

@@ -92,7 +92,7 @@ _TICK = 0.05
 _AFTER_TROUBLE = 0.5
 
 
-class Watched(Protocol):
+class TailFollower(Protocol):
     """What the rule needs of a follower."""
 
     key: TaskKey
@@ -123,8 +123,8 @@ class TailRule:
     def __init__(self, bus: Bus) -> None:
         """Watch nothing yet; `start` begins."""
         self._bus = bus
-        self._watched: dict[Watched, _Plan] = {}
-        self._due: list[tuple[float, int, Watched]] = []
+        self._watched: dict[TailFollower, _Plan] = {}
+        self._due: list[tuple[float, int, TailFollower]] = []
         self._tickets = itertools.count()
         self._wake = asyncio.Event()
         self._loop = asyncio.get_running_loop()
@@ -152,13 +152,13 @@ class TailRule:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
-    def watch(self, follower: Watched, first: float = FIRST_CHECK) -> None:
+    def watch(self, follower: TailFollower, first: float = FIRST_CHECK) -> None:
         """Check `follower`'s log from now on, first after `first` seconds."""
         now = self._loop.time()
         self._watched[follower] = _Plan(checked=now, silence=SILENCE)
         self._schedule(follower, now + first, urgent=True)
 
-    def forget(self, follower: Watched) -> None:
+    def forget(self, follower: TailFollower) -> None:
         """Check it no more."""
         self._watched.pop(follower, None)
 
@@ -173,11 +173,11 @@ class TailRule:
             if follower.key.task == task:
                 self._check_now(follower)
 
-    def _check_now(self, follower: Watched) -> None:
+    def _check_now(self, follower: TailFollower) -> None:
         self._watched[follower].silence = SILENCE
         self._schedule(follower, self._loop.time(), urgent=True)
 
-    def _schedule(self, follower: Watched, at: float, *, urgent: bool) -> None:
+    def _schedule(self, follower: TailFollower, at: float, *, urgent: bool) -> None:
         """Plan the follower's one next look; an earlier plan of its is void from now on."""
         plan = self._watched[follower]
         plan.ticket, plan.urgent = next(self._tickets), urgent
@@ -202,7 +202,7 @@ class TailRule:
         # Checks that fall due together are asked together.
         await asyncio.sleep(_TICK)
 
-    def _take_due(self) -> list[Watched]:
+    def _take_due(self) -> list[TailFollower]:
         """Return who is to be checked now; who was heard from lately is put off."""
         now, taken = self._loop.time(), []
         while self._due and self._due[0][0] <= now:
@@ -220,23 +220,23 @@ class TailRule:
         return taken
 
     @staticmethod
-    def _silent_until(follower: Watched, plan: _Plan) -> float:
+    def _silent_until(follower: TailFollower, plan: _Plan) -> float:
         """Return when the follower is to be checked if nothing is heard until then."""
         if follower.heard > plan.checked:
             plan.silence = SILENCE
         return max(follower.heard, plan.checked) + plan.silence
 
-    def _look_again(self, follower: Watched, plan: _Plan, now: float) -> None:
+    def _look_again(self, follower: TailFollower, plan: _Plan, now: float) -> None:
         # Never later than one silence, so that what is heard meanwhile counts from when it came.
         at = min(self._silent_until(follower, plan), now + SILENCE)
         self._schedule(follower, at, urgent=False)
 
-    def _start_check(self, due: list[Watched]) -> None:
+    def _start_check(self, due: list[TailFollower]) -> None:
         check = asyncio.create_task(self._check(due))
         self._checks.add(check)
         check.add_done_callback(self._checks.discard)
 
-    async def _check(self, due: list[Watched]) -> None:
+    async def _check(self, due: list[TailFollower]) -> None:
         tickets = {follower: self._watched[follower].ticket for follower in self._watched_of(due)}
         tails: dict[TaskKey, int] = {}
         try:
@@ -247,10 +247,10 @@ class TailRule:
             for follower, ticket in tickets.items():
                 self._checked(follower, ticket, tails.get(follower.key))
 
-    def _watched_of(self, followers: list[Watched]) -> list[Watched]:
+    def _watched_of(self, followers: list[TailFollower]) -> list[TailFollower]:
         return [follower for follower in followers if follower in self._watched]
 
-    def _checked(self, follower: Watched, ticket: int, tail: int | None) -> None:
+    def _checked(self, follower: TailFollower, ticket: int, tail: int | None) -> None:
         plan = self._watched.get(follower)
         if plan is None:
             return
@@ -267,5 +267,5 @@ class TailRule:
             follower.tail_is(tail)
 
 
-def _stream(follower: Watched) -> int:
+def _stream(follower: TailFollower) -> int:
     return stream_of_shard(follower.key.shard)

@@ -21,7 +21,7 @@ _ASKED = 2
 _LOOK_EVERY = 0.1
 
 
-class Watched(Protocol):
+class CanceledLog(Protocol):
     """A task's log as whoever cancels the task sees it."""
 
     async def is_over(self) -> bool:
@@ -34,7 +34,7 @@ class Watched(Protocol):
         """
 
 
-async def cancel_task(bus: Bus, key: TaskKey, writer: str, log: Watched | None = None) -> None:
+async def cancel_task(bus: Bus, key: TaskKey, writer: str, log: CanceledLog | None = None) -> None:
     """End the task, through its holder if it lives, as `writer` if not.
 
     It may have ended otherwise in the moment. Where there is no such log there is nothing to end.
@@ -59,7 +59,7 @@ async def _holder_accepts(bus: Bus, key: TaskKey) -> bool:
     return False
 
 
-async def _ends(log: Watched) -> bool:
+async def _ends(log: CanceledLog) -> bool:
     try:
         async with asyncio.timeout(CLEANUP):
             return await log.run_ends()

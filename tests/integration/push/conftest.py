@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from headrace.model.names import encode_token
-from headrace.webhooks import CURRENT, Address, Progress, Webhook, Webhooks
+from headrace.webhooks import CURRENT, Address, Webhook, WebhookProgress, Webhooks
 from tests.support.legal_logs import LegalLog
 from tests.support.receiver import Receiver, receiving
 from tests.support.servers import NatsProcess, ValkeyProcess
@@ -71,7 +71,7 @@ class Hooked:
             id=name,
             owner=owner,
             address=Address(url=url, **address),
-            progress=Progress(generation=0),
+            progress=WebhookProgress(generation=0),
             version=version,
             base=base,
         )
@@ -82,7 +82,7 @@ class Hooked:
         await self.fleet.store(self.log, self._stored)
         self._stored = len(self.log.messages)
 
-    async def progress(self, name: str = "hook") -> Progress:
+    async def progress(self, name: str = "hook") -> WebhookProgress:
         """Return how far a webhook has been told."""
         kept = await self.webhooks.get(self.log.key, encode_token(name))
         assert kept is not None

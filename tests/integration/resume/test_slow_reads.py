@@ -9,7 +9,7 @@ import pytest
 
 from headrace.jetstream import direct_get as direct
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.direct_get import Answer
+from headrace.jetstream.direct_get import DirectAnswer
 from headrace.log import TailRule, read
 from headrace.log.reorder_buffer import ReorderBuffer
 from headrace.log.stored import Stored
@@ -44,10 +44,10 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     made: list[int] = []
     fast: Callable[..., Any] = direct.direct_get
 
-    async def slow(*asked: object) -> Answer[Stored]:
+    async def slow(*asked: object) -> DirectAnswer[Stored]:
         made.append(len(made))
         await asyncio.sleep(_READ)
-        answer: Answer[Stored] = await fast(*asked)
+        answer: DirectAnswer[Stored] = await fast(*asked)
         await asyncio.sleep(_READ)
         return answer
 

@@ -11,7 +11,7 @@ from headrace.log.stored import TOMBSTONE
 from headrace.model.entry import OWNER, VERSION
 from headrace.model.names import encode_token
 from headrace.model.task import COMPLETED
-from headrace.webhooks import Address, Progress, Webhook, Webhooks
+from headrace.webhooks import Address, Webhook, WebhookProgress, Webhooks
 from tests.support.legal_logs import LegalLog
 from tests.support.task_states import TaskStates, folded, new_key
 from tests.support.waiting import TIMEOUT, eventually
@@ -62,7 +62,7 @@ async def test_what_another_agents_worker_writes_under_a_tasks_id_changes_nothin
         owner=victim.owner,
         # Nobody is there: it is told nothing, and nothing makes it go.
         address=Address(url="https://127.0.0.1:1/"),
-        progress=Progress(generation=0),
+        progress=WebhookProgress(generation=0),
     )
     await webhooks.put(victim.key, hook)
     await fleet.start()

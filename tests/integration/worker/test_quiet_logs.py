@@ -10,7 +10,7 @@ from headrace.model import events
 from headrace.model.task import CANCELED
 from headrace_worker import worker as worker_module
 from headrace_worker.attempt import Attempt
-from headrace_worker.heartbeats import Hold, Leases
+from headrace_worker.heartbeats import Hold, WorkerLeases
 from tests.integration.worker.conftest import Working
 from tests.support.desk import Desk, eventually
 
@@ -50,13 +50,13 @@ async def test_a_run_that_outlives_its_worker_is_left_for_later(
     async def silent(_: RunContext) -> None:
         await asyncio.Event().wait()
 
-    goes_on, let_go = asyncio.Event(), Leases.let_go
+    goes_on, let_go = asyncio.Event(), WorkerLeases.let_go
 
-    async def late(leases: Leases, hold: Hold) -> None:
+    async def late(leases: WorkerLeases, hold: Hold) -> None:
         await goes_on.wait()
         await let_go(leases, hold)
 
-    monkeypatch.setattr(Leases, "let_go", late)
+    monkeypatch.setattr(WorkerLeases, "let_go", late)
     async with working(silent):
         task = await desk.start("silent")
         await task.held()

@@ -11,7 +11,7 @@ import pytest
 
 from headrace_cli import dev_file, orphans
 from headrace_cli.dev_file import Role
-from headrace_cli.process_table import Entry, look_up
+from headrace_cli.process_table import ProcessEntry, look_up
 from tests.support.pids import living
 from tests.support.waiting import until
 
@@ -51,9 +51,11 @@ def test_a_pid_that_another_program_has_now_is_left_alone(
 def test_the_child_of_another_living_stack_is_left_alone(
     tmp_path: Path, sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def seen(pid: int) -> Entry | None:
+    def seen(pid: int) -> ProcessEntry | None:
         return (
-            Entry(1, "python -m headrace_cli dev --port 0") if pid == os.getpid() else look_up(pid)
+            ProcessEntry(1, "python -m headrace_cli dev --port 0")
+            if pid == os.getpid()
+            else look_up(pid)
         )
 
     monkeypatch.setattr("headrace_cli.process_table.look_up", seen)
@@ -76,13 +78,16 @@ def test_a_process_is_found_by_its_pid() -> None:
 @pytest.mark.parametrize(
     ("said", "entry"),
     [
-        ("Ss+    812 /bin/nats-server -c x.conf\n", Entry(812, "/bin/nats-server -c x.conf")),
+        (
+            "Ss+    812 /bin/nats-server -c x.conf\n",
+            ProcessEntry(812, "/bin/nats-server -c x.conf"),
+        ),
         ("Z      812 <defunct>\n", None),
         ("", None),
     ],
 )
 def test_where_there_is_no_proc_ps_is_asked(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, said: str, entry: Entry | None
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, said: str, entry: ProcessEntry | None
 ) -> None:
     def answer(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
         assert command[-1] == "4711"

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from headrace_cli.client import Json
-from headrace_cli.on_bus import Refused
+from headrace_cli.on_bus import CommandRefused
 from tests.unit.cli.fake_gateway import Answer, FakeGateway, answering
 
 HOSTILE = "a\x1b[2J\x1b]0;title\x07\x9b31m\r\x00\u202e\u2028"
@@ -87,5 +87,5 @@ def test_no_command_shows_what_a_terminal_would_obey(
 
 
 def test_what_nats_says_is_cleaned_too() -> None:
-    said = Refused(f"stream X: {HOSTILE}").format_message()
+    said = CommandRefused(f"stream X: {HOSTILE}").format_message()
     assert said.isprintable()

@@ -19,7 +19,7 @@ from headrace.model.messages import GetTask
 from headrace.state_client import MORE
 from headrace_task_state.queries import pieces as module
 from headrace_task_state.queries.listing import decode_cursor, encode_cursor
-from headrace_task_state.queries.pieces import Pieces
+from headrace_task_state.queries.pieces import AnswerPieces
 from headrace_task_state.queries.refusals import refusal_of
 from headrace_task_state.store import After
 from tests.support.waiting import eventually
@@ -63,7 +63,7 @@ def test_what_nobody_foresaw_is_logged_and_not_shown(
 
 @pytest.mark.parametrize("size", [1, 9, 10, 11, 20, 25])
 async def test_pieces_in_a_row_are_the_answer(size: int) -> None:
-    pieces = Pieces("state.more.me", 10)
+    pieces = AnswerPieces("state.more.me", 10)
     answer = bytes(range(size))
     piece = pieces.first(answer)
     fetched = [piece.body]
@@ -77,7 +77,7 @@ async def test_pieces_in_a_row_are_the_answer(size: int) -> None:
 
 async def test_pieces_are_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LIFE", 0.01)
-    pieces = Pieces("state.more.me", 10)
+    pieces = AnswerPieces("state.more.me", 10)
     more = pieces.first(b"x" * 25).headers[MORE]
 
     async def gone() -> bool:
@@ -88,7 +88,7 @@ async def test_pieces_are_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("subject", ["state.more.me.token.1", "state.more.me.token.x", "a.b"])
 def test_a_piece_that_nobody_keeps_is_empty(subject: str) -> None:
-    assert Pieces("state.more.me", 10).fetch(subject) == (b"", {})
+    assert AnswerPieces("state.more.me", 10).fetch(subject) == (b"", {})
 
 
 @given(st.integers(0, 2**53 - 1))

@@ -8,7 +8,7 @@ import pytest
 from headrace.model.events import Draft, TextChunks
 from headrace.model.task import WORKING
 from headrace_task_state.projector import delta
-from headrace_task_state.projector.batches import Batch, Batches
+from headrace_task_state.projector.batches import Batches, StoreBatch
 from headrace_task_state.projector.chunk_frame import ChunkFrame
 from headrace_task_state.store import Progress
 from tests.support.legal_logs import LegalLog
@@ -88,7 +88,7 @@ def in_between(log: LegalLog, chance: random.Random) -> Draft:
     return chance.choice(others)
 
 
-def built(log: LegalLog, cuts: list[int]) -> list[Batch]:
+def built(log: LegalLog, cuts: list[int]) -> list[StoreBatch]:
     batches, progress, made = Batches(SUBJECTS, 5), Progress(origin="origin"), []
     all_arrivals = arrivals(log)
     for start, end in zip([0, *cuts], [*cuts, len(all_arrivals)], strict=True):

@@ -8,12 +8,12 @@ from headrace.model import events
 from headrace.model.events import GENERATION, Json
 from headrace.model.fold import TaskFold
 from headrace.model.task import CANCELED, COMPLETED, WORKING
-from headrace.webhooks import Progress
+from headrace.webhooks import WebhookProgress
 from headrace_task_state.webhooks.deliveries import (
     MOST_BYTES,
-    Delivery,
     GoesOn,
     Grouping,
+    WebhookDelivery,
     says_more,
     works_on,
 )
@@ -22,9 +22,9 @@ from tests.support.task_states import folded, new_key
 
 
 def grouped(
-    log: LegalLog, told: Progress | None = None, goes_on: GoesOn = says_more
-) -> list[Delivery]:
-    grouping = Grouping(told or Progress(generation=0), goes_on)
+    log: LegalLog, told: WebhookProgress | None = None, goes_on: GoesOn = says_more
+) -> list[WebhookDelivery]:
+    grouping = Grouping(told or WebhookProgress(generation=0), goes_on)
     entries = [entry for entry in log.parsed() if entry.sequence > (told.sequence if told else 0)]
     found = [delivery for entry in entries for delivery in grouping.take(entry)]
     return [*found, *grouping.rest()]
@@ -40,7 +40,7 @@ def answer(*chunks: str) -> LegalLog:
     return log
 
 
-def texts(deliveries: list[Delivery]) -> list[str]:
+def texts(deliveries: list[WebhookDelivery]) -> list[str]:
     updates = [one.event().get("artifactUpdate") for one in deliveries]
     return [part["text"] for update in updates if update for part in update["artifact"]["parts"]]
 
@@ -78,7 +78,7 @@ def test_going_on_anywhere_tells_the_rest_as_it_was(
     whole = grouped(log, goes_on=goes_on)
     done = data.draw(st.integers(0, len(whole) - 1))
     last = whole[done]
-    told = Progress(generation=last.generation, sequence=last.behind)
+    told = WebhookProgress(generation=last.generation, sequence=last.behind)
     rest = grouped(log, told, goes_on)
     assert [d.generation for d in rest] == [d.generation for d in whole[done + 1 :]]
 
@@ -92,7 +92,7 @@ def test_a_delivery_under_way_ends_where_it_ended_when_more_has_come(
     early = LegalLog(log.key, messages=log.messages[:head])
     *_, before, under_way = [None, *grouped(early, goes_on=goes_on)]
     assert under_way is not None
-    told = Progress(
+    told = WebhookProgress(
         generation=before.generation if before else 0,
         sequence=before.behind if before else 0,
         until=under_way.generation,

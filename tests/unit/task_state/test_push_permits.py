@@ -5,7 +5,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from headrace.webhooks import Address, Progress, Webhook
+from headrace.webhooks import Address, Webhook, WebhookProgress
 from headrace_task_state.webhooks.permits import Permits, Target
 
 
@@ -97,6 +97,6 @@ def test_what_waits_uses_all_that_a_quick_receiver_can_take() -> None:
 )
 def test_a_host_is_one_host_however_its_url_is_written(url: str) -> None:
     webhook = Webhook(
-        id="a", owner="ann", address=Address(url=url), progress=Progress(generation=0)
+        id="a", owner="ann", address=Address(url=url), progress=WebhookProgress(generation=0)
     )
     assert Target.of("main", webhook) == target()

@@ -7,9 +7,9 @@ import pytest
 from headrace.model.events import Json
 from headrace_worker.adapters.answers import AnswerInvalid
 from headrace_worker.adapters.approvals import Decision, decisions_of, question
-from headrace_worker.conversation import Call, beside_answers
+from headrace_worker.conversation import CallItem, beside_answers
 
-CALL = Call("c1", "refund", {"order": "A1"})
+CALL = CallItem("c1", "refund", {"order": "A1"})
 ASKED = question(CALL)
 
 
@@ -62,7 +62,7 @@ def test_what_is_said_beside_answers_is_the_users_word() -> None:
 
 
 def test_an_answer_to_one_call_approves_no_other_under_whichever_name_it_names_it() -> None:
-    other = question(Call("c2", "refund", {}))
+    other = question(CallItem("c2", "refund", {}))
     said = {"data": {"approved": True}, "metadata": {"interrupt_id": "c1"}}
     decided = decisions_of([said], [ASKED, other])
     assert [decided[call].approved for call in ("c1", "c2")] == [True, False]

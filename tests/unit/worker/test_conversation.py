@@ -12,9 +12,9 @@ from headrace.sdk.emit import Utterance
 from headrace_worker.checkpoint import Checkpoint
 from headrace_worker.conversation import (
     RESPONSE,
-    Call,
-    Reasoning,
-    Result,
+    CallItem,
+    ReasoningItem,
+    ResultItem,
     Turn,
     Verbatim,
     Words,
@@ -83,16 +83,16 @@ def test_what_an_agent_said_stays_in_its_order() -> None:
     log.status(COMPLETED)
     assert shape(log.turns) == [
         ("user", "What is it?"),
-        ("assistant", ["Reasoning", "Words", "Call", "Call"], "Let me see."),
+        ("assistant", ["ReasoningItem", "Words", "CallItem", "CallItem"], "Let me see."),
         ("tool", "dog"),
         ("tool", "cat"),
-        ("assistant", ["Words", "Result", "Result"], "A cat."),
+        ("assistant", ["Words", "ResultItem", "ResultItem"], "A cat."),
     ]
     _, first, _, _, last = log.turns
-    assert isinstance(first.items[0], Reasoning)
+    assert isinstance(first.items[0], ReasoningItem)
     assert (first.items[0].text, first.items[0].encrypted) == ("Hm.", "s")
-    assert first.calls[0] == Call("c1", "look", {"a": 1}, '{"a": 1}')
-    assert last.items[1] == Result(
+    assert first.calls[0] == CallItem("c1", "look", {"a": 1}, '{"a": 1}')
+    assert last.items[1] == ResultItem(
         {"data": {"runs": 4}, "mediaType": "application/json"}, "d", "facts"
     )
     assert [turn.id for turn in log.turns][2] == "c2-result"
@@ -172,7 +172,7 @@ def test_the_prompt_of_an_approval_is_none_of_the_models_words() -> None:
     log.say(ToolCall("refund", {}, "c1"))
     asks = {"messageId": "q", "role": "ROLE_AGENT", "parts": [{"text": "Approve?"}]}
     log.status(INPUT_REQUIRED, asks, interrupts=[{"id": "c1", "toolCallId": "c1"}])
-    assert shape(log.turns)[1:] == [("assistant", ["Call"], "")]
+    assert shape(log.turns)[1:] == [("assistant", ["CallItem"], "")]
 
 
 def test_an_artifact_that_begins_anew_replaces_what_it_said() -> None:
@@ -213,11 +213,11 @@ def test_an_agui_clients_messages_keep_their_images_and_reasoning() -> None:
     assert shape(turns) == [
         ("system", "Be kind."),
         ("user", "See"),
-        ("assistant", ["Reasoning", "Words"], "A cat."),
+        ("assistant", ["ReasoningItem", "Words"], "A cat."),
         ("user", "And this?"),
     ]
     assert turns[1].parts[1]["raw"] == "cG5n"
-    assert turns[2].items[0] == Reasoning("Hm.", "3", "s")
+    assert turns[2].items[0] == ReasoningItem("Hm.", "3", "s")
 
 
 def test_a_response_that_an_agui_client_has_unchanged_is_taken_from_the_log() -> None:

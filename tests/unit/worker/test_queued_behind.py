@@ -20,7 +20,7 @@ from headrace.model.task import AUTH_REQUIRED, COMPLETED, SUBMITTED, WORKING
 from headrace_worker import appender as module
 from headrace_worker.appender import Appender, GivesWay
 from headrace_worker.authorship import Authorship
-from headrace_worker.inputs import Inputs, Refused
+from headrace_worker.inputs import InputRefusal, Inputs
 
 HOLDER = Authorship("logid", "holder", 1, 1)
 
@@ -121,7 +121,7 @@ async def play(  # noqa: C901  # one case a step
         max_bytes=1_000_000,
     )
     inputs = Inputs(appender, ("task", "ctx"), "enqueue", [], lambda: None)
-    taking: list[tuple[str, int | None, asyncio.Task[int | Refused]]] = []
+    taking: list[tuple[str, int | None, asyncio.Task[int | InputRefusal]]] = []
     saving: list[asyncio.Task[int]] = []
     texts: list[str] = []
     for step, what in steps:
@@ -190,11 +190,11 @@ async def conclude(appender: Appender, inputs: Inputs) -> None:
     await appender.go_on(following)
 
 
-def check_queue(log: FakeLog, taken: list[tuple[str, int | None, int | Refused]]) -> None:
+def check_queue(log: FakeLog, taken: list[tuple[str, int | None, int | InputRefusal]]) -> None:
     told = log.told
     assert len(log.names) == len(set(log.names))
     for name, at, generation in taken:
-        if isinstance(generation, Refused):
+        if isinstance(generation, InputRefusal):
             assert at is not None
             assert generation.reason == "generation"
         else:

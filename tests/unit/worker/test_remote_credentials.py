@@ -11,7 +11,7 @@ from a2a.types import (
 )
 
 from headrace_worker.adapters import Bearer, ClientCredentials
-from headrace_worker.adapters.credentials import CredentialsRefused, OwnCard, _token_url
+from headrace_worker.adapters.credentials import AccessRefused, OwnCard, _token_url
 from headrace_worker.adapters.remote_client import Place, _within
 
 OWN = "https://agent.test/a"
@@ -45,7 +45,7 @@ def test_interfaces_elsewhere_are_not_used_with_what_was_given_for_the_agent(pla
         ("GRPC", "agent.test:50051"),
     ]
     assert kept(place, *elsewhere, own) == [own[1]]
-    with pytest.raises(CredentialsRefused, match="names interfaces at other origins only"):
+    with pytest.raises(AccessRefused, match="names interfaces at other origins only"):
         kept(place, *elsewhere)
 
 
@@ -71,7 +71,7 @@ def test_grpc_may_have_a_port_of_its_own() -> None:
 )
 def test_an_address_of_grpc_is_a_host_and_a_port_and_no_more(address: str) -> None:
     place = Place(OWN, credentials=Bearer("t"), secure_grpc=True)
-    with pytest.raises(CredentialsRefused):
+    with pytest.raises(AccessRefused):
         kept(place, ("GRPC", address))
 
 
@@ -88,5 +88,5 @@ def test_a_clients_secret_goes_to_a_cards_token_url_of_its_own_origin_only(url: 
     if "evil" not in url:
         assert _token_url(own) == url
         return
-    with pytest.raises(CredentialsRefused, match="set token_url"):
+    with pytest.raises(AccessRefused, match="set token_url"):
         _token_url(own)

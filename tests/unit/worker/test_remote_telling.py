@@ -5,7 +5,7 @@ from typing import Any, cast
 from headrace.model.events import Json
 from headrace.sdk.context import RunContext
 from headrace.sdk.relayed import Artifact, Said
-from headrace_worker.adapters.remote_telling import Relay, Told
+from headrace_worker.adapters.remote_telling import RemoteEvents, Told
 
 
 class Listener:
@@ -26,9 +26,9 @@ class Listener:
         return text
 
 
-def listened() -> tuple[Listener, Relay]:
+def listened() -> tuple[Listener, RemoteEvents]:
     listener = Listener()
-    return listener, Relay(cast("RunContext", listener), Told())
+    return listener, RemoteEvents(cast("RunContext", listener), Told())
 
 
 def chunk(text: str, *, append: bool = True) -> Json:

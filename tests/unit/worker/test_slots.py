@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from contextlib import suppress
 
-from headrace_worker.concurrency import ConcurrencyLimit, Turn
+from headrace_worker.concurrency import ConcurrencyLimit, PermitTurn
 
 
 async def test_no_more_are_taken_than_there_are() -> None:
@@ -32,7 +32,7 @@ async def served(slots: ConcurrencyLimit, weights: dict[str, float], count: int)
     got = Counter[str]()
 
     async def again_and_again(name: str, weight: float) -> None:
-        turn = Turn(weight)
+        turn = PermitTurn(weight)
         while True:
             await slots.take(turn)
             got[name] += 1
@@ -65,7 +65,7 @@ async def test_turns_come_by_weight_and_nobody_gets_none() -> None:
 
 
 async def test_who_comes_late_gets_its_share_and_no_more() -> None:
-    slots, early = ConcurrencyLimit(0), Turn()
+    slots, early = ConcurrencyLimit(0), PermitTurn()
 
     async def many() -> None:
         for _ in range(50):

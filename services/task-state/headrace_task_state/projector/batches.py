@@ -25,7 +25,7 @@ REMEMBERED_TASKS = 10_000
 
 
 @dataclass(slots=True)
-class Batch:
+class StoreBatch:
     """One write, and the letters that must be sent before it."""
 
     then: Progress
@@ -51,15 +51,17 @@ class Batches:
         self._timeout = round(timeout * 1000)
         self._deltas: dict[str, Delta] = {}
 
-    def build(self, arrivals: Sequence[Arrival], before: Progress) -> Batch:
+    def build(self, arrivals: Sequence[Arrival], before: Progress) -> StoreBatch:
         """Return what `arrivals`, the next messages of a range at `before`, change."""
         if len(self._deltas) > REMEMBERED_TASKS:
             self._deltas.clear()
         if not arrivals:
-            return Batch(before)
+            return StoreBatch(before)
         touched: list[Delta] = []
         last = arrivals[-1]
-        batch = Batch(replace(before, position=last.sequence, last=last.sequence, time=last.time))
+        batch = StoreBatch(
+            replace(before, position=last.sequence, last=last.sequence, time=last.time)
+        )
         for arrival in arrivals:
             try:
                 if arrival.is_tombstone:

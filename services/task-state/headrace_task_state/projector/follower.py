@@ -10,7 +10,7 @@ from headrace import metrics
 from headrace.jetstream.connection import Bus
 from headrace.model.errors import BusUnavailable, StateUnavailable
 from headrace.model.task import TaskKey
-from headrace_task_state.projector.batches import Batch, Batches
+from headrace_task_state.projector.batches import Batches, StoreBatch
 from headrace_task_state.projector.consumer import Consumer, ConsumerLost
 from headrace_task_state.projector.dead_letters import DeadLetters
 from headrace_task_state.projector.origin import origin_of
@@ -54,7 +54,7 @@ type Announce = Callable[[Iterable[TaskKey]], Awaitable[None]]
 """Tells others which tasks have changed; raises BusUnavailable where that is not sure."""
 
 
-class Follower:
+class RangeFollower:
     """Applies one range under one lease."""
 
     def __init__(
@@ -171,7 +171,7 @@ class Follower:
                 await writing.give_up()
         return progress
 
-    async def _announced(self, batch: Batch) -> None:
+    async def _announced(self, batch: StoreBatch) -> None:
         """Have sent what must be sent before a batch is written."""
         for letter in batch.letters:
             await self._letters.send(letter)

@@ -19,7 +19,7 @@ from headrace.model.errors import UndecodableMessage
 from headrace.model.fold import IllFormedEvent, read_change
 from headrace.model.task import INPUT_REQUIRED, RUN_ENDED, TaskKey
 from headrace_task_state.projector.arrival import Arrival
-from headrace_task_state.projector.batches import Batch
+from headrace_task_state.projector.batches import StoreBatch
 from headrace_task_state.projector.dead_letters import letter
 from headrace_task_state.projector.delta import fall_due, time_of
 from headrace_task_state.projector.whole_log import WholeLog, read_whole_log
@@ -87,16 +87,18 @@ class Summaries:
         self.is_worth_it = True
         """Whether few logs of the last batch had to be read whole."""
 
-    async def build(self, arrivals: Sequence[Arrival], before: Progress) -> Batch:
+    async def build(self, arrivals: Sequence[Arrival], before: Progress) -> StoreBatch:
         """Return what `arrivals` say, of which only the last one of each log counts.
 
         Raises:
             BusUnavailable: logs can't be read.
         """
         if not arrivals:
-            return Batch(before)
+            return StoreBatch(before)
         last = arrivals[-1]
-        batch = Batch(replace(before, position=last.sequence, last=last.sequence, time=last.time))
+        batch = StoreBatch(
+            replace(before, position=last.sequence, last=last.sequence, time=last.time)
+        )
         unclear: list[tuple[TaskKey, int]] = []
         for arrival in {arrival.msg.subject: arrival for arrival in arrivals}.values():
             try:
@@ -122,7 +124,7 @@ class Summaries:
             await self._read(unclear, batch)
         return batch
 
-    async def _read(self, unclear: list[tuple[TaskKey, int]], batch: Batch) -> None:
+    async def _read(self, unclear: list[tuple[TaskKey, int]], batch: StoreBatch) -> None:
         for some in batched(unclear, _READS):
             for whole in await asyncio.gather(*(self._whole(*one) for one in some)):
                 batch.letters += whole.letters

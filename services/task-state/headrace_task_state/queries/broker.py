@@ -25,7 +25,7 @@ from headrace.model.messages import (
 from headrace.model.subjects import Subjects
 from headrace.wait_for import reason
 from headrace_task_state.queries.answers import Answers
-from headrace_task_state.queries.pieces import Piece, Pieces
+from headrace_task_state.queries.pieces import AnswerPieces, Piece
 from headrace_task_state.queries.refusals import refusal_of
 from headrace_task_state.settings import TaskStateSettings
 
@@ -60,7 +60,7 @@ async def _note(error: Exception) -> None:
     _log.debug("NATS: %s", reason(error))
 
 
-def make_broker(settings: TaskStateSettings, answers: Answers, pieces: Pieces) -> NatsBroker:
+def make_broker(settings: TaskStateSettings, answers: Answers, pieces: AnswerPieces) -> NatsBroker:
     """Return the broker that serves `answers` but for lists; it connects when it is started."""
     broker = _Broker(
         settings,
@@ -89,7 +89,7 @@ def make_broker(settings: TaskStateSettings, answers: Answers, pieces: Pieces) -
 
 
 async def answer_lists(
-    broker: NatsBroker, subjects: Subjects, answers: Answers, pieces: Pieces
+    broker: NatsBroker, subjects: Subjects, answers: Answers, pieces: AnswerPieces
 ) -> None:
     """Have a broker that has been started answer questions for lists, too."""
 

@@ -17,7 +17,7 @@ class Piece(NamedTuple):
     headers: dict[str, str]
 
 
-class Pieces:
+class AnswerPieces:
     """Cuts answers, and keeps them until their pieces have been fetched."""
 
     def __init__(self, subject: str, size: int) -> None:

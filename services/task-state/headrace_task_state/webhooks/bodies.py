@@ -11,7 +11,7 @@ from headrace.model.events import Json
 from headrace.model.task import TaskKey
 from headrace.model.whole_numbers import whole
 from headrace.webhooks import OLD, Webhook
-from headrace_task_state.webhooks.deliveries import Delivery, GoesOn, says_more, works_on
+from headrace_task_state.webhooks.deliveries import GoesOn, WebhookDelivery, says_more, works_on
 from headrace_task_state.webhooks.snapshots import Snapshots
 
 
@@ -21,7 +21,7 @@ def grouping_of(webhook: Webhook) -> GoesOn:
 
 
 async def event_of(
-    webhook: Webhook, key: TaskKey, token: str, delivery: Delivery, snapshots: Snapshots
+    webhook: Webhook, key: TaskKey, token: str, delivery: WebhookDelivery, snapshots: Snapshots
 ) -> Json:
     """Return the StreamResponse of 1.0 that the webhook is told.
 

@@ -15,7 +15,7 @@ from headrace.model.entry import Entry
 from headrace.model.events import GENERATION, Json
 from headrace.model.fold.pieces import Pieces
 from headrace.model.task import WORKING, TaskKey
-from headrace.webhooks import Progress
+from headrace.webhooks import WebhookProgress
 
 type GoesOn = Callable[[Json, Json], bool]
 """Tells whether an event is told together with the one before it."""
@@ -27,7 +27,7 @@ _BATCH_BYTES = 1024 * 1024
 
 
 @dataclass(slots=True)
-class Delivery:
+class WebhookDelivery:
     """A StreamResponse to be sent, and what of the log it stands for."""
 
     log: str
@@ -52,7 +52,7 @@ class Delivery:
         """
         return _joined(self.events, self.generation)
 
-    def take(self, further: "Delivery", until: int, goes_on: "GoesOn") -> bool:
+    def take(self, further: "WebhookDelivery", until: int, goes_on: "GoesOn") -> bool:
         """Tell `further` too, if it goes on with this, and no delivery has ended in between."""
         fits = self.generation != until and self.size + further.size <= MOST_BYTES
         if not (fits and goes_on(self.events[-1], further.events[0])):
@@ -70,19 +70,19 @@ class Grouping:
     again as it was: it ends where it ended, however much came behind it meanwhile.
     """
 
-    def __init__(self, told: Progress, goes_on: GoesOn) -> None:
+    def __init__(self, told: WebhookProgress, goes_on: GoesOn) -> None:
         """Go on behind `told`."""
         self._told, self._behind, self._goes_on = told, told.sequence, goes_on
-        self._held: Delivery | None = None
+        self._held: WebhookDelivery | None = None
 
-    def take(self, entry: Entry) -> Iterator[Delivery]:
+    def take(self, entry: Entry) -> Iterator[WebhookDelivery]:
         """Take the next entry and yield what is complete by it."""
         for generation, line in enumerate(entry.lines, entry.generation):
             if generation <= self._told.generation:
                 continue
             behind = entry.sequence if generation == entry.last_generation else self._behind
             event = orjson.loads(line)
-            one = Delivery(entry.stamp.log, generation, behind, [event], len(line))
+            one = WebhookDelivery(entry.stamp.log, generation, behind, [event], len(line))
             if self._held is None or not self._held.take(one, self._told.until, self._goes_on):
                 yield from self.rest()
                 self._held = one
@@ -91,7 +91,7 @@ class Grouping:
             # A further attempt may discard what comes behind it, and no more.
             yield from self.rest()
 
-    def rest(self) -> Iterator[Delivery]:
+    def rest(self) -> Iterator[WebhookDelivery]:
         """Yield what is left."""
         if self._held is not None:
             yield self._held
@@ -99,8 +99,8 @@ class Grouping:
 
 
 async def deliveries(
-    bus: Bus, key: TaskKey, told: Progress, goes_on: GoesOn
-) -> AsyncIterator[Delivery]:
+    bus: Bus, key: TaskKey, told: WebhookProgress, goes_on: GoesOn
+) -> AsyncIterator[WebhookDelivery]:
     """Yield what is to be told behind `told`, up to the log's head as it is now.
 
     Raises:

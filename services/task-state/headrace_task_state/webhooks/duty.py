@@ -13,7 +13,7 @@ from headrace.model.task import TaskKey
 from headrace_task_state.ranges import Range
 from headrace_task_state.webhooks.permits import Target
 from headrace_task_state.webhooks.queue import Queue, QueueLost
-from headrace_task_state.webhooks.telling import Means, Telling
+from headrace_task_state.webhooks.telling import Means, WebhookSender
 
 _log = logging.getLogger(__name__)
 
@@ -156,7 +156,7 @@ class Pushing:
             self._unwatch(key, token)
             return None
         targets[token] = Target.of(key.tenant, kept.webhook)
-        telling = Telling(self._means, key, token)
+        telling = WebhookSender(self._means, key, token)
         if is_retry:
             return await telling.tell_again(kept, msg)
         return await telling.tell(kept)

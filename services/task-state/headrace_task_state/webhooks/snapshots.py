@@ -8,14 +8,14 @@ from headrace.log import last_entry, replay
 from headrace.model.events import Json
 from headrace.model.fold import TaskFold
 from headrace.model.task import TERMINAL, TaskKey
-from headrace_task_state.webhooks.deliveries import Delivery
+from headrace_task_state.webhooks.deliveries import WebhookDelivery
 
 _MOST = 32
 """Folds that are kept, so that what comes next needs no reading from the log's start."""
 
 
 @dataclass(slots=True)
-class _Kept:
+class _KeptSnapshot:
     log: str
     fold: TaskFold
 
@@ -26,9 +26,9 @@ class Snapshots:
     def __init__(self, bus: Bus) -> None:
         """Read logs on `bus`."""
         self._bus = bus
-        self._kept: OrderedDict[tuple[TaskKey, str], _Kept] = OrderedDict()
+        self._kept: OrderedDict[tuple[TaskKey, str], _KeptSnapshot] = OrderedDict()
 
-    async def after(self, key: TaskKey, token: str, delivery: Delivery) -> Json:
+    async def after(self, key: TaskKey, token: str, delivery: WebhookDelivery) -> Json:
         """Return the Task after the delivery, the next one of the webhook or the same again.
 
         Raises:
@@ -41,7 +41,7 @@ class Snapshots:
             or kept.log != delivery.log
             or kept.fold.generation not in (delivery.first - 1, delivery.generation)
         ):
-            kept = _Kept(delivery.log, await self._folded(key, delivery.first - 1))
+            kept = _KeptSnapshot(delivery.log, await self._folded(key, delivery.first - 1))
         if kept.fold.generation < delivery.generation:
             for event in delivery.events:
                 kept.fold.apply(event)

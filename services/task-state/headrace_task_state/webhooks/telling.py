@@ -12,7 +12,7 @@ from headrace.jetstream.connection import Bus
 from headrace.log import last_entry
 from headrace.model.errors import LogLost, UndecodableMessage
 from headrace.model.task import TaskKey
-from headrace.webhooks import Kept, Progress, Webhook, Webhooks
+from headrace.webhooks import Kept, Webhook, WebhookProgress, Webhooks
 from headrace_task_state.webhooks.attempt import Attempts, Failure, Notice, notice_id
 from headrace_task_state.webhooks.bodies import Unsayable, body_of, event_of, grouping_of
 from headrace_task_state.webhooks.deliveries import deliveries
@@ -61,7 +61,7 @@ class Means:
     snapshots: Snapshots
 
 
-class Telling:
+class WebhookSender:
     """Tells one webhook of one task."""
 
     def __init__(self, means: Means, key: TaskKey, token: str) -> None:
@@ -125,7 +125,7 @@ class Telling:
                 if failure.is_gone:
                     await self._means.webhooks.delete(self._key, self._token)
                     return None
-            told = Progress(
+            told = WebhookProgress(
                 generation=delivery.generation,
                 sequence=delivery.behind,
                 is_given_up=failure is not None,
@@ -134,7 +134,7 @@ class Telling:
             await self._means.webhooks.tell(self._key, self._token, kept, told)
         return None
 
-    def _is_over(self, failure: Failure, progress: Progress) -> bool:
+    def _is_over(self, failure: Failure, progress: WebhookProgress) -> bool:
         return failure.is_final or self._means.backoff.is_over(
             progress.attempts, is_given_up=progress.is_given_up
         )

@@ -65,7 +65,7 @@ class ClientTool(BaseTool):
         del args, tool_context
 
 
-class Telling(BasePlugin):
+class AdkEvents(BasePlugin):
     """Says one run's events."""
 
     def __init__(

@@ -11,7 +11,7 @@ from headrace_worker.adapters.answers import answers_of
 from headrace_worker.adapters.approvals import Decision, decisions_of, question
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.response_schemas import conforming
-from headrace_worker.conversation import Call, beside_answers
+from headrace_worker.conversation import CallItem, beside_answers
 
 with needs("google-adk"):
     from google.adk.events import Event
@@ -34,7 +34,7 @@ class Waiting:
     """Of the call that is to be answered."""
     name: str
     """Of that call: a long-running tool's, or one of ADK's own."""
-    call: Call
+    call: CallItem
     """The tool call that it is about, as the log has it."""
     hint: str = ""
     """What the tool says for its approval, or has said so far."""
@@ -43,7 +43,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class UserDecision:
     """What the user has decided."""
 
     content: types.Content
@@ -89,7 +89,7 @@ def answer_of(
     waiting: Sequence[Waiting],
     asked: Sequence[Json],
     brought: Mapping[str, Json],
-) -> Answer | None:
+) -> UserDecision | None:
     """Return what a message says to the calls that wait, of which `asked` are the interrupts.
 
     `brought` are the results of the client's tools, by call id. None: there is no word on the
@@ -121,18 +121,20 @@ def answer_of(
     beside = beside_answers(words) if asked else words
     results = types.Content(role="user", parts=responses) if responses else None
     if not approving:
-        return Answer(results or types.Content(role="user"), None, decisions, beside)
-    return Answer(types.Content(role="user", parts=approving), results, decisions, beside)
+        return UserDecision(results or types.Content(role="user"), None, decisions, beside)
+    return UserDecision(types.Content(role="user", parts=approving), results, decisions, beside)
 
 
 def _waiting(name: str, call: types.FunctionCall) -> Waiting:
     given = call.args or {}
     if call.name == CONFIRMATION:
         original = given.get("originalFunctionCall") or {}
-        about = Call(original.get("id") or name, original.get("name") or "", original.get("args"))
+        about = CallItem(
+            original.get("id") or name, original.get("name") or "", original.get("args")
+        )
         wanted = given.get("toolConfirmation") or {}
         return Waiting(name, CONFIRMATION, about, wanted.get("hint") or "", wanted.get("payload"))
-    return Waiting(name, call.name or "", Call(name, call.name or "", given))
+    return Waiting(name, call.name or "", CallItem(name, call.name or "", given))
 
 
 def _asked(waits: Waiting, within: float | None) -> Json:

@@ -14,11 +14,11 @@ from headrace.sdk.context import RunContext
 from headrace.sdk.emit import Ending, Reject
 from headrace.sdk.errors import Misdeclared, Retryable
 from headrace.sdk.relayed import Outcome
-from headrace_worker.adapters.adk_events import Telling
+from headrace_worker.adapters.adk_events import AdkEvents
 from headrace_worker.adapters.adk_questions import (
     CREDENTIAL,
     FRAMEWORKS,
-    Answer,
+    UserDecision,
     answer_of,
     questions,
     waiting_calls,
@@ -92,7 +92,7 @@ def adk_agent(  # noqa: PLR0913  # what such an agent can be told
         raise Misdeclared(f"the app {app.name} has no agent at its root")
     config = run_config or RunConfig(streaming_mode=StreamingMode.SSE)
     services = _Services(artifact_service, memory_service)
-    options = _Options(
+    options = _AdkOptions(
         app, root, config, services, memory, show_thinking, approve_within, _resumable()
     )
     declared.setdefault("input_modes", ANY_MEDIA)
@@ -100,7 +100,7 @@ def adk_agent(  # noqa: PLR0913  # what such an agent can be told
 
     @agent(name=name, **declared)
     async def run(ctx: RunContext) -> None:
-        await _Run(ctx, options).run()
+        await _AdkRun(ctx, options).run()
 
     return run
 
@@ -112,7 +112,7 @@ class _Services:
 
 
 @dataclass(frozen=True, slots=True)
-class _Options:
+class _AdkOptions:
     """How the agent is run; see `adk_agent`."""
 
     app: App
@@ -137,17 +137,17 @@ class _Begun:
     """What the task's tools have answered, by call id."""
     message: types.Content | None = None
     invocation: str | None = None
-    answer: Answer | None = None
+    answer: UserDecision | None = None
     first: list[Event] = field(default_factory=list)
     """What the user said beside that message, and is still to be kept."""
     is_over: bool = False
     """Whether nothing is left but to end it."""
 
 
-class _Run:
+class _AdkRun:
     """One run."""
 
-    def __init__(self, ctx: RunContext, options: _Options) -> None:
+    def __init__(self, ctx: RunContext, options: _AdkOptions) -> None:
         self._ctx, self._options = ctx, options
         self._brought = {tool["name"] for tool in ctx.agui.get("tools") or ()}
 
@@ -166,7 +166,7 @@ class _Run:
             return
         user, session = f"{ctx.tenant}.{ctx.owner}", outside_context(ctx, known.asked_by)
         has_plugins = bool(options.app.plugins)
-        telling = Telling(
+        telling = AdkEvents(
             ctx, options.root, session, thinking=options.show_thinking, has_plugins=has_plugins
         )
         telling.state = _state(ctx, known)
@@ -193,7 +193,7 @@ class _Run:
 
     async def _drive(
         self,
-        telling: Telling,
+        telling: AdkEvents,
         sessions: InMemorySessionService,
         begun: _Begun,
         place: tuple[str, str],
@@ -235,7 +235,7 @@ class _Run:
             await telling.end()
         return ending is None
 
-    async def _end(self, telling: Telling) -> None:
+    async def _end(self, telling: AdkEvents) -> None:
         """End the run with what waits for the user, if anything does."""
         waiting = waiting_calls(telling.events)
         await telling.speaker.end(suspended=bool(waiting))
@@ -320,7 +320,7 @@ def _answers(events: Sequence[Event], content: types.Content) -> bool:
     return any(wanted <= each for each in given)
 
 
-def _first(answer: Answer, asking: str, invocation: str) -> list[Event]:
+def _first(answer: UserDecision, asking: str, invocation: str) -> list[Event]:
     """Return what the user said beside the answer's content.
 
     Results belong to the invocation that is `asking` for them, and goes on.

@@ -20,7 +20,7 @@ from headrace.sdk.context import RunContext
 from headrace.sdk.errors import Retryable
 from headrace_worker.adapters.extras import needs
 from headrace_worker.checkpoint import decode
-from headrace_worker.conversation import RESPONSE, Call, Result, Turn, Words, answered
+from headrace_worker.conversation import RESPONSE, CallItem, ResultItem, Turn, Words, answered
 from headrace_worker.remembering import restored, stored
 
 with needs("google-adk"):
@@ -156,12 +156,12 @@ def _item(said: Any) -> types.Part | None:  # noqa: ANN401  # an Item
     match said:
         case Words() if said.text:
             return types.Part(text=said.text)
-        case Call():
+        case CallItem():
             given = said.arguments if isinstance(said.arguments, dict) else {}
             return types.Part(
                 function_call=types.FunctionCall(id=said.id, name=said.name, args=given)
             )
-        case Result():
+        case ResultItem():
             return types.Part(text=said.told)
         case _:
             # Reasoning is its model's own: without what is kept verbatim, no provider takes it.

@@ -14,7 +14,7 @@ from headrace_worker.adapters.agents_replay import REPLAYED
 from headrace_worker.adapters.call_ids import own_call_id
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.speaker import Speaker
-from headrace_worker.conversation import Call, Verbatim
+from headrace_worker.conversation import CallItem, Verbatim
 from headrace_worker.remembering import keep_response, keep_result
 
 with needs("openai-agents"):
@@ -31,7 +31,7 @@ with needs("openai-agents"):
 _THOUGHTS = frozenset({"response.reasoning_summary_text.delta", "response.reasoning_text.delta"})
 
 
-class Telling(RunHooks[Any]):
+class AgentsEvents(RunHooks[Any]):
     """Says one run's events.
 
     The SDK runs ahead of whoever reads its events. So a tool waits until the response that calls
@@ -58,7 +58,7 @@ class Telling(RunHooks[Any]):
         self._is_structured = False
         self.refusal = ""
         """Why the model does not want to, if it does not."""
-        self.calls: dict[str, Call] = {}
+        self.calls: dict[str, CallItem] = {}
         """Those of the last response, by the id that the SDK has for them."""
 
     async def on_llm_end(self, context: Any, agent: Any, response: ModelResponse) -> None:  # noqa: ANN401  # the library's
@@ -133,7 +133,7 @@ class Telling(RunHooks[Any]):
             await self._usage(response)
             await keep_response(self._ctx, Verbatim(FORMAT, said))
         self.calls = {
-            item.call_id: Call.of_text(self._id(item.call_id), item.name, item.arguments)
+            item.call_id: CallItem.of_text(self._id(item.call_id), item.name, item.arguments)
             for item in called
         }
         self._spoke = False
@@ -151,7 +151,7 @@ class Telling(RunHooks[Any]):
         for item in called:
             if item.call_id not in self._ids:
                 own = self._own(item.call_id)
-                call = Call.of_text(own, item.name, item.arguments)
+                call = CallItem.of_text(own, item.name, item.arguments)
                 await self._ctx.emit(ToolCall(call.name, call.arguments, own))
 
     async def _text(self, said: str) -> None:

@@ -6,14 +6,14 @@ from typing import Any
 from headrace.model.events import Json
 from headrace.model.parts import ToolResultPart
 from headrace.sdk.tools import as_text
-from headrace_worker.adapters.openai_content import Pieces, content_of
-from headrace_worker.conversation import Call, Item, Result, Turn, Words
+from headrace_worker.adapters.openai_content import ContentNames, content_of
+from headrace_worker.conversation import CallItem, Item, ResultItem, Turn, Words
 
 FORMAT = "openai.agents"
 """Of the responses that are kept verbatim: ``items``, the response's items as the SDK tells them
 to the model again, and ``agent``, the name of the agent that gave it."""
 
-_PIECES = Pieces(
+_PIECES = ContentNames(
     text=lambda said: {"type": "input_text", "text": said},
     image=lambda url: {"type": "input_image", "image_url": url, "detail": "auto"},
     pdf=lambda name, url: {"type": "input_file", "filename": name, "file_data": url},
@@ -71,10 +71,10 @@ def _item(said: Item) -> Json | None:
     match said:
         case Words() if said.text:
             return _message(said.text)
-        case Call():
+        case CallItem():
             called = {"call_id": said.id, "name": said.name, "arguments": said.said}
             return {"type": "function_call", **called}
-        case Result():
+        case ResultItem():
             return _message(said.told)
         case _:
             # Reasoning is its model's own: without what is kept verbatim, no provider takes it.

@@ -15,7 +15,7 @@ import orjson
 from headrace.model.events import Json
 from headrace_worker.adapters.approvals import Decision
 from headrace_worker.adapters.extras import needs
-from headrace_worker.conversation import Call
+from headrace_worker.conversation import CallItem
 
 with needs("openai-agents"):
     from agents import Agent, FunctionTool, Handoff, RunConfig
@@ -33,7 +33,7 @@ class Replay:
     """A response from the log, and what has become of its calls."""
 
     items: Sequence[Json]
-    calls: Sequence[Call]
+    calls: Sequence[CallItem]
     results: Mapping[str, Any]
     """What was answered, by call id."""
     decisions: Mapping[str, Decision] = field(default_factory=dict)

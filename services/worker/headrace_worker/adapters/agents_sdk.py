@@ -14,7 +14,7 @@ from headrace.sdk.context import RunContext
 from headrace.sdk.emit import Data, Ending, Reject
 from headrace.sdk.errors import Retryable
 from headrace.sdk.relayed import Outcome
-from headrace_worker.adapters.agents_events import Telling
+from headrace_worker.adapters.agents_events import AgentsEvents
 from headrace_worker.adapters.agents_input import FORMAT, agent_of, items_of, response_items
 from headrace_worker.adapters.agents_replay import (
     Replay,
@@ -81,7 +81,7 @@ def openai_agents_agent(  # noqa: PLR0913  # what such an agent can be told
         Misdeclared: as `agent`.
     """
     config = run_config if run_config is not None else RunConfig(tracing_disabled=True)
-    options = _Options(config, max_turns, memory, show_thinking, approve_within)
+    options = _AgentsOptions(config, max_turns, memory, show_thinking, approve_within)
     declared.setdefault("input_modes", TAKES)
     declared.setdefault("description", f"The agent {wrapped.name}.")
 
@@ -94,7 +94,7 @@ def openai_agents_agent(  # noqa: PLR0913  # what such an agent can be told
 
 
 @dataclass(frozen=True, slots=True)
-class _Options:
+class _AgentsOptions:
     """How the agent is run; see `openai_agents_agent`."""
 
     config: RunConfig
@@ -104,7 +104,12 @@ class _Options:
     approve_within: float | None
 
 
-async def _run(ctx: RunContext, wrapped: SdkAgent[Any], options: _Options, given: Any) -> None:  # noqa: ANN401  # whatever the agent takes
+async def _run(
+    ctx: RunContext,
+    wrapped: SdkAgent[Any],
+    options: _AgentsOptions,
+    given: Any,  # noqa: ANN401  # whatever the agent takes
+) -> None:
     """Carry out one run; its tools get `given` as context."""
     turns = await conversation(ctx, options.memory, FORMAT)
     try:
@@ -116,7 +121,7 @@ async def _run(ctx: RunContext, wrapped: SdkAgent[Any], options: _Options, given
         return
     used = {call.id for turn in turns for call in turn.calls}
     known = begun.replay.results if begun.replay else {}
-    telling = Telling(ctx, wrapped.name, used, known, thinking=options.show_thinking)
+    telling = AgentsEvents(ctx, wrapped.name, used, known, thinking=options.show_thinking)
     starting, brought = await _prepared(ctx, begun, given, options.config)
     result = Runner.run_streamed(
         starting,
@@ -166,7 +171,7 @@ def _ending(error: APIError | AgentsException) -> Ending:
 
 
 @dataclass(slots=True)
-class _Beginning:
+class _AgentsStart:
     """Where a run begins."""
 
     agent: SdkAgent[Any]
@@ -185,17 +190,17 @@ class _Last:
 
     def replay(
         self, agent: SdkAgent[Any], decisions: dict[str, Decision], said: Sequence[Json] = ()
-    ) -> _Beginning:
+    ) -> _AgentsStart:
         """Begin with this response."""
         beside = items_of([Turn("user", parts=said)]) if said else []
         items, calls = response_items(self.turn), self.turn.calls
         replay = Replay(items, calls, self.results, decisions, beside)
-        return _Beginning(agent, items_of(answered(self.before)), replay)
+        return _AgentsStart(agent, items_of(answered(self.before)), replay)
 
 
 async def _begin(
     ctx: RunContext, wrapped: SdkAgent[Any], turns: Sequence[Turn]
-) -> _Beginning | None:
+) -> _AgentsStart | None:
     """Return where the run begins; None: there is nothing left to do but to end it.
 
     Raises:
@@ -203,7 +208,7 @@ async def _begin(
     """
     last = _last(turns)
     if last is None or last.turn.task != ctx.task:
-        return _Beginning(wrapped, items_of(answered(turns)))
+        return _AgentsStart(wrapped, items_of(answered(turns)))
     agent, left = reachable(wrapped, agent_of(last.turn)), open_calls(turns)
     if last.turn.run == ctx.run:
         is_answer = last.turn.whole and not last.turn.calls
@@ -214,19 +219,19 @@ async def _begin(
             return last.replay(agent, {})
     elif left:
         return await _answer(ctx, agent, last, turns)
-    return _Beginning(agent, items_of(answered(turns)))
+    return _AgentsStart(agent, items_of(answered(turns)))
 
 
 async def _answer(
     ctx: RunContext, agent: SdkAgent[Any], last: _Last, turns: Sequence[Turn]
-) -> _Beginning | None:
+) -> _AgentsStart | None:
     """Go on behind open calls of an earlier run, with what the user says to them."""
     asked = asked_before(await ctx.load_events(), ctx.run)
     named = {call_of(interrupt) for interrupt in asked}
     left = open_calls(turns)
     waiting = [call for call in left if call.id in named]
     if not waiting:
-        return _Beginning(agent, items_of(answered(turns)))
+        return _AgentsStart(agent, items_of(answered(turns)))
     said = [part for part in ctx.parts if parts.tool_result(part) is None]
     if not said:
         # The results of the client's tools have come, without a word on the approvals.
@@ -252,7 +257,7 @@ def _last(turns: Sequence[Turn]) -> _Last | None:
 
 async def _prepared(
     ctx: RunContext,
-    begun: _Beginning,
+    begun: _AgentsStart,
     given: Any,  # noqa: ANN401  # whatever the agent takes
     config: RunConfig,
 ) -> tuple[SdkAgent[Any], set[str]]:
@@ -272,7 +277,7 @@ async def _prepared(
 async def _interrupt(
     ctx: RunContext,
     interruptions: Sequence[Any],
-    telling: Telling,
+    telling: AgentsEvents,
     brought: set[str],
     within: float | None,
 ) -> None:

@@ -13,7 +13,7 @@ from headrace.sdk.errors import Retryable
 from headrace.sdk.signals import State
 from headrace_worker.adapters.agui_events import ending_of
 from headrace_worker.adapters.agui_input import run_input
-from headrace_worker.adapters.agui_names import FINISHED, Keeping
+from headrace_worker.adapters.agui_names import FINISHED, NamedEvents
 from headrace_worker.adapters.answers import AnswerInvalid, asked_before
 from headrace_worker.adapters.approvals import ask
 from headrace_worker.adapters.busy import is_busy, seconds_of
@@ -73,7 +73,7 @@ def ag_ui_agent(
         if asked.get("state", {}) != ctx.state:
             # What it says of its state from now on is told against this.
             await ctx.emit(State(asked["state"]))
-        keeping = Keeping(ctx)
+        keeping = NamedEvents(ctx)
         async with httpx.AsyncClient(timeout=timeout, verify=tls, headers=headers) as http:
             try:
                 stream = http.stream("POST", url, content=orjson.dumps(asked), headers=_STREAM)

@@ -46,7 +46,7 @@ _SAYS: dict[str, Callable[[Json], Emission]] = {
 }
 
 
-class Telling:
+class AguiEvents:
     """Says one run's events."""
 
     def __init__(self, ctx: RunContext) -> None:

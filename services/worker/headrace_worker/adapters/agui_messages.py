@@ -7,7 +7,7 @@ import orjson
 from headrace.model import parts
 from headrace.model.events import Json
 from headrace.sdk.tools import as_text
-from headrace_worker.conversation import Call, Reasoning, Turn, Words, beside_answers
+from headrace_worker.conversation import CallItem, ReasoningItem, Turn, Words, beside_answers
 
 
 def messages_of(turns: Iterable[Turn], base: Sequence[Json] = ()) -> list[Json]:
@@ -67,13 +67,13 @@ class _Messages:
         last = ""
         for item in turn.items:
             match item:
-                case Reasoning() if item.origin or not turn.run:
+                case ReasoningItem() if item.origin or not turn.run:
                     self._think(turn, item, said)
                 case Words() if not item.asks:
                     last = item.origin or item.id or turn.id
                     message = self._said(turn, last, said)
                     message["content"] = message.get("content", "") + item.text
-                case Call():
+                case CallItem():
                     last = item.origin or last or turn.id or item.id
                     self._said(turn, last, said).setdefault("toolCalls", []).append(_call(item))
                     self._calls.add(item.id)
@@ -83,7 +83,7 @@ class _Messages:
             said[name] = self.add(turn, {"role": "assistant"}, name)
         return said[name]
 
-    def _think(self, turn: Turn, item: Reasoning, said: dict[str, Json]) -> None:
+    def _think(self, turn: Turn, item: ReasoningItem, said: dict[str, Json]) -> None:
         name = item.origin or item.id
         if name not in said:
             sealed = {"encryptedValue": item.encrypted} if item.encrypted else {}
@@ -91,7 +91,7 @@ class _Messages:
         said[name]["content"] += item.text
 
 
-def _call(call: Call) -> Json:
+def _call(call: CallItem) -> Json:
     function = {"name": call.name, "arguments": call.said}
     sealed = {"encryptedValue": call.encrypted} if call.encrypted else {}
     return {"id": call.id, "type": "function", "function": function, **sealed}

@@ -11,8 +11,8 @@ import orjson
 from headrace.model.events import Json
 from headrace.sdk.context import RunContext, runtime_of
 from headrace.sdk.emit import ToolResult
-from headrace_worker.adapters.agui_events import Telling
-from headrace_worker.conversation import NAMES, Names
+from headrace_worker.adapters.agui_events import AguiEvents
+from headrace_worker.conversation import NAMES, MessageIds
 from headrace_worker.remembering import stored
 
 FINISHED = "finished"
@@ -21,7 +21,7 @@ _MOST = 6 * 1024
 """Bytes of names that a checkpoint holds."""
 
 
-class Keeping(Telling):
+class NamedEvents(AguiEvents):
     """Says a run's events and keeps what they are called, at points where a run can go on.
 
     These are the results of tools, where no other call or message is open, and the run's end: a
@@ -31,14 +31,14 @@ class Keeping(Telling):
     def __init__(self, ctx: RunContext) -> None:
         """Say them in the run of `ctx`."""
         super().__init__(ctx)
-        self._names = Names()
+        self._names = MessageIds()
         self._seen: set[str] = set()
 
     async def take(self, event: Json) -> None:
         """Say `event`.
 
         Raises:
-            Retryable, MalformedOutput: as `Telling.take`.
+            Retryable, MalformedOutput: as `AguiEvents.take`.
         """
         self._note(event)
         await super().take(event)
@@ -82,7 +82,7 @@ class Keeping(Telling):
 
     def _taken(self) -> Json:
         """Return the names since the last checkpoint, and begin anew."""
-        names, self._names = asdict(self._names), Names()
+        names, self._names = asdict(self._names), MessageIds()
         self._seen.clear()
         if len(orjson.dumps(names)) > _MOST:
             self._ctx.log.warning("too many messages in a row: the agent is told them by new ids")

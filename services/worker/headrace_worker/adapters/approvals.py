@@ -19,7 +19,7 @@ from headrace_worker.adapters.answers import (
     expiry,
     is_expired,
 )
-from headrace_worker.conversation import Call
+from headrace_worker.conversation import CallItem
 
 _YES = frozenset({"yes", "y", "ok", "approve", "approved"})
 
@@ -53,7 +53,7 @@ class _Payload(BaseModel):
     reason: str | None = None
 
 
-def question(call: Call, metadata: Json | None = None, within: float | None = None) -> Json:
+def question(call: CallItem, metadata: Json | None = None, within: float | None = None) -> Json:
     """Return the interrupt that asks whether `call` may be carried out, `within` seconds."""
     asked: Json = {
         "id": call.id,

@@ -56,7 +56,7 @@ class Credentials(Protocol):
         """Take note that the last ones were refused."""
 
 
-class CredentialsRefused(Exception):  # named for what happened
+class AccessRefused(Exception):  # named for what happened
     """Whoever issues tokens refused to."""
 
 
@@ -133,7 +133,7 @@ class ClientCredentials:
             self._token = str(issued["access_token"])
             lifetime = float(issued.get("expires_in", _LIFETIME))
         except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
-            raise CredentialsRefused(f"no token came: {answer.status_code}") from error
+            raise AccessRefused(f"no token came: {answer.status_code}") from error
         self._until = time.monotonic() + max(lifetime - _EARLY, lifetime / 2)
 
 
@@ -151,6 +151,6 @@ def _token_url(own: OwnCard | None) -> str:
             url = scheme.oauth2_security_scheme.flows.client_credentials.token_url
             if not is_same_origin(url, own.url):
                 rule = "is not the agent's own origin; set token_url to allow it"
-                raise CredentialsRefused(f"the card's token URL {url[:200]!r} {rule}")
+                raise AccessRefused(f"the card's token URL {url[:200]!r} {rule}")
             return url
-    raise CredentialsRefused("neither the credentials nor the card name a token URL")
+    raise AccessRefused("neither the credentials nor the card name a token URL")

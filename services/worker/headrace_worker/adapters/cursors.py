@@ -17,7 +17,7 @@ with needs("a2a"):
 LAST_EVENT_ID = "Last-Event-ID"
 
 
-class Cursor:
+class EventIds:
     """The ids of a stream's events."""
 
     def __init__(self, last: str = "") -> None:
@@ -32,7 +32,7 @@ class Cursor:
         self.last = self.came
 
 
-FOLLOWED: ContextVar[Cursor | None] = ContextVar("followed", default=None)
+FOLLOWED: ContextVar[EventIds | None] = ContextVar("followed", default=None)
 """Who notes the ids of the streams that the task at hand opens."""
 
 
@@ -54,7 +54,7 @@ class NotingTransport(httpx.AsyncHTTPTransport):
 class _Noted(httpx.AsyncByteStream):
     """Hands on one frame at a time: the client asks for the next when it has told the last."""
 
-    def __init__(self, stream: httpx.AsyncByteStream, cursor: Cursor) -> None:
+    def __init__(self, stream: httpx.AsyncByteStream, cursor: EventIds) -> None:
         self._stream, self._cursor = stream, cursor
 
     async def __aiter__(self) -> AsyncIterator[bytes]:

@@ -16,7 +16,7 @@ from headrace_worker.adapters.approvals import Decision, ask
 from headrace_worker.adapters.busy import is_busy
 from headrace_worker.adapters.declaring import ANY_MEDIA, Declaration
 from headrace_worker.adapters.extras import needs
-from headrace_worker.adapters.langgraph_events import Telling
+from headrace_worker.adapters.langgraph_events import LangGraphEvents
 from headrace_worker.adapters.langgraph_input import input_for
 from headrace_worker.adapters.langgraph_interrupts import decided, resuming
 from headrace_worker.adapters.langgraph_threads import Beginning, Thread
@@ -69,7 +69,7 @@ def langgraph_agent(  # noqa: PLR0913  # what a graph can be told
     declared.setdefault("input_modes", ANY_MEDIA)
     declared.setdefault("description", f"The graph {graph.name}.")
 
-    options = _Options(
+    options = _GraphOptions(
         config or {}, input_of, answer_from, output, state_keys, memory, answer_within
     )
 
@@ -84,7 +84,7 @@ def langgraph_agent(  # noqa: PLR0913  # what a graph can be told
 
 
 @dataclass(frozen=True, slots=True)
-class _Options:
+class _GraphOptions:
     """How the graph is run; see `langgraph_agent`."""
 
     config: Mapping[str, Any]
@@ -104,7 +104,7 @@ class _Settled(Exception):  # no error
         self.ending = ending
 
 
-async def _run(ctx: RunContext, graph: Pregel[Any, Any, Any, Any], options: _Options) -> None:
+async def _run(ctx: RunContext, graph: Pregel[Any, Any, Any, Any], options: _GraphOptions) -> None:
     """Carry out one run.
 
     Raises:
@@ -117,7 +117,7 @@ async def _run(ctx: RunContext, graph: Pregel[Any, Any, Any, Any], options: _Opt
     if graph.checkpointer:
         thread = Thread(ctx, graph, settings)
         begun, settings = await thread.begin(options.memory), thread.settings
-    telling = Telling(ctx, options.answer_from, options.output, options.state_keys)
+    telling = LangGraphEvents(ctx, options.answer_from, options.output, options.state_keys)
     if thread is not None:
         await telling.catch_up(begun)
         telling.stops = begun.stops
@@ -139,7 +139,7 @@ async def _stream(
     graph: Pregel[Any, Any, Any, Any],
     given: Any,  # noqa: ANN401  # a graph's input
     settings: Any,  # noqa: ANN401  # a RunnableConfig
-    telling: Telling,
+    telling: LangGraphEvents,
     thread: Thread | None,
 ) -> None:
     """Run the graph, and say what it does.
@@ -196,7 +196,7 @@ async def _given(
     graph: Pregel[Any, Any, Any, Any],
     begun: Beginning,
     thread: Thread | None,
-    options: _Options,
+    options: _GraphOptions,
 ) -> Any:  # noqa: ANN401  # a graph's input
     """Return what the graph is given: an input, answers to its interrupts, or None: go on.
 

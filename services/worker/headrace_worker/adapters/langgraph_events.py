@@ -31,7 +31,7 @@ with needs("langgraph"):
 _OWN = (*UTTERANCES, *ENDINGS)
 
 
-class Telling:
+class LangGraphEvents:
     """Says what one run of a graph streams."""
 
     def __init__(

@@ -9,7 +9,7 @@ from headrace.model.events import Json
 from headrace.model.parts import text_of
 from headrace.sdk.tools import as_text
 from headrace_worker.adapters.extras import needs
-from headrace_worker.conversation import Result, Turn
+from headrace_worker.conversation import ResultItem, Turn
 
 with needs("langgraph"):
     from langchain_core.messages import (
@@ -40,7 +40,7 @@ def _message(turn: Turn) -> AnyMessage:
             {"name": call.name, "args": _arguments(call.arguments), "id": call.id}
             for call in turn.calls
         ]
-        results = [item.told for item in turn.items if isinstance(item, Result)]
+        results = [item.told for item in turn.items if isinstance(item, ResultItem)]
         return AIMessage("\n".join(filter(None, [turn.text, *results])), tool_calls=calls)
     if turn.role == "tool" and turn.result is not None:
         result = turn.result

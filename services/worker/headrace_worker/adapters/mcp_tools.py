@@ -62,7 +62,7 @@ class McpServer:
         self._url, self._headers = url, dict(headers or {})
         self._command, self._folder = list(command), folder
         self._environment = dict(environment) if environment is not None else None
-        self._links: WeakKeyDictionary[asyncio.AbstractEventLoop, _Link] = WeakKeyDictionary()
+        self._links: WeakKeyDictionary[asyncio.AbstractEventLoop, _McpLink] = WeakKeyDictionary()
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Sequence[Tool]]:
@@ -74,7 +74,7 @@ class McpServer:
         loop = asyncio.get_running_loop()
         link = self._links.get(loop)
         if link is None or link.is_gone:
-            link = self._links[loop] = _Link(self)
+            link = self._links[loop] = _McpLink(self)
         async with link.used():
             yield await link.tools()
 
@@ -97,7 +97,7 @@ class McpServer:
             yield await stack.enter_async_context(client)
 
 
-class _Link:
+class _McpLink:
     """One connection, held by a task of its own: it must end in the task that began it."""
 
     def __init__(self, server: McpServer) -> None:
@@ -161,7 +161,7 @@ class _Link:
 class _RemoteTool:
     """One tool of a server."""
 
-    link: _Link
+    link: _McpLink
     client: Client
     tool: McpTool
     name: str

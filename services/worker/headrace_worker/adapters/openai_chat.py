@@ -11,7 +11,7 @@ from headrace.sdk.tools import Tool, ToolSource
 from headrace_worker.adapters.declaring import Declaration
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.openai_content import TAKES
-from headrace_worker.adapters.openai_run import ChatRun, Endpoint
+from headrace_worker.adapters.openai_run import ChatRun, ModelEndpoint
 from headrace_worker.adapters.openai_stream import FORMAT
 from headrace_worker.remembering import Memory, conversation
 from headrace_worker.toolbox import Toolbox
@@ -65,7 +65,9 @@ def openai_agent(  # noqa: PLR0913  # what such an endpoint can be told
         "max_tokens": max_tokens,
     }
     request = {key: value for key, value in told.items() if value is not None}
-    endpoint = Endpoint(client, model, {**request, **(options or {})}, show_thinking, max_turns)
+    endpoint = ModelEndpoint(
+        client, model, {**request, **(options or {})}, show_thinking, max_turns
+    )
     toolbox = Toolbox(tools)
     declared.setdefault("input_modes", TAKES)
     declared.setdefault("description", f"The model {model}.")

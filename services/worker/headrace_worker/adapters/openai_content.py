@@ -18,7 +18,7 @@ TAKES = ("text/*", "application/json", "image/*", *_AUDIO, _PDF)
 
 
 @dataclass(frozen=True, slots=True)
-class Pieces:
+class ContentNames:
     """What one of the APIs calls its pieces of content."""
 
     text: Callable[[str], Json]
@@ -28,7 +28,7 @@ class Pieces:
     """Of a file's name and its data URL."""
 
 
-def content_of(said: Sequence[Json], pieces: Pieces) -> str | list[Json]:
+def content_of(said: Sequence[Json], pieces: ContentNames) -> str | list[Json]:
     """Return A2A Parts as the content of a message: text if that is all there is."""
     if all("text" in part for part in said):
         return parts.text_of(said)
@@ -41,7 +41,7 @@ def _mention(part: Json) -> str:
     return f"[file {said}]"
 
 
-def _piece(part: Json, pieces: Pieces) -> Json:
+def _piece(part: Json, pieces: ContentNames) -> Json:
     if "text" in part:
         return pieces.text(part["text"])
     if "data" in part:
@@ -49,7 +49,7 @@ def _piece(part: Json, pieces: Pieces) -> Json:
     return _file(part, pieces)
 
 
-def _file(part: Json, pieces: Pieces) -> Json:
+def _file(part: Json, pieces: ContentNames) -> Json:
     media, raw = part.get("mediaType", ""), part.get("raw", "")
     inline = f"data:{media};base64,{raw}"
     if media.startswith("image/"):

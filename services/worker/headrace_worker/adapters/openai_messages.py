@@ -5,11 +5,11 @@ from collections.abc import Iterable
 from headrace.model.events import Json
 from headrace.model.parts import ToolResultPart
 from headrace.sdk.tools import Tool, as_text
-from headrace_worker.adapters.openai_content import Pieces, content_of
+from headrace_worker.adapters.openai_content import ContentNames, content_of
 from headrace_worker.adapters.openai_stream import FORMAT
-from headrace_worker.conversation import Call, Result, Turn
+from headrace_worker.conversation import CallItem, ResultItem, Turn
 
-_PIECES = Pieces(
+_PIECES = ContentNames(
     text=lambda said: {"type": "text", "text": said},
     image=lambda url: {"type": "image_url", "image_url": {"url": url}},
     pdf=lambda name, url: {"type": "file", "file": {"filename": name, "file_data": url}},
@@ -55,7 +55,7 @@ def _assistant(turn: Turn) -> Json:
     """Return what the model has said, with every field that came with it."""
     kept = turn.verbatim.response if turn.verbatim and turn.verbatim.format == FORMAT else {}
     more = {key: value for key, value in kept.items() if key != "tool_calls"}
-    results = [item.told for item in turn.items if isinstance(item, Result)]
+    results = [item.told for item in turn.items if isinstance(item, ResultItem)]
     text = "\n".join(filter(None, [turn.text, *results]))
     # Null means that there are calls instead of an answer: without any, servers refuse it.
     content = text or (None if turn.calls else "")
@@ -66,7 +66,7 @@ def _assistant(turn: Turn) -> Json:
     return said
 
 
-def _call(call: Call, fields: Json) -> Json:
+def _call(call: CallItem, fields: Json) -> Json:
     function = {**fields.get("function", {}), "name": call.name, "arguments": call.said}
     return {**fields, "id": call.id, "type": "function", "function": function}
 

@@ -19,7 +19,7 @@ from headrace_worker.adapters.busy import is_busy, seconds_of
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.openai_messages import frontend_function, function_of, messages_of
 from headrace_worker.adapters.openai_stream import Answering
-from headrace_worker.conversation import Call, Turn, answered, open_calls
+from headrace_worker.conversation import CallItem, Turn, answered, open_calls
 from headrace_worker.remembering import keep_result
 
 with needs("openai"):
@@ -27,7 +27,7 @@ with needs("openai"):
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class ModelEndpoint:
     """A model, and how it is asked."""
 
     client: AsyncOpenAI
@@ -40,7 +40,7 @@ class Endpoint:
 class ChatRun:
     """One run."""
 
-    def __init__(self, ctx: RunContext, endpoint: Endpoint, tools: Mapping[str, Tool]) -> None:
+    def __init__(self, ctx: RunContext, endpoint: ModelEndpoint, tools: Mapping[str, Tool]) -> None:
         """Answer in the run of `ctx`; the model may call `tools` and those of the run's client."""
         self._ctx, self._endpoint, self._tools = ctx, endpoint, tools
         sent = ctx.agui.get("tools") or []
@@ -109,7 +109,7 @@ class ChatRun:
         model = {"model": self._endpoint.model, "messages": messages}
         return {**model, **usage, **tools, **self._endpoint.options}
 
-    async def _work(self, said: list[Turn], calls: Sequence[Call]) -> bool:
+    async def _work(self, said: list[Turn], calls: Sequence[CallItem]) -> bool:
         """Call the tools that are ours, all at once, and add their results to `said`.
 
         True: the run ends, for its client is to carry out the others. What has been answered when
@@ -127,11 +127,11 @@ class ChatRun:
             await self._ctx.emit(InputRequired(tool_calls=pending))
         return bool(pending)
 
-    def _is_pending(self, call: Call) -> bool:
+    def _is_pending(self, call: CallItem) -> bool:
         """Tell whether the client is to carry out the call: of its own tools, and not cut off."""
         return call.name in self._frontend and call.is_json
 
-    async def _call(self, call: Call) -> ToolResultPart:
+    async def _call(self, call: CallItem) -> ToolResultPart:
         tool = self._tools.get(call.name)
         if tool is not None:
             answer = await tool.answer(self._ctx, call.said)

@@ -12,8 +12,7 @@ from headrace.sdk.signals import Usage
 from headrace_worker.adapters.call_ids import own_call_id
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.openai_verbatim import Fields
-from headrace_worker.conversation import Call as Called
-from headrace_worker.conversation import Item, Turn, Verbatim, Words
+from headrace_worker.conversation import CallItem, Item, Turn, Verbatim, Words
 from headrace_worker.remembering import keep_response
 
 with needs("openai"):
@@ -30,7 +29,7 @@ _REASONING = ("reasoning_content", "reasoning")
 
 
 @dataclass(slots=True)
-class Call:
+class StreamedCall:
     """A tool call as its pieces come."""
 
     id: str
@@ -46,9 +45,9 @@ class Call:
         """What has come of its arguments' JSON text."""
         return "".join(self.pieces)
 
-    def whole(self) -> Called:
+    def whole(self) -> CallItem:
         """Return the call as far as it has come."""
-        return Called.of_text(self.id, self.name or "unnamed", self.arguments)
+        return CallItem.of_text(self.id, self.name or "unnamed", self.arguments)
 
 
 class Answering:
@@ -57,11 +56,11 @@ class Answering:
     def __init__(self, ctx: RunContext, used: set[str], provider: str, *, thinking: bool) -> None:
         """Say it in the run of `ctx`; `used` are the ids of its calls so far, `thinking`: show."""
         self._ctx, self._used, self._provider, self._thinking = ctx, used, provider, thinking
-        self._open: dict[int | None, Call] = {}
+        self._open: dict[int | None, StreamedCall] = {}
         self._texts: list[str] = []
         self._fields = Fields()
         self._usage: tuple[str, CompletionUsage] | None = None
-        self.calls: list[Call] = []
+        self.calls: list[StreamedCall] = []
         """In the order in which they began."""
         self.refusal = ""
         """Why the model does not want to, if it does not."""
@@ -136,8 +135,8 @@ class Answering:
             said = call.arguments if begins else arguments or ""
             await self._ctx.emit(ToolArguments(call.id, said, call.name))
 
-    def _begun(self, theirs: str) -> Call:
-        self.calls.append(Call(own_call_id(self._ctx, self._used, theirs), theirs))
+    def _begun(self, theirs: str) -> StreamedCall:
+        self.calls.append(StreamedCall(own_call_id(self._ctx, self._used, theirs), theirs))
         return self.calls[-1]
 
     async def _say_usage(self) -> None:
@@ -156,7 +155,7 @@ class Answering:
         await self._ctx.emit(said)
 
 
-def _begins(call: Call, theirs: str | None, name: str | None) -> bool:
+def _begins(call: StreamedCall, theirs: str | None, name: str | None) -> bool:
     """Tell whether a piece begins another call than `call`, which has the same index.
 
     Some servers give every call the index 0: then a new id tells them apart or, where calls have

@@ -21,7 +21,7 @@ from headrace_worker.adapters.approvals import (
 from headrace_worker.adapters.busy import is_busy
 from headrace_worker.adapters.declaring import ANY_MEDIA, Declaration
 from headrace_worker.adapters.extras import needs
-from headrace_worker.adapters.pydantic_events import Keeping, Telling
+from headrace_worker.adapters.pydantic_events import PydanticEvents, ReplayedResponses
 from headrace_worker.adapters.pydantic_messages import FORMAT, Past, content_of
 from headrace_worker.conversation import Turn, beside_answers, without_answers
 from headrace_worker.remembering import Memory, conversation
@@ -94,13 +94,15 @@ def pydantic_ai_agent(  # what such an agent can be told
             return
         used = {call.id for turn in turns for call in turn.calls}
         known = begun.past.results if begun.replays else {}
-        telling = Telling(ctx, used, known, thinking=show_thinking, approve_within=approve_within)
+        telling = PydanticEvents(
+            ctx, used, known, thinking=show_thinking, approve_within=approve_within
+        )
         depends = _with_state(deps(ctx) if callable(deps) else deps, ctx)
         asked: Any = {
             "deps": depends,
             "message_history": begun.past.messages,
             "deferred_tool_results": begun.deferred,
-            "capabilities": [ReinjectSystemPrompt(), Keeping(telling, known)],
+            "capabilities": [ReinjectSystemPrompt(), ReplayedResponses(telling, known)],
             **_frontend(ctx, wrapped),
         }
         try:
@@ -118,7 +120,7 @@ def pydantic_ai_agent(  # what such an agent can be told
 
 
 @dataclass(slots=True)
-class _Beginning:
+class _PydanticStart:
     """Where a run begins."""
 
     past: Past
@@ -130,7 +132,7 @@ class _Beginning:
     """Whether calls of the last response are to be carried out, but those that have results."""
 
 
-async def _begin(ctx: RunContext, turns: Sequence[Turn], *, is_text: bool) -> _Beginning | None:
+async def _begin(ctx: RunContext, turns: Sequence[Turn], *, is_text: bool) -> _PydanticStart | None:
     """Return where the run begins; None: there is nothing left to do but to end it.
 
     `is_text`: an answer is text, all of which has been said.
@@ -155,20 +157,20 @@ async def _begin(ctx: RunContext, turns: Sequence[Turn], *, is_text: bool) -> _B
     if past.open and response is not None and response.task == ctx.task:
         return await _answer(ctx, past, given)
     past.close()
-    return _Beginning(past, content_of(said) or None)
+    return _PydanticStart(past, content_of(said) or None)
 
 
-def _go_on(past: Past, *, is_text: bool) -> _Beginning | None:
+def _go_on(past: Past, *, is_text: bool) -> _PydanticStart | None:
     """Go on behind a response of this run, which a former attempt has kept."""
     if is_text and not past.calls:
         return None
     if past.open or not past.calls:
-        return _Beginning(past, replays=True)
+        return _PydanticStart(past, replays=True)
     past.close()
-    return _Beginning(past)
+    return _PydanticStart(past)
 
 
-async def _answer(ctx: RunContext, past: Past, said: Sequence[Json]) -> _Beginning | None:
+async def _answer(ctx: RunContext, past: Past, said: Sequence[Json]) -> _PydanticStart | None:
     """Go on behind open calls of an earlier run, with what the user says to them."""
     asked = asked_before(await ctx.load_events(), ctx.run)
     named = {call_of(interrupt) for interrupt in asked}
@@ -182,12 +184,12 @@ async def _answer(ctx: RunContext, past: Past, said: Sequence[Json]) -> _Beginni
             past.refuse(call)
     if not waiting:
         past.close()
-        return _Beginning(past, content_of(said) or None)
+        return _PydanticStart(past, content_of(said) or None)
     decided = decisions_of(said, asked)
     past.put_results()
     approvals: Any = {call.tool_call_id: _approval(decided[call.tool_call_id]) for call in waiting}
     beside = content_of(beside_answers(said))
-    return _Beginning(past, beside or None, DeferredToolResults(approvals=approvals))
+    return _PydanticStart(past, beside or None, DeferredToolResults(approvals=approvals))
 
 
 def _approval(decided: Decision) -> ToolApproved | ToolDenied:

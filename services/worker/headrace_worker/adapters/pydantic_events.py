@@ -12,12 +12,12 @@ from pydantic_core import to_jsonable_python
 from headrace.sdk.context import RunContext
 from headrace.sdk.emit import Data, Text, Thinking, ToolArguments, ToolCall, ToolResult
 from headrace.sdk.signals import Custom, Usage
-from headrace_worker.adapters.agui_events import Telling as AgUiTelling
+from headrace_worker.adapters.agui_events import AguiEvents
 from headrace_worker.adapters.approvals import ask, question
 from headrace_worker.adapters.call_ids import own_call_id
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.pydantic_messages import FORMAT, verbatim_of
-from headrace_worker.conversation import Call, Verbatim
+from headrace_worker.conversation import CallItem, Verbatim
 from headrace_worker.remembering import keep_response, keep_result
 
 with needs("pydantic-ai"):
@@ -49,10 +49,10 @@ _FAILED = frozenset({"failed", "retried", "denied", "interrupted"})
 
 
 @dataclass
-class Keeping(AbstractCapability[Any]):
+class ReplayedResponses(AbstractCapability[Any]):
     """Hands on each response as it was, and answers calls whose results are in the log."""
 
-    telling: "Telling"
+    telling: "PydanticEvents"
     known: Mapping[str, ToolReturnPart]
     """Results of the calls that a former attempt has carried out, by call id."""
 
@@ -94,7 +94,7 @@ class Keeping(AbstractCapability[Any]):
         return done.content
 
 
-class Telling:
+class PydanticEvents:
     """Says one run's events."""
 
     def __init__(
@@ -119,7 +119,7 @@ class Telling:
         self._spent = RequestUsage()
         self._stored = asyncio.Event()
         self._stored.set()
-        self._agui = AgUiTelling(ctx)
+        self._agui = AguiEvents(ctx)
         self.outputs = set[str]()
         """Names of the tools that are no tools but the shape of an answer."""
 
@@ -270,7 +270,7 @@ class Telling:
             await self._call(part)
         asked = [
             question(
-                Call(self._id(part.tool_call_id), part.tool_name, part.args_as_dict()),
+                CallItem(self._id(part.tool_call_id), part.tool_name, part.args_as_dict()),
                 to_jsonable_python(output.metadata.get(part.tool_call_id)),
                 self._within,
             )

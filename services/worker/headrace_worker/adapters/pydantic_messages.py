@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from headrace.model.events import Json
 from headrace.model.parts import ToolResultPart
 from headrace_worker.adapters.extras import needs
-from headrace_worker.conversation import Call, Item, Reasoning, Result, Turn, Words
+from headrace_worker.conversation import CallItem, Item, ReasoningItem, ResultItem, Turn, Words
 
 with needs("pydantic-ai"):
     from pydantic_ai.messages import (
@@ -148,11 +148,11 @@ def _part(item: Item) -> Any:  # noqa: ANN401  # a ModelResponsePart
     match item:
         case Words():
             return TextPart(item.text) if item.text else None
-        case Reasoning():
+        case ReasoningItem():
             return ThinkingPart(item.text) if item.text else None
-        case Call():
+        case CallItem():
             return ToolCallPart(item.name, item.text or item.arguments, item.id)
-        case Result():
+        case ResultItem():
             return TextPart(item.told)
 
 

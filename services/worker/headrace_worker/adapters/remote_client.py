@@ -12,8 +12,8 @@ from typing import Any, override
 from weakref import WeakKeyDictionary
 
 from headrace_worker.adapters.credentials import (
+    AccessRefused,
     Credentials,
-    CredentialsRefused,
     OwnCard,
     is_same_origin,
 )
@@ -68,7 +68,7 @@ class Remote:
         self.place = place
         self._card, self._read = AgentCard(), float("-inf")
         self._tls = httpx.create_ssl_context()
-        self._links: WeakKeyDictionary[asyncio.AbstractEventLoop, _Link] = WeakKeyDictionary()
+        self._links: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopClient] = WeakKeyDictionary()
 
     @asynccontextmanager
     async def used(self) -> AsyncIterator[None]:
@@ -76,7 +76,7 @@ class Remote:
         loop = asyncio.get_running_loop()
         link = self._links.get(loop)
         if link is None:
-            link = self._links[loop] = _Link(_http(self.place, self._tls))
+            link = self._links[loop] = _LoopClient(_http(self.place, self._tls))
         link.users += 1
         try:
             yield
@@ -145,7 +145,7 @@ class Remote:
             service_parameters={name.lower(): value for name, value in named.items()}
         )
 
-    async def _link(self) -> "_Link":
+    async def _link(self) -> "_LoopClient":
         link = self._links[asyncio.get_running_loop()]
         async with link.reading:
             if time.monotonic() - self._read > _CARD_LIFE:
@@ -162,7 +162,7 @@ class Remote:
         self._card = await resolver.get_agent_card(http_kwargs=http_kwargs)
         self._read = time.monotonic()
 
-    def _client(self, link: "_Link") -> Client:
+    def _client(self, link: "_LoopClient") -> Client:
         place = self.place
         config = ClientConfig(
             httpx_client=link.http,
@@ -196,7 +196,7 @@ def _within(place: Place, card: AgentCard) -> AgentCard:
         return card
     own = [each for each in card.supported_interfaces if _is_own(place, each)]
     if not own:
-        raise CredentialsRefused(
+        raise AccessRefused(
             f"the card of {place.url} names interfaces at other origins only, and credentials "
             "and headers go to that origin alone; give the agent's URL there"
         )
@@ -248,7 +248,7 @@ def _http(place: Place, tls: ssl.SSLContext) -> httpx.AsyncClient:
 
 
 @dataclass(eq=False)
-class _Link:
+class _LoopClient:
     """What one event loop speaks through, while somebody does."""
 
     http: httpx.AsyncClient
@@ -274,7 +274,7 @@ class _Link:
 class _LetIn(ClientCallInterceptor):
     """Adds credentials to each call, whatever the binding."""
 
-    def __init__(self, place: Place, credentials: Credentials, link: _Link) -> None:
+    def __init__(self, place: Place, credentials: Credentials, link: _LoopClient) -> None:
         self._place, self._credentials, self._link = place, credentials, link
 
     @override

@@ -4,7 +4,7 @@ import logging
 
 from headrace.sdk.ended import EndedTask
 from headrace.sdk.errors import Retryable
-from headrace_worker.adapters.credentials import CredentialsRefused
+from headrace_worker.adapters.credentials import AccessRefused
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.remote_client import Remote
 from headrace_worker.adapters.remote_names import remote_of
@@ -32,7 +32,7 @@ async def cancel_left(ended: EndedTask, remote: Remote) -> None:
         return
     try:
         await remote.cancel(task)
-    except (A2AError, httpx.HTTPError, CredentialsRefused) as error:
+    except (A2AError, httpx.HTTPError, AccessRefused) as error:
         credentials = remote.place.credentials
         if status_of(error) == UNAUTHORIZED and credentials is not None:
             credentials.forget()

@@ -15,14 +15,14 @@ from headrace.sdk.errors import Retryable
 from headrace.sdk.relayed import Said
 from headrace_worker.adapters.a2a_json import json_of, parsed
 from headrace_worker.adapters.busy import is_busy
-from headrace_worker.adapters.credentials import CredentialsRefused
-from headrace_worker.adapters.cursors import FOLLOWED, LAST_EVENT_ID, Cursor
+from headrace_worker.adapters.credentials import AccessRefused
+from headrace_worker.adapters.cursors import FOLLOWED, LAST_EVENT_ID, EventIds
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.outside_context import outside_context
 from headrace_worker.adapters.remote_asking import Asking
 from headrace_worker.adapters.remote_client import Remote
 from headrace_worker.adapters.remote_names import REMOTE_CONTEXT, REMOTE_TASK, remote_of
-from headrace_worker.adapters.remote_telling import Relay, Told
+from headrace_worker.adapters.remote_telling import RemoteEvents, Told
 from headrace_worker.earlier import asking_agent
 from headrace_worker.remembering import with_content
 
@@ -62,8 +62,8 @@ class RemoteRun:
     def __init__(self, ctx: RunContext, remote: Remote, timeouts: Timeouts) -> None:
         """Have `remote` do what `ctx` asks for."""
         self._ctx, self._remote, self._timeouts = ctx, remote, timeouts
-        self._cursor = Cursor()
-        self._relay = Relay(ctx, Told())
+        self._cursor = EventIds()
+        self._relay = RemoteEvents(ctx, Told())
         self._asking = Asking(ctx, timeouts.credentials)
         self._known = ""
         self._renewed = False
@@ -79,7 +79,7 @@ class RemoteRun:
             await self._begin()
         except TaskNotFoundError:
             await self._ctx.emit(Reject("The outside agent does not know its task any more."))
-        except (A2AError, CredentialsRefused) as error:
+        except (A2AError, AccessRefused) as error:
             raise_if_passing(error)
             await self._cancel()
             await self._ctx.emit(Reject(f"The outside agent refused: {error}"))
@@ -101,7 +101,7 @@ class RemoteRun:
         ctx, held = self._ctx, self._ctx.checkpoint_data
         goes_on = isinstance(held, dict) and bool(held.get(REMOTE_TASK))
         ours = await ctx.load_task() if ctx.run > 1 or goes_on else {}
-        self._relay = Relay(ctx, Told(ours))
+        self._relay = RemoteEvents(ctx, Told(ours))
         if goes_on:
             self._known = self._relay.task = held[REMOTE_TASK]
             self._cursor.last = self._cursor.came = held.get("cursor", "")

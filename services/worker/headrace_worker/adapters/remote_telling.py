@@ -35,7 +35,7 @@ class Told:
             self.messages[last] = _content(task["status"]["message"].get("parts", []))
 
 
-class Relay:
+class RemoteEvents:
     """Tells the events of one run."""
 
     def __init__(self, ctx: RunContext, told: Told) -> None:

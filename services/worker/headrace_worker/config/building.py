@@ -10,9 +10,9 @@ from headrace.model.events import Json
 from headrace.sdk.agent import Agent, Agents
 from headrace_worker.config.model import (
     AgUiAgent,
-    ApiKey,
-    Bearer,
-    ClientCredentials,
+    ApiKeySection,
+    BearerSection,
+    ClientCredentialsSection,
     Configuration,
     Credentials,
     Described,
@@ -160,11 +160,11 @@ def _credentials(said: Credentials | None) -> Any:  # noqa: ANN401  # what the d
     match said:
         case None:
             return None
-        case Bearer():
+        case BearerSection():
             return _door("credentials", "Bearer")(said.token)
-        case ApiKey():
+        case ApiKeySection():
             return _door("credentials", "ApiKey")(said.key, said.header)
-        case ClientCredentials():
+        case ClientCredentialsSection():
             return _door("credentials", "ClientCredentials")(
                 said.client_id,
                 said.client_secret,

@@ -65,14 +65,14 @@ class Section(BaseModel):
     )
 
 
-class Bearer(Section):
+class BearerSection(Section):
     """A token in ``Authorization: Bearer``."""
 
     type: Literal["bearer"]
     token: str
 
 
-class ApiKey(Section):
+class ApiKeySection(Section):
     """A key in a header of its own."""
 
     type: Literal["api_key"]
@@ -81,7 +81,7 @@ class ApiKey(Section):
     """Empty: the one that the agent's card names."""
 
 
-class ClientCredentials(Section):
+class ClientCredentialsSection(Section):
     """OAuth2 client credentials: a token is fetched, and fetched again when it expires."""
 
     type: Literal["oauth2"]
@@ -93,7 +93,9 @@ class ClientCredentials(Section):
     audience: str = ""
 
 
-type Credentials = Annotated[Bearer | ApiKey | ClientCredentials, Field(discriminator="type")]
+type Credentials = Annotated[
+    BearerSection | ApiKeySection | ClientCredentialsSection, Field(discriminator="type")
+]
 
 
 class SecurityScheme(Section):

@@ -23,7 +23,7 @@ from headrace.model.task import (
 )
 from headrace.sdk.errors import DelegationFailed, MalformedOutput, RunOver
 from headrace.sdk.results import Result
-from headrace_worker.delegation.credentials import Credentials
+from headrace_worker.delegation.credentials import ChildCredentials
 from headrace_worker.delegation.known_children import Known
 from headrace_worker.delegation.parent import Parent
 from headrace_worker.delegation.question import Question
@@ -55,7 +55,7 @@ class Child:
         self._parent, self._name = parent, name
         self._fold, self._run, self._relayed = TaskFold(), 1, 0
         self.relay = Relay((parent.key.task, parent.context), key.task, speech=question.relay)
-        self._credentials = Credentials(parent, key)
+        self._credentials = ChildCredentials(parent, key)
         self._listeners: list[Events] = []
         self._work: asyncio.Task[None] | None = None
         self._is_over = False

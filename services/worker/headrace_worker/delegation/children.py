@@ -28,7 +28,7 @@ _NOT_COMPARED = frozenset({"messageId", "taskId", "contextId", "role"})
 """What a message carries that says nothing of the question."""
 
 
-class Names:
+class ChildNames:
     """Names the children of one attempt."""
 
     def __init__(self, parent: str, run: int, spent: AbstractSet[str]) -> None:
@@ -85,7 +85,7 @@ class Children:
     def __init__(self, parent: Parent, known_children: KnownChildren) -> None:
         """Begin for `parent` with what its log says."""
         self._parent, self._known_children = parent, known_children
-        self._names = Names(parent.key.task, parent.run, known_children.spent)
+        self._names = ChildNames(parent.key.task, parent.run, known_children.spent)
         self._claimed: dict[str, Child] = {}
         self._answers = Counter[str]()
         self._canceling: set[asyncio.Task[None]] = set()

@@ -19,7 +19,7 @@ SETTLE = 0.2
 _PAUSE = 0.3
 
 
-class Credentials:
+class ChildCredentials:
     """Looks after one child's requests."""
 
     def __init__(self, parent: Parent, child: TaskKey) -> None:

@@ -40,7 +40,7 @@ class Pieces:
 
     def merged(self, before: int | None = None) -> list[Json]:
         """Return the parts that came before generation `before`, adjacent like texts merged."""
-        run = _Run()
+        run = _TextRun()
         for generation, piece in self._pieces:
             if before is not None and generation >= before:
                 break
@@ -48,7 +48,7 @@ class Pieces:
         return run.finish()
 
 
-class _Run:
+class _TextRun:
     """Adjacent text parts on their way to become one."""
 
     def __init__(self) -> None:

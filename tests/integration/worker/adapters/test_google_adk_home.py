@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from headrace.model.events import Json
 from headrace.sdk.errors import Retryable
 from headrace_worker.adapters import adk_agent
-from headrace_worker.adapters.adk_events import Telling
+from headrace_worker.adapters.adk_events import AdkEvents
 from tests.integration.worker.adapters.behaviour import answered, approval, interrupts
 from tests.integration.worker.adapters.gemini_wire import GeminiModel, chunk, gemini_model, last
 from tests.integration.worker.adapters.test_google_adk import gemini
@@ -316,14 +316,14 @@ async def test_a_workflow_asks_each_of_its_agents_once_over_attempts(
         return Workflow(name="both", edges=[("START", *steps_of(llm))])
 
     failures = [Retryable("once")]
-    whole = Telling.take
+    whole = AdkEvents.take
 
-    async def take(self: Telling, event: Any) -> None:  # noqa: ANN401  # the library's
+    async def take(self: AdkEvents, event: Any) -> None:  # noqa: ANN401  # the library's
         await whole(self, event)
         if failures and event.author == "one" and event.is_final_response() and event.content:
             raise failures.pop()
 
-    monkeypatch.setattr(Telling, "take", take)
+    monkeypatch.setattr(AdkEvents, "take", take)
 
     async with served([says("First."), says("Second.")], made) as model:
         task = await desk.start("a", "Go.")
@@ -336,14 +336,14 @@ async def test_an_answer_that_was_kept_is_not_asked_for_again(
     desk: Desk, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failures = [Retryable("once")]
-    whole = Telling.end
+    whole = AdkEvents.end
 
-    async def end(self: Telling) -> None:
+    async def end(self: AdkEvents) -> None:
         if failures:
             raise failures.pop()
         await whole(self)
 
-    monkeypatch.setattr(Telling, "end", end)
+    monkeypatch.setattr(AdkEvents, "end", end)
     async with served([says("Six.")], lambda llm: LlmAgent(name="a", model=llm)) as model:
         done = await folded(await desk.start("a", "How many?"))
     assert (state(done), answer(done), len(model.requests)) == ("COMPLETED", "Six.", 1)

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from headrace.model.events import Json
 from headrace.sdk.errors import Misdeclared, Retryable
 from headrace_worker.adapters import langgraph_agent
-from headrace_worker.adapters.langgraph_events import Telling
+from headrace_worker.adapters.langgraph_events import LangGraphEvents
 from tests.integration.worker.adapters.behaviour import answered, approval, interrupts
 from tests.integration.worker.adapters.office import Office
 from tests.integration.worker.adapters.wire import calls, chat_model, says
@@ -311,14 +311,14 @@ async def test_a_worker_that_takes_over_at_a_breakpoint_does_not_pass_it(
     desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch, *, is_inner: bool
 ) -> None:
     failures: list[Exception] = [Retryable("as if the worker had died")]
-    ends: Any = Telling.end
+    ends: Any = LangGraphEvents.end
 
-    async def end(telling: Telling, *given: Json) -> None:
+    async def end(telling: LangGraphEvents, *given: Json) -> None:
         if failures:
             raise failures.pop()
         await ends(telling, *given)
 
-    monkeypatch.setattr(Telling, "end", end)
+    monkeypatch.setattr(LangGraphEvents, "end", end)
     graph = steps(interrupt_before=["buy"])
     if is_inner:
         graph.checkpointer = None

@@ -23,7 +23,7 @@ from pydantic import BaseModel
 from headrace import RunContext
 from headrace.sdk.errors import Retryable
 from headrace_worker.adapters import openai_agents_agent
-from headrace_worker.adapters.agents_events import Telling
+from headrace_worker.adapters.agents_events import AgentsEvents
 from tests.integration.worker.adapters.behaviour import answered, approval, interrupts
 from tests.integration.worker.adapters.wire import (
     ChatModel,
@@ -201,14 +201,14 @@ async def test_a_structured_answer_that_was_kept_is_told_by_the_next_attempt(
     desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failures = [Retryable("once")]
-    whole = Telling.end
+    whole = AgentsEvents.end
 
-    async def end(self: Telling, *, suspended: bool = False) -> None:
+    async def end(self: AgentsEvents, *, suspended: bool = False) -> None:
         if failures:
             raise failures.pop()
         await whole(self, suspended=suspended)
 
-    monkeypatch.setattr(Telling, "end", end)
+    monkeypatch.setattr(AgentsEvents, "end", end)
     async with model([says('{"sides": 6}')]) as (served, llm):
         wrapped: SdkAgent[None] = SdkAgent("a", model=llm, output_type=Shape)
         served_agent = openai_agents_agent(wrapped, name="a", memory="task", backoff=0.0)

@@ -125,9 +125,9 @@ async def test_a_structured_answer_that_was_kept_is_told_by_the_next_attempt(
     desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failures, asked = [Retryable("once")], 0
-    whole = pydantic_events.Telling._finish
+    whole = pydantic_events.PydanticEvents._finish
 
-    async def finish(self: pydantic_events.Telling, result: object) -> None:
+    async def finish(self: pydantic_events.PydanticEvents, result: object) -> None:
         if failures:
             raise failures.pop()
         await whole(self, result)
@@ -137,7 +137,7 @@ async def test_a_structured_answer_that_was_kept_is_told_by_the_next_attempt(
         asked += 1
         yield '{"sides": 6}'
 
-    monkeypatch.setattr(pydantic_events.Telling, "_finish", finish)
+    monkeypatch.setattr(pydantic_events.PydanticEvents, "_finish", finish)
     model = FunctionModel(stream_function=stream)
     wrapped = PydanticAgent(model, output_type=PromptedOutput(Shape))
     async with working(pydantic_ai_agent(wrapped, name="p", memory="task", backoff=0.0)):

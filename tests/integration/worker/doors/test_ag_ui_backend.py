@@ -10,7 +10,7 @@ from headrace.model.events import INTERRUPTS, PENDING_TOOL_CALLS, Json
 from headrace.model.task import SUBMITTED
 from headrace.sdk.errors import Retryable
 from headrace_worker.adapters import ag_ui_agent
-from headrace_worker.adapters.agui_events import Telling
+from headrace_worker.adapters.agui_events import AguiEvents
 from tests.integration.worker.adapters.behaviour import answered
 from tests.integration.worker.conftest import Working
 from tests.integration.worker.doors.examples import example
@@ -492,16 +492,16 @@ async def test_a_link_to_a_file_of_ours_is_malformed(desk: Desk, working: Workin
 async def test_a_run_that_has_finished_is_not_asked_for_again(
     desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ends = Telling.finish
+    ends = AguiEvents.finish
     failing = [True]
 
-    async def fails_once(telling: Telling, outcome: Json) -> None:
+    async def fails_once(telling: AguiEvents, outcome: Json) -> None:
         if failing:
             failing.pop()
             raise Retryable("as if the worker had died")
         await ends(telling, outcome)
 
-    monkeypatch.setattr(Telling, "finish", fails_once)
+    monkeypatch.setattr(AguiEvents, "finish", fails_once)
     asks = {"id": "i1", "reason": "confirm", "message": "Sure?" * 2000}
     reply = run(*text("m", "Once."), outcome={"type": "interrupt", "interrupts": [asks]})
     async with ag_ui_stub(reply) as stub, working(backend(stub)):

@@ -9,7 +9,7 @@ from headrace.model.errors import TaskUnknown
 from headrace.model.events import Json
 from headrace.model.names import encode_token
 from headrace.model.task import INTERRUPTED, TERMINAL, TaskKey
-from headrace.webhooks import OLD, Address, Progress, Webhook, new_id
+from headrace.webhooks import OLD, Address, Webhook, WebhookProgress, new_id
 from headrace_gateway.call import Call
 from headrace_gateway.protocols.a2a.protojson import read
 from headrace_gateway.protocols.a2a.webhook_address import read_address, shown
@@ -39,7 +39,7 @@ async def create_config(services: Services, call: Call, params: object) -> Json:
     address = read_address(config)
     key, found = await _found(services, call, config.get("taskId", ""))
     back = 1 if found.state in _RESTS else 0
-    progress = Progress(generation=found.generation - back, sequence=found.sequence - back)
+    progress = WebhookProgress(generation=found.generation - back, sequence=found.sequence - back)
     webhook = _webhook(call, config, address, progress)
     await services.detached.run(services.webhooks.put(key, webhook))
     return shown(key.task, webhook, secrets=True)
@@ -105,10 +105,10 @@ def webhook_of(services: Services, call: Call, config: Json) -> Webhook:
     """
     check_push(services, call)
     address = read_address(config, "configuration.taskPushNotificationConfig.")
-    return _webhook(call, config, address, Progress(generation=0))
+    return _webhook(call, config, address, WebhookProgress(generation=0))
 
 
-def _webhook(call: Call, config: Json, address: Address, progress: Progress) -> Webhook:
+def _webhook(call: Call, config: Json, address: Address, progress: WebhookProgress) -> Webhook:
     return Webhook(
         id=config.get("id") or new_id(),
         owner=call.caller.owner,
@@ -126,7 +126,7 @@ async def attach(services: Services, call: Call, task: str, webhook: Webhook) ->
         TaskUnknown, TooManyWebhooks, BusUnavailable, StateUnavailable: as `create_config`.
     """
     key, found = await _found(services, call, task)
-    progress = Progress(generation=found.generation, sequence=found.sequence)
+    progress = WebhookProgress(generation=found.generation, sequence=found.sequence)
     webhook = webhook.model_copy(update={"progress": progress})
     await services.detached.run(services.webhooks.put(key, webhook))
 
