@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 from headrace import Agents, RunContext, agent
 from headrace_worker.demo import counter
+from tests.support.agents import asker
 
 
 @agent()
@@ -19,4 +20,4 @@ async def paced(ctx: RunContext) -> AsyncIterator[str]:
             await asyncio.sleep(delay / 1000)
 
 
-agents = Agents([counter, paced])
+agents = Agents([counter, paced, asker])

@@ -62,7 +62,9 @@ class Connection(asyncio.Protocol):
         return self
 
     def close(self) -> None:
-        """Hang up."""
+        """Hang up; nobody waits for an answer any more."""
+        if self._done is not None:
+            self._done.cancel()
         if self._transport is not None:
             self._transport.close()
 

@@ -20,7 +20,7 @@ from headrace_task_state.store_redis.keys import Keys
 from headrace_task_state.store_redis.settings import RedisSettings
 from headrace_task_state.store_redis.store import RedisStore
 from tests.benchmarks.bindings import JSON_RPC, Json, message, request
-from tests.benchmarks.http_client import Connection, ServerFailed
+from tests.benchmarks.http_client import Connection, Exchange, ServerFailed
 from tests.support.compose_file import ROOT
 from tests.support.legal_logs import LegalLog
 from tests.support.stack import Stack
@@ -30,6 +30,9 @@ _AGENT = "asker"
 _BASE = f"/v1/agents/{_AGENT}"
 _AT_A_TIME = 100
 _TIMEOUT = 600.0
+_BEFORE = 2.0
+_PACE = 10
+"""Milliseconds from one event of a stream to the next."""
 
 type Client = Callable[[str, Json], Awaitable[tuple[float, Json]]]
 """Calls a method with parameters; returns the seconds that it took, and the answer."""
@@ -42,7 +45,12 @@ class Rebuilt:
     rate: float
     """Tasks per second."""
     took: dict[str, list[float]]
-    """Seconds of each request while the view was being rebuilt, by what was asked for."""
+    """Seconds of each request while the view was being rebuilt, by what was asked for; of a
+    subscription, until its first event."""
+    streamed: float
+    """Events per second of a stream that went on meanwhile."""
+    before: float
+    """The same before the view was lost."""
 
     def lines(self) -> Iterator[str]:
         """Say it, a line each."""
@@ -51,6 +59,7 @@ class Rebuilt:
             at = statistics.quantiles(seconds * 2, n=100, method="inclusive")
             figures = f"{at[49] * 1000:.0f} / {at[98] * 1000:.0f} ms"
             yield f"  {name} meanwhile, p50 / p99 of {len(seconds)}: {figures}"
+        yield f"  a stream meanwhile: {self.streamed:.0f} events/s, before: {self.before:.0f}"
 
 
 async def rebuild(folder: Path, tasks: int, waiting: int) -> Rebuilt:
@@ -63,20 +72,26 @@ async def rebuild(folder: Path, tasks: int, waiting: int) -> Rebuilt:
         gateways=1,
         workers=1,
         task_states=1,
-        agents="tests.support.agents:agents",
+        agents="tests.benchmarks.agents:agents",
         environment={"PYTHONPATH": str(ROOT)},
     )
     with stack:
-        async with _opened(stack) as (bus, store), _connected(stack) as ask:
+        async with (
+            _opened(stack) as (bus, store),
+            _connected(stack) as ask,
+            _streaming(stack) as seen,
+        ):
             asked = [await _begin(ask) for _ in range(2 * waiting)]
             ended = await _fill(bus, tasks)
             total = tasks + len(asked)
             await eventually(lambda: _is_listed(ask, total), "all is listed", _TIMEOUT)
+            before = await _events(seen, asyncio.create_task(asyncio.sleep(_BEFORE)))
             await store.redis.unlink_all("")
             rate = asyncio.create_task(_rate(bus, store, tasks))
-            took = await _ask_meanwhile(ask, rate, ended, asked)
+            streamed = asyncio.create_task(_events(seen, rate))
+            took = await _ask_meanwhile(stack, ask, rate, ended, asked)
             await eventually(lambda: _is_listed(ask, total), "all is listed again", _TIMEOUT)
-            return Rebuilt(await rate, took)
+            return Rebuilt(await rate, took, await streamed, before)
 
 
 @asynccontextmanager
@@ -108,6 +123,41 @@ async def _connected(stack: Stack) -> AsyncIterator[Client]:
         return exchange.seconds, JSON_RPC.result(orjson.loads(exchange.body))
 
     yield ask
+
+
+@asynccontextmanager
+async def _streaming(stack: Stack) -> AsyncIterator[Exchange]:
+    """Stream a task that goes on all the time."""
+    where = urlsplit(stack.gateways[0])
+    connection = Connection(where.hostname or "", where.port or 80)
+    body = JSON_RPC.streamed(where.netloc, "/v1/agents/paced", f"{10**9} {_PACE} 0")
+    try:
+        yield await connection.begin(body)
+    finally:
+        connection.close()
+
+
+async def _events(seen: Exchange, until: "asyncio.Task[object]") -> float:
+    """Return how many events come in a second until something is done."""
+    first, begun = len(seen.pieces), time.perf_counter()
+    await asyncio.wait([until])
+    return b"".join(seen.pieces[first:]).count(b"\nid:") / (time.perf_counter() - begun)
+
+
+async def _first_event(stack: Stack, task: str) -> float:
+    """Return the seconds from a subscription to its first event."""
+    where = urlsplit(stack.gateways[0])
+    connection = Connection(where.hostname or "", where.port or 80)
+    try:
+        seen = await connection.begin(JSON_RPC.subscribed(where.netloc, _BASE, task))
+        await eventually(lambda: _has_come(seen), "the first event", _TIMEOUT)
+        return seen.arrivals[0] - seen.sent
+    finally:
+        connection.close()
+
+
+async def _has_come(seen: Exchange) -> bool:
+    return bool(seen.arrivals)
 
 
 async def _begin(ask: Client) -> str:
@@ -169,10 +219,12 @@ async def _rate(bus: Bus, store: RedisStore, tasks: int) -> float:
 
 
 async def _ask_meanwhile(
-    ask: Client, rebuilding: asyncio.Task[float], ended: list[str], asked: list[str]
+    stack: Stack, ask: Client, rebuilding: asyncio.Task[float], ended: list[str], asked: list[str]
 ) -> dict[str, list[float]]:
     """Ask for one thing after the other until the view is there; return what each took."""
-    took: dict[str, list[float]] = {name: [] for name in ("get", "follow-up", "cancel")}
+    took: dict[str, list[float]] = {
+        name: [] for name in ("get", "subscribe", "follow-up", "cancel")
+    }
     answered, canceled = iter(asked[::2]), iter(asked[1::2])
     for number in itertools.count():
         if rebuilding.done():
@@ -180,6 +232,7 @@ async def _ask_meanwhile(
         seconds, _ = await ask("GetTask", {"id": ended[number * 7919 % len(ended)]})
         took["get"].append(seconds)
         if (task := next(answered, None)) is not None:
+            took["subscribe"].append(await _first_event(stack, task))
             params = message("Bob")
             params["message"]["taskId"] = task
             seconds, answer = await ask("SendMessage", params)

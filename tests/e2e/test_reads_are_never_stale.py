@@ -2,26 +2,47 @@
 
 import asyncio
 import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
 import pytest
 
+from headrace_task_state.ranges import Range
+from headrace_task_state.store_redis.keys import Keys
 from tests.support.event_stream import Json, all_frames, frames
 from tests.support.fleet import Fleet
 from tests.support.plain_a2a import PlainAgent
 from tests.support.waiting import eventually
 
 
-async def flush(redis_url: str) -> None:
-    host, _, port = redis_url.removeprefix("redis://").partition("/")[0].rpartition(":")
+async def tell_redis(url: str, *commands: str) -> None:
+    """Have commands carried out as one."""
+    host, _, port = url.removeprefix("redis://").partition("/")[0].rpartition(":")
+    expected = b"+OK\r\n" + b"+QUEUED\r\n" * len(commands) + b"*%d\r\n" % len(commands)
 
     def send() -> bytes:
         with socket.create_connection((host, int(port)), timeout=60) as connection:
-            connection.sendall(b"FLUSHALL SYNC\r\n")
-            return connection.recv(64)
+            lines = ["MULTI", *commands, "EXEC"]
+            connection.sendall("".join(f"{line}\r\n" for line in lines).encode())
+            answer = b""
+            while answer.count(b"\r\n") < 2 * len(commands) + 2 and (more := connection.recv(512)):
+                answer += more
+            return answer
 
-    assert await asyncio.to_thread(send) == b"+OK\r\n"
+    assert (await asyncio.to_thread(send)).startswith(expected)
+
+
+@asynccontextmanager
+async def rebuilding(redis_url: str) -> AsyncIterator[None]:
+    """Lose the view, and hold its rebuild up: somebody else has the lease and does nothing."""
+    lease = Keys.of("headrace", "").lease(Range(0))
+    await tell_redis(redis_url, "FLUSHALL SYNC", f"SET {lease} somebody")
+    try:
+        yield
+    finally:
+        await tell_redis(redis_url, f"DEL {lease}")
 
 
 async def all_tasks(agent: PlainAgent) -> list[Json] | None:
@@ -118,7 +139,7 @@ async def test_the_list_is_the_same_after_redis_has_lost_everything(
     before = among(whole, await all_tasks(there))
     assert before is not None
     assert len(before) == 3
-    await flush(fleet.redis_url)
+    await tell_redis(fleet.redis_url, "FLUSHALL SYNC")
     seen = list[list[Json] | None]()
 
     async def is_back() -> bool:
@@ -128,6 +149,43 @@ async def test_the_list_is_the_same_after_redis_has_lost_everything(
     await eventually(is_back, "task state has its view again")
     assert seen[-1] == before
     assert set(map(type, seen[:-1])) <= {type(None)}
+
+
+@pytest.mark.usefixtures("extra_workers")
+async def test_while_the_view_is_rebuilt_only_lists_wait(
+    fleet: Fleet, http: httpx.AsyncClient, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    asker, gated = (PlainAgent(http, fleet.gateways[0], name) for name in ("asker", "gated"))
+    answered, canceled = [(await asker.send("hello")).json()["task"]["id"] for _ in range(2)]
+    ended = (await PlainAgent(http, fleet.gateways[0], "counter").send("3")).json()["task"]
+    running = (await gated.send(f"{gate}", returnImmediately=True)).json()["task"]["id"]
+    async with rebuilding(fleet.redis_url):
+        for url in fleet.gateways:
+            assert (await PlainAgent(http, url, "counter").get(ended["id"])).json() == ended
+        # Not at the gateway that began it, which has its feed.
+        there = PlainAgent(http, fleet.gateways[1], "gated")
+        async with there.subscribe(running) as response:
+            stream = frames(response)
+            assert (await anext(stream)).event["task"]["id"] == running
+            gate.touch()
+            *_, last = [frame async for frame in stream]
+            assert last.state == "COMPLETED"
+        asker = PlainAgent(http, fleet.gateways[1], "asker")
+        async with asker.stream("Ann", taskId=answered) as response:
+            assert (await all_frames(response))[-1].state == "COMPLETED"
+        assert (await asker.cancel(canceled)).json()["status"]["state"] == "TASK_STATE_CANCELED"
+        assert (await asker.list()).status_code == 503
+    states = {answered: "COMPLETED", canceled: "CANCELED", running: "COMPLETED"}
+
+    async def are_listed() -> bool:
+        found = {task["id"]: task for one in (asker, gated) for task in await all_tasks(one) or ()}
+        return all(
+            task in found and found[task]["status"]["state"] == f"TASK_STATE_{state}"
+            for task, state in states.items()
+        )
+
+    await eventually(are_listed, "task state has its view again")
 
 
 async def test_redis_may_go_and_come_back(fleet: Fleet, http: httpx.AsyncClient) -> None:

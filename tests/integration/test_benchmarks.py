@@ -94,10 +94,11 @@ def test_failover_scaling_follow_ups_and_rebuilds_are_measured() -> None:
         text=True,
         timeout=850,
     )
-    failover, scaling, first, follow_up, rebuilt, *reorder_buffer = done.stdout.splitlines()
+    failover, scaling, first, follow_up, rebuilt, *asked, streamed = done.stdout.splitlines()
     assert re.fullmatch(r"failover, 1 kills, least / median / most: .* s \((ok|NO)\)", failover)
     assert re.fullmatch(r"runs of 1 s of waiting, 1 worker processes: \d+ runs/s", scaling)
     assert "first message, idle" in first
     assert "follow-up, idle" in follow_up
     assert re.fullmatch(r"view rebuilt: \d+ tasks/s", rebuilt)
-    assert [line.split()[0] for line in reorder_buffer] == ["get", "follow-up", "cancel"]
+    assert [line.split()[0] for line in asked] == ["get", "subscribe", "follow-up", "cancel"]
+    assert re.fullmatch(r"  a stream meanwhile: \d+ events/s, before: \d+", streamed)
