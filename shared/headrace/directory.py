@@ -16,8 +16,9 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from headrace.background import keep_running
+from headrace.jetstream.api import server_time, until_answered
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.kv import Bucket
+from headrace.jetstream.kv import Bucket, stream_of
 from headrace.model.agent_card import AgentCard
 from headrace.model.errors import BusUnavailable, UndecodableMessage
 from headrace.model.names import check_agent_name
@@ -130,6 +131,21 @@ async def renewed(bus: Bus, agent: str, instance: str) -> datetime | None:
         BusUnavailable: the bucket does not answer.
     """
     return (await Bucket(bus, bus.streams.agents).get(f"live.{agent}.{instance}")).written
+
+
+async def silent_for(bus: Bus, agent: str, instance: str) -> float | None:
+    """Return for how many seconds the instance has not renewed its place, by NATS's clock.
+
+    None: its place has expired, or it has left.
+
+    Raises:
+        BusUnavailable: the bucket does not answer.
+    """
+    value = await Bucket(bus, bus.streams.agents).get(f"live.{agent}.{instance}")
+    if value.data is None or value.written is None:
+        return None
+    now = await until_answered(bus, lambda: server_time(bus, stream_of(bus.streams.agents)))
+    return now - value.written.timestamp()
 
 
 def _differ(name: str, one: AgentCard, other: AgentCard) -> bool:

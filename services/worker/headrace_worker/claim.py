@@ -25,7 +25,15 @@ from headrace.tasks.holder import ask_holder
 from headrace.tasks.rejecting import TOO_LATE, reject_unbegun
 from headrace_worker.assignment import Assignment
 from headrace_worker.authorship import Authorship
-from headrace_worker.give_up import count_survivors, deadline_of, give_up, is_too_late, why_given_up
+from headrace_worker.give_up import (
+    count_survivors,
+    deadline_of,
+    give_up,
+    has_failed,
+    is_too_late,
+    may_come_back,
+    why_given_up,
+)
 from headrace_worker.predecessors import whose_turn_it_is
 from headrace_worker.recovery import Recovered, recover, why_handed_back
 
@@ -45,7 +53,11 @@ class Free:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Another worker is at it: leave the run alone, its heartbeats keep it."""
+    """Another worker is at it: leave the run alone, its heartbeats keep it.
+
+    Or it was, in the last attempt that there may be, and may come back: the run is handed out again
+    if it does not.
+    """
 
     by: str
 
@@ -177,7 +189,7 @@ async def claim(
 
 async def _begin(
     bus: Bus, worker: str, assignment: Assignment, policy: Policy, free: Free
-) -> Taken | Void | Behind:
+) -> Taken | Held | Void | Behind:
     recovered = await recover(bus, assignment.key, assignment.run, free.last)
     if free.attempt == 1 and is_too_late(recovered):
         if not await reject_unbegun(bus, assignment.key, assignment.run, TOO_LATE):
@@ -188,6 +200,10 @@ async def _begin(
     writer_id = f"{worker}-{next(_attempts)}"
     if recovered.replaced:
         await count_survivors(bus, assignment.key.agent, recovered)
+    if has_failed(policy, recovered, free.attempt) and await may_come_back(
+        bus, assignment.key.agent, recovered
+    ):
+        return Held(recovered.holder)
     asked = assignment.request
     authorship = Authorship(asked.log, writer_id, assignment.run, free.attempt, asked.owner or None)
     if (reason := why_given_up(policy, recovered, free.attempt)) is not None:

@@ -4,7 +4,7 @@ import logging
 from datetime import UTC, datetime, timedelta
 
 from headrace import metrics
-from headrace.directory import renewed
+from headrace.directory import renewed, silent_for
 from headrace.jetstream.connection import Bus
 from headrace.log import LogWriter
 from headrace.model import events, parts
@@ -30,6 +30,10 @@ comes so far as to begin ends by its start deadline."""
 MOST_SURVIVED = 10
 """Attempts, in multiples of an agent's `max_attempts`, after which a run is given up although their
 workers live on: an agent may hang its worker for a while, each time."""
+
+_RENEWED = 2.0
+"""Seconds within which a worker that lives has mostly renewed its place: it does so every 3. The
+run of one that fell silent is handed out again after 2.7 or more."""
 
 _TIMEOUT = 10.0
 
@@ -74,11 +78,31 @@ async def count_survivors(bus: Bus, agent: str, recovered: Recovered) -> None:
         recovered.survived += seen is not None and seen > datetime.fromisoformat(replaced)
 
 
+def has_failed(policy: Policy, recovered: Recovered, attempt: int) -> bool:
+    """Tell whether the agent has failed as often as it may, as far as is known before `attempt`."""
+    return attempt - 1 - recovered.excused >= policy.max_attempts
+
+
+async def may_come_back(bus: Bus, agent: str, recovered: Recovered) -> bool:
+    """Tell whether the worker of the last attempt may be frozen or cut off, and hold it still.
+
+    Such a worker keeps its place in the directory for some seconds, and does not renew it; once the
+    place has expired it counts as dead. One that renews it lives, and would say that it is at work.
+
+    Raises:
+        BusUnavailable: the directory does not answer.
+    """
+    if not is_token(recovered.holder):
+        return False
+    silent = await silent_for(bus, agent, recovered.holder)
+    return silent is not None and silent > _RENEWED
+
+
 def why_given_up(policy: Policy, recovered: Recovered, attempt: int) -> str | None:
     """Return why `attempt` is not to begin; None: it is."""
     tried = attempt - 1 - recovered.handed_back
-    failed = tried - recovered.survived
-    if failed >= policy.max_attempts or tried >= MOST_SURVIVED * policy.max_attempts:
+    is_spent = has_failed(policy, recovered, attempt)
+    if is_spent or tried >= MOST_SURVIVED * policy.max_attempts:
         return f"Given up after {tried} attempts"
     if attempt > MOST_ATTEMPTS:
         return f"Given up: it was begun {MOST_ATTEMPTS} times"

@@ -1,6 +1,7 @@
 """How hard the fleet tries: attempts counted in the log, pauses, time, and giving up."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -8,15 +9,20 @@ from pathlib import Path
 
 import orjson
 import pytest
+from nats.aio.msg import Msg
 
 from headrace import Emission, Retryable, RunContext, agent
-from headrace.directory import Announcer, renewed
+from headrace.directory import Announcer, renewed, silent_for
+from headrace.jetstream.kv import Bucket
 from headrace.model import events
 from headrace.model.delegation import DELEGATION, Lineage
 from headrace.model.entry import Entry
 from headrace.model.events import Json
-from headrace.model.messages import DeadLetter
+from headrace.model.messages import DeadLetter, RunRequest
 from headrace.model.task import COMPLETED, FAILED, WORKING, mint_task_id
+from headrace.sdk.policy import Policy
+from headrace_worker.assignment import Assignment
+from headrace_worker.claim import Held, Void, claim
 from headrace_worker.give_up import MOST_SURVIVED
 from tests.integration.worker.conftest import Spawn, Working
 from tests.support.desk import Desk, Task, eventually
@@ -311,3 +317,50 @@ async def _is_at_attempt(task: Task, attempt: int) -> bool:
 async def _lives(desk: Desk, worker: str, since: datetime) -> bool:
     seen = await renewed(desk.bus, "waiter", worker)
     return seen is not None and seen > since
+
+
+async def claimed_again(task: Task) -> object:
+    """Return what another worker makes of the run, of which there may be one attempt."""
+    request = RunRequest(log=task.log, context=task.context, owner=task.owner)
+    subject = task.bus.subjects.run(task.key, 1)
+    reply = f"$JS.ACK.{task.bus.streams.runs}.c.2.1.1.{time.time_ns()}.0"
+    message = Msg(task.bus.connection, subject, reply, request.encode())
+    assignment = Assignment(task.key, 1, request, message)
+    return await claim(task.bus, "another", assignment, Policy(max_attempts=1))
+
+
+async def once_begun(desk: Desk, worker: str) -> Task:
+    """Return a task whose only attempt `worker` has begun, and then fell silent."""
+    task = await desk.start("once", publish=False)
+    await forge_attempts(task, 1, worker)
+    return task
+
+
+async def test_the_last_attempt_has_not_failed_while_its_worker_may_be_frozen(desk: Desk) -> None:
+    task = await once_begun(desk, "frozen")
+    # Its place is kept, and not renewed.
+    bucket = Bucket(desk.bus, desk.bus.streams.agents)
+    await bucket.overwrite("live.once.frozen-1", b"{}", seconds=600)
+
+    async def is_left_alone() -> bool:
+        silent = await silent_for(desk.bus, "once", "frozen-1") or 0.0
+        return silent > 3 and await claimed_again(task) == Held("frozen-1")
+
+    assert await eventually(is_left_alone)
+    assert not (await task.last()).ends_run
+    await bucket.delete("live.once.frozen-1")
+    assert isinstance(await claimed_again(task), Void)
+    assert end_of(await task.ended()) == (FAILED, "Given up after 1 attempts")
+
+
+async def test_the_last_attempt_has_failed_if_its_worker_lives_and_is_not_at_work(
+    desk: Desk,
+) -> None:
+    task, announcer = await once_begun(desk, "well"), Announcer(desk.bus, "well-1")
+
+    async def is_given_up() -> bool:
+        await announcer.renew("once")
+        return isinstance(await claimed_again(task), Void)
+
+    assert await eventually(is_given_up)
+    assert end_of(await task.ended()) == (FAILED, "Given up after 1 attempts")
