@@ -48,7 +48,7 @@ class ErrorAnswer(NamedTuple):
         return {"error": {"code": self.code, "message": self.message}}
 
 
-def failure_of(error: Exception) -> ErrorAnswer:
+def error_answer(error: Exception) -> ErrorAnswer:
     """Return what a client gets to know of `error`."""
     if isinstance(error, CodedError):
         return ErrorAnswer(error.status, error.code, str(error), {})
@@ -57,13 +57,13 @@ def failure_of(error: Exception) -> ErrorAnswer:
     return ErrorAnswer(problem.http_status, code, problem.message, headers(problem))
 
 
-def answering_failures(
+def answering_errors(
     endpoint: Endpoint, content: Callable[[ErrorAnswer], Json] = lambda failure: failure.content
 ) -> Endpoint:
     """Return `endpoint` with an answer to everything that it raises; `content` is its body."""
 
     def answer(_: Request, error: Exception) -> Response:
-        failure = failure_of(error)
+        failure = error_answer(error)
         return json_response(content(failure), failure.status, failure.headers)
 
     return answering(endpoint, answer)

@@ -17,7 +17,7 @@ from headrace.model.task import AUTH_REQUIRED, COMPLETED, FAILED, INPUT_REQUIRED
 from headrace.tasks.queues import ensure_queue
 from headrace_gateway.refusals import TaskBusy
 from headrace_gateway.tasks.accepted import FollowUp
-from headrace_gateway.tasks.handing_in import HandingIn
+from headrace_gateway.tasks.inputs import QueuedInputs
 from tests.integration.worker.conftest import Spawn, Working
 from tests.support.desk import Desk, Task, eventually, open_desk, user_message
 from tests.support.worker_process import WorkerProcess
@@ -30,7 +30,7 @@ async def hand_in(task: Task, text: str, name: str = "") -> int | None:
     found = await task.found()
     asked = FollowUp(task.key.task, user_message(text))
     name = name or f"input-{secrets.token_hex(4)}"
-    return await HandingIn(task.bus).hand_in(task.key, found, asked, name)
+    return await QueuedInputs(task.bus).add(task.key, found, asked, name)
 
 
 def inputs(entries: list[Entry]) -> list[str]:

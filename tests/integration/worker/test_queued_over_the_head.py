@@ -9,7 +9,7 @@ import pytest
 from headrace import Emission, InputRequired, RunContext, agent
 from headrace.model.task import AUTH_REQUIRED, COMPLETED
 from headrace_gateway.refusals import TaskBusy
-from headrace_gateway.tasks import handing_in
+from headrace_gateway.tasks import inputs as handing_in
 from tests.integration.worker.conftest import Spawn, Working
 from tests.integration.worker.test_follow_ups import (
     answers,

@@ -1,13 +1,40 @@
-"""0.3 in each JSON binding."""
+"""0.3 in each JSON binding, and on the pages of cards."""
 
+from a2a.compat.v0_3.conversions import to_compat_agent_card
+from a2a.types import a2a_pb2
 from a2a.utils.constants import PROTOCOL_VERSION_0_3
+from google.protobuf.json_format import ParseDict
 
 from headrace.model.events import Json
 from headrace_gateway.protocols.a2a.event_frames import JSON_RPC
 from headrace_gateway.protocols.a2a.versions import HTTP, RPC, Reworded, Versions, Wording
 from headrace_gateway.protocols.a2a_v03 import answering, reading
-from headrace_gateway.protocols.a2a_v03.card import readable_by_old
+from headrace_gateway.protocols.a2a_v03.answering import dumped
 from headrace_gateway.streaming.sse import LOG_LINES
+
+
+def readable_by_old(card: Json) -> Json:
+    """Return `card` with what 0.3 needs to know; nothing that stands there is changed."""
+    old = [
+        interface | {"protocolVersion": PROTOCOL_VERSION_0_3}
+        for interface in card["supportedInterfaces"]
+    ]
+    unsigned = {key: value for key, value in card.items() if key != "signatures"}
+    core = ParseDict(
+        unsigned | {"supportedInterfaces": old}, a2a_pb2.AgentCard(), ignore_unknown_fields=True
+    )
+    return _merged(card, dumped(to_compat_agent_card(core)))
+
+
+def _merged(into: Json, more: Json) -> Json:
+    merged = dict(into)
+    for key, value in more.items():
+        if key not in merged:
+            merged[key] = value
+        elif isinstance(value, dict) and isinstance(merged[key], dict):
+            merged[key] = _merged(merged[key], value)
+    return merged
+
 
 RPC_03 = Wording(
     PROTOCOL_VERSION_0_3,

@@ -3,8 +3,7 @@
 from headrace.model.events import ATTEMPT, DISCARDED_AFTER, Json
 from headrace_gateway.protocols.agui.activities import Activities
 from headrace_gateway.protocols.agui.output import Output
-from headrace_gateway.protocols.agui.shared_state import StateEvents
-from headrace_gateway.protocols.agui.snapshot import say_messages
+from headrace_gateway.protocols.agui.snapshot import StateEvents, say_messages
 from headrace_gateway.protocols.agui.view import Held, HeldActivity, Spoken, View
 
 

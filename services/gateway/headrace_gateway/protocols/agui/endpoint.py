@@ -11,7 +11,7 @@ from starlette.websockets import WebSocket
 from headrace.directory import AgentCard
 from headrace.model.events import Json
 from headrace_gateway.call import Call, SocketCalls, call_of
-from headrace_gateway.coded_errors import answering_failures, check_body_type, failure_of
+from headrace_gateway.coded_errors import answering_errors, check_body_type, error_answer
 from headrace_gateway.protocols.agui.capabilities import capabilities
 from headrace_gateway.protocols.agui.encodings import encoding_for
 from headrace_gateway.protocols.agui.errors import RunUnknown
@@ -75,7 +75,7 @@ def routes(services: Services) -> list[BaseRoute]:
         "/threads/{thread}": (endpoint.thread, ["GET"]),
     }
     plain: list[BaseRoute] = [
-        Route(base + path, answering_failures(page), methods=methods)
+        Route(base + path, answering_errors(page), methods=methods)
         for base in BASES
         for path, (page, methods) in pages.items()
     ]
@@ -214,4 +214,6 @@ class RunEndpoint:
             cursors = says_yes(socket.query_params, "cursors")
             return RunSession(self._services, calls, socket, connection, cursors=cursors)
 
-        await open_socket(self._services, socket, session, lambda error: failure_of(error).message)
+        await open_socket(
+            self._services, socket, session, lambda error: error_answer(error).message
+        )

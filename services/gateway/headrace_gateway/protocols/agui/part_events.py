@@ -9,7 +9,7 @@ from headrace_gateway.protocols.agui.activities import Activities
 from headrace_gateway.protocols.agui.agents_messages import AgentsMessages
 from headrace_gateway.protocols.agui.blocks import REASONING, TEXT, BlockMessages
 from headrace_gateway.protocols.agui.output import Event, OpenItem, Output
-from headrace_gateway.protocols.agui.shared_state import StateEvents
+from headrace_gateway.protocols.agui.snapshot import StateEvents
 from headrace_gateway.protocols.agui.tool_calls import ToolCalls
 from headrace_gateway.protocols.agui.view import View
 

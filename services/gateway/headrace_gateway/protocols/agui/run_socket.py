@@ -13,7 +13,7 @@ from starlette.websockets import WebSocket
 
 from headrace.model.events import Json
 from headrace_gateway.call import SocketCalls
-from headrace_gateway.coded_errors import failure_of
+from headrace_gateway.coded_errors import error_answer
 from headrace_gateway.protocols.agui.extras import in_query
 from headrace_gateway.protocols.agui.frame import AguiFrame, FrameCursor
 from headrace_gateway.protocols.agui.named_run import attach_frame
@@ -92,7 +92,7 @@ class RunSession:
         await self._connection.stream(opened.feed, opened.frames.number - 1, renderer)
 
     async def _refuse(self, error: Exception) -> None:
-        _, code, message, _ = failure_of(error)
+        _, code, message, _ = error_answer(error)
         event: Json = {"type": "RUN_ERROR", "message": message, "code": code}
         # Of no run, nor at any place in its log.
         await self._connection.write([orjson.dumps({"event": event} if self._cursors else event)])

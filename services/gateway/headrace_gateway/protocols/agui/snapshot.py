@@ -1,7 +1,8 @@
-"""Saying all messages at once, where some of what was said no longer holds."""
+"""What is said as a whole: the state that agent and client share, and all messages."""
 
 from collections.abc import Sequence
 
+from headrace.model import json_patch
 from headrace.model.events import Json
 from headrace_gateway.protocols.agui.output import Output
 from headrace_gateway.protocols.agui.view import View
@@ -25,3 +26,32 @@ def snapshot_of(messages: list[Json]) -> Json:
     """Return the fields of a snapshot of `messages`."""
     has_activity = any(message["role"] == "activity" for message in messages)
     return {"messages": messages, **(_KEEP_OTHER_ACTIVITIES if has_activity else {})}
+
+
+class StateEvents:
+    """Says STATE events, and keeps what they say."""
+
+    def __init__(self, output: Output, view: View) -> None:
+        """Say them to `output`."""
+        self._output, self._view = output, view
+
+    def snapshot(self, part: Json, _message: str) -> None:
+        """Say the whole state, which a data part holds."""
+        self._view.state = part["data"]
+        self.say()
+
+    def delta(self, part: Json, _message: str) -> None:
+        """Say a change of the state.
+
+        A client that cannot apply a patch is left behind, so one that does not fit is not said.
+
+        Raises:
+            ValueError: the patch does not fit the state.
+        """
+        self._view.state = json_patch.apply(self._view.state, part["data"])
+        if part["data"]:
+            self._output.emit("STATE_DELTA", delta=part["data"])
+
+    def say(self) -> None:
+        """Say what the state is."""
+        self._output.emit("STATE_SNAPSHOT", snapshot=self._view.state)

@@ -17,7 +17,7 @@ from headrace_gateway.call import caller_of
 from headrace_gateway.coded_errors import (
     ErrorAnswer,
     InputInvalid,
-    answering_failures,
+    answering_errors,
     check_body_type,
 )
 from headrace_gateway.protocols.copilotkit.envelope import RuntimeRequest, unwrapped
@@ -90,7 +90,7 @@ class CopilotRuntime:
             f"{BASE}/": (self.one_for_all, "POST"),
         }
         return [
-            Route(path, answering_failures(self._to_the_known(page), _content), methods=[method])
+            Route(path, answering_errors(self._to_the_known(page), _content), methods=[method])
             for path, (page, method) in pages.items()
         ]
 
