@@ -7,9 +7,13 @@ from headrace.background import until_done
 from headrace.directory import ANNOUNCE_EVERY, RENEW_EVERY, Announcer
 from headrace.model.errors import BusUnavailable
 from headrace.sdk.agent import Agents
+from headrace.wait_for import reason
 from headrace_worker.heartbeat_thread import HeartbeatThread
 
 _log = logging.getLogger(__name__)
+
+_LEAVING = 2.0
+"""Seconds that a worker which stops waits for its places to be given up."""
 
 
 class Registration:
@@ -31,12 +35,13 @@ class Registration:
         self._heartbeat_thread.spawn(until_done(self._renew, "registration"))
 
     async def withdraw(self) -> None:
-        """Give the places up at once; one that can't be given up expires by itself."""
+        """Give the places up at once; one that can't be given up soon expires by itself."""
         self._withdrawn = True
         try:
-            await self._heartbeat_thread.call(self._withdraw())
-        except BusUnavailable as trouble:
-            _log.info("left without a word: %s", trouble)
+            async with asyncio.timeout(_LEAVING):
+                await self._heartbeat_thread.call(self._withdraw())
+        except (BusUnavailable, TimeoutError) as trouble:
+            _log.info("left without a word: %s", reason(trouble))
 
     async def replace(self, agents: Agents) -> None:
         """Announce `agents` from now on, and no others.

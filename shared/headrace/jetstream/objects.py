@@ -10,6 +10,7 @@ Gateways put their address before it when they show it (`headrace.links`); agent
 names.
 """
 
+import asyncio
 import base64
 import hashlib
 import re
@@ -41,6 +42,7 @@ LINKS_ARE_OURS = f"must not begin with {SCHEME}, which names files that the flee
 CHUNK = 128 * 1024
 """Bytes of one chunk, the object store's usual size."""
 
+_SOON = 5.0
 _BATCH = 8
 _TRIES = 10
 _NAME = re.compile(r"[0-9a-f]{16}")
@@ -291,10 +293,12 @@ async def with_parts(message: Json, convert: Callable[[Json], Awaitable[Json]]) 
 
 
 async def drop_links(files: FileStore, key: TaskKey, links: list[str]) -> None:
-    """Forget files of the task at `key`, as far as the store answers."""
-    for link in links:
-        with suppress(BusUnavailable):
-            await files.drop(key, link.rpartition("/")[2])
+    """Forget files of the task at `key`, as far as the store answers soon: somebody waits."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_SOON):
+            for link in links:
+                with suppress(BusUnavailable):
+                    await files.drop(key, link.rpartition("/")[2])
 
 
 def _digest(content: bytes) -> str:
