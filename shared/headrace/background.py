@@ -25,7 +25,7 @@ async def until_done(run: Callable[[], Awaitable[None]], name: str) -> None:
         try:
             await run()
         except Exception:  # noqa: BLE001 - that is what this is for
-            _log.exception("%s broke; it begins anew", name)
+            _log.exception("%s failed; restarting it", name)
         else:
             return
         await asyncio.sleep(_PAUSE)

@@ -118,7 +118,9 @@ class Announcer:
         with suppress(UndecodableMessage):
             former = card if found is None else AgentCard.decode(key, found)
             if differing := [n for n in AgentCard.model_fields if _differ(n, card, former)]:
-                _log.warning("agent %s has another card now: %s", card.name, ", ".join(differing))
+                _log.warning(
+                    "the card of agent %s has changed: %s", card.name, ", ".join(differing)
+                )
 
     def _key(self, agent: str) -> str:
         return f"live.{agent}.{self._instance}"

@@ -204,7 +204,7 @@ class StateClient:
         while more := (msg.headers or {}).get(MORE):
             msg = await self._bus.request(more, b"", _PIECE_TIMEOUT)
             if not msg.data:
-                raise BusUnavailable(f"{more}: the answer is not kept any more")
+                raise BusUnavailable(f"{more}: the answer has been deleted")
             pieces.append(msg.data)
         return b"".join(pieces)
 

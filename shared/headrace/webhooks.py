@@ -129,7 +129,7 @@ class Webhooks:
                 continue
             await self.wake(key, token)
             return
-        raise BusUnavailable(f"webhook {token} of {key.task} keeps being changed")
+        raise BusUnavailable(f"webhook {token} of {key.task} is being changed concurrently")
 
     async def get(self, key: TaskKey, token: str) -> Kept | None:
         """Return the webhook with the id that `token` stands for."""

@@ -85,7 +85,7 @@ async def test_requests_while_the_server_is_away_fail_and_then_go_on(
     assert bus.connected
     await TaskLog(bus).begin()
     await bus.close()
-    assert messages(caplog) == ["lost NATS; reconnecting"]
+    assert messages(caplog) == ["connection to NATS lost; reconnecting"]
 
 
 async def test_nobody_there_is_told_at_once(bus: Bus) -> None:

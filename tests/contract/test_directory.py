@@ -58,7 +58,7 @@ async def test_a_card_that_takes_the_place_of_another_one_is_spoken_of(
         await Announcer(own, "worker-2").announce(one)
         assert caplog.messages == []
         await Announcer(own, "worker-3").announce(other)
-    assert caplog.messages == ["agent echo has another card now: description, follow_ups"]
+    assert caplog.messages == ["the card of agent echo has changed: description, follow_ups"]
     await soon(lambda: directory.card("echo") == other, "the last card is the agent's")
 
 

@@ -68,7 +68,7 @@ export class Attempt {
       appender: this.appender,
     });
     const end = await this.#act();
-    if (this.#why === "lost") console.error(`task ${this.request.key.task} is not ours any more`);
+    if (this.#why === "lost") console.error(`task ${this.request.key.task}: another worker has taken over`);
     else if (this.#why === "leaving" && !end?.event) await this.#handBack("leaving", 0);
     else if (end instanceof Retryable && this.#failures() < this.agent.policy.maxAttempts) await this.#tryAgain(end);
     else await this.#conclude(end);

@@ -57,7 +57,7 @@ export class Encoder {
       case "status":
         return [this.#utter([notice(said.text, "task")])];
       default:
-        throw new MalformedOutput(`nothing that an agent can say: ${typeof said}`);
+        throw new MalformedOutput(`not allowed as output of an agent: ${typeof said}`);
     }
   }
 

@@ -80,7 +80,7 @@ def _ask(verb: str, letters: list[Letter]) -> None:
         click.echo(f"… and {len(letters) - _SHOWN} more")
     many = "this dead letter" if len(letters) == 1 else f"these {len(letters)} dead letters"
     if not sys.stdin.isatty():
-        raise click.UsageError(f"{verb} {many}? Nobody can be asked here: say --yes")
+        raise click.UsageError(f"{verb} {many}? No terminal to confirm: use --yes")
     click.confirm(f"{verb} {many}?", abort=True)
 
 
@@ -112,9 +112,9 @@ def with_choice(command: Callable[..., None]) -> Callable[..., None]:
         numbers: tuple[int, ...], wanted: Wanted, *, all_: bool, yes: bool, **rest: object
     ) -> None:
         if all_ == bool(numbers):
-            raise click.UsageError("say which: their IDs, or --all")
+            raise click.UsageError("name the letters: IDs or --all")
         if numbers and wanted != Wanted():
-            raise click.UsageError("filters choose among --all; IDs choose by themselves")
+            raise click.UsageError("filters need --all; they can't be combined with IDs")
         command(choice=Choice(numbers, wanted, yes), **rest)
 
     return chosen

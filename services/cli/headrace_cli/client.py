@@ -43,7 +43,7 @@ class Client:
         """Ask the gateway at `url`, scheme and host, maybe a path, as who holds `token`."""
         where = urlsplit(url)
         if where.scheme not in ("http", "https") or not where.hostname:
-            raise RequestFailed(f"{url!r} is no http(s) URL")
+            raise RequestFailed(f"{url!r} is not an http(s) URL")
         self.url, self._where = url, where
         self._headers = {"A2A-Version": "1.0", "Content-Type": "application/json"}
         if token:
@@ -80,7 +80,7 @@ class Client:
         except Dropped as broken:
             raise RequestFailed(f"no answer from {self.url}: {broken}") from broken
         except ValueError as unreadable:
-            raise RequestFailed(f"{self.url}{path} answers no JSON") from unreadable
+            raise RequestFailed(f"{self.url}{path} did not answer with JSON") from unreadable
         return content
 
     @contextmanager

@@ -56,5 +56,5 @@ def dev(  # noqa: PLR0913  # one parameter per flag is how click calls
     if not settings.config:
         check_target(settings.agents)
     elif agents is not None:
-        raise CannotStart("--agents and --config both say which agents to run")
+        raise CannotStart("--agents and --config can't be combined")
     asyncio.run(dev_run.run(settings))

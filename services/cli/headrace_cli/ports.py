@@ -62,7 +62,7 @@ class Ports:
         if port > _HIGHEST:
             raise CannotStart(f"port {port} does not exist: choose another with {choose_with}")
         if port in self._given:
-            raise CannotStart(f"port {port} is asked for twice: choose another with {choose_with}")
+            raise CannotStart(f"port {port} is requested twice: choose another with {choose_with}")
         refusal = _refusal(self._host, port)
         if refusal == errno.EADDRINUSE:
             raise CannotStart(

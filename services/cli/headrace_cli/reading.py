@@ -51,7 +51,7 @@ def delete(nats_url: str | None, yes: bool, task: str) -> None:  # noqa: FBT001 
 @with_nats
 @click.option(
     "--reason",
-    default="An operator has ended it",
+    default="Ended by an operator",
     show_default=True,
     help="Reason that the client is shown.",
 )

@@ -151,7 +151,7 @@ class SocketCalls:
         """
         caller = self._services.callers.of(self._socket.headers)
         if caller != self._first.caller:
-            raise CredentialsRefused("these credentials are somebody else's by now")
+            raise CredentialsRefused("these credentials now belong to another owner")
         call = replace(
             self._first,
             operation=operation,
@@ -179,7 +179,7 @@ def _call(
     if card is None:
         raise AgentUnknown.called(name, at_root=stated is None)
     if card.security.get("require") and not caller.identified:
-        raise CredentialsMissing(f"agent {name!r} wants to know who asks: {_wanted(card)}")
+        raise CredentialsMissing(f"agent {name!r} requires authentication: {_wanted(card)}")
     asked = request.query_params.getlist(HTTP_EXTENSION_HEADER)
     extensions = activated(card, request.headers.getlist(HTTP_EXTENSION_HEADER) + asked)
     return Call(

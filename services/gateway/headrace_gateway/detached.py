@@ -60,7 +60,9 @@ class Detached:
             await asyncio.wait(set(self._tasks), timeout=left)
         unfinished = list(self._tasks)
         if unfinished:
-            _log.warning("%d operations are not over; their outcome is unknown", len(unfinished))
+            _log.warning(
+                "%d operations did not end in time; their outcome is unknown", len(unfinished)
+            )
         for task in unfinished:
             task.cancel()
         await asyncio.gather(*unfinished, return_exceptions=True)
@@ -78,7 +80,7 @@ async def _give_back[Result](
     try:
         result = await task
     except Exception as error:  # noqa: BLE001 - nobody is left to be told
-        _log.info("nobody waits any more for what failed: %s", error)
+        _log.info("an operation failed after its client had left: %s", error)
         return
     if unwanted is not None:
         await unwanted(result)

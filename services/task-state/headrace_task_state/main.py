@@ -99,7 +99,7 @@ class TaskState:
         self._stack.push_async_callback(broker.stop)
         await broker.start()
         if is_beside := await self._store.is_another_kept():
-            _log.warning("a view is built beside that of another version, which answers lists")
+            _log.warning("building a new view; the view of another version answers lists meanwhile")
         else:
             await answer_lists(broker, self._settings.subjects, answers, pieces)
         # Until the server has its subscriptions, whoever asks finds nobody.

@@ -46,7 +46,7 @@ class Replica:
             try:
                 await self._renew()
             except StateUnavailable as trouble:
-                _log.warning("leases can't be tended: %s", trouble)
+                _log.warning("leases can't be renewed: %s", trouble)
             await asyncio.sleep(RENEW_EVERY)
 
     async def stop(self) -> None:
@@ -58,7 +58,7 @@ class Replica:
             await self._leases.release(held)
             await self._leases.leave()
         except StateUnavailable as trouble:
-            _log.warning("leases are left to lapse: %s", trouble)
+            _log.warning("leases could not be released and will expire: %s", trouble)
 
     async def _renew(self) -> None:
         await self._hand_over([place for place in self._held if self._is_idle(place)])
@@ -101,4 +101,4 @@ class Replica:
             task.cancel()
         for outcome in await asyncio.gather(*tasks, return_exceptions=True):
             if isinstance(outcome, Exception):
-                _log.error("range %s broke", place.name, exc_info=outcome)
+                _log.error("range %s failed", place.name, exc_info=outcome)

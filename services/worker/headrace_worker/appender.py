@@ -297,7 +297,7 @@ class Appender:
                 if self._loss is None:
                     await self._store(lambda: ([last], self._stamp()))
         except TimeoutError as trouble:
-            _log.info("left a log without a word: %s", trouble)
+            _log.info("could not append the hand-over: %s", trouble)
         finally:
             self.mute()
 
@@ -388,7 +388,7 @@ class Appender:
                     await self._append(batch, batch.state)
         except Exception as loss:  # noqa: BLE001  # whatever it is, the run must hear of it
             if not isinstance(loss, Fenced | LogLost):
-                _log.exception("an append failed in an unknown way")
+                _log.exception("an append failed unexpectedly")
             self._shut()
             self._loss = loss
             self._lost(loss)
@@ -432,7 +432,7 @@ class Appender:
             try:
                 await self._writer.append(drafts, stamp, _TIMEOUT)
             except BusUnavailable as trouble:
-                _log.warning("keeping %d events until the log takes them: %s", len(drafts), trouble)
+                _log.warning("%d events are waiting to be stored: %s", len(drafts), trouble)
                 await asyncio.sleep(_PAUSE)
             except FencedBy as fence:
                 if not self._steps_behind(fence.entry):

@@ -60,9 +60,9 @@ class Attempt:
         try:
             await self._run(hold)
         except (Fenced, LogLost) as loss:
-            _log.info("task %s is not ours any more: %s", self._assignment.key.task, loss)
+            _log.info("task %s: another worker has taken over: %s", self._assignment.key.task, loss)
         except (BusUnavailable, *TROUBLE) as trouble:
-            _log.warning("task %s waits for another try: %s", self._assignment.key.task, trouble)
+            _log.warning("task %s will be retried: %s", self._assignment.key.task, trouble)
         finally:
             self._resources.leases.release(hold)
 
@@ -119,7 +119,7 @@ class Attempt:
     async def _drop(self, void: Void) -> None:
         task, bus = self._assignment.key.task, self._resources.bus
         if void.lost:
-            _log.warning("a run of %s goes to the dead letters: %s", task, void.reason)
+            _log.warning("a run of %s becomes a dead letter: %s", task, void.reason)
             await self._assignment.give_up(bus, void.reason)
         else:
             _log.debug("dropped a run of %s: %s", task, void.reason)
@@ -203,7 +203,7 @@ class Attempt:
         match self._interrupt:
             case Interrupt.LOST:
                 await execution.children.let_go()
-                _log.info("task %s is not ours any more", self._assignment.key.task)
+                _log.info("task %s: another worker has taken over", self._assignment.key.task)
             case Interrupt.HANDED_BACK:
                 await self._hand_back(hold, execution, None)
             case Interrupt.NONE if (again := execution.tries_again) is not None:

@@ -97,7 +97,7 @@ class Blocks:
         """
         labelled = [(kind, block) for (kind, _), block in self._labelled.items()]
         if any(kind == ARGUMENTS for kind, _ in labelled):
-            raise MalformedOutput("a checkpoint amid a tool call's arguments")
+            raise MalformedOutput("a checkpoint inside a tool call's arguments")
         closed = [*self._unlabelled.items(), *labelled]
         self._unlabelled.clear()
         self._labelled.clear()

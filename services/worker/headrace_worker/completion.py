@@ -112,9 +112,9 @@ def _next_input(execution: Execution, following: Queued, *others: Queued) -> Dra
 def _interrupted(execution: Execution, why: Interrupt) -> End:
     acting = execution.acting
     if acting is not None and not acting.done():
-        _log.error("task %s: the agent ignores that it is cancelled", execution.key.task)
+        _log.error("task %s: the agent did not stop after it was canceled", execution.key.task)
     elif acting is not None and not acting.cancelled() and (error := acting.exception()):
-        _log.error("task %s: in the agent's clean-up", execution.key.task, exc_info=error)
+        _log.error("task %s: the agent's clean-up failed", execution.key.task, exc_info=error)
     if why is Interrupt.OVERDUE:
         return execution.endings.failed(why_overdue(execution.policy, execution.recovered))
     if why is Interrupt.SUPERSEDED:

@@ -138,7 +138,7 @@ class Emitter:
 
     def _end_with(self, said: Ending) -> bool:
         if isinstance(said, Message) and not self._may_answer:
-            raise MalformedOutput("a bare Message, which this agent has not declared")
+            raise MalformedOutput("a bare Message: declare it with the agent first")
         if isinstance(said, Message) and self._has_emitted:
             raise MalformedOutput("a bare Message beside other output")
         end = self._endings.of(said)

@@ -201,8 +201,8 @@ class WorkerLeases:
         silence = self._silence
         if silence < BLOCKED:
             if blocked:
-                _log.warning("the worker's loop goes on")
+                _log.warning("the event loop is running again")
             return False
         if not blocked:
-            _log.warning("an agent has blocked the worker's loop for %.1f s", silence)
+            _log.warning("an agent has blocked the event loop for %.1f s", silence)
         return True

@@ -117,7 +117,7 @@ class Offload:
             except LogFull:
                 raise
             except BusUnavailable as trouble:
-                _log.warning("keeping a file until the store takes it: %s", trouble)
+                _log.warning("a file is waiting to be stored: %s", trouble)
                 await asyncio.sleep(_PAUSE)
 
     async def _part(self, part: Json) -> Json:

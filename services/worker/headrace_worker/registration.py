@@ -79,4 +79,4 @@ class Registration:
                 for agent in self._agents:
                     await self._announcer.renew(agent.name)
             except BusUnavailable as trouble:
-                _log.warning("could not renew this worker's place: %s", trouble)
+                _log.warning("could not renew this worker's registration: %s", trouble)

@@ -75,7 +75,7 @@ def end_parts(said: Outcome) -> list[Json]:
         MalformedOutput: a part is no A2A Part, or the state ends no run.
     """
     if said.state not in _ENDS:
-        raise MalformedOutput(f"{said.state!r} is no state that ends a run")
+        raise MalformedOutput(f"{said.state!r} is not a state that can end a run")
     kind = _MESSAGE if said.state in {COMPLETED, INPUT_REQUIRED} else parts.TASK
     kind = parts.ERROR if said.state in {FAILED, REJECTED} else kind
     return [hinted(part, kind) for part in checked(said.parts)]

@@ -70,7 +70,7 @@ async def remembered(ctx: RunContext, memory: Memory = "context", verbatim: str 
     there; those of other formats are not.
 
     Raises:
-        Retryable: what was said before can't be read now.
+        Retryable: the conversation can't be read now.
         LogLost, BusUnavailable: the log is gone, or does not answer.
     """
     log, earlier = list[Entry](), list[list[Entry]]()
@@ -111,7 +111,7 @@ async def logs_before(ctx: RunContext, log: Sequence[Entry] = ()) -> list[list[E
     try:
         return await runtime_of(ctx).context_logs(asked_by)
     except StateUnavailable as error:
-        raise Retryable("what was said before can't be read") from error
+        raise Retryable("the conversation can't be read") from error
 
 
 async def turns_of_logs(logs: Sequence[Sequence[Entry]]) -> list[Turn]:

@@ -11,10 +11,10 @@ def check_texts(said: Utterance | Ending) -> None:
     """Check that what must be a string is one; everything else shows when it becomes JSON.
 
     Raises:
-        MalformedOutput: a field is not, or this is nothing that an agent can say.
+        MalformedOutput: a field is not, or this is not allowed as output of an agent.
     """
     if type(said) not in _TEXTS:
-        raise MalformedOutput(f"{type(said).__name__} is nothing that an agent can say")
+        raise MalformedOutput(f"{type(said).__name__} is not allowed as output of an agent")
     for name in _TEXTS[type(said)]:
         value = getattr(said, name)
         if not isinstance(value, str):

@@ -54,7 +54,7 @@ class SharedState:
         try:
             self._state = json_patch.apply(self._state, _copy(list(said.patch)))
         except json_patch.PatchFailed as failure:
-            _log.warning("a state patch is dropped, it does not fit: %s", failure)
+            _log.warning("dropped a state patch that does not apply: %s", failure)
             return State(self._state)
         return said
 

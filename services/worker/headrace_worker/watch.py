@@ -81,7 +81,10 @@ class Watch:
             await asyncio.sleep(_TICK)
             now = self._loop.time()
             if now - before > _STALL:
-                _log.warning("nothing ran here for %.1f s: checking every log held", now - before)
+                _log.warning(
+                    "this process was suspended for %.1f s: checking every log that it holds",
+                    now - before,
+                )
                 self._rule.check_all()
             try:
                 await self._tick(now, stalled=now - before > _STALL)

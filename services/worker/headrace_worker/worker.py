@@ -163,9 +163,11 @@ class Worker:
         try:
             await self._attempt(agent, msg, permit)
         except (BusUnavailable, NatsError) as trouble:
-            _log.warning("left a run on %s for later: %s", msg.subject, trouble)
+            _log.warning(
+                "could not start a run on %s; it will be delivered again: %s", msg.subject, trouble
+            )
         except Exception:  # noqa: BLE001  # the run comes again, and other runs go on
-            _log.exception("a run on %s broke", msg.subject)
+            _log.exception("a run on %s failed", msg.subject)
         finally:
             puller.done(permit)
 
@@ -173,7 +175,7 @@ class Worker:
         try:
             assigned = assignment.read(self._bus, msg)
         except UndecodableMessage as error:
-            _log.warning("a run goes to the dead letters: %s", error)
+            _log.warning("an unreadable run request becomes a dead letter: %s", error)
             await assignment.give_up(self._bus, msg, error.reason)
             return
         name = (assigned.key.task, assigned.run)
@@ -193,7 +195,7 @@ class Worker:
         for run in list(self._runs.values()):
             run.interrupt(Interrupt.HANDED_BACK)
         if self._working:
-            _log.info("handing %d runs back", len(self._working))
+            _log.info("handing %d runs over to other workers", len(self._working))
             await asyncio.wait(self._working, timeout=_LAST_MOMENTS)
 
     async def _beat(self) -> None:
@@ -208,4 +210,4 @@ async def _briefly(*steps: Awaitable[None]) -> None:
         async with asyncio.timeout(_FAREWELL):
             await asyncio.gather(*steps)
     except (TimeoutError, NatsError) as trouble:
-        _log.info("left without a word: %s", trouble)
+        _log.info("could not sign off: %s", trouble)

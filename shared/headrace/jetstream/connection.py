@@ -151,14 +151,14 @@ class Bus:
 
     async def _on_disconnect(self) -> None:
         if self.connection.is_reconnecting:
-            _log.warning("lost NATS; reconnecting")
+            _log.warning("connection to NATS lost; reconnecting")
 
     async def _on_closed(self) -> None:
         if self.connection.is_closed and not self._closing:
-            _log.error("NATS hung up for good: %s", self.connection.last_error)
+            _log.error("NATS closed the connection permanently: %s", self.connection.last_error)
 
     async def _on_reconnect(self) -> None:
-        _log.info("NATS is back")
+        _log.info("reconnected to NATS")
         self._refusal = ""
         self.back_since = asyncio.get_running_loop().time()
         self._disturb()
@@ -175,11 +175,11 @@ class Bus:
         elif isinstance(error, (nats.errors.Error, OSError)):
             _log.debug("NATS: %s", reason(error))
         else:
-            _log.error("a message could not be taken", exc_info=error)
+            _log.error("a message could not be processed", exc_info=error)
 
     def _disturb_soon(self) -> None:
         if self._disturbing is None:
-            _log.warning("a subscription lagged too far; reading from the log instead")
+            _log.warning("slow consumer: reading from the log instead")
             loop = asyncio.get_running_loop()
             self._disturbing = loop.call_later(_SETTLE, self._disturb)
 

@@ -64,7 +64,7 @@ class HealthProbe:
         while True:
             beats = await self._beat(inbox)
             if self._bus.answers and not beats:
-                _log.warning("NATS is connected and does not answer")
+                _log.warning("NATS is connected but does not answer")
             if self._bus.is_silent and beats:
                 self._bus.back_since = asyncio.get_running_loop().time()
             self._bus.is_silent = not beats

@@ -181,7 +181,7 @@ class FileStore:
             if tries == 1:
                 await self.info(key, info.name)
             elif tries > _TRIES:
-                raise BusUnavailable(f"the store does not hand out {info.name} of {key.task}")
+                raise BusUnavailable(f"the file store did not return {info.name} of {key.task}")
 
     async def read(self, link: str, tenant: str, reader: FileOwner) -> bytes:
         """Return the content of the file that `link` names, if it is the `reader`'s.
@@ -201,7 +201,7 @@ class FileStore:
         """
         found = LINK.fullmatch(link)
         if found is None:
-            raise FileUnknown(f"{link[:80]!r} is no link to a file of this fleet")
+            raise FileUnknown(f"{link[:80]!r} is not a link to a file of this fleet")
         key = TaskKey(tenant, found[1], found[2])
         info = await self.info(key, found[3])
         if info.belongs_to != reader:

@@ -308,7 +308,7 @@ async def ensure_streams(js: JetStreamContext, settings: BusSettings) -> None:
     if found:
         lines = "\n  ".join(map(str, found))
         raise StreamsDiffer(
-            f"what exists on NATS is not what is asked for; nothing was changed:\n  {lines}"
+            f"the streams on NATS differ from the settings; nothing was changed:\n  {lines}"
         )
 
 

@@ -127,7 +127,7 @@ class LogWriter:
                     await check_reaches(self._bus, self.key, self.sequence, timeout)
                 return None
             if found.is_tombstone:
-                raise TaskForgotten(f"{self.key.task} is not kept any more")
+                raise TaskForgotten(f"{self.key.task} has been deleted")
             if found.entry is not None:
                 return found.entry
             # Not an entry, so nobody's append: the next one goes behind it.

@@ -116,7 +116,7 @@ class Follower:
         if self._over:
             return
         if stored.is_tombstone:
-            raise TaskForgotten(f"the log of {self.key.task} is not kept any more")
+            raise TaskForgotten(f"the log of {self.key.task} has been deleted")
         if stored.entry is not None:
             self._continuity.check(stored.entry)
         self.sequence = stored.sequence

@@ -129,7 +129,7 @@ def _forgotten(query: GetTask, tombstone: Tombstone) -> TaskUnknown:
         return TaskUnknown()
     if tombstone.why == "deleted":
         return TaskUnknown("this task was deleted")
-    return TaskUnknown("this task is past retention: it had ended and is not kept any more")
+    return TaskUnknown("this task is past retention: it had ended and has been deleted")
 
 
 async def task_in_log(bus: Bus, query: GetTask) -> TaskFound:

@@ -131,7 +131,7 @@ async def check_reaches(bus: Bus, key: TaskKey, sequence: int, timeout: float = 
     for pause in (_CONFIRM, 0.0):
         last = await _ask_leader(bus, key, {"last_by_subj": bus.subjects.event(key)}, timeout)
         if last is not None and last.is_tombstone:
-            raise TaskForgotten(f"the log of {key.task} is not kept any more")
+            raise TaskForgotten(f"the log of {key.task} has been deleted")
         if last is not None and last.sequence >= sequence:
             return
         await asyncio.sleep(pause)
@@ -221,7 +221,7 @@ async def _read_on[Read: Placed](
             raise BusUnavailable(f"no copy of {key.task}'s log answered for {TIMEOUT:g} s")
         await asyncio.sleep(_PAUSE)
     if batch[0].is_tombstone:
-        raise TaskForgotten(f"the log of {key.task} is not kept any more")
+        raise TaskForgotten(f"the log of {key.task} has been deleted")
     return [stored for stored in batch if stored.sequence <= head]
 
 

@@ -13,7 +13,7 @@ def why_no_message(message: dict[str, Any]) -> str | None:
     """Return why this is no A2A v1.0 Message with parts; None: it is one."""
     parts = message.get("parts")
     if not isinstance(parts, list) or not parts:
-        return "a message is a text, or has parts"
+        return "a message must be text or have parts"
     for number, part in enumerate(parts):
         if (why := _why_no_part(part)) is not None:
             return f"parts[{number}] {why}"

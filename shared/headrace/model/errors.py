@@ -63,7 +63,7 @@ class TaskForgotten(LogLost):
     @property
     def public(self) -> str:
         """The task may be named: whoever is told has seen its log."""
-        return "this task is not kept any more"
+        return "this task has been deleted"
 
 
 class EventTooLarge(HeadraceError):

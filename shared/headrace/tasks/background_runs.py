@@ -44,9 +44,9 @@ class BackgroundRuns(RunRequests):
         try:
             await self.publish(key, generation, request, priority)
         except Refused as refused:
-            _log.warning("%s; the sweep will look", refused)
+            _log.warning("%s; the sweep will publish the run request again", refused)
             if generation == 1 and refused.is_full:
                 with suppress(BusUnavailable, LogLost):
                     await reject_unbegun(self._bus, key, generation, QUEUE_FULL)
         except BusUnavailable as trouble:
-            _log.warning("%s; the sweep will look", trouble)
+            _log.warning("%s; the sweep will publish the run request again", trouble)

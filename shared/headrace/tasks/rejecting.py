@@ -8,7 +8,7 @@ from headrace.model.task import REJECTED, SUBMITTED, TaskKey
 from headrace.tasks.end import end_behind, writer_of
 
 QUEUE_FULL = "Rejected: no more runs can wait now; try again later"
-TOO_LATE = "Rejected: no worker began it in time"
+TOO_LATE = "Rejected: no worker started it in time"
 
 
 def is_unbegun(last: Entry, run: int) -> bool:

@@ -69,7 +69,7 @@ async def test_a_frozen_worker_comes_back_fenced_and_mute(
     await eventually(lambda: in_attempt(task, 2))
     holder.thaw()
     await task.ended()
-    await eventually(lambda: has_written(holder, "not ours any more"))
+    await eventually(lambda: has_written(holder, "another worker has taken over"))
     entries = await task.entries()
     assert attempts(entries) == [1, 2]
     written = [entry.stamp.attempt for entry in entries]

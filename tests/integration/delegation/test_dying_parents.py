@@ -157,7 +157,7 @@ async def test_an_attempt_that_others_have_taken_over_from_cancels_none_of_their
     await eventually(lambda: _in_attempt(task, 2))
     gate.touch()
     frozen.thaw()
-    await eventually(lambda: _has_written(frozen, "not ours any more"))
+    await eventually(lambda: _has_written(frozen, "another worker has taken over"))
     answered.touch()
     entries = await task.ended()
     assert await ends(desk, child) == COMPLETED

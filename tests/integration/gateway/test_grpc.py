@@ -404,7 +404,7 @@ async def test_a_message_that_does_not_come_is_not_waited_for_for_ever(
     monkeypatch.setattr(service, "RECEIVE_SECONDS", 0.5)
     call = half_asked(channel)
     assert await call.code() == grpc.StatusCode.DEADLINE_EXCEEDED
-    assert await call.details() == "the request was not whole in time"
+    assert await call.details() == "the request was not complete in time"
 
 
 async def test_an_rpc_without_a_message_is_refused(channel: grpc.aio.Channel) -> None:

@@ -72,7 +72,7 @@ def asking(agent: str = "assistant", how: str = "send", **headers: str) -> tuple
 @pytest.mark.parametrize("half", ["P", "POST / HTTP/1.1\r\n", "POST / HTTP/1.1\r\nHost: loc"])
 async def test_half_a_head_is_not_waited_for_for_ever(wire: Wire, half: str) -> None:
     wire.send(half)
-    assert await wire.refusal() == (408, "the request was not whole in time")
+    assert await wire.refusal() == (408, "the request was not complete in time")
 
 
 async def test_a_connection_on_which_nothing_is_asked_is_ended_without_a_word(wire: Wire) -> None:

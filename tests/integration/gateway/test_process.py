@@ -190,4 +190,4 @@ def test_elsewhere_it_needs_them_or_a_word(
     check_exposure(GatewaySettings(http_host=host, allow_anonymous=True))
     [warning] = caplog.records
     assert warning.levelname == "WARNING"
-    assert "whoever reaches it may call" in warning.getMessage()
+    assert "everybody who can reach it may call" in warning.getMessage()

@@ -213,7 +213,7 @@ async def test_nats_killed_and_started_again_is_followed_on(own: Own) -> None:
     async def back() -> bool:
         return fleet.bus.connected
 
-    await eventually(back, "NATS is back")
+    await eventually(back, "reconnected to NATS")
     more = short_log("more")
     await fleet.store(more)
     await lists_all(fleet, log, more)

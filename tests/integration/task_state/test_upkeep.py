@@ -279,7 +279,7 @@ async def test_an_input_past_its_start_deadline_is_rejected_though_no_worker_liv
     last = await last_entry(hasty.bus, late.key)
     assert last is not None
     status = last.events[-1]["statusUpdate"]["status"]
-    assert "no worker began it in time" in status["message"]["parts"][0]["text"]
+    assert "no worker started it in time" in status["message"]["parts"][0]["text"]
 
     async def only_the_other_waits() -> bool:
         subjects = [subject for subject, _ in await runs(hasty)]
@@ -494,6 +494,6 @@ async def test_a_clock_that_is_wrong_ends_nothing_early_and_is_told(
         assert fleet.bus.subjects.key_of_run(subject) == (waiting.key, 1)
         assert not await is_rejected(fleet, waiting)
         assert (await fleet.get(old.key)).task == folded(old)
-        assert "clocks are not in step: NATS is" in replica.note
+        assert "clocks are not synchronized: NATS is" in replica.note
         assert "Redis is" in replica.note
-        assert "clocks are not in step" in caplog.text
+        assert "clocks are not synchronized" in caplog.text

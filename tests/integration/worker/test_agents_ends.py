@@ -191,7 +191,7 @@ async def _a_file_of_nothing(_: RunContext) -> AsyncIterator[Emission]:
 @pytest.mark.parametrize(
     ("function", "reason"),
     [
-        (_a_number, "int is nothing that an agent can say"),
+        (_a_number, "int is not allowed as output of an agent"),
         (_a_wrong_field, "Text.text must be a string, not int"),
         (_no_json, "ToolCall holds what is not JSON"),
         (_half_a_character, "str holds what is not JSON"),
@@ -199,9 +199,9 @@ async def _a_file_of_nothing(_: RunContext) -> AsyncIterator[Emission]:
         (_a_block_twice, "has ended"),
         (_a_block_closed_twice, "has ended"),
         (_a_checkpoint_after_the_end, "a checkpoint after the run's end"),
-        (_a_checkpoint_amid_arguments, "amid a tool call's arguments"),
+        (_a_checkpoint_amid_arguments, "inside a tool call's arguments"),
         (_more_after_the_end, "after the run's end"),
-        (_an_undeclared_message, "has not declared"),
+        (_an_undeclared_message, "declare it with the agent"),
         (_a_file_of_nothing, "either its content or its address"),
     ],
 )
@@ -331,7 +331,7 @@ async def test_an_agent_that_ignores_its_cancellation_is_left_behind(
         task = await desk.start("stubborn")
         events = await _cancelled(task)
         assert end_of(events)[0] == CANCELED
-        assert "ignores that it is cancelled" in caplog.text
+        assert "did not stop after it was canceled" in caplog.text
         over.set()
 
 

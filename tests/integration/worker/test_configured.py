@@ -53,7 +53,7 @@ async def test_agents_come_and_go_with_the_file(desk: Desk, spawn: Spawn, file: 
     await eventually(lambda: has_written(worker, "serves parrot, tally"))
     assert (await folded(await desk.start("tally", "2")))["status"]["state"] == COMPLETED
     file.says(tally=COUNTER)
-    await eventually(lambda: has_written(worker, "was read again: " + worker.id + " serves tally"))
+    await eventually(lambda: has_written(worker, "reloaded: " + worker.id + " serves tally"))
     left = await desk.start("parrot", "anybody?")
     directory = Directory(desk.bus)
     await directory.start()
@@ -99,7 +99,7 @@ async def test_a_file_that_can_not_be_used_changes_nothing(
         (f"{ECHO}\n  parrot: {ECHO}", "headrace.yaml:3: agents.parrot: is there twice"),
     ):
         file.says(parrot=wrong)
-        await eventually(partial(has_written, worker, f"stay as they were: {told}"))
+        await eventually(partial(has_written, worker, f"the old ones stay in use: {told}"))
     file.path.unlink()
     await eventually(lambda: has_written(worker, "No such file"))
     assert (await folded(await desk.start("parrot", "hello")))["status"]["state"] == COMPLETED

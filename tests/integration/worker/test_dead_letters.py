@@ -316,7 +316,7 @@ async def test_what_is_no_entry_of_a_log_can_only_be_dropped(
     task = await desk.start("needy", publish=False)
     await stored(desk, "junk", desk.bus.subjects.event(task.key), b"junk", task.key.task)
     said = await terminal.run("dead", "retry", "1")
-    assert said.err == "1: what lies in a log and is no entry can't be run\n"
+    assert said.err == "1: a malformed log entry can't be retried\n"
     assert (await terminal.run("dead", "drop", "1", "--yes")).out == "1: dropped\n"
     assert await letters(desk) == []
 
@@ -328,7 +328,7 @@ async def test_nothing_is_dropped_unless_somebody_says_yes(desk: Desk, terminal:
     assert asked.code == 2
     assert "5: entry" not in asked.out
     assert "and 2 more" in asked.out
-    assert "say --yes" in asked.err
+    assert "use --yes" in asked.err
     assert len(await letters(desk)) == 7
     said = await terminal.run("dead", "drop", "--all", "--task", "nothing", "--yes")
     assert (said.code, said.err) == (0, "no such dead letters\n")
@@ -359,9 +359,9 @@ async def test_a_letter_that_is_none_is_listed_and_can_be_dropped(
 @pytest.mark.parametrize(
     ("arguments", "rule"),
     [
-        (["drop"], "say which: their IDs, or --all"),
-        (["retry", "1", "--all"], "say which: their IDs, or --all"),
-        (["drop", "1", "--agent", "a"], "filters choose among --all"),
+        (["drop"], "name the letters: IDs or --all"),
+        (["retry", "1", "--all"], "name the letters: IDs or --all"),
+        (["drop", "1", "--agent", "a"], "filters need --all"),
         (["list", "--kind", "odd"], "'odd' is not one of"),
         (["show", "0"], "0 is not in the range"),
         (["list", "--nats-url", "nats://127.0.0.1:9"], "NATS at nats://127.0.0.1:9 did not answer"),

@@ -80,7 +80,7 @@ async def test_a_task_held_by_a_stopped_worker_is_failed_and_stays_so(
     worker.thaw()
 
     async def gave_up() -> bool:
-        return "is not ours any more" in worker.output()
+        return "another worker has taken over" in worker.output()
 
     await eventually(gave_up)
     assert await ends(task) == [FAILED]

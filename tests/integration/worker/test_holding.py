@@ -96,7 +96,7 @@ async def test_a_frozen_worker_comes_back_fenced_and_mute(desk: Desk, spawn: Spa
     await eventually(lambda: _attempt_in_tail(task, 2))
     holder.thaw()
     await task.ended()
-    await eventually(lambda: _has_written(holder, "not ours any more"))
+    await eventually(lambda: _has_written(holder, "another worker has taken over"))
     entries = await task.entries()
     assert attempts(entries) == [1, 2]
     after = [e.stamp.attempt for e in entries[[e.stamp.attempt for e in entries].index(2) :]]

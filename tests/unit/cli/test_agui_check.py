@@ -297,7 +297,7 @@ def test_an_input_of_ones_own_is_sent(tmp_path: Path) -> None:
         assert "run.names" not in [line.split()[1] for line in mine.output.splitlines() if line]
         (tmp_path / "input.json").write_text("[]")
         refused = headrace("check", "--input", str(tmp_path / "input.json"), url)
-    assert (refused.exit_code, "no RunAgentInput" in refused.output) == (2, True)
+    assert (refused.exit_code, "not a RunAgentInput" in refused.output) == (2, True)
 
 
 @pytest.mark.parametrize(

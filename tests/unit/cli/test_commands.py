@@ -54,7 +54,7 @@ def test_a_service_exits_as_its_run_says(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_agents_are_named_as_module_and_attribute(target: str) -> None:
     answer = headrace("worker", target)
     assert answer.exit_code == 1
-    assert answer.output.startswith("Error: agents are named as MODULE:ATTR")
+    assert answer.output.startswith("Error: agents must be given as MODULE:ATTR")
 
 
 def test_dev_hands_its_flags_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,7 +59,7 @@ def test_ports_in_a_row_are_claimed_once() -> None:
     first = Ports().pick()
     ports = Ports()
     assert ports.claim(first, 1, "--port") == [first]
-    with pytest.raises(CannotStart, match=f"port {first} is asked for twice"):
+    with pytest.raises(CannotStart, match=f"port {first} is requested twice"):
         ports.claim(first, 1, "HEADRACE_GRPC_PORT")
 
 

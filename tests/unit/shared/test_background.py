@@ -29,7 +29,7 @@ async def test_what_breaks_begins_anew_and_is_told_in_the_log(
         await asyncio.wait_for(keep_running(twice_in_vain, "the work"), 60)
     assert begun == 3
     assert [record.getMessage() for record in caplog.records] == [
-        "the work broke; it begins anew"
+        "the work failed; restarting it"
     ] * 2
     assert "KeyError: 1" in caplog.text
 

@@ -156,7 +156,9 @@ def _read(path: Path) -> Json:
         raise click.BadParameter(f"{path} is not JSON: {error}") from None
     names = isinstance(asked, dict) and {"threadId", "runId"} <= asked.keys()
     if not names or not isinstance(asked.get("messages"), list):
-        raise click.BadParameter(f"{path} is no RunAgentInput: threadId, runId and messages")
+        raise click.BadParameter(
+            f"{path} is not a RunAgentInput: it needs threadId, runId and messages"
+        )
     return dict(asked)
 
 

@@ -34,7 +34,7 @@ class Endpoint:
         """
         self._where = urlsplit(url)
         if self._where.scheme not in ("http", "https") or not self._where.hostname:
-            raise RequestFailed(f"{url!r} is no http(s) URL")
+            raise RequestFailed(f"{url!r} is not an http(s) URL")
         self._headers, self._timeout = headers, timeout
 
     @contextmanager

@@ -190,7 +190,7 @@ class HttpWire(HttpToolsProtocol):
         if self._awaited is _Awaited.HEAD and not self._head_bytes:
             self.transport.close()  # Nothing was asked.
             return
-        self._refuse(408, "DEADLINE_EXCEEDED", "the request was not whole in time")
+        self._refuse(408, "DEADLINE_EXCEEDED", "the request was not complete in time")
 
     def _serves_another(self) -> bool:
         """Tell whether an earlier request of this connection is being answered."""

@@ -40,7 +40,7 @@ def check_exposure(settings: GatewaySettings) -> None:
             "see every task: set HEADRACE_CREDENTIALS to a file (headrace credential), or listen "
             "on 127.0.0.1, or set HEADRACE_ALLOW_ANONYMOUS=true"
         )
-    _log.warning("%s: whoever reaches it may call (HEADRACE_ALLOW_ANONYMOUS)", where)
+    _log.warning("%s: everybody who can reach it may call (HEADRACE_ALLOW_ANONYMOUS)", where)
 
 
 def listen(host: str, port: int, setting: str = "HEADRACE_HTTP_PORT") -> socket.socket:

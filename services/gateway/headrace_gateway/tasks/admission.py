@@ -208,7 +208,7 @@ class Admission:
         try:
             begun.figures = await read_figures(self._bus, _TIMEOUT)
         except BusUnavailable as trouble:
-            _log.info("how many runs wait is not known now: %s", trouble)
+            _log.info("can't count waiting runs: %s", trouble)
             # What was known is still the best guess, and asking at every request would not help.
             self._look.at, self._begun = now, self._look
         else:

@@ -203,7 +203,7 @@ class Idempotency:
             for _ in range(ROUNDS):
                 with suppress(Fenced):
                     return await self._once(request, asked)
-            raise TaskBusy(f"task {asked.task} takes other messages now")
+            raise TaskBusy(f"task {asked.task} is busy with other messages")
 
     async def _once(self, request: Keyed, asked: FollowUp) -> Accepted:
         """Look whether the message is there already, and put it there if not.
@@ -247,7 +247,9 @@ class Idempotency:
         kept = await self._records.claim(request.name, sent)
         _check_same(kept, request)
         if kept.sent != sent:
-            raise Fenced(f"task {sent.task} is being sent the same elsewhere")
+            raise Fenced(
+                f"task {sent.task}: another request with this Idempotency-Key is in progress"
+            )
 
     @asynccontextmanager
     async def _one_at_a_time(self, request: Keyed) -> AsyncIterator[None]:
@@ -342,7 +344,7 @@ def _place(entry: Entry, request: Keyed) -> int | None:
 
 def _check_same(kept: StoredRecord, request: Keyed) -> None:
     if kept.sent.fingerprint != request.fingerprint:
-        raise KeyReused("this Idempotency-Key stands for another request")
+        raise KeyReused("this Idempotency-Key was used for another request")
 
 
 def _gone(key: TaskKey) -> TaskUnknown:

@@ -185,7 +185,7 @@ class FollowUps:
             with suppress(Fenced):
                 return await self.put(caller, found, asked, name)
             # Another input came first, through another gateway perhaps, or the run ended.
-        raise TaskBusy(f"task {asked.task} takes other messages now")
+        raise TaskBusy(f"task {asked.task} is busy with other messages")
 
     async def look(self, caller: Caller, agent: str, asked: FollowUp) -> TaskFound:
         """Return the task as it is, if the message may come behind that.

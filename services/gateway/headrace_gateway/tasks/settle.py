@@ -116,7 +116,7 @@ class Settling:
         """Append an input; `then` is called when it is stored.
 
         Raises:
-            Unsettled: it is not known yet whether it is stored.
+            Unsettled: it is unknown whether it is stored.
             Fenced, LogLost, LogFull, EventTooLarge, BusUnavailable: as `LogWriter.append`; then it
                 is not stored and never will be.
         """
@@ -168,7 +168,7 @@ class Settling:
         if unknown.is_gone:
             return
         if key in self._open or self._was_away() or await self._is_open_elsewhere(key):
-            raise StateUnavailable(f"it is not known yet whether {key.task} has been stored")
+            raise StateUnavailable(f"it is unknown whether {key.task} has been stored")
 
     def _was_away(self) -> bool:
         now = asyncio.get_running_loop().time()
@@ -199,7 +199,7 @@ class Settling:
     async def _settle[Result](
         self, key: TaskKey, attempt: Callable[[], Awaitable[Result]], then: Callable[[Result], None]
     ) -> None:
-        _log.warning("task %s: it is not known whether its input is stored; asking on", key.task)
+        _log.warning("task %s: unknown whether its input is stored; retrying", key.task)
         async with self._is_open(key):
             try:
                 then(await _persistently(attempt))

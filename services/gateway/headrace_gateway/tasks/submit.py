@@ -66,7 +66,7 @@ class Submissions:
             TooManyWaiting: as many runs wait as may.
             EventTooLarge: the message does not fit a bus message.
             BusUnavailable: the log did not take it (LogFull: the stream is at its limit).
-            Unsettled: it is not known yet whether the log has taken it.
+            Unsettled: it is unknown whether the log has taken it.
         """
         key, context = await self.place(caller, agent, context)
 

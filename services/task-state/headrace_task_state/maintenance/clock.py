@@ -57,9 +57,9 @@ class Clock:
         await self._compare(NATS, lambda: server_time(self._bus, self._bus.streams.events(0)))
         await self._compare(REDIS, self._store.time)
         if (now := self.trouble) and not before:
-            _log.error("clocks are not in step: %s; deadlines are kept that much off", now)
+            _log.error("clocks are not synchronized: %s; deadlines are off by as much", now)
         elif before and not now:
-            _log.info("clocks are in step again")
+            _log.info("clocks are synchronized again")
 
     async def _compare(self, server: str, ask: Callable[[], Awaitable[float]]) -> None:
         begun, asked = time.monotonic(), time.time()

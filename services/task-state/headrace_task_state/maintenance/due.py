@@ -78,7 +78,7 @@ class DueTasks:
             await self._writer.defer(self._list, name, until + AFTER_TROUBLE)
             if isinstance(trouble, BusUnavailable):
                 raise
-            _log.info("task %s is looked at again: %s", name, trouble)
+            _log.info("upkeep of task %s will be retried: %s", name, trouble)
         except Exception as error:  # noqa: BLE001 - one log must not stop its range's upkeep
             await self._write_dead_letter(name, task, error)
             await self._writer.defer(self._list, name, until + AFTER_ERROR)
@@ -86,7 +86,7 @@ class DueTasks:
             await self._writer.defer(self._list, name, due if due is None else max(due, until + 1))
 
     async def _write_dead_letter(self, name: str, task: Fields, error: Exception) -> None:
-        _log.error("task %s can't be looked after", name, exc_info=error)
+        _log.error("upkeep of task %s failed", name, exc_info=error)
         tenant, task_id = name.split(":")[:2]
         key = TaskKey(tenant, task.get("agent", "unknown"), task_id)
         letter = DeadLetter(

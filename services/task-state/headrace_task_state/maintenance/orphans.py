@@ -69,7 +69,11 @@ class Orphans:
         return round((self._clock.now() + AGAIN) * 1000)
 
     def _cancel(self, key: TaskKey, child: Fields) -> None:
-        _log.warning("task %s is canceled: %s has no use for it", key.task, child["parent"])
+        _log.warning(
+            "task %s is canceled: its parent %s does not need it any more",
+            key.task,
+            child["parent"],
+        )
         work = asyncio.create_task(self._end(key), name=f"cancel {key.task}")
         self._canceling[key] = work
         work.add_done_callback(lambda _: self._canceling.pop(key, None))

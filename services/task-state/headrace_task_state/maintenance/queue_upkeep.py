@@ -34,7 +34,7 @@ class QueueUpkeep:
             try:
                 await self.look()
             except BusUnavailable as trouble:
-                _log.info("unused queues are left for later: %s", trouble)
+                _log.info("unused queues will be deleted later: %s", trouble)
             await asyncio.sleep(EVERY)
 
     async def look(self) -> None:
@@ -48,7 +48,7 @@ class QueueUpkeep:
         self._disuse.keep(queues)
         for name, consumer in queues.items():
             if self._disuse.seconds(name, consumer, now) >= UNUSED:
-                _log.info("the queue %s is used no more", name)
+                _log.info("deleting unused queue %s", name)
                 await delete_consumer(self._bus, self._stream, name)
 
     async def _queues(self) -> dict[str, Json]:

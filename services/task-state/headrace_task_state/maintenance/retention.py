@@ -94,7 +94,7 @@ class Retention:
             except LeaseLost:
                 return
             except (BusUnavailable, StateUnavailable) as trouble:
-                _log.info("retention waits: %s", trouble)
+                _log.info("retention is delayed: %s", trouble)
                 pause = _OFTEN
 
     async def look(self) -> int:
@@ -119,7 +119,7 @@ class Retention:
             try:
                 await end_behind(self._bus, key, last, CANCELED, writer_of("retention"), EXPIRED)
             except Fenced:
-                _log.info("task %s has been answered in the moment", key.task)
+                _log.info("task %s has just been answered", key.task)
             else:
                 metrics.TASKS_EXPIRED.inc()
         return _ms(self._clock.now() - self._times.waiting) + _AGAIN

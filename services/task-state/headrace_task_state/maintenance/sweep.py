@@ -65,7 +65,7 @@ class Sweep:
             except LeaseLost:
                 return
             except (BusUnavailable, StateUnavailable) as trouble:
-                _log.info("the sweep waits: %s", trouble)
+                _log.info("the sweep is delayed: %s", trouble)
 
     async def sweep(self) -> int:
         """Look at every input and task at work that is due; returns how many there were.
@@ -109,7 +109,7 @@ class Sweep:
         if start_by > now:
             await self._publish(key, task, task.get("priority", NORMAL))
         elif await reject_unbegun(self._bus, key, int(task["run"]), TOO_LATE):
-            _log.warning("no worker began %s in time: it is rejected", key.task)
+            _log.warning("task %s is rejected: no worker started it in time", key.task)
         due = now + min(now - submitted, round(LONGEST * 1000))
         return min(due, start_by) if start_by > now else due
 
@@ -128,4 +128,6 @@ class Sweep:
         else:
             if is_new:
                 metrics.RUNS_ASKED_AGAIN.inc()
-                _log.warning("nobody works on %s of run %s: asked again", key.task, task["run"])
+                _log.warning(
+                    "task %s, run %s: no worker holds it; requested again", key.task, task["run"]
+                )

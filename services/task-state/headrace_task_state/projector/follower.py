@@ -96,7 +96,7 @@ class RangeFollower:
             try:
                 await self._follow()
             except (ConsumerLost, PositionMoved) as reason:
-                _log.info("range %s begins anew: %s", self._range.name, reason)
+                _log.info("range %s restarts: %s", self._range.name, reason)
             except (BusUnavailable, StateUnavailable) as trouble:
                 _log.warning("range %s waits: %s", self._range.name, trouble)
                 await asyncio.sleep(_PAUSE)
@@ -105,7 +105,7 @@ class RangeFollower:
         progress = await self._writer.progress()
         origin = await origin_of(self._bus, self._stream, progress)
         if origin is None:
-            _log.error("stream %s is not the one of before: its tasks are gone", self._stream)
+            _log.error("stream %s was recreated: its former tasks are gone", self._stream)
             await self._writer.begin_era()
             raise LeaseLost("the view begins anew")
         progress = replace(progress, origin=origin)
@@ -237,7 +237,9 @@ class Writing:
         if foreign and self._summaries is not None:
             foreign = await self._replace(self._summaries, foreign, then, changes)
         if foreign:
-            _log.error("written under ids of other agents' tasks, ignored: %s", " ".join(foreign))
+            _log.error(
+                "ignored an entry under the id of another agent's task: %s", " ".join(foreign)
+            )
         self._position.set(then.position)
 
     async def _replace(

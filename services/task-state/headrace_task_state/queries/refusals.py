@@ -37,7 +37,7 @@ def refusal_of(error: Exception) -> Refusal:
                 is_late=isinstance(error, ViewBehind),
             )
         case _:
-            _log.error("a question could not be answered", exc_info=error)
+            _log.error("a query failed", exc_info=error)
             return Refusal(code="state_unavailable", message="task state failed; its log says how")
 
 

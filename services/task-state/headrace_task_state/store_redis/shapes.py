@@ -42,7 +42,7 @@ class Shapes:
                 for other in self._keys.others():
                     await self._delete_unkept(other)
             except StateUnavailable as trouble:
-                _log.info("views of other versions are left: %s", trouble)
+                _log.info("views of other versions will be deleted later: %s", trouble)
             await asyncio.sleep(EVERY)
 
     async def _delete_unkept(self, keys: Keys) -> None:
@@ -51,6 +51,6 @@ class Shapes:
         [there] = await self._redis.ask(["EXISTS", *marks])
         if not there or await self._is_kept(keys):
             return
-        _log.warning("the view of version %s is deleted: nobody keeps it", keys.shape)
+        _log.warning("deleting the view of version %s: no service uses it", keys.shape)
         await self._redis.unlink_all(keys.root, but=marks)
         await self._redis.ask(["DEL", *marks])

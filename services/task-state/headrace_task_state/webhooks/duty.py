@@ -152,7 +152,11 @@ class Pushing:
         is_retry = msg.subject != self._means.bus.subjects.push(key, token)
         if kept is None:
             if is_retry:
-                _log.warning("webhook %s of %s is gone: nobody to tell again", token, key.task)
+                _log.warning(
+                    "webhook %s of %s no longer exists; its notification is dropped",
+                    token,
+                    key.task,
+                )
             self._unwatch(key, token)
             return None
         targets[token] = Target.of(key.tenant, kept.webhook)

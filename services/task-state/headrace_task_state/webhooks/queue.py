@@ -89,7 +89,7 @@ class Queue:
         try:
             await self._bus.publish(msg.reply, body)
         except BusUnavailable as trouble:
-            _log.info("%s comes again: %s", msg.subject, trouble)
+            _log.info("%s will be delivered again: %s", msg.subject, trouble)
         self._wake.set()
 
     async def _ensure_consumer(self) -> None:

@@ -148,7 +148,7 @@ class WebhookSender:
         return await self._means.attempts.make(webhook, Notice(self._key.task, name, body, number))
 
     async def _give_up(self, webhook: Webhook, undelivered: Undelivered, failure: Failure) -> None:
-        _log.warning("webhook of %s is given up: %s", self._key.task, failure.reason)
+        _log.warning("webhook of %s: all attempts failed: %s", self._key.task, failure.reason)
         await self._means.letters.send(self._key, webhook, self._token, undelivered, failure.reason)
 
     async def tell_again(self, kept: Kept, msg: Msg) -> float | None:

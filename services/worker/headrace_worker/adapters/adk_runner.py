@@ -254,7 +254,7 @@ class _AdkRun:
 
         Raises:
             AnswerInvalid: what the user has answered can't be understood.
-            Retryable: what was said before can't be read.
+            Retryable: the conversation can't be read.
         """
         ctx = self._ctx
         own_turns = turns_of_log(known.log, ctx.task) or user_turn(ctx.message, ctx.task, ctx.run)
@@ -412,7 +412,7 @@ def _ending(error: Exception, model_error: Exception | None) -> Ending:
             raise Retryable(f"the model's endpoint is busy: {status}") from error
         return _failed(f"the model's endpoint refused the request: {status}")
     if isinstance(model_error, httpx.HTTPError | OSError | UnknownApiResponseError):
-        raise Retryable("the model's endpoint is out of reach, or broke off") from error
+        raise Retryable("the model's endpoint is unreachable or closed the connection") from error
     raise error
 
 

@@ -83,7 +83,7 @@ def ag_ui_agent(
                     async for event in _events(response):
                         await keeping.take(event)
             except httpx.TransportError as error:
-                raise Retryable("the AG-UI agent is out of reach") from error
+                raise Retryable("the AG-UI agent is unreachable") from error
         await keeping.end()
 
     return run
@@ -118,7 +118,7 @@ def _parsed(data: bytes) -> Json:
     try:
         event: Any = orjson.loads(data)
     except orjson.JSONDecodeError as error:
-        raise Retryable("the AG-UI agent sent what is no JSON") from error
+        raise Retryable("the AG-UI agent sent invalid JSON") from error
     if not isinstance(event, dict):
-        raise Retryable("the AG-UI agent sent what is no event")
+        raise Retryable("the AG-UI agent sent an invalid event")
     return event

@@ -118,7 +118,7 @@ class AguiEvents:
             Retryable: the run's end has not come.
         """
         if not self._is_over:
-            raise Retryable("the AG-UI agent's answer broke off")
+            raise Retryable("the AG-UI agent's answer was cut off")
 
     async def _text_started(self, event: Json) -> None:
         self._text = event["messageId"]

@@ -32,7 +32,7 @@ async def run_input(ctx: RunContext, memory: Memory) -> Json:
 
     Raises:
         AnswerInvalid: an answer to an interrupt is not of the shape that was asked for.
-        Retryable: what was said before can't be read now.
+        Retryable: the conversation can't be read now.
         LogLost, BusUnavailable: the log is gone, or does not answer.
     """
     interrupts = asked_before(await ctx.load_events(), ctx.run) if ctx.run > 1 else []

@@ -125,9 +125,9 @@ class ClientCredentials:
             auth = (self.client_id, self.client_secret)
             answer = await http.post(url, data=form, auth=auth)
         except httpx.HTTPError as error:
-            raise Retryable("who issues tokens does not answer") from error
+            raise Retryable("the token endpoint does not answer") from error
         if is_busy(answer.status_code):
-            raise Retryable(f"who issues tokens answered {answer.status_code}")
+            raise Retryable(f"the token endpoint answered {answer.status_code}")
         try:
             issued = answer.raise_for_status().json()
             self._token = str(issued["access_token"])

@@ -174,7 +174,7 @@ async def _retryable(stream: AsyncIterator[Any]) -> AsyncIterator[Any]:
             yield each
     except Exception as error:
         if _is_passing(error):
-            raise Retryable("what the graph asked is busy or out of reach") from error
+            raise Retryable("a service that the graph uses is busy or unreachable") from error
         raise
 
 

@@ -86,7 +86,7 @@ class Thread:
         """Find where the run begins, or goes on, and save that.
 
         Raises:
-            Retryable, BusUnavailable: what was said before can't be read.
+            Retryable, BusUnavailable: the conversation can't be read.
             RunOver: the run has ended.
         """
         ctx, saved = self._ctx, _mark_of(self._ctx.checkpoint_data)

@@ -89,7 +89,7 @@ class ChatRun:
             async with await endpoint.client.chat.completions.create(**request) as stream:
                 await said.take(stream)
         except ValueError as error:
-            raise Retryable("the model's endpoint sent what is no JSON") from error
+            raise Retryable("the model's endpoint sent invalid JSON") from error
         except APIError as error:
             await self._fail(refusal_of(error))
             ctx.log.warning("the model's endpoint: %s", error)

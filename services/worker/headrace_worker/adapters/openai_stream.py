@@ -84,7 +84,7 @@ class Answering:
                 self.finish = choice.finish_reason or self.finish
         await self._say_usage()
         if not self.finish:
-            raise Retryable("the model's answer broke off")
+            raise Retryable("the model's answer was cut off")
         ends = [ToolArguments(c.id, "", c.name or "unnamed", end=True) for c in self.calls]
         for end in ends[:-1]:
             await self._ctx.emit(end)

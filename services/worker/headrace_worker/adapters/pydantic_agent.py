@@ -111,7 +111,7 @@ def pydantic_ai_agent(  # what such an agent can be told
                     await telling.take(event)
         except ModelAPIError as error:
             if _is_busy(error):
-                raise Retryable("the model is busy or out of reach") from error
+                raise Retryable("the model is busy or unreachable") from error
             raise
         except ContentFilterError:
             await ctx.emit(Reject("The answer was filtered."))

@@ -87,5 +87,5 @@ def _card(place: Place, timeout: float, *, is_needed: bool) -> Json:
     except Exception as error:
         if is_needed:
             raise Misdeclared(f"the card of {place.url} can't be read: {error}") from error
-        _log.warning("the card of %s can't be read; it is served without: %s", place.url, error)
+        _log.warning("the agent card of %s can't be read; serving without it: %s", place.url, error)
         return {}

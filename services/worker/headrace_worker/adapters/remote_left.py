@@ -38,4 +38,4 @@ async def cancel_left(ended: EndedTask, remote: Remote) -> None:
             credentials.forget()
             raise Retryable("the outside agent refused the token") from error
         raise_if_passing(error)
-        _log.info("task %s: %s did not cancel: %s", ended.key.task, task, error)
+        _log.info("task %s: %s could not be canceled: %s", ended.key.task, task, error)

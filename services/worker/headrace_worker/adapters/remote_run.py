@@ -200,7 +200,7 @@ class RemoteRun:
         if not is_passing(error):
             raise error
         if not self._known or time.monotonic() - heard > self._timeouts.reconnecting:
-            raise Retryable("the outside agent is busy or out of reach") from error
+            raise Retryable("the outside agent is busy or unreachable") from error
 
     async def _take(self, event: StreamResponse) -> bool:
         relay, told = self._relay, json_of(event)
@@ -245,7 +245,7 @@ def raise_if_passing(error: Exception) -> None:
         Retryable: it may.
     """
     if is_passing(error):
-        raise Retryable("the outside agent is busy or out of reach") from error
+        raise Retryable("the outside agent is busy or unreachable") from error
 
 
 def is_passing(error: BaseException) -> bool:

@@ -28,15 +28,15 @@ async def follow(worker: Worker, path: Path, environment: Mapping[str, str]) -> 
             agents = await asyncio.to_thread(lambda: build(read(path, environment)))
             await worker.update(agents)
         except Unusable as trouble:
-            _log.error("the agents stay as they were: %s", trouble)
+            _log.error("agents not reloaded, the old ones stay in use: %s", trouble)
         except BusUnavailable as trouble:
-            _log.warning("the agents are updated when NATS is back: %s", trouble)
+            _log.warning("agents will be updated when reconnected to NATS: %s", trouble)
             seen = ()
         except Exception as trouble:  # noqa: BLE001  # the next change must be seen too
-            _log.error("the agents stay as they were: %s", trouble)
+            _log.error("agents not reloaded, the old ones stay in use: %s", trouble)
         else:
             names = ", ".join(agent.name for agent in agents)
-            _log.info("%s was read again: %s serves %s", path.name, worker.id, names)
+            _log.info("%s reloaded: %s serves %s", path.name, worker.id, names)
 
 
 def _stamp(path: Path) -> tuple[int, ...]:

@@ -238,7 +238,7 @@ class Children:
         except TaskUnknown:
             _log.debug("there is no task %s to cancel", key.task)
         except StateUnavailable as trouble:
-            _log.warning("task %s is left to task state to cancel: %s", key.task, trouble)
+            _log.warning("child task %s will be canceled by task state: %s", key.task, trouble)
 
 
 async def in_time[T](child: Child, answer: Awaitable[T]) -> T:

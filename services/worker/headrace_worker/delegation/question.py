@@ -48,7 +48,7 @@ class Question:
         own = datetime.now(UTC) + timedelta(seconds=timeout) if timeout is not None else None
         left = parent.tokens_left
         if left == 0:
-            raise DelegationRefused(self.agent, "budget", "the budget of tokens is used up")
+            raise DelegationRefused(self.agent, "budget", "the token budget is exhausted")
         wanted = [tokens for tokens in (left, self.budget) if tokens is not None]
         deadline = earliest(parent.deadline, own)
         return replace(self, deadline=deadline, budget=min(wanted, default=None))
@@ -80,7 +80,7 @@ def message_of(agent: str, asked: Any) -> Json:  # noqa: ANN401  # whatever an a
     """
     said: Json = {"parts": [{"text": asked}]} if isinstance(asked, str) else asked
     if not isinstance(said, dict):
-        raise DelegationRefused(agent, "bad_request", "a message is a text, or has parts")
+        raise DelegationRefused(agent, "bad_request", "a message must be text or have parts")
     if (why := why_no_message(said)) is not None:
         raise DelegationRefused(agent, "bad_request", why)
     try:

@@ -77,9 +77,9 @@ async def retry(bus: Bus, letter: Letter) -> Retried:
             await _send_again(bus, letter.content.subject, letter.body, own)
             return Retried(None, f"sent again on {letter.content.subject}")
         case "entry":
-            raise NotRetryable("what lies in a log and is no entry can't be run")
+            raise NotRetryable("a malformed log entry can't be retried")
         case _:
-            raise NotRetryable("this version does not know what the letter stands for")
+            raise NotRetryable("unknown kind of dead letter")
 
 
 async def _retry_run(bus: Bus, letter: Letter) -> Retried:
@@ -93,7 +93,7 @@ async def _retry_run(bus: Bus, letter: Letter) -> Retried:
     if last is None or last.stamp.log != request.log:
         raise NotRetryable(f"the log of task {key.task} is gone")
     if last.stamp.run > run:
-        raise NotRetryable(f"task {key.task} has gone on to another input since")
+        raise NotRetryable(f"task {key.task} has continued with another input since")
     if not last.ends_run:
         await RunRequests(bus).publish(key, run, without_input(request), priority)
         return Retried(key.task, "it has not failed; workers are asked again")

@@ -311,7 +311,7 @@ async def test_an_agent_out_of_reach_is_tried_again_and_then_given_up(
         proxy.refuses = False
         done = await folded(await desk.start("crier", "y"))
     assert state(given_up) == "FAILED"
-    assert "out of reach" in words(given_up)
+    assert "busy or unreachable" in words(given_up)
     assert taken >= 3
     assert (state(done), executor.heard) == ("COMPLETED", ["y"])
 

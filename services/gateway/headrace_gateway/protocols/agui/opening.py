@@ -146,7 +146,7 @@ async def make_way(services: Services, call: Call, thread: str) -> list[str]:
         return []
     busy = await _at_work(RunThread(services, call, thread))
     if card.follow_ups == "reject" and busy:
-        raise ThreadBusy(f"thread {thread} has a run at work, and its agent takes no other")
+        raise ThreadBusy(f"thread {thread} has an active run, and its agent allows one at a time")
     if card.follow_ups != "interrupt":
         return busy
     for task in busy:

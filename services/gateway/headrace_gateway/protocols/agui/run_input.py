@@ -180,7 +180,7 @@ def _validated(body: Json) -> Json:
     """Return the input by its wire names, without fields that have no value."""
     known, stripped = normalised(body)
     if stripped:
-        _log.warning("AG-UI input: ignoring what the protocol does not know: %s", stripped)
+        _log.warning("AG-UI input: unknown fields are ignored: %s", stripped)
     try:
         return RunAgentInput.model_validate(known).model_dump(mode="json", by_alias=True)
     except ValidationError as error:

@@ -144,7 +144,7 @@ class RateLimits:
         try:
             account = RequestsTaken.decode(msg.subject, msg.data)
         except UndecodableMessage as error:
-            _log.warning("what another gateway has counted is passed over: %s", error)
+            _log.warning("ignoring a malformed request count of another gateway: %s", error)
             return
         if account.gateway == self._id:
             return

@@ -122,7 +122,7 @@ class Callers:
         digest = hashlib.sha256(secret.encode(errors="surrogateescape")).digest()
         caller = self._by_digest.get(self._blind(digest))
         if caller is None:
-            raise CredentialsRefused("these credentials are not known here")
+            raise CredentialsRefused("unknown credentials")
         return caller
 
     def _blind(self, digest: bytes) -> bytes:
@@ -146,9 +146,9 @@ class Callers:
             try:
                 self._take(path)
             except CredentialsUnreadable as trouble:
-                _log.error("credentials stay as they were: %s", trouble)
+                _log.error("credentials not reloaded, the old ones stay in use: %s", trouble)
             else:
-                _log.info("credentials were read again: %d", len(self._by_digest))
+                _log.info("credentials reloaded: %d", len(self._by_digest))
 
     def _stamp(self) -> tuple[tuple[int, int, int], ...]:
         """Return what changes when the file, or the keys that it names, do."""

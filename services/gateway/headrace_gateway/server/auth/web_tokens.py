@@ -56,7 +56,7 @@ class WebTokens:
                 grants=self._granted(claims),
             )
         except (InvalidName, LookupError, TypeError):
-            raise CredentialsRefused("the token does not say whose it is") from None
+            raise CredentialsRefused("the token names no owner") from None
 
     def _granted(self, claims: dict[str, Any]) -> tuple[Grant, ...] | None:
         """Return what the token is good for; None: everything of its owner's."""
@@ -93,7 +93,7 @@ class WebTokens:
         if not named and len(self._keys) == 1 and "kid" not in header:
             named = self._keys
         if not named:
-            raise CredentialsRefused("the token is signed with a key that is not known here")
+            raise CredentialsRefused("the token is signed with an unknown key")
         return named[0]
 
 

@@ -182,7 +182,7 @@ async def _received(requests: _Requests) -> bytes:
         async with asyncio.timeout(RECEIVE_SECONDS):
             return await anext(requests)
     except (TimeoutError, StopAsyncIteration):
-        raise RequestNotWhole("the request was not whole in time") from None
+        raise RequestNotWhole("the request was not complete in time") from None
 
 
 def _add_from_metadata(asking: RpcRequest, operation: str, params: Json) -> None:
