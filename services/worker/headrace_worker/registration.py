@@ -41,7 +41,7 @@ class Registration:
             async with asyncio.timeout(_LEAVING):
                 await self._heartbeat_thread.call(self._withdraw())
         except (BusUnavailable, TimeoutError) as trouble:
-            _log.info("left without a word: %s", reason(trouble))
+            _log.info("could not sign off: %s", reason(trouble))
 
     async def replace(self, agents: Agents) -> None:
         """Announce `agents` from now on, and no others.

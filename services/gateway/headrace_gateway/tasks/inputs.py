@@ -100,7 +100,7 @@ class QueuedInputs:
             except Fenced:
                 # By the holder, with this message perhaps.
                 continue
-        raise TaskBusy(f"others keep appending to task {key.task}")
+        raise TaskBusy(f"too many concurrent changes to task {key.task}")
 
     async def _find(self, key: TaskKey, name: str, after: int, last: Entry) -> int | None:
         """Return where the message named `name` stands behind stream sequence `after`."""
@@ -123,7 +123,7 @@ def _answered(task: str, holding: Holding, size: int) -> int | None:
         case "generation":
             raise GenerationMismatch(task, holding.generation or 0)
         case "policy":
-            raise TaskBusy("the task is being worked on, and its agent takes no message meanwhile")
+            raise TaskBusy("the task is active, and its agent accepts no messages meanwhile")
         case "too_large":
             raise EventTooLarge(size, size)
         case _:

@@ -133,7 +133,7 @@ class ClientCredentials:
             self._token = str(issued["access_token"])
             lifetime = float(issued.get("expires_in", _LIFETIME))
         except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
-            raise AccessRefused(f"no token came: {answer.status_code}") from error
+            raise AccessRefused(f"no token in the answer: {answer.status_code}") from error
         self._until = time.monotonic() + max(lifetime - _EARLY, lifetime / 2)
 
 
