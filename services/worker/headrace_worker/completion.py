@@ -129,13 +129,20 @@ def _end(execution: Execution) -> End:
     match acting.exception():
         case None:
             return _asked_for(execution)
-        case MalformedOutput() as error:
-            return _failed(execution, f"The agent's output is malformed: {error}", error)
         case Retryable() as error:
             reason = f"Given up after {execution.failures} attempts: {error}"
             return execution.endings.failed(reason[:LONGEST_REASON])
+        case error if (malformed := _malformed(error)) is not None:
+            return _failed(execution, f"The agent's output is malformed: {malformed}", error)
         case error:
             return _failed(execution, _shown(error), error)
+
+
+def _malformed(error: BaseException | None) -> MalformedOutput | None:
+    """Return what was wrong with the agent's output, also where a framework wraps the error."""
+    while error is not None and not isinstance(error, MalformedOutput):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 def _shown(error: BaseException) -> str:

@@ -31,6 +31,8 @@ type Role = Literal["system", "user", "assistant", "tool"]
 
 RESPONSE = "headrace.response"
 """Key in a checkpoint's data: the verbatim response of a model that ends there (`Verbatim`)."""
+RESULT = "headrace.result"
+"""Key in a checkpoint's data: the tool's result that it is made with, verbatim (`Verbatim`)."""
 _SNAPSHOT = f'"{parts.MESSAGES_SNAPSHOT}"'.encode()
 """Where it is missing from an event's JSON, the event sets no conversation."""
 
@@ -142,7 +144,7 @@ type Item = Words | ReasoningItem | CallItem | ResultItem
 
 @dataclass(slots=True)
 class Verbatim:
-    """A model's response in the words of the adapter that asked for it."""
+    """A model's response, or a tool's result, in the words of the adapter that asked for it."""
 
     format: str
     """Whose words: only the adapter that wrote them reads them."""
@@ -169,7 +171,7 @@ class Turn:
     result: ToolResultPart | None = None
     """The tool's."""
     verbatim: Verbatim | None = None
-    """The agent's, if the response was kept."""
+    """The agent's or the tool's, if the response or the result was kept."""
     whole: bool = False
     """Whether the response is known to be complete."""
     origin: str = ""
@@ -199,6 +201,7 @@ def turns_of_log(log: Iterable[Entry], task: str = "", last: int = sys.maxsize) 
         told.take(generation, event)
         if checkpoint is not None and isinstance(data := decode(checkpoint).data, dict):
             told.take_response(data.get(RESPONSE))
+            told.take_result(data.get(RESULT))
             told.take_names(data.get(NAMES))
     return told.turns
 
@@ -340,8 +343,12 @@ class _Log:
             return
         turn = self._turn("")
         turn.whole = True
-        if form := kept.get("format"):
-            turn.verbatim = Verbatim(form, kept.get("response"), kept.get("link", ""))
+        turn.verbatim = _verbatim(kept)
+
+    def take_result(self, kept: Any) -> None:  # noqa: ANN401  # any JSON
+        """Take what a checkpoint says of the tool's result that comes with it."""
+        if isinstance(kept, dict) and self.turns and self.turns[-1].role == "tool":
+            self.turns[-1].verbatim = _verbatim(kept)
 
     def take_names(self, kept: Any) -> None:  # noqa: ANN401  # any JSON
         """Take what a checkpoint says of the messages that end with it."""
@@ -571,6 +578,11 @@ class _AgUi:
     def _origin(self, turn: Turn) -> Turn | None:
         found = (self._known[item.id][0] for item in turn.items if item.id in self._known)
         return next(found, None)
+
+
+def _verbatim(kept: Json) -> Verbatim | None:
+    form = kept.get("format")
+    return Verbatim(form, kept.get("response"), kept.get("link", "")) if form else None
 
 
 def _name(items: Sequence[Words | ReasoningItem], names: Sequence[str]) -> None:

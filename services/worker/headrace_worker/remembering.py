@@ -17,6 +17,7 @@ from headrace.sdk.emit import ToolArguments, ToolResult
 from headrace.sdk.errors import Retryable
 from headrace_worker.conversation import (
     RESPONSE,
+    RESULT,
     Turn,
     Verbatim,
     state_of_logs,
@@ -147,19 +148,26 @@ async def keep_response(
     Raises:
         MalformedOutput, RunOver: as `RunContext.checkpoint`.
     """
-    kept: Json = {}
-    if verbatim is not None:
-        kept = {"format": verbatim.format, **await stored(ctx, verbatim.response)}
+    kept = {} if verbatim is None else await _kept(ctx, verbatim)
     await runtime_of(ctx).checkpoint({RESPONSE: kept}, last)
 
 
-async def keep_result(ctx: RunContext, result: ToolResult) -> None:
+async def keep_result(
+    ctx: RunContext, result: ToolResult, verbatim: Verbatim | None = None
+) -> None:
     """Say what a tool answered, and save it: no later attempt calls the tool again.
+
+    `verbatim` is what the model is told again, where the log's result says less.
 
     Raises:
         MalformedOutput, RunOver: as `RunContext.checkpoint`.
     """
-    await runtime_of(ctx).checkpoint(None, result)
+    kept = None if verbatim is None else {RESULT: await _kept(ctx, verbatim)}
+    await runtime_of(ctx).checkpoint(kept, result)
+
+
+async def _kept(ctx: RunContext, verbatim: Verbatim) -> Json:
+    return {"format": verbatim.format, **await stored(ctx, verbatim.response)}
 
 
 async def _earlier(ctx: RunContext, memory: Memory, log: Sequence[Entry]) -> list[list[Entry]]:

@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
-from pydantic_core import to_jsonable_python
 
 from headrace.model.events import Json
 from headrace.sdk.context import RunContext, runtime_of
@@ -23,6 +22,7 @@ from headrace_worker.adapters.adk_session import (
     said_in,
 )
 from headrace_worker.adapters.approvals import Decision
+from headrace_worker.adapters.as_json import as_json
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.speaker import Speaker
 from headrace_worker.conversation import Verbatim
@@ -174,7 +174,7 @@ class AdkEvents(BasePlugin):
             # The event with all results of the round says what became of it.
             return
         await self._tell_state(tool_context.actions.state_delta)
-        await self._keep_result(call, as_response(_as_json(result)), None)
+        await self._keep_result(call, as_response(as_json(result)), None)
 
     async def take(self, event: Event) -> None:
         """Say `event`."""
@@ -291,7 +291,7 @@ class AdkEvents(BasePlugin):
         if (call := part.function_call) is not None and call.id:
             self.calls.add(call.id)
             self.used.add(call.id)
-            await self._ctx.emit(ToolCall(call.name or "", _as_json(call.args or {}), call.id))
+            await self._ctx.emit(ToolCall(call.name or "", as_json(call.args or {}), call.id))
         elif (blob := part.inline_data) is not None and blob.data:
             file = File(blob.display_name or "", blob.data, blob.mime_type or "")
             await self._ctx.emit(file)
@@ -325,7 +325,7 @@ class AdkEvents(BasePlugin):
             and not self._runs_on(each.id)
         ]
         for each in left:
-            self.results[each.id or ""] = _as_json(each.response or {})
+            self.results[each.id or ""] = as_json(each.response or {})
         for each in left[:-1]:
             await self._tell_result(each.id or "", None)
         if _asks_for_approval(event):
@@ -369,7 +369,7 @@ class AdkEvents(BasePlugin):
         if not delta:
             return
         changed = {
-            key: _as_json(value) for key, value in delta.items() if not key.startswith(_TEMPORARY)
+            key: as_json(value) for key, value in delta.items() if not key.startswith(_TEMPORARY)
         }
         now = {**self.state, **changed}
         if now != self.state:
@@ -425,7 +425,3 @@ def _asks_for_approval(event: Event) -> bool:
 
 def _text(said: Sequence[types.Part] | None) -> str:
     return "".join(part.text for part in said or () if part.text and not part.thought)
-
-
-def _as_json(value: Any) -> Any:  # noqa: ANN401  # any JSON
-    return to_jsonable_python(value, bytes_mode="base64", fallback=str)

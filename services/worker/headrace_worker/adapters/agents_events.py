@@ -4,13 +4,12 @@ import asyncio
 from collections.abc import Collection
 from typing import Any
 
-from pydantic_core import to_jsonable_python
-
 from headrace.sdk.context import RunContext
 from headrace.sdk.emit import Text, Thinking, ToolArguments, ToolCall, ToolResult
 from headrace.sdk.signals import Usage
 from headrace_worker.adapters.agents_input import FORMAT, verbatim_of
 from headrace_worker.adapters.agents_replay import REPLAYED
+from headrace_worker.adapters.as_json import as_json
 from headrace_worker.adapters.call_ids import own_call_id
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.speaker import Speaker
@@ -182,7 +181,7 @@ class AgentsEvents(RunHooks[Any]):
         if own in self._answered:
             return
         self._answered.add(own)
-        said = to_jsonable_python(content, fallback=str)
+        said = as_json(content)
         await keep_result(self._ctx, ToolResult(own, said))
 
     def _own(self, theirs: str) -> str:

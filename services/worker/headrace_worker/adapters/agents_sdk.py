@@ -4,8 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Unpack
 
-from pydantic_core import to_jsonable_python
-
 from headrace.model import parts
 from headrace.model.events import Json
 from headrace.model.task import FAILED
@@ -31,6 +29,7 @@ from headrace_worker.adapters.approvals import (
     decisions_of,
     question,
 )
+from headrace_worker.adapters.as_json import as_json
 from headrace_worker.adapters.declaring import Declaration
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.openai_content import TAKES
@@ -146,7 +145,7 @@ async def _run(
     elif result.interruptions:
         await _interrupt(ctx, result.interruptions, telling, brought, options.approve_within)
     elif result.final_output is not None and not isinstance(result.final_output, str):
-        await ctx.emit(Data(to_jsonable_python(result.final_output), "output"))
+        await ctx.emit(Data(as_json(result.final_output), "output"))
 
 
 def _ending(error: APIError | AgentsException) -> Ending:

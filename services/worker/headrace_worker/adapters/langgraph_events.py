@@ -3,8 +3,6 @@
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from pydantic_core import to_jsonable_python
-
 from headrace.model.events import Json
 from headrace.sdk.context import RunContext
 from headrace.sdk.emit import (
@@ -20,6 +18,7 @@ from headrace.sdk.emit import (
 )
 from headrace.sdk.signals import Custom, State, Step, Usage
 from headrace_worker.adapters.approvals import ask
+from headrace_worker.adapters.as_json import as_json
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.langgraph_interrupts import question
 from headrace_worker.adapters.langgraph_threads import Beginning
@@ -91,7 +90,7 @@ class LangGraphEvents:
         if isinstance(found, str):
             await self._ctx.emit(found)
         elif found is not None:
-            await self._ctx.emit(Data(to_jsonable_python(found), self._output))
+            await self._ctx.emit(Data(as_json(found), self._output))
         known = {each["id"]: each for each in before}
         asked = [known.get(each.id) or question(each, ends) for each in self._interrupts.values()]
         if asked or stop is not None:
@@ -156,7 +155,7 @@ class LangGraphEvents:
     async def _call(self, call: str, name: str, arguments: Any) -> None:  # noqa: ANN401  # any JSON
         if call not in self._called:
             self._called.add(call)
-            await self._ctx.emit(ToolCall(name, to_jsonable_python(arguments), call))
+            await self._ctx.emit(ToolCall(name, as_json(arguments), call))
 
     async def _end_of(self, message: AIMessage) -> None:
         label = message.id or ""
@@ -167,7 +166,7 @@ class LangGraphEvents:
         self._whole.add(label)
 
     async def _result(self, message: ToolMessage) -> None:
-        content = to_jsonable_python(message.content)
+        content = as_json(message.content)
         failed = message.status == "error"
         error = (message.text or "it failed") if failed else ""
         await self._ctx.emit(ToolResult(message.tool_call_id, "" if failed else content, error))
@@ -188,7 +187,7 @@ class LangGraphEvents:
         if isinstance(told, _OWN):
             await self._ctx.emit(told)
         else:
-            await self._ctx.emit(Custom("langgraph", to_jsonable_python(told)))
+            await self._ctx.emit(Custom("langgraph", as_json(told)))
 
     async def _update(self, told: Any, *, inner: bool) -> None:  # noqa: ANN401  # by node
         for node, update in told.items():
@@ -219,7 +218,7 @@ class LangGraphEvents:
         if not shared:
             return
         known = self._ctx.state
-        state = {**(known if isinstance(known, dict) else {}), **to_jsonable_python(shared)}
+        state = {**(known if isinstance(known, dict) else {}), **as_json(shared)}
         if state != known:
             await self._ctx.emit(State(state))
 

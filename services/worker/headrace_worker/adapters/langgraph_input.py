@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from pydantic_core import to_jsonable_python
-
 from headrace.model.events import Json
 from headrace.sdk.context import RunContext
+from headrace_worker.adapters.as_json import as_json
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.langgraph_messages import messages_of
 from headrace_worker.adapters.langgraph_threads import Beginning
@@ -58,7 +57,7 @@ def _shared(
     changed = {
         key: state[key]
         for key in state_keys
-        if key in state and (key not in known or to_jsonable_python(known[key]) != state[key])
+        if key in state and (key not in known or as_json(known[key]) != state[key])
     }
     return {key: _instead(graph, key, value) for key, value in changed.items()}
 

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import orjson
-from pydantic_core import to_jsonable_python
 
 from headrace.model.events import Json
 from headrace_worker.adapters import approvals
 from headrace_worker.adapters.answers import AnswerInvalid, is_expired
+from headrace_worker.adapters.as_json import as_json
 from headrace_worker.adapters.extras import needs
 
 with needs("langgraph"):
@@ -48,7 +48,7 @@ _EACH: dict[str, Json] = {
 
 def question(interrupt: Interrupt, ends: str | None = None) -> Json:
     """Return an interrupt in AG-UI's words; it is open until `ends`."""
-    value = to_jsonable_python(interrupt.value)
+    value = as_json(interrupt.value)
     asked: Json = {"id": interrupt.id, "reason": "input_required", "message": _words(value)}
     if isinstance(value, dict):
         asked["metadata"] = {"value": value}
@@ -188,7 +188,7 @@ def _calls(interrupt: Interrupt) -> list[Json]:
 
 def _allowed(schema: Any) -> list[str]:  # noqa: ANN401  # any JSON
     """Return the decisions that a schema of the middleware's knows."""
-    said = orjson.dumps(to_jsonable_python(schema)).decode() if isinstance(schema, dict) else ""
+    said = orjson.dumps(as_json(schema)).decode() if isinstance(schema, dict) else ""
     return [each for each in _EACH if f'"{each}"' in said] or [*_EACH]
 
 
@@ -228,7 +228,7 @@ def _kind(decision: str) -> Json:
 def _asks(call: Json) -> str:
     if isinstance(said := call.get("description"), str) and said:
         return said
-    return f"Approve {call['name']}({orjson.dumps(to_jsonable_python(call['args'])).decode()})?"
+    return f"Approve {call['name']}({orjson.dumps(as_json(call['args'])).decode()})?"
 
 
 def _words(value: Any) -> str:  # noqa: ANN401  # any JSON

@@ -93,7 +93,8 @@ def pydantic_ai_agent(  # what such an agent can be told
         if begun is None:
             return
         used = {call.id for turn in turns for call in turn.calls}
-        known = begun.past.results if begun.replays else {}
+        replayed = begun.past if begun.replays else Past()
+        known = replayed.results
         telling = PydanticEvents(
             ctx, used, known, thinking=show_thinking, approve_within=approve_within
         )
@@ -102,7 +103,10 @@ def pydantic_ai_agent(  # what such an agent can be told
             "deps": depends,
             "message_history": begun.past.messages,
             "deferred_tool_results": begun.deferred,
-            "capabilities": [ReinjectSystemPrompt(), ReplayedResponses(telling, known)],
+            "capabilities": [
+                ReinjectSystemPrompt(),
+                ReplayedResponses(telling, replayed),
+            ],
             **_frontend(ctx, wrapped),
         }
         try:

@@ -7,21 +7,26 @@ from typing import Any
 
 import orjson
 from pydantic import BaseModel
-from pydantic_core import to_jsonable_python
 
 from headrace.sdk.context import RunContext
 from headrace.sdk.emit import Data, Text, Thinking, ToolArguments, ToolCall, ToolResult
 from headrace.sdk.signals import Custom, Usage
 from headrace_worker.adapters.agui_events import AguiEvents
 from headrace_worker.adapters.approvals import ask, question
+from headrace_worker.adapters.as_json import as_json
 from headrace_worker.adapters.call_ids import own_call_id
 from headrace_worker.adapters.extras import needs
-from headrace_worker.adapters.pydantic_messages import FORMAT, verbatim_of
+from headrace_worker.adapters.pydantic_messages import (
+    FORMAT,
+    Past,
+    verbatim_of,
+    verbatim_of_result,
+)
 from headrace_worker.conversation import CallItem, Verbatim
 from headrace_worker.remembering import keep_response, keep_result
 
 with needs("pydantic-ai"):
-    from pydantic_ai import AgentRunResultEvent, DeferredToolRequests
+    from pydantic_ai import AgentRunResultEvent, DeferredToolRequests, ToolReturn
     from pydantic_ai.capabilities import AbstractCapability
     from pydantic_ai.exceptions import ToolFailed
     from pydantic_ai.messages import (
@@ -53,8 +58,8 @@ class ReplayedResponses(AbstractCapability[Any]):
     """Hands on each response as it was, and answers calls whose results are in the log."""
 
     telling: "PydanticEvents"
-    known: Mapping[str, ToolReturnPart]
-    """Results of the calls that a former attempt has carried out, by call id."""
+    past: Past
+    """With the results of the calls that a former attempt has carried out, if one has."""
 
     async def prepare_output_tools(self, ctx: Any, tool_defs: Any) -> Any:  # noqa: ANN401  # the library's
         """Learn which calls are an answer in its shape."""
@@ -85,12 +90,14 @@ class ReplayedResponses(AbstractCapability[Any]):
     ) -> Any:  # noqa: ANN401  # a tool's result
         """Carry out a call once its response is stored, unless it has been carried out."""
         del ctx, tool_def
-        done = self.known.get(call.tool_call_id)
+        done = self.past.results.get(call.tool_call_id)
         if done is None:
             await self.telling.stored()
             return await handler(args)
         if done.outcome in _FAILED:
             raise ToolFailed(str(done.content))
+        if (beside := self.past.beside.get(call.tool_call_id)) is not None:
+            return ToolReturn(done.content, content=beside.content)
         return done.content
 
 
@@ -147,8 +154,8 @@ class PydanticEvents:
                 await self._call(part)
             case OutputToolCallEvent():
                 await self._keep()
-            case FunctionToolResultEvent(part=part):
-                await self._result(part)
+            case FunctionToolResultEvent():
+                await self._result(event)
             case CustomEvent():
                 await self._custom(event)
             case AgentRunResultEvent(result=result):
@@ -219,19 +226,26 @@ class PydanticEvents:
             own = self._own(part.tool_call_id)
             await self._ctx.emit(ToolCall(part.tool_name, part.args_as_dict(), own))
 
-    async def _result(self, part: Any) -> None:  # noqa: ANN401  # a ToolReturnPart
+    async def _result(self, event: FunctionToolResultEvent) -> None:
+        part: Any = event.part
         if part.tool_call_id in self._known:
             return
-        for event in _events_of(part.metadata or part.content):
-            await self._agui.take(event)
-        await keep_result(self._ctx, _result(self._id(part.tool_call_id), part))
+        for said in _events_of(part.metadata or part.content):
+            await self._agui.take(said)
+        own, verbatim = self._id(part.tool_call_id), None
+        if isinstance(part, ToolReturnPart) and (
+            part.files or event.content or part.outcome not in {"success", "failed"}
+        ):
+            beside = [event.content] if isinstance(event.content, str) else event.content or ()
+            verbatim = Verbatim(FORMAT, verbatim_of_result(part, beside, own))
+        await keep_result(self._ctx, _result(own, part), verbatim)
 
     async def _custom(self, event: CustomEvent) -> None:
         payload = event.to_payload()
         if events := _events_of(payload):
             await self._agui.take(events[0])
         else:
-            await self._ctx.emit(Custom(event.name, to_jsonable_python(payload)))
+            await self._ctx.emit(Custom(event.name, as_json(payload)))
 
     def _id(self, theirs: str) -> str:
         return self._ids.get(theirs, theirs)
@@ -250,7 +264,7 @@ class PydanticEvents:
         if isinstance(output, DeferredToolRequests):
             await self._defer(output)
         elif output is not None and not isinstance(output, str):
-            await self._ctx.emit(Data(to_jsonable_python(output), "output"))
+            await self._ctx.emit(Data(as_json(output), "output"))
 
     async def _tell_usage(self, response: ModelResponse, used: UsageBase) -> None:
         if not used.total_tokens:
@@ -271,7 +285,7 @@ class PydanticEvents:
         asked = [
             question(
                 CallItem(self._id(part.tool_call_id), part.tool_name, part.args_as_dict()),
-                to_jsonable_python(output.metadata.get(part.tool_call_id)),
+                as_json(output.metadata.get(part.tool_call_id)),
                 self._within,
             )
             for part in output.approvals
@@ -281,7 +295,9 @@ class PydanticEvents:
 
 
 def _result(own: str, part: Any) -> ToolResult:  # noqa: ANN401  # a ToolReturnPart
-    content = to_jsonable_python(part.content)
+    # Files are told by their names, as pydantic-ai's own adapter for user interfaces does.
+    files = isinstance(part, ToolReturnPart) and part.files
+    content = part.model_response_str() if files else as_json(part.content)
     if part.outcome in _FAILED:
         return ToolResult(own, "", content if isinstance(content, str) else str(content))
     return ToolResult(own, content)

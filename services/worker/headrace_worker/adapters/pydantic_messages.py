@@ -2,7 +2,7 @@
 
 from base64 import b64decode
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
@@ -34,7 +34,7 @@ with needs("pydantic-ai"):
     )
 
 FORMAT = "pydantic-ai"
-"""Of the responses that are kept verbatim: a ModelResponse as JSON."""
+"""Of what is kept verbatim: a ModelResponse as JSON, or a ModelRequest with a tool's result."""
 
 _LINKS: dict[str, Any] = {"image": ImageUrl, "audio": AudioUrl, "video": VideoUrl}
 
@@ -48,6 +48,8 @@ class Past:
     """The last response; the results behind it are in `results` alone."""
     results: dict[str, ToolReturnPart] = field(default_factory=dict)
     """By call id."""
+    beside: dict[str, UserPromptPart] = field(default_factory=dict)
+    """What the model is told beside a result, images say, by call id."""
     _logged: set[str] = field(default_factory=set)
     """Ids of the calls that the log knows; others are the library's own, the shape of an answer."""
 
@@ -59,7 +61,7 @@ class Past:
                 self._logged = {call.id for call in turn.calls}
                 self._respond(_response(turn))
             case "tool" if turn.result is not None:
-                self._answer(turn.result)
+                self._answer(turn, turn.result)
             case "user":
                 self.close()
                 self._request([UserPromptPart(content_of(turn.parts))])
@@ -71,9 +73,9 @@ class Past:
         for call in self.open:
             self.refuse(call)
         closing = [self.results[call.tool_call_id] for call in self.calls]
-        self.last, self.results = None, {}
         if closing:
-            self._request(closing)
+            self._request([*closing, *self.beside.values()])
+        self.last, self.results, self.beside = None, {}, {}
 
     def refuse(self, call: ToolCallPart) -> None:
         """Answer a call that nobody has answered, and nobody will."""
@@ -87,7 +89,7 @@ class Past:
     def put_results(self) -> None:
         """Put the results that there are behind the last response; its other calls stay open."""
         if self.results:
-            self._request([*self.results.values()])
+            self._request([*self.results.values(), *self.beside.values()])
 
     @property
     def calls(self) -> Sequence[ToolCallPart]:
@@ -104,10 +106,16 @@ class Past:
             self.messages.append(response)
             self.last = response
 
-    def _answer(self, result: ToolResultPart) -> None:
+    def _answer(self, turn: Turn, result: ToolResultPart) -> None:
         names = {call.tool_call_id: call.tool_name for call in self.calls}
-        if result.id in names:
-            self.results[result.id] = _return(names[result.id], result)
+        if result.id not in names:
+            return
+        self.results[result.id] = _return(names[result.id], result)
+        for part in _kept_result(turn):
+            if isinstance(part, ToolReturnPart):
+                self.results[result.id] = part
+            elif isinstance(part, UserPromptPart):
+                self.beside[result.id] = part
 
     def _request(self, said: Sequence[ModelRequestPart]) -> None:
         """Add to the request that is last, for results and what a user says are one."""
@@ -130,16 +138,35 @@ def verbatim_of(response: ModelResponse, ids: dict[str, str]) -> Any:  # noqa: A
     return kept
 
 
+def verbatim_of_result(result: ToolReturnPart, beside: Sequence[UserContent], own: str) -> Any:  # noqa: ANN401  # any JSON
+    """Return a tool's result as JSON, and what the model is told beside it; `own` is the id."""
+    # What is attached for the application alone may be anything.
+    told: list[ModelRequestPart] = [replace(result, tool_call_id=own, metadata=None)]
+    if beside:
+        told.append(UserPromptPart(beside))
+    [kept] = ModelMessagesTypeAdapter.dump_python([ModelRequest(told)], mode="json")
+    return kept
+
+
+def _kept_result(turn: Turn) -> Sequence[ModelRequestPart]:
+    kept = _kept(turn)
+    return kept.parts if isinstance(kept, ModelRequest) else ()
+
+
+def _kept(turn: Turn) -> ModelMessage | None:
+    """Return what was kept verbatim, unless another version of the library wrote it."""
+    if turn.verbatim is None:
+        return None
+    try:
+        [kept] = ModelMessagesTypeAdapter.validate_python([turn.verbatim.response])
+    except ValidationError:
+        return None
+    return kept
+
+
 def _response(turn: Turn) -> ModelResponse:
-    if turn.verbatim is not None:
-        try:
-            [kept] = ModelMessagesTypeAdapter.validate_python([turn.verbatim.response])
-        except ValidationError:
-            # Another version of the library wrote it.
-            pass
-        else:
-            if isinstance(kept, ModelResponse):
-                return kept
+    if isinstance(kept := _kept(turn), ModelResponse):
+        return kept
     said = [part for item in turn.items if (part := _part(item)) is not None]
     return ModelResponse(said)
 

@@ -272,6 +272,19 @@ class AsksItsModel(Behaviour):
             done = await folded(await desk.start("agent", "Mail bob."))
         assert (state(done), office.done("begun")) == ("COMPLETED", ["bob"])
 
+    async def test_a_result_that_is_too_large_for_the_log_is_said_to_be(
+        self, desk: Desk, serve: Serve, office: Office, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def mail(to: str) -> str:
+            """Send a mail."""
+            return to * 500_000
+
+        monkeypatch.setattr(office, "mail", mail)
+        async with serve([BOB]):
+            done = await folded(await desk.start("agent", "Mail bob."))
+        assert state(done) == "FAILED"
+        assert "exceeds the limit of" in words(done)
+
     async def test_usage_is_counted(self, desk: Desk, serve: Serve) -> None:
         # What an attempt has spent before it failed is spent.
         async with serve([BOB, *[Refuses(429)] * 4, says("Done.")]):

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 from pydantic_ai import Agent as PydanticAgent
-from pydantic_ai import BinaryContent, ImageUrl, PromptedOutput
+from pydantic_ai import BinaryContent, ImageUrl, PromptedOutput, ToolReturn
 from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
@@ -23,13 +23,16 @@ from pydantic_ai.models.function import (
     DeltaToolCalls,
     FunctionModel,
 )
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.providers.openai import OpenAIProvider
 
 from headrace.model import parts
 from headrace.model.events import Json
 from headrace.sdk.errors import Retryable
 from headrace_worker.adapters import pydantic_ai_agent, pydantic_events
+from tests.integration.worker.adapters.wire import Refuses, Spoken, calls, chat_model, says
 from tests.integration.worker.conftest import Working
-from tests.integration.worker.doors.reading import folded
+from tests.integration.worker.doors.reading import answer, folded, results, state
 from tests.support.desk import Desk
 
 type Stream = AsyncIterator[str | DeltaToolCalls | DeltaThinkingCalls]
@@ -144,3 +147,41 @@ async def test_a_structured_answer_that_was_kept_is_told_by_the_next_attempt(
         done = await folded(await desk.start("p", "How many?"))
     assert [a["parts"][0].get("data") for a in done["artifacts"]][-1] == {"sides": 6}
     assert asked == 1
+
+
+IMAGE = BinaryContent(b"\x89PNG", media_type="image/png")
+
+
+@pytest.mark.parametrize(
+    "returned", [IMAGE, ToolReturn("seen", content=["This:", IMAGE], metadata=object())]
+)
+async def test_images_that_a_tool_returns_are_told_again(
+    desk: Desk, working: Working, returned: object
+) -> None:
+    def look() -> object:
+        return returned
+
+    script: list[Spoken] = [calls(("c1", "look", {})), *[Refuses(429)] * 4, says("Nice.")]
+    async with chat_model(script) as served:
+        provider = OpenAIProvider(base_url=served.url, api_key="k")
+        wrapped = PydanticAgent(OpenAIChatModel("small", provider=provider), tools=[look])
+        async with working(pydantic_ai_agent(wrapped, name="p", memory="task", backoff=0.0)):
+            done = await folded(await desk.start("p", "Look."))
+    assert answer(done) == "Nice."
+    first, last = served.heard[1], served.heard[-1]
+    assert [told.images for told in first if told.images] == [[b"\x89PNG"]]
+    assert [(told.line, told.images) for told in last] == [(t.line, t.images) for t in first]
+    assert "base64" not in str(results(done))
+    assert "iVBO" not in str(results(done))
+
+
+async def test_bytes_that_a_tool_returns_are_base64(desk: Desk, working: Working) -> None:
+    def look() -> bytes:
+        return b"\xff\x00"
+
+    async with chat_model([calls(("c1", "look", {})), says("Nice.")]) as served:
+        provider = OpenAIProvider(base_url=served.url, api_key="k")
+        wrapped = PydanticAgent(OpenAIChatModel("small", provider=provider), tools=[look])
+        async with working(pydantic_ai_agent(wrapped, name="p", memory="task")):
+            done = await folded(await desk.start("p", "Look."))
+    assert (state(done), results(done)) == ("COMPLETED", [("_wA=", "")])

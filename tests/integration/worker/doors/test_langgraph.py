@@ -161,6 +161,25 @@ async def test_a_graph_of_another_shape_has_its_input_output_and_state_named(
     assert [part["data"] for part in kinds(done, parts.STATE_SNAPSHOT)] == [{"price": 3}]
 
 
+async def test_what_is_no_json_is_told_as_text(desk: Desk, working: Working) -> None:
+    class Odd:
+        def __str__(self) -> str:
+            return "odd"
+
+    class Box(MessagesState):
+        thing: Any
+
+    def put(_: Box) -> Any:  # noqa: ANN401  # an update
+        get_stream_writer()({"thing": Odd()})
+        return {"messages": [AIMessage("Put.")], "thing": Odd()}
+
+    served = langgraph_agent(chain(Box, put), name="g", memory="task", state_keys=["thing"])
+    async with working(served):
+        done = await folded(await desk.start("g", "x"))
+    assert (state(done), answer(done)) == ("COMPLETED", "Put.")
+    assert kinds(done, parts.STATE_SNAPSHOT)[-1]["data"] == {"thing": "odd"}
+
+
 class Basket(MessagesState):
     """A graph that shares a list with user interfaces."""
 
