@@ -7,7 +7,7 @@ from typing import Any
 from headrace.sdk.context import RunContext
 from headrace.sdk.emit import Text, Thinking, ToolArguments, ToolCall, ToolResult
 from headrace.sdk.signals import Usage
-from headrace_worker.adapters.agents_input import FORMAT, verbatim_of
+from headrace_worker.adapters.agents_input import FORMAT, verbatim_of, words_of
 from headrace_worker.adapters.agents_replay import REPLAYED
 from headrace_worker.adapters.as_json import as_json
 from headrace_worker.adapters.call_ids import own_call_id
@@ -182,7 +182,10 @@ class AgentsEvents(RunHooks[Any]):
             return
         self._answered.add(own)
         said = as_json(content)
-        await keep_result(self._ctx, ToolResult(own, said))
+        if (words := words_of(said)) is None:
+            await keep_result(self._ctx, ToolResult(own, said))
+        else:
+            await keep_result(self._ctx, ToolResult(own, words), Verbatim(FORMAT, said))
 
     def _own(self, theirs: str) -> str:
         """Return the id that a call has in the log, where each has one of its own."""

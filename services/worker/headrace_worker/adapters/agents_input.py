@@ -6,12 +6,18 @@ from typing import Any
 from headrace.model.events import Json
 from headrace.model.parts import ToolResultPart
 from headrace.sdk.tools import as_text
+from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.openai_content import ContentNames, content_of
 from headrace_worker.conversation import CallItem, Item, ResultItem, Turn, Words
 
+with needs("openai-agents"):
+    from agents import ItemHelpers
+    from openai.types.responses import ResponseFunctionToolCall
+
 FORMAT = "openai.agents"
 """Of the responses that are kept verbatim: ``items``, the response's items as the SDK tells them
-to the model again, and ``agent``, the name of the agent that gave it."""
+to the model again, and ``agent``, the name of the agent that gave it. Of results: what a tool
+returned."""
 
 _PIECES = ContentNames(
     text=lambda said: {"type": "input_text", "text": said},
@@ -60,7 +66,7 @@ def _items(turn: Turn) -> list[Json]:
         case "assistant":
             return response_items(turn)
         case "tool" if turn.result is not None:
-            return [_output(turn.result)]
+            return [_output(turn, turn.result)]
         case "user":
             return [{"role": "user", "content": content_of(turn.parts, _PIECES)}]
         case _:
@@ -87,6 +93,33 @@ def _message(text: str) -> Json:
     return {**frame, "content": content}
 
 
-def _output(result: ToolResultPart) -> Json:
-    said = result.error or as_text(result.content)
-    return {"type": "function_call_output", "call_id": result.id, "output": said}
+def returned(turn: Turn, result: ToolResultPart) -> Any:  # noqa: ANN401  # any JSON
+    """Return what a tool returned: its content or its error, images and files as they were."""
+    if turn.verbatim is not None and turn.verbatim.format == FORMAT:
+        return turn.verbatim.response
+    return result.error or result.content
+
+
+def words_of(value: Any) -> str | None:  # noqa: ANN401  # any JSON
+    """Return what the log tells of a tool's images and files; None: it returned none of these."""
+    output = _converted(value)
+    if isinstance(output, str):
+        return None
+    return "\n".join(each.get("text") or _mention(each) for each in output)
+
+
+def _mention(piece: Any) -> str:  # noqa: ANN401  # the API's types
+    kind = piece["type"].removeprefix("input_")
+    return f"[{kind} {piece['filename']}]" if piece.get("filename") else f"[{kind}]"
+
+
+def _converted(value: Any) -> Any:  # noqa: ANN401  # any JSON
+    """Return a tool's value as the SDK tells it: pieces of content, else text."""
+    call = ResponseFunctionToolCall(arguments="", call_id="", name="", type="function_call")
+    return ItemHelpers.tool_call_output_item(call, value)["output"]
+
+
+def _output(turn: Turn, result: ToolResultPart) -> Json:
+    said = returned(turn, result)
+    told = as_text(said) if words_of(said) is None else _converted(said)
+    return {"type": "function_call_output", "call_id": result.id, "output": told}

@@ -13,7 +13,13 @@ from headrace.sdk.emit import Data, Ending, Reject
 from headrace.sdk.errors import Retryable
 from headrace.sdk.relayed import Outcome
 from headrace_worker.adapters.agents_events import AgentsEvents
-from headrace_worker.adapters.agents_input import FORMAT, agent_of, items_of, response_items
+from headrace_worker.adapters.agents_input import (
+    FORMAT,
+    agent_of,
+    items_of,
+    response_items,
+    returned,
+)
 from headrace_worker.adapters.agents_replay import (
     Replay,
     client_tools,
@@ -248,8 +254,10 @@ async def _answer(
 def _last(turns: Sequence[Turn]) -> _Last | None:
     for index in range(len(turns) - 1, -1, -1):
         if turns[index].role == "assistant":
-            behind = [turn.result for turn in turns[index + 1 :] if turn.result is not None]
-            results = {result.id: result.error or result.content for result in behind}
+            behind = [(turn, turn.result) for turn in turns[index + 1 :]]
+            results = {
+                result.id: returned(turn, result) for turn, result in behind if result is not None
+            }
             return _Last(turns[index], list(turns[:index]), results)
     return None
 

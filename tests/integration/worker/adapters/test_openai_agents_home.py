@@ -10,6 +10,8 @@ from agents import (
     GuardrailFunctionOutput,
     OpenAIChatCompletionsModel,
     RunContextWrapper,
+    ToolOutputImage,
+    ToolOutputText,
     TResponseInputItem,
     function_tool,
     handoff,
@@ -217,6 +219,23 @@ async def test_a_structured_answer_that_was_kept_is_told_by_the_next_attempt(
     [artifact] = done["artifacts"]
     assert artifact["parts"][0]["data"] == {"sides": 6}
     assert len(served.requests) == 1
+
+
+async def test_images_that_a_tool_returns_are_told_again(desk: Desk, working: Working) -> None:
+    image = ToolOutputImage(image_url="data:image/png;base64,iVBO")
+
+    def look(words: str = "") -> object:
+        return [ToolOutputText(text=words), image] if words else image
+
+    both = calls(("c1", "look", {}), ("c2", "look", {"words": "Again."}))
+    script: list[Spoken] = [both, *[Refuses(429)] * 4, says("Nice.")]
+    async with model(script) as (served, llm):
+        wrapped: SdkAgent[None] = SdkAgent("a", model=llm, tools=[function_tool(look)])
+        async with working(openai_agents_agent(wrapped, name="a", memory="task", backoff=0.0)):
+            done = await folded(await desk.start("a", "Look."))
+    assert (state(done), answer(done)) == ("COMPLETED", "Nice.")
+    assert served.requests[-1]["messages"] == served.requests[1]["messages"]
+    assert sorted(results(done), key=str) == [("Again.\n[image]", ""), ("[image]", "")]
 
 
 async def test_output_of_a_shape_is_data_and_usage_is_counted(desk: Desk, working: Working) -> None:
