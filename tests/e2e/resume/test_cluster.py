@@ -194,7 +194,8 @@ async def written_once(bus: Bus) -> None:
     """Change what buckets, queues and the store of files keep, all at once."""
     key, owner = TaskKey("_", "counter", mint_task_id(0)), FileOwner("somebody", "somewhere")
     files, bucket, letters = FileStore(bus), Bucket(bus, bus.streams.push), Letters(bus)
-    letter = DeadLetter(reason="a test", subject=bus.subjects.run(key, 1), at="")
+    subject, wanted = bus.subjects.run(key, 1), Wanted(task=key.task)
+    letter = DeadLetter(reason="a test", subject=subject, task=key.task, at="")
     async with asyncio.TaskGroup() as group:
         put = group.create_task(bucket.put("put", b"value", 0))
         group.create_task(bucket.overwrite("overwritten", b"value", seconds=60))
@@ -208,7 +209,7 @@ async def written_once(bus: Bus) -> None:
         group.create_task(write_letter(bus, letter, key.task))
     assert (await bucket.get("put")).sequence == put.result()
     assert await files.read(linked.result(), "_", owner) == LARGE
-    assert len([one async for one in letters.find(Wanted())]) == 1
+    assert len([one async for one in letters.find(wanted)]) == 1
 
 
 def hook(name: str) -> Json:

@@ -83,6 +83,9 @@ _LOOK_EVERY = 0.05
 _ASK = 0.5
 """Seconds for a gateway that settles an input to say so; where none does, nobody listens."""
 
+_AFTERWARDS = 2.0
+"""Seconds for which an input still counts as unsettled once it is settled."""
+
 MOST = 1000
 """Inputs that may be unsettled at a time; each is held in memory."""
 
@@ -206,6 +209,8 @@ class Settling:
                 _log.info("task %s: its input is stored", key.task)
             except HeadraceError as refused:
                 _log.warning("task %s: its input is not stored: %s", key.task, refused)
+            # Who has looked for the task a moment before may be asking only now.
+            await asyncio.sleep(_AFTERWARDS)
 
 
 async def _persistently[Result](attempt: Callable[[], Awaitable[Result]]) -> Result:
