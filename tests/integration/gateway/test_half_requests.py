@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket as stdlib_socket
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ import pytest
 import pytest_asyncio
 
 from headrace_gateway.server import http_protocol
+from tests.integration.gateway.running import until
 from tests.integration.gateway.talking import message
 from tests.support.scripted_fleet import ScriptedFleet
 
@@ -189,3 +191,111 @@ async def test_a_head_without_an_end_is_refused_when_it_is_too_large(wire: Wire)
 async def test_what_is_no_http_is_refused_in_json(wire: Wire) -> None:
     wire.send("\x16\x03\x01 hello\r\n\r\n")
     assert await wire.refusal() == (400, "Invalid HTTP request received.")
+
+
+async def test_a_few_requests_may_wait_for_their_turn_on_a_connection(wire: Wire) -> None:
+    few, many = http_protocol.MOST_PIPELINED, 200
+    wire.send("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * few)
+    for _ in range(few):
+        assert (await wire.until("\r\n\r\n")).startswith("HTTP/1.1 200 ")
+        await wire.until("}")
+    wire.send("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * many)
+    with suppress(ConnectionResetError):
+        assert (await wire.rest()).count("HTTP/1.1 200 ") < many
+    assert wire.reader.at_eof() or wire.reader.exception() is not None
+
+
+TEXT, MORE, CLOSE, PING, PONG = 1, 0, 8, 9, 10
+
+
+def frame(kind: int, content: bytes = b"", *, fin: bool = True) -> bytes:
+    """Return a client's frame, masked with zeros."""
+    assert len(content) < 126
+    return bytes([fin << 7 | kind, 0x80 | len(content)]) + bytes(4) + content
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def socket(wire: Wire) -> Wire:
+    """The same connection, as a WebSocket to an agent."""
+    wire.send(
+        "GET /v1/agents/assistant/stream HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n"
+        "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    )
+    assert "101" in await wire.until("\r\n\r\n")
+    return wire
+
+
+async def frame_from(wire: Wire) -> tuple[int, bytes]:
+    """Return kind and content of the gateway's next frame, which is a short one."""
+    async with asyncio.timeout(TIMEOUT):
+        kind, size = await wire.reader.readexactly(2)
+        return kind & 0x0F, await wire.reader.readexactly(size)
+
+
+@pytest.mark.parametrize(
+    "half",
+    [frame(TEXT, b'{"id":1,', fin=False), frame(TEXT, b'{"id":1}')[:-3], b"\x81"],
+    ids=["a frame that is not the last", "half a frame", "half a frame's head"],
+)
+async def test_half_a_message_over_a_websocket_is_not_waited_for_for_ever(
+    socket: Wire, half: bytes
+) -> None:
+    socket.writer.write(half)
+    kind, content = await frame_from(socket)
+    assert (kind, int.from_bytes(content[:2])) == (CLOSE, 1008)
+    assert content[2:].decode() == "the message was not whole in time"
+
+
+async def test_a_message_of_too_many_frames_is_refused(
+    socket: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_protocol, "MOST_FRAMES", 100)
+    socket.writer.write(frame(TEXT, b"{", fin=False) + frame(MORE, fin=False) * 100)
+    kind, content = await frame_from(socket)
+    assert (kind, int.from_bytes(content[:2])) == (CLOSE, 1009)
+
+
+async def test_a_client_that_pings_and_takes_nothing_costs_no_memory(
+    gateway: str, fleet: ScriptedFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert fleet.working
+    served, received = list[http_protocol.SocketWire](), 0
+    data_received = http_protocol.SocketWire.data_received
+
+    def taken(wire: http_protocol.SocketWire, data: bytes) -> None:
+        nonlocal received
+        received += len(data)
+        if wire not in served:
+            served.append(wire)
+        data_received(wire, data)
+
+    monkeypatch.setattr(http_protocol.SocketWire, "data_received", taken)
+    place = urlsplit(gateway)
+    client = stdlib_socket.socket()
+    client.setsockopt(stdlib_socket.SOL_SOCKET, stdlib_socket.SO_RCVBUF, 512 * 1024)
+    client.setblocking(False)  # noqa: FBT003 - the standard library's signature
+    await asyncio.get_running_loop().sock_connect(client, (place.hostname, place.port))
+    reader, writer = await asyncio.open_connection(sock=client)
+    wire = Wire(reader, writer)
+    wire.send(
+        "GET /v1/agents/assistant/stream HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n"
+        "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    )
+    await wire.until("\r\n\r\n")
+    many, before = frame(PING, b"x" * 125) * 1_000, received
+    for _ in range(100):
+        writer.write(many)
+        await writer.drain()
+    last = frame(PING, b"the last one")
+    writer.write(last)
+
+    async def has_all() -> bool:
+        return received - before >= 100 * len(many) + len(last)
+
+    await until(has_all, "the gateway has read every ping")
+    assert served[-1].transport.get_write_buffer_size() < 1024 * 1024
+    while (await frame_from(wire)) != (PONG, b"the last one"):
+        pass
+    writer.close()

@@ -7,6 +7,7 @@ from typing import Any, cast
 import orjson
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import CloseCode, Frame
 
 from headrace_gateway.server.slow_client import EXTENSION, Backlog
 
@@ -63,6 +64,17 @@ SECONDS = 30.0
 
 BODY_SECONDS = 180.0
 """In which a body must be there, however it comes in: 10 MB at half a megabit per second."""
+
+
+MOST_PIPELINED = 16
+"""Requests that may wait behind the one that is being answered on their connection."""
+
+MOST_FRAMES = 16 * 1024
+"""Of one message over a WebSocket; empty ones count, for they cost memory too."""
+
+
+class TooManyPipelined(Exception):
+    """A client sends request after request, and waits for no answer."""
 
 
 class _Awaited(Enum):
@@ -131,7 +143,15 @@ class HttpWire(HttpToolsProtocol):
         super().handle_websocket_upgrade()
 
     def on_message_begin(self) -> None:
-        """Begin a request."""
+        """Begin a request.
+
+        Raises:
+            TooManyPipelined: too many wait already. Uvicorn hangs up then: what was answered now
+                would be taken for the answer to another one.
+        """
+        if len(self.pipeline) >= MOST_PIPELINED:
+            self._awaited = _Awaited.HEAD
+            raise TooManyPipelined
         super().on_message_begin()
         scope = cast("dict[str, Any]", self.scope)
         scope["extensions"] = {EXTENSION: Backlog(self._plain, self.flow.drain)}
@@ -219,7 +239,86 @@ class HttpWire(HttpToolsProtocol):
 
 
 class SocketWire(WebSocketsSansIOProtocol):
-    """Uvicorn's protocol for WebSockets, with its backlog in the scope."""
+    """Uvicorn's protocol for WebSockets, with its backlog in the scope.
+
+    Uvicorn itself would keep the part of a message for ever, in any number of frames, and answer
+    pings whether or not the client takes the answers.
+    """
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401 - uvicorn's, handed on
+        """Take what uvicorn gives."""
+        super().__init__(*arguments, **named)
+        self._deadline = self._last = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._pong: list[bytes] = []
+        """The answer to the newest ping, while the client takes nothing."""
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came, and see whether the rest of a message is to come."""
+        super().data_received(data)
+        if self.close_sent or not (self.frames or self.conn.reader.buffer):
+            self._stop_timer()
+            return
+        now = self.loop.time()
+        if self._timer is None:
+            self._last = now + BODY_SECONDS
+            self._timer = self.loop.call_at(now + SECONDS, self._on_time)
+        self._deadline = min(now + SECONDS, self._last)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End a connection."""
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def send_receive_event_to_app(self) -> None:
+        """Hand a whole message on."""
+        super().send_receive_event_to_app()
+        self._last = self.loop.time() + BODY_SECONDS
+
+    def handle_cont(self, event: Frame) -> None:
+        """Keep a further frame of a message, unless it has too many."""
+        if self.close_sent:
+            return
+        if len(self.frames) >= MOST_FRAMES:
+            self._fail(CloseCode.MESSAGE_TOO_BIG, _TOO_MANY_FRAMES)
+            return
+        super().handle_cont(event)
+
+    def handle_ping(self) -> None:
+        """Answer a ping; a client that takes nothing is told the newest one's answer later."""
+        if self.writable.is_set():
+            super().handle_ping()
+        elif unsent := self.conn.data_to_send():
+            self._pong = unsent[-1:]
+
+    def resume_writing(self) -> None:
+        """Go on writing."""
+        super().resume_writing()
+        pong, self._pong = self._pong, []
+        if pong and not self.transport.is_closing():
+            self.transport.write(b"".join(pong))
+
+    def _on_time(self) -> None:
+        """Give up on a message that is not whole by now, where that is its client's doing."""
+        now = self.loop.time()
+        if self.read_paused:
+            self._deadline, self._last = now + SECONDS, self._last + SECONDS
+        if self._deadline > now:
+            self._timer = self.loop.call_at(self._deadline, self._on_time)
+            return
+        self._timer = None
+        self._fail(CloseCode.POLICY_VIOLATION, _NOT_WHOLE)
+
+    def _fail(self, code: CloseCode, reason: str) -> None:
+        """Close the connection, saying why."""
+        if not self.close_sent and not self.transport.is_closing():
+            self.conn.fail(code, reason)
+            self.handle_parser_exception()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     async def run_asgi(self) -> None:
         """Run the application."""
@@ -228,6 +327,8 @@ class SocketWire(WebSocketsSansIOProtocol):
         await super().run_asgi()
 
 
+_NOT_WHOLE = "the message was not whole in time"
+_TOO_MANY_FRAMES = f"the message has more than {MOST_FRAMES} frames"
 _TOO_LARGE = f"the request's head exceeds the limit of {HEAD_BYTES} bytes"
 _TRAILERS_TOO_LARGE = f"the body's trailers exceed the limit of {HEAD_BYTES} bytes"
 _REASONS = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fields Too Large"}
