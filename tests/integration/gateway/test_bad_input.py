@@ -417,3 +417,10 @@ async def test_a_foreseen_nowhere_error_is_told_without_its_text(
     assert "incident" in response.json()["error"]["message"]
     refusal = await Rpc(http).refused("GetTask", {"id": "any"})
     assert (refusal.status, refusal.code, refusal.reason) == (200, -32603, "INTERNAL_ERROR")
+
+
+async def test_a_host_that_is_none_is_refused_in_json(http: httpx.AsyncClient) -> None:
+    for path in ("/.well-known/agent-card.json", "/tasks"):
+        response = await http.get(path, headers={"Host": "[::1"})
+        assert response.status_code == 403
+        assert response.json()["error"]["status"] == "PERMISSION_DENIED"

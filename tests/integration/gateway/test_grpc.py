@@ -434,3 +434,9 @@ async def test_a_connection_has_a_bounded_number_of_calls_under_way(
             while await stream.read() is not grpc.aio.EOF:
                 pass
         assert await third
+
+
+async def test_a_host_in_metadata_is_nobodys(channel: grpc.aio.Channel) -> None:
+    for host in ("[::1", "evil.example"):
+        answer = await stub_of(channel).SendMessage(asking(), metadata=(("host", host),))
+        assert answer.task.id

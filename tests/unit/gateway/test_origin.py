@@ -159,3 +159,33 @@ def test_loopback_names_the_pages_of_this_machine_that_ask_by_cors(
     headers = HOST | {"origin": origin} | ({"sec-fetch-mode": mode} if mode else {})
     assert (origins.refusal(Headers(headers)) == "") is allowed
     assert origins.refusal(Headers(HOST | {"origin": "http://127.0.0.1:8080"})) == ""
+
+
+MALFORMED = (
+    "[::1",
+    "::1]",
+    "[v1.x]",
+    "a b",
+    "a/b",
+    "a?b",
+    "user@a",
+    "a:b",
+    "[::1]x",
+    "\u00e4",
+    "a\\b",
+)
+
+
+@pytest.mark.parametrize("host", MALFORMED)
+@pytest.mark.parametrize("listens_on", ["127.0.0.1", "0.0.0.0"])  # noqa: S104 - not listened on
+def test_a_host_that_is_none_is_refused(host: str, listens_on: str) -> None:
+    origins = Origins(GatewaySettings(http_host=listens_on))
+    assert "is no name or address" in origins.refusal(Headers(raw=[(b"host", host.encode())]))
+
+
+@pytest.mark.parametrize("page", ["http://[::1", "//[", "null", "http://[v1.x]/"])
+def test_a_page_that_is_nowhere_may_not_call(page: str) -> None:
+    origins = Origins(GatewaySettings())
+    assert origins.refusal(Headers({"host": "localhost", "origin": page}))
+    browser = {"host": "localhost", "user-agent": "Mozilla/5.0", "referer": page}
+    assert origins.refusal_of_effect(Headers(browser))

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 from ipaddress import ip_address
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
@@ -31,6 +31,9 @@ LOOPBACK = "loopback"
 LOOPBACK_ORIGIN = re.compile(
     r"https?://(localhost|[\w.-]+\.localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d+)?"
 )
+
+
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(:[0-9]{0,5})?")
 
 
 class PageRefused(HeadraceError):
@@ -89,6 +92,8 @@ class Origins:
     def refusal(self, headers: Headers) -> str:
         """Return why a request with these headers is refused; empty: it is not."""
         host = headers.get("host", "")
+        if host and _HOST.fullmatch(host) is None:
+            return f"{host!r} in Host is no name or address, perhaps with a port"
         if not self._any_host and not self._goes_by(host):
             return f"this gateway does not go by {host!r}; HEADRACE_ALLOWED_HOSTS may name it"
         origin = headers.get("origin")
@@ -110,7 +115,7 @@ class Origins:
         site = headers.get("sec-fetch-site")
         if site == "same-origin" or (site is None and not _is_browser(headers)):
             return ""
-        page = urlsplit(headers.get("referer", ""))
+        page = _split(headers.get("referer", ""))
         referer = f"{page.scheme}://{page.netloc}"
         if site is None and self._may_call(referer, headers.get("host", "")):
             return ""
@@ -120,7 +125,7 @@ class Origins:
         )
 
     def _may_call(self, origin: str, host: str) -> bool:
-        same = urlsplit(origin).netloc == host != ""
+        same = _split(origin).netloc == host != ""
         return same or "*" in self._origins or origin.rstrip("/") in self._origins
 
     def _is_local_fetch(self, origin: str, headers: Headers) -> bool:
@@ -129,8 +134,16 @@ class Origins:
         return is_local and headers.get("sec-fetch-mode") == "cors"
 
     def _goes_by(self, host: str) -> bool:
-        name = (urlsplit(f"//{host}").hostname or "").lower()
+        name = (_split(f"//{host}").hostname or "").lower()
         return name in self._hosts or is_loopback(name) or _is_address(name)
+
+
+def _split(url: str) -> SplitResult:
+    """Return the parts of what a client calls a URL; of what is none, nothing."""
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return urlsplit("")
 
 
 @lru_cache(maxsize=256)

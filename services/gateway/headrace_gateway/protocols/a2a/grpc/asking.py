@@ -20,7 +20,8 @@ class RpcRequest:
         """Read the metadata of `context`."""
         self._gone = asyncio.Event()
         self.metadata = _texts(context)
-        headers = [(key.encode(), value.encode()) for key, value in self.metadata]
+        # By which host its client came, gRPC does not say.
+        headers = [(key.encode(), value.encode()) for key, value in self.metadata if key != "host"]
         agent = dict(self.metadata).get(AGENT_NAME)
         self.request = Request(
             {
