@@ -1,16 +1,16 @@
 """An agent that lives elsewhere, served through this fleet.
 
-From this folder: ``headrace dev --agents outside_agent:crier``. Needs ``headrace[a2a]``, and an A2A
-agent at that address.
+From this folder: ``headrace dev --agents outside_agent:outside``. Needs ``headrace[a2a]``, and an
+A2A agent at that address.
 """
 
 from headrace_worker.adapters import Bearer, remote_agent
 
-CRIER_URL = "http://127.0.0.1:9000"
+OUTSIDE_URL = "http://127.0.0.1:9000"
 
-crier = remote_agent(
-    CRIER_URL,
-    name="crier",
+outside = remote_agent(
+    OUTSIDE_URL,
+    name="outside",
     # A key: ApiKey("…"). OAuth 2: ClientCredentials("id", "secret", "https://…/token").
     credentials=Bearer("a token from wherever secrets are kept"),
 )

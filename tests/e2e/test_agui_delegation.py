@@ -28,7 +28,7 @@ type Workers = Callable[[str], list[ServiceProcess]]
 
 @pytest.fixture
 def superiors(fleet: Fleet, tmp_path: Path) -> Iterator[Workers]:
-    """Starts workers of `tests.support.superiors`: two of the one to be killed."""
+    """Starts workers of `tests.support.parent_agents`: two of the one to be killed."""
 
     def is_served(agent: str) -> bool:
         return extra_services.is_served(fleet.gateways, agent)

@@ -31,7 +31,7 @@ from headrace import RunContext, agent
 
 
 @agent()
-async def parrot(run: RunContext) -> str:
+async def repeater(run: RunContext) -> str:
     """Says it twice."""
     return f"{run.prompt} {run.prompt}"
 '''
@@ -59,11 +59,11 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def parrots(environment: Path, tmp_path: Path) -> Iterator[Stack]:
+def repeaters(environment: Path, tmp_path: Path) -> Iterator[Stack]:
     """A stack of the clean environment's own, with an agent of its folder."""
     (tmp_path / "my_agents.py").write_text(AGENT)
     program = [environment / "bin" / "headrace"]
-    with Stack(tmp_path, agents="my_agents:parrot", program=program) as stack:
+    with Stack(tmp_path, agents="my_agents:repeater", program=program) as stack:
         yield stack
 
 
@@ -87,8 +87,8 @@ def test_everything_comes_from_the_installed_wheel(environment: Path, tmp_path: 
 
 
 async def test_it_serves_an_agent_of_another_folder(
-    parrots: Stack, http: httpx.AsyncClient
+    repeaters: Stack, http: httpx.AsyncClient
 ) -> None:
-    answer = await PlainAgent(http, parrots.url, "parrot").send("hello")
+    answer = await PlainAgent(http, repeaters.url, "repeater").send("hello")
     [artifact] = answer.json()["task"]["artifacts"]
     assert artifact["parts"][0]["text"] == "hello hello"

@@ -72,7 +72,7 @@ def _card(served: SdkServer, bindings: Sequence[str], *, streaming: bool) -> Age
         "GRPC": served.by_grpc.url.removeprefix("http://"),
     }
     return AgentCard(
-        name="Town Crier",
+        name="Town ScriptedExecutor",
         description="Cries.",
         version="7",
         default_input_modes=["text/plain"],

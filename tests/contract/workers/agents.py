@@ -1,6 +1,6 @@
 """What the Python worker of these tests serves."""
 
 from headrace import Agents
-from tests.contract.workers.parrot import loner, parrot
+from tests.contract.workers.repeater import loner, repeater
 
-agents = Agents([parrot, loner])
+agents = Agents([repeater, loner])

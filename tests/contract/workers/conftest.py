@@ -23,7 +23,7 @@ type Spawn = Callable[..., Worker]
 
 
 class JavaScriptWorker(ServiceProcess):
-    """``node parrot.mjs``, on the library that the example is written with."""
+    """``node repeater.mjs``, on the library that the example is written with."""
 
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
         """Make a worker that reads its settings from `environment`."""
@@ -31,7 +31,7 @@ class JavaScriptWorker(ServiceProcess):
         super().__init__("worker", folder, [], environment, lambda: " serves " in self.output())
 
     def command(self) -> list[str]:
-        return [javascript.program("node"), str(_HERE / "parrot.mjs")]
+        return [javascript.program("node"), str(_HERE / "repeater.mjs")]
 
     def output(self) -> str:
         """Return what it has written so far."""
@@ -88,6 +88,6 @@ def other(language: str) -> str:
 
 
 @pytest.fixture
-def parrot(desk: Desk, spawn: Spawn, language: str) -> Worker:  # noqa: ARG001  # has made the streams
-    """One worker that serves the parrot and the loner."""
+def repeater(desk: Desk, spawn: Spawn, language: str) -> Worker:  # noqa: ARG001  # has made the streams
+    """One worker that serves the repeater and the loner."""
     return spawn(language)

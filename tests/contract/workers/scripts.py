@@ -1,4 +1,4 @@
-"""What the tests have a parrot do, and how they read what it did."""
+"""What the tests have a repeater do, and how they read what it did."""
 
 import secrets
 from typing import Any
@@ -10,7 +10,7 @@ from tests.support.desk import Task
 
 
 def script(*begin: Json, resume: list[Json] | None = None) -> Json:
-    """Return a message that has the parrot do `begin`, or `resume` if it finds a checkpoint."""
+    """Return a message that has the repeater do `begin`, or `resume` if it finds a checkpoint."""
     steps = {"begin": list(begin), "resume": resume or []}
     return {
         "messageId": f"msg-{secrets.token_hex(4)}",

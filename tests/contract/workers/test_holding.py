@@ -45,7 +45,7 @@ async def pair(spawn: Spawn, task: Task, language: str, other: str) -> tuple[Wor
 async def test_a_killed_workers_run_is_taken_over_by_one_of_the_other_language(
     desk: Desk, spawn: Spawn, language: str, other: str
 ) -> None:
-    task = await desk.start("parrot", message=script(*DAWDLING))
+    task = await desk.start("repeater", message=script(*DAWDLING))
     holder, successor = await pair(spawn, task, language, other)
     await task.reaches(4)
     holder.kill()
@@ -62,7 +62,7 @@ async def test_a_killed_workers_run_is_taken_over_by_one_of_the_other_language(
 async def test_a_frozen_worker_comes_back_fenced_and_mute(
     desk: Desk, spawn: Spawn, language: str, other: str
 ) -> None:
-    task = await desk.start("parrot", message=script(*DAWDLING))
+    task = await desk.start("repeater", message=script(*DAWDLING))
     holder, _ = await pair(spawn, task, language, other)
     await task.reaches(4)
     await asyncio.to_thread(holder.freeze)
@@ -81,7 +81,7 @@ async def test_a_second_request_for_a_held_run_starts_no_second_attempt(
     desk: Desk, spawn: Spawn, language: str, other: str
 ) -> None:
     """As after a consumer leader's crash: the other worker gets the run, asks, and steps back."""
-    task = await desk.start("parrot", message=script(*ENDLESS))
+    task = await desk.start("repeater", message=script(*ENDLESS))
     await pair(spawn, task, language, other)
     for _ in range(8):
         await redeliver(task)
@@ -92,9 +92,9 @@ async def test_a_second_request_for_a_held_run_starts_no_second_attempt(
     assert await eventually(lambda: off_the_queue(task))
 
 
-@pytest.mark.usefixtures("parrot")
+@pytest.mark.usefixtures("repeater")
 async def test_a_request_for_a_run_that_has_ended_is_dropped(desk: Desk) -> None:
-    task = await desk.start("parrot", message=script({"text": "once"}))
+    task = await desk.start("repeater", message=script({"text": "once"}))
     before = await task.ended()
     await eventually(lambda: off_the_queue(task))
     # The second is what asks agents to clean up that say they do.
@@ -104,22 +104,22 @@ async def test_a_request_for_a_run_that_has_ended_is_dropped(desk: Desk) -> None
         assert await task.entries() == before
 
 
-@pytest.mark.usefixtures("parrot")
+@pytest.mark.usefixtures("repeater")
 async def test_a_run_that_does_not_parse_becomes_a_dead_letter(desk: Desk) -> None:
-    task = await desk.start("parrot", publish=False)
+    task = await desk.start("repeater", publish=False)
     await task.publish(1, b'{"log": 5}')
     assert await eventually(lambda: off_the_queue(task))
     stored = await desk.bus.js.get_last_msg(
-        desk.bus.streams.dead, desk.bus.subjects.dead("default", "parrot")
+        desk.bus.streams.dead, desk.bus.subjects.dead("default", "repeater")
     )
     letter = orjson.loads(stored.data or b"")
     assert letter["reason"].startswith("log: ")
     assert letter["subject"] == desk.bus.subjects.run(task.key, 1)
 
 
-@pytest.mark.usefixtures("parrot")
+@pytest.mark.usefixtures("repeater")
 async def test_a_canceled_run_ends_in_the_log(desk: Desk) -> None:
-    task = await desk.start("parrot", message=script(*ENDLESS))
+    task = await desk.start("repeater", message=script(*ENDLESS))
     await task.held()
     assert await task.ask("cancel") is not None
     entries = await task.ended()
@@ -130,7 +130,7 @@ async def test_a_canceled_run_ends_in_the_log(desk: Desk) -> None:
 async def test_a_leaving_worker_hands_its_run_back_at_once(
     desk: Desk, spawn: Spawn, language: str, other: str
 ) -> None:
-    task = await desk.start("parrot", message=script(*DAWDLING))
+    task = await desk.start("repeater", message=script(*DAWDLING))
     holder = await asyncio.to_thread(spawn, language, drain_seconds=0.1)
     await task.held()
     successor = await asyncio.to_thread(spawn, other)
@@ -147,11 +147,11 @@ async def test_a_leaving_worker_ends_what_it_can(
 ) -> None:
     gate = tmp_path / "gate"
     steps: list[Json] = [{"text": "a"}, {"await": str(gate)}, {"text": "b"}]
-    task = await desk.start("parrot", message=script(*steps))
+    task = await desk.start("repeater", message=script(*steps))
     holder = await asyncio.to_thread(spawn, language, drain_seconds=60)
     await task.held()
     leaving = asyncio.create_task(asyncio.to_thread(holder.stop))
-    await eventually(lambda: nobody_serves(desk, "parrot"))
+    await eventually(lambda: nobody_serves(desk, "repeater"))
     gate.touch()
     await leaving
     assert attempts(await task.entries()) == [1]
@@ -159,12 +159,12 @@ async def test_a_leaving_worker_ends_what_it_can(
     assert texts((await task.found()).task) == ["ab"]
 
 
-@pytest.mark.usefixtures("parrot")
+@pytest.mark.usefixtures("repeater")
 async def test_a_message_to_a_task_at_work_is_the_next_runs_input(
     desk: Desk, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
-    task = await desk.start("parrot", message=script({"text": "first"}, {"await": str(gate)}))
+    task = await desk.start("repeater", message=script({"text": "first"}, {"await": str(gate)}))
     await task.held()
     handed_in = await hand_in(task, "second")
     assert handed_in.accepted
@@ -179,7 +179,7 @@ async def test_a_message_to_a_task_at_work_is_the_next_runs_input(
     assert entries[-1].stamp.run > handed_in.generation
 
 
-@pytest.mark.usefixtures("parrot")
+@pytest.mark.usefixtures("repeater")
 async def test_an_agent_that_takes_no_messages_meanwhile_refuses_them(
     desk: Desk, tmp_path: Path
 ) -> None:
@@ -204,7 +204,7 @@ async def test_another_attempt_goes_on_behind_the_checkpoint(
         {"sleep": 600_000},
     ]
     resume: list[Json] = [{"text": "resumed with "}, {"echo": "checkpoint"}]
-    task = await desk.start("parrot", message=script(*begin, resume=resume))
+    task = await desk.start("repeater", message=script(*begin, resume=resume))
     holder, _ = await pair(spawn, task, language, other)
     await eventually(lambda: has_said(task, "lost"))
     holder.kill()
@@ -214,15 +214,15 @@ async def test_another_attempt_goes_on_behind_the_checkpoint(
     assert orjson.loads(resumed.removeprefix("resumed with ")) == saved
 
 
-@pytest.mark.usefixtures("parrot")
+@pytest.mark.usefixtures("repeater")
 async def test_an_agent_that_wants_another_attempt_gets_three(desk: Desk) -> None:
-    task = await desk.start("parrot", message=script({"text": "no "}, {"retry": "flaky"}))
+    task = await desk.start("repeater", message=script({"text": "no "}, {"retry": "flaky"}))
     entries = await task.ended()
     assert attempts(entries) == [1, 2, 3]
     assert entries[-1].stamp.state == FAILED
     assert "flaky" in statuses(entries)[-1]["message"]["parts"][0]["text"]
     stored = await desk.bus.js.get_last_msg(
-        desk.bus.streams.dead, desk.bus.subjects.dead("default", "parrot")
+        desk.bus.streams.dead, desk.bus.subjects.dead("default", "repeater")
     )
     assert orjson.loads(stored.data or b"")["task"] == task.key.task
 
@@ -230,7 +230,7 @@ async def test_an_agent_that_wants_another_attempt_gets_three(desk: Desk) -> Non
 async def test_a_restart_of_nats_restarts_no_run(
     desk: Desk, spawn: Spawn, language: str, nats_server: NatsProcess
 ) -> None:
-    task = await desk.start("parrot", message=script(*SLOW))
+    task = await desk.start("repeater", message=script(*SLOW))
     await asyncio.to_thread(spawn, language)
     await task.reaches(10)
     await asyncio.to_thread(nats_server.restart)
@@ -243,15 +243,15 @@ async def test_queues_of_other_tenants_and_priorities_get_their_turn(
     desk: Desk, spawn: Spawn, language: str
 ) -> None:
     queues = [
-        RunQueue("parrot", "acme"),
-        RunQueue("parrot", "acme", "low"),
-        RunQueue("parrot", "b", "high"),
+        RunQueue("repeater", "acme"),
+        RunQueue("repeater", "acme", "low"),
+        RunQueue("repeater", "b", "high"),
     ]
     await asyncio.to_thread(spawn, language, concurrency=1)
     for queue in queues:
         await ensure_queue(desk.bus, queue)
     tasks = [await desk.start_in(queue, f"{n}") for n in range(3) for queue in queues]
-    await desk.bus.publish(desk.bus.subjects.queue("parrot"), b"")
+    await desk.bus.publish(desk.bus.subjects.queue("repeater"), b"")
     for number, task in enumerate(tasks):
         await task.ended()
         assert texts((await task.found()).task) == [str(number // len(queues))]

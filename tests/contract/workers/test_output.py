@@ -28,8 +28,8 @@ EVERYTHING: list[dict[str, Json]] = orjson.loads(
 STEPS = [each["says"] for each in EVERYTHING]
 
 
-async def test_a_task_is_worked_on_and_leaves_the_queue(desk: Desk, parrot: Worker) -> None:
-    task = await desk.start("parrot", message=script({"text": "hi"}))
+async def test_a_task_is_worked_on_and_leaves_the_queue(desk: Desk, repeater: Worker) -> None:
+    task = await desk.start("repeater", message=script({"text": "hi"}))
     entries = await task.ended()
     assert [entry.stamp.writer for entry in entries[1:]] == [entries[-1].stamp.writer] * (
         len(entries) - 1
@@ -39,7 +39,7 @@ async def test_a_task_is_worked_on_and_leaves_the_queue(desk: Desk, parrot: Work
     assert (first.stamp.run, first.stamp.attempt) == (1, 1)
     began = first.events[0]["statusUpdate"]
     assert began["metadata"][events.ATTEMPT] == 1
-    assert began["metadata"][events.WORKER] == parrot.id
+    assert began["metadata"][events.WORKER] == repeater.id
     assert entries[-1].stamp.state == COMPLETED
     generations = [
         metadata(event)[events.GENERATION] for entry in entries for event in entry.events
@@ -49,11 +49,11 @@ async def test_a_task_is_worked_on_and_leaves_the_queue(desk: Desk, parrot: Work
     assert await eventually(lambda: off_the_queue(task))
 
 
-@pytest.mark.usefixtures("parrot")
+@pytest.mark.usefixtures("repeater")
 async def test_everything_that_can_be_said_becomes_the_parts_that_the_contract_names(
     desk: Desk,
 ) -> None:
-    task = await desk.start("parrot", message=script(*STEPS))
+    task = await desk.start("repeater", message=script(*STEPS))
     entries = await task.ended()
     expected = [part for each in EVERYTHING for part in each["parts"]]
     assert shape(said_parts(entries)) == expected
@@ -62,9 +62,9 @@ async def test_everything_that_can_be_said_becomes_the_parts_that_the_contract_n
     assert folded["status"]["message"]["parts"] == [{"text": "bye"}]
 
 
-@pytest.mark.usefixtures("parrot")
+@pytest.mark.usefixtures("repeater")
 async def test_the_first_chunk_of_an_artifact_never_says_append(desk: Desk) -> None:
-    task = await desk.start("parrot", message=script(*STEPS))
+    task = await desk.start("repeater", message=script(*STEPS))
     seen: set[str] = set()
     for event in await task.events():
         if (update := event.get("artifactUpdate")) is not None:
@@ -74,19 +74,19 @@ async def test_the_first_chunk_of_an_artifact_never_says_append(desk: Desk) -> N
     assert len(seen) == 4
 
 
-@pytest.mark.usefixtures("parrot")
+@pytest.mark.usefixtures("repeater")
 async def test_thousands_of_pieces_arrive_in_order(desk: Desk) -> None:
-    task = await desk.start("parrot", message=script(*({"text": f"{n} "} for n in range(3000))))
+    task = await desk.start("repeater", message=script(*({"text": f"{n} "} for n in range(3000))))
     entries = await task.ended()
     assert texts((await task.found()).task) == ["".join(f"{n} " for n in range(3000))]
     assert entries[-1].last_generation >= 3002
 
 
-async def test_a_run_that_needs_input_goes_on_with_the_answer(desk: Desk, parrot: Worker) -> None:
-    assert parrot.is_running
+async def test_a_run_that_needs_input_goes_on_with_the_answer(desk: Desk, repeater: Worker) -> None:
+    assert repeater.is_running
     schema = {"type": "object", "properties": {"city": {"type": "string"}}}
     asks = {"inputRequired": {"prompt": "Where?", "schema": schema}}
-    task = await desk.start("parrot", message=script(asks))
+    task = await desk.start("repeater", message=script(asks))
     entries = await task.ended()
     assert entries[-1].stamp.state == INPUT_REQUIRED
     asked = statuses(entries)[-1]["message"]
@@ -98,9 +98,9 @@ async def test_a_run_that_needs_input_goes_on_with_the_answer(desk: Desk, parrot
     assert texts((await task.found()).task) == ["Bern"]
 
 
-@pytest.mark.usefixtures("parrot")
+@pytest.mark.usefixtures("repeater")
 async def test_a_rejected_task_says_why(desk: Desk) -> None:
-    task = await desk.start("parrot", message=script({"reject": "not today"}))
+    task = await desk.start("repeater", message=script({"reject": "not today"}))
     entries = await task.ended()
     assert entries[-1].stamp.state == REJECTED
     assert statuses(entries)[-1]["message"]["parts"] == [
@@ -109,23 +109,23 @@ async def test_a_rejected_task_says_why(desk: Desk) -> None:
 
 
 async def test_an_agent_that_breaks_shows_an_id_and_nothing_else(
-    desk: Desk, parrot: Worker
+    desk: Desk, repeater: Worker
 ) -> None:
-    task = await desk.start("parrot", message=script({"text": "so far"}, {"fail": "s3cret"}))
+    task = await desk.start("repeater", message=script({"text": "so far"}, {"fail": "s3cret"}))
     entries = await task.ended()
     assert entries[-1].stamp.state == FAILED
     [part] = statuses(entries)[-1]["message"]["parts"]
     error = part["text"].removeprefix("The agent failed (error ").removesuffix(")")
     assert len(error) == 8
-    log = parrot.log.read_text()
+    log = repeater.log.read_text()
     assert error in log
     assert "s3cret" in log
     assert "s3cret" not in str([entry.lines for entry in entries[1:]])
 
 
-@pytest.mark.usefixtures("parrot")
+@pytest.mark.usefixtures("repeater")
 async def test_output_that_is_none_fails_the_task_with_a_reason(desk: Desk) -> None:
-    task = await desk.start("parrot", message=script({"nonsense": True}))
+    task = await desk.start("repeater", message=script({"nonsense": True}))
     entries = await task.ended()
     assert entries[-1].stamp.state == FAILED
     assert "malformed" in statuses(entries)[-1]["message"]["parts"][0]["text"]

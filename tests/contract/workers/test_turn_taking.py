@@ -27,12 +27,12 @@ async def given_back(task: Task) -> bool:
 async def started_behind(desk: Desk, named: object, text: str = "at last") -> Task:
     """Begin a task that is to wait for those `named`."""
     said = script({"text": text})
-    return await desk.start("parrot", message=said, metadata={BEHIND: named})
+    return await desk.start("repeater", message=said, metadata={BEHIND: named})
 
 
-@pytest.mark.usefixtures("parrot")
+@pytest.mark.usefixtures("repeater")
 async def test_a_task_begins_when_those_that_it_names_are_over(desk: Desk) -> None:
-    first = await desk.start("parrot", message=WAITS)
+    first = await desk.start("repeater", message=WAITS)
     await first.held()
     second = await started_behind(desk, [first.key.task], "second")
     third = await started_behind(desk, [first.key.task, second.key.task], "third")
@@ -47,16 +47,16 @@ async def test_a_task_begins_when_those_that_it_names_are_over(desk: Desk) -> No
     assert await eventually(lambda: off_the_queue(third))
 
 
-@pytest.mark.usefixtures("parrot")
+@pytest.mark.usefixtures("repeater")
 async def test_a_task_that_waits_for_its_user_is_in_nobodys_way(desk: Desk) -> None:
     asks = script({"inputRequired": {"prompt": "which?", "schema": None}})
-    first = await desk.start("parrot", message=asks)
+    first = await desk.start("repeater", message=asks)
     await first.ended()
     second = await started_behind(desk, [first.key.task])
     assert (await second.ended())[-1].stamp.state == COMPLETED
 
 
-@pytest.mark.usefixtures("parrot")
+@pytest.mark.usefixtures("repeater")
 @pytest.mark.parametrize("named", [7, "x", [None, 7, {}, "no id"], ["0-" + "0" * 32]])
 async def test_what_names_no_task_holds_nothing_up(desk: Desk, named: object) -> None:
     task = await started_behind(desk, named)
@@ -66,7 +66,7 @@ async def test_what_names_no_task_holds_nothing_up(desk: Desk, named: object) ->
 async def test_the_order_outlives_the_worker(
     desk: Desk, spawn: Spawn, language: str, other: str
 ) -> None:
-    first = await desk.start("parrot", message=script({"text": "on "}, {"dawdle": 600_000}))
+    first = await desk.start("repeater", message=script({"text": "on "}, {"dawdle": 600_000}))
     holder = await asyncio.to_thread(spawn, language)
     await first.held()
     second = await started_behind(desk, [first.key.task])

@@ -25,9 +25,9 @@ from tests.support.family import (
     task_of,
     told,
 )
+from tests.support.scripted_executor import BINDINGS, ScriptedExecutor, outside_agent
 from tests.support.sdk_server import sdk_server
 from tests.support.servers import NatsProcess
-from tests.support.town_crier import BINDINGS, Crier, crier
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ async def other(nats_server: NatsProcess) -> AsyncIterator[Other]:
 @agent()
 async def mayor(ctx: RunContext) -> None:
     """Has it cried."""
-    result = await ctx.delegate("crier", ctx.prompt)
+    result = await ctx.delegate("outside", ctx.prompt)
     if result.needs_input:
         result = await ctx.answer(result, "fire")
     await ctx.text(f"It was cried: {result.text}")
@@ -49,10 +49,10 @@ async def mayor(ctx: RunContext) -> None:
 async def test_an_agent_of_the_official_sdk_answers_over_every_binding(
     desk: Desk, working: Working, binding: str
 ) -> None:
-    executor = Crier()
+    executor = ScriptedExecutor()
     async with (
         sdk_server(executor) as server,
-        working(await crier(server.url, binding=binding)),
+        working(await outside_agent(server.url, binding=binding)),
         working(mayor),
     ):
         entries = await (await desk.start("mayor", "all is well")).ended()
@@ -69,11 +69,11 @@ async def test_an_agent_of_the_official_sdk_answers_over_every_binding(
 async def test_its_events_are_streamed_as_they_come(
     desk: Desk, working: Working, binding: str
 ) -> None:
-    executor, seen = Crier(), list[str]()
+    executor, seen = ScriptedExecutor(), list[str]()
 
     @agent()
     async def listening(ctx: RunContext) -> None:
-        async with ctx.delegate_stream("crier", "slowly") as child:
+        async with ctx.delegate_stream("outside", "slowly") as child:
             async for event in child:
                 seen.extend(_texts(event))
                 if "Oyez, " in seen:
@@ -83,7 +83,7 @@ async def test_its_events_are_streamed_as_they_come(
 
     async with (
         sdk_server(executor) as server,
-        working(await crier(server.url, binding=binding), listening),
+        working(await outside_agent(server.url, binding=binding), listening),
     ):
         entries = await (await desk.start("listening")).ended()
     assert seen == ["Oyez, ", "slowly"]
@@ -94,10 +94,10 @@ async def test_its_events_are_streamed_as_they_come(
 async def test_a_cancel_of_the_parent_reaches_the_agent_elsewhere(
     desk: Desk, working: Working, binding: str
 ) -> None:
-    executor = Crier()
+    executor = ScriptedExecutor()
     async with (
         sdk_server(executor) as server,
-        working(await crier(server.url, binding=binding), mayor),
+        working(await outside_agent(server.url, binding=binding), mayor),
     ):
         task = await desk.start("mayor", "slowly")
         key = await child_of(task)
@@ -113,8 +113,8 @@ async def test_a_cancel_of_the_parent_reaches_the_agent_elsewhere(
 async def test_its_question_is_the_childs_and_the_answer_goes_to_the_same_task(
     desk: Desk, working: Working
 ) -> None:
-    executor = Crier()
-    async with sdk_server(executor) as server, working(await crier(server.url), mayor):
+    executor = ScriptedExecutor()
+    async with sdk_server(executor) as server, working(await outside_agent(server.url), mayor):
         entries = await (await desk.start("mayor", "ask")).ended()
         [key] = set(children(entries).values())
     assert executor.heard == ["ask", "fire"]
@@ -173,8 +173,8 @@ async def test_another_headrace_is_followed_by_cursor_and_its_words_come_once(
 async def test_a_parent_that_is_run_again_meets_the_task_elsewhere(
     desk: Desk, working: Working, spawn: Spawn
 ) -> None:
-    executor = Crier()
-    async with sdk_server(executor) as server, working(await crier(server.url)):
+    executor = ScriptedExecutor()
+    async with sdk_server(executor) as server, working(await outside_agent(server.url)):
         target = f"{__name__}:mayor"
         first = await asyncio.to_thread(spawn, target)
         task = await desk.start("mayor", "slowly")
@@ -192,14 +192,14 @@ async def test_a_parent_that_is_run_again_meets_the_task_elsewhere(
 async def test_an_agent_elsewhere_that_headrace_yaml_names_is_asked_by_that_name(
     desk: Desk, working: Working, tmp_path: Path
 ) -> None:
-    async with sdk_server(Crier()) as server:
+    async with sdk_server(ScriptedExecutor()) as server:
         file = tmp_path / "headrace.yaml"
         file.write_text(
             "agents:\n"
-            "  crier: {type: a2a, url: '${CRIER}', binding: GRPC}\n"
+            "  outside: {type: a2a, url: '${OUTSIDE}', binding: GRPC}\n"
             f"  mayor: {{type: python, target: '{__name__}:mayor'}}\n"
         )
-        agents = await asyncio.to_thread(lambda: build(read(file, {"CRIER": server.url})))
+        agents = await asyncio.to_thread(lambda: build(read(file, {"OUTSIDE": server.url})))
         async with working(*agents):
             entries = await (await desk.start("mayor", "fire")).ended()
     assert answer(entries) == "It was cried: Oyez, fireCried."
@@ -210,8 +210,8 @@ async def test_an_agent_is_asked_as_an_object_too_and_never_by_its_url(
 ) -> None:
     refused = dict[str, str]()
 
-    async with sdk_server(Crier()) as server:
-        outside = await crier(server.url)
+    async with sdk_server(ScriptedExecutor()) as server:
+        outside = await outside_agent(server.url)
 
         @agent()
         async def asking(ctx: RunContext) -> None:
@@ -231,7 +231,7 @@ async def test_an_agent_is_asked_as_an_object_too_and_never_by_its_url(
 async def test_the_refusal_of_a_url_says_what_to_do(desk: Desk, working: Working) -> None:
     @agent()
     async def asking(ctx: RunContext) -> None:
-        await ctx.delegate("https://crier.example", "x")
+        await ctx.delegate("https://outside.example", "x")
 
     async with working(asking):
         entries = await (await desk.start("asking")).ended()

@@ -15,7 +15,7 @@ from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.task_states import TaskStates, open_task_states
 from tests.support.worker_process import WorkerProcess
 
-PARROT, GUARDED = "tests.support.parrots:slow_parrot", "tests.support.parrots:guarded"
+REPEATER, GUARDED = "tests.support.slow_agents:slow_repeater", "tests.support.slow_agents:guarded"
 
 
 def worker(fleet: TaskStates, folder: Path, target: str) -> WorkerProcess:
@@ -44,15 +44,15 @@ async def test_tasks_at_work_end_though_their_runs_were_purged_and_their_worker_
         async with open_task_states(nats_server.url, valkey.url, sweep_after=0.3) as fleet:
             await fleet.start()
             desk = Desk(fleet.bus)
-            dying = stack.enter_context(worker(fleet, tmp_path / "dying", PARROT))
+            dying = stack.enter_context(worker(fleet, tmp_path / "dying", REPEATER))
             healthy = stack.enter_context(worker(fleet, tmp_path / "healthy", GUARDED))
-            lost = [await desk.start("slow_parrot", str(number)) for number in range(3)]
+            lost = [await desk.start("slow_repeater", str(number)) for number in range(3)]
             held = await desk.start("guarded", "go")
             await asyncio.gather(*(task.held() for task in (*lost, held)))
             await held.reaches(3)
             await fleet.bus.js.purge_stream(fleet.bus.streams.runs)
             dying.kill()
-            stack.enter_context(worker(fleet, tmp_path / "next", PARROT))
+            stack.enter_context(worker(fleet, tmp_path / "next", REPEATER))
             for task, entries in zip(lost, await asyncio.gather(*map(ended, lost)), strict=True):
                 assert entries[-1].stamp.state == COMPLETED, task.key.task
                 assert entries[-1].stamp.attempt == 2
@@ -88,8 +88,8 @@ async def test_a_silent_task_whose_run_is_there_is_not_asked_for_twice(
     monkeypatch.setattr(sweep, "EVERY", 0.1)
     async with open_task_states(nats_server.url, valkey.url, sweep_after=0.1) as fleet:
         desk = Desk(fleet.bus)
-        with worker(fleet, tmp_path / "worker", PARROT) as dying:
-            task = await desk.start("slow_parrot", "one")
+        with worker(fleet, tmp_path / "worker", REPEATER) as dying:
+            task = await desk.start("slow_repeater", "one")
             await task.held()
             dying.kill()
         await fleet.start()

@@ -12,13 +12,13 @@ import pytest
 from headrace.model.entry import Entry
 from headrace.model.task import AUTH_REQUIRED, COMPLETED
 from headrace_task_state.maintenance import sweep
-from tests.integration.task_state.test_lost_runs import PARROT, ended, runs_of, worker
+from tests.integration.task_state.test_lost_runs import REPEATER, ended, runs_of, worker
 from tests.integration.worker.test_follow_ups import answers, hand_in
 from tests.support.desk import Desk, Task, eventually
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.task_states import TaskStates, open_task_states
 
-PARROTS = "tests.support.parrots:agents"
+REPEATERS = "tests.support.slow_agents:agents"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,18 +82,18 @@ async def test_tasks_at_work_end_though_the_queue_is_restored_from_before_they_b
     await fleet.start()
     desk = Desk(fleet.bus)
     with ExitStack() as stack:
-        dying = stack.enter_context(worker(fleet, tmp_path / "dying", PARROT))
+        dying = stack.enter_context(worker(fleet, tmp_path / "dying", REPEATER))
         healthy = stack.enter_context(
-            worker(fleet, tmp_path / "healthy", "tests.support.parrots:guarded")
+            worker(fleet, tmp_path / "healthy", "tests.support.slow_agents:guarded")
         )
-        lost = [await desk.start("slow_parrot", str(number)) for number in range(3)]
+        lost = [await desk.start("slow_repeater", str(number)) for number in range(3)]
         held = await desk.start("guarded", "go")
         await asyncio.gather(*(task.held() for task in (*lost, held)))
         await until_attempt(held, 1, AUTH_REQUIRED)
         await backups.restore(streams.runs)
         assert await runs_of(held) == 0
         dying.kill()
-        stack.enter_context(worker(fleet, tmp_path / "next", PARROT))
+        stack.enter_context(worker(fleet, tmp_path / "next", REPEATER))
         for number, task in enumerate(lost):
             entries = await ended(task)
             assert entries[-1].stamp.state == COMPLETED
@@ -116,7 +116,7 @@ async def test_tasks_that_were_at_work_end_though_their_log_alone_is_restored(
     backups, logs = Backups(nats_alone, tmp_path / "backups"), fleet.bus.streams.events(0)
     await fleet.start()
     desk = Desk(fleet.bus)
-    with worker(fleet, tmp_path / "worker", PARROTS):
+    with worker(fleet, tmp_path / "worker", REPEATERS):
         tasks = [await desk.start("guarded", "go") for _ in range(3)]
         for task in tasks:
             await until_attempt(task, 1, AUTH_REQUIRED)

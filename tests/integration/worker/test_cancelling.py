@@ -24,7 +24,7 @@ from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.tasks.admission import Scope, read_figures
 from headrace_gateway.tasks.cancel import Cancelling
 from tests.integration.worker.conftest import Spawn, Working
-from tests.integration.worker.test_follow_ups import PARROTS, by_id, hand_in
+from tests.integration.worker.test_follow_ups import REPEATERS, by_id, hand_in
 from tests.support.desk import Desk, Task, eventually
 
 
@@ -174,7 +174,7 @@ async def test_a_task_of_a_stopped_worker_is_canceled_over_its_head(
     desk: Desk, spawn: Spawn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cancelling, "HOLDER_TIMEOUT", 0.5)
-    worker = await asyncio.to_thread(spawn, PARROTS)
+    worker = await asyncio.to_thread(spawn, REPEATERS)
     task = await desk.start("guarded", "x")
     held = await task.held()
     await asyncio.to_thread(by_id([worker], held.worker).freeze)

@@ -46,22 +46,22 @@ async def has_written(worker: WorkerProcess, words: str) -> bool:
 
 
 async def test_agents_come_and_go_with_the_file(desk: Desk, spawn: Spawn, file: File) -> None:
-    file.says(parrot=ECHO)
+    file.says(repeater=ECHO)
     worker = await started(spawn, file)
-    assert (await folded(await desk.start("parrot", "hello")))["status"]["state"] == COMPLETED
-    file.says(parrot=ECHO, tally=COUNTER)
-    await eventually(lambda: has_written(worker, "serves parrot, tally"))
+    assert (await folded(await desk.start("repeater", "hello")))["status"]["state"] == COMPLETED
+    file.says(repeater=ECHO, tally=COUNTER)
+    await eventually(lambda: has_written(worker, "serves repeater, tally"))
     assert (await folded(await desk.start("tally", "2")))["status"]["state"] == COMPLETED
     file.says(tally=COUNTER)
     await eventually(lambda: has_written(worker, "reloaded: " + worker.id + " serves tally"))
-    left = await desk.start("parrot", "anybody?")
+    left = await desk.start("repeater", "anybody?")
     directory = Directory(desk.bus)
     await directory.start()
     try:
-        assert (directory.available("parrot"), directory.available("tally")) == (False, True)
+        assert (directory.available("repeater"), directory.available("tally")) == (False, True)
     finally:
         await directory.stop()
-    assert len(await left.entries()) == 1, "it waits for a worker that serves parrots"
+    assert len(await left.entries()) == 1, "it waits for a worker that serves repeaters"
 
 
 async def test_a_run_at_work_goes_on_when_its_agent_changes_or_goes(
@@ -87,26 +87,26 @@ async def test_a_run_at_work_goes_on_when_its_agent_changes_or_goes(
 async def test_a_file_that_can_not_be_used_changes_nothing(
     desk: Desk, spawn: Spawn, file: File
 ) -> None:
-    file.says(parrot=ECHO)
+    file.says(repeater=ECHO)
     worker = await started(spawn, file)
     for wrong, told in (
-        ("{type: python}", "headrace.yaml:2: agents.parrot.target: Field required"),
-        ("{type: python, target: 'no.such:thing'}", "agents.parrot: there is no module no.such"),
+        ("{type: python}", "headrace.yaml:2: agents.repeater.target: Field required"),
+        ("{type: python, target: 'no.such:thing'}", "agents.repeater: there is no module no.such"),
         (
             "{type: python, target: 'tests.support.exits_at_import:x'}",
-            "agents.parrot: SystemExit: not to be imported",
+            "agents.repeater: SystemExit: not to be imported",
         ),
-        (f"{ECHO}\n  parrot: {ECHO}", "headrace.yaml:3: agents.parrot: is there twice"),
+        (f"{ECHO}\n  repeater: {ECHO}", "headrace.yaml:3: agents.repeater: is there twice"),
     ):
-        file.says(parrot=wrong)
+        file.says(repeater=wrong)
         await eventually(partial(has_written, worker, f"the old ones stay in use: {told}"))
     file.path.unlink()
     await eventually(lambda: has_written(worker, "No such file"))
-    assert (await folded(await desk.start("parrot", "hello")))["status"]["state"] == COMPLETED
+    assert (await folded(await desk.start("repeater", "hello")))["status"]["state"] == COMPLETED
 
 
 async def test_a_worker_whose_file_is_wrong_does_not_start(spawn: Spawn, file: File) -> None:
-    file.says(parrot="{type: python, target: 'a:b', x: 1}")
+    file.says(repeater="{type: python, target: 'a:b', x: 1}")
     with pytest.raises(AssertionError) as ended:
         await started(spawn, file)
-    assert "headrace.yaml:2: agents.parrot.x: Extra inputs are not permitted" in str(ended.value)
+    assert "headrace.yaml:2: agents.repeater.x: Extra inputs are not permitted" in str(ended.value)

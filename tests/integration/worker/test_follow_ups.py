@@ -22,7 +22,7 @@ from tests.integration.worker.conftest import Spawn, Working
 from tests.support.desk import Desk, Task, eventually, open_desk, user_message
 from tests.support.worker_process import WorkerProcess
 
-PARROTS = "tests.support.parrots:agents"
+REPEATERS = "tests.support.slow_agents:agents"
 
 
 async def hand_in(task: Task, text: str, name: str = "") -> int | None:
@@ -65,8 +65,8 @@ def check_one_run_at_a_time(entries: list[Entry]) -> None:
     assert generations == list(range(1, len(generations) + 1))
 
 
-def parrot(may_end: asyncio.Event, **declared: object) -> object:
-    @agent(name="parrot", **declared)  # type: ignore[arg-type]
+def repeater(may_end: asyncio.Event, **declared: object) -> object:
+    @agent(name="repeater", **declared)  # type: ignore[arg-type]
     async def say_again(ctx: RunContext) -> AsyncIterator[Emission]:
         yield ctx.prompt
         await may_end.wait()
@@ -89,8 +89,8 @@ async def test_messages_to_a_running_task_are_answered_in_turn(
     desk: Desk, working: Working
 ) -> None:
     may_end = asyncio.Event()
-    async with working(parrot(may_end)):
-        task = await desk.start("parrot", "one")
+    async with working(repeater(may_end)):
+        task = await desk.start("repeater", "one")
         await task.held()
         assert await hand_in(task, "two") == 4
         assert await hand_in(task, "three") == 5
@@ -107,8 +107,8 @@ async def test_a_message_handed_in_twice_under_one_name_is_one(
     desk: Desk, working: Working
 ) -> None:
     may_end = asyncio.Event()
-    async with working(parrot(may_end)):
-        task = await desk.start("parrot", "one")
+    async with working(repeater(may_end)):
+        task = await desk.start("repeater", "one")
         await task.held()
         both = await asyncio.gather(hand_in(task, "two", "same"), hand_in(task, "two", "same"))
         assert both[0] == both[1] == await hand_in(task, "two", "same")
@@ -166,8 +166,8 @@ async def test_an_interrupting_message_stops_the_agent_and_is_answered(
 
 async def test_an_agent_that_takes_none_refuses_a_message(desk: Desk, working: Working) -> None:
     may_end = asyncio.Event()
-    async with working(parrot(may_end, follow_ups="reject")):
-        task = await desk.start("parrot", "one")
+    async with working(repeater(may_end, follow_ups="reject")):
+        task = await desk.start("repeater", "one")
         await task.held()
         with pytest.raises(TaskBusy):
             await hand_in(task, "two")
@@ -202,8 +202,8 @@ async def test_a_message_that_a_steered_agent_leaves_is_the_next_input(
     desk: Desk, working: Working
 ) -> None:
     may_end = asyncio.Event()
-    async with working(parrot(may_end, follow_ups="steer")):
-        task = await desk.start("parrot", "one")
+    async with working(repeater(may_end, follow_ups="steer")):
+        task = await desk.start("repeater", "one")
         await task.held()
         await hand_in(task, "two")
         may_end.set()
@@ -236,14 +236,14 @@ async def test_what_a_discarded_attempt_took_is_handed_to_the_next(
 async def test_a_task_that_nobody_has_begun_queues_messages_and_still_counts_as_waiting(
     desk: Desk, working: Working
 ) -> None:
-    await ensure_queue(desk.bus, RunQueue("parrot"))
-    task = await desk.start("parrot", "one")
+    await ensure_queue(desk.bus, RunQueue("repeater"))
+    task = await desk.start("repeater", "one")
     assert await hand_in(task, "two") == 2
     last = await task.last()
     assert (last.stamp.state, last.stamp.run, last.stamp.attempt) == (SUBMITTED, 1, 0)
     may_end = asyncio.Event()
     may_end.set()
-    async with working(parrot(may_end)):
+    async with working(repeater(may_end)):
         entries = await whole(task, 2)
     assert answers(entries) == ["one", "two"]
     check_one_run_at_a_time(entries)
@@ -254,8 +254,8 @@ async def test_a_message_for_a_run_that_is_over_is_not_accepted(
 ) -> None:
     may_end = asyncio.Event()
     may_end.set()
-    async with working(parrot(may_end)):
-        task = await desk.start("parrot", "one")
+    async with working(repeater(may_end)):
+        task = await desk.start("repeater", "one")
         before = await task.ended()
         assert await hand_in(task, "two") is None
         assert len(await task.entries()) == len(before)
@@ -264,8 +264,8 @@ async def test_a_message_for_a_run_that_is_over_is_not_accepted(
 async def test_the_message_to_a_holder_that_does_not_answer_is_kept_once(
     desk: Desk, spawn: Spawn
 ) -> None:
-    workers = await asyncio.gather(*(asyncio.to_thread(spawn, PARROTS) for _ in range(2)))
-    task = await desk.start("slow_parrot", "one")
+    workers = await asyncio.gather(*(asyncio.to_thread(spawn, REPEATERS) for _ in range(2)))
+    task = await desk.start("slow_repeater", "one")
     holder = by_id(workers, (await task.held()).worker)
     await asyncio.to_thread(holder.freeze)
     assert await hand_in(task, "two") is not None
@@ -281,8 +281,8 @@ async def test_the_message_to_a_holder_that_does_not_answer_is_kept_once(
 async def test_a_killed_holder_loses_and_doubles_no_message(
     moment: float, desk: Desk, spawn: Spawn
 ) -> None:
-    workers = await asyncio.gather(*(asyncio.to_thread(spawn, PARROTS) for _ in range(2)))
-    task = await desk.start("slow_parrot", "0")
+    workers = await asyncio.gather(*(asyncio.to_thread(spawn, REPEATERS) for _ in range(2)))
+    task = await desk.start("slow_repeater", "0")
     holder = by_id(workers, (await task.held()).worker)
     texts = [str(number) for number in range(1, 9)]
     handing = [asyncio.ensure_future(_until_accepted(task, text)) for text in texts]
@@ -356,7 +356,7 @@ async def test_credentials_are_asked_for_and_the_worker_keeps_the_run(
 
 
 async def test_an_answer_outlives_the_worker_that_asked(desk: Desk, spawn: Spawn) -> None:
-    workers = await asyncio.gather(*(asyncio.to_thread(spawn, PARROTS) for _ in range(2)))
+    workers = await asyncio.gather(*(asyncio.to_thread(spawn, REPEATERS) for _ in range(2)))
     task = await desk.start("guarded", "x")
     await eventually(lambda: in_state(task, AUTH_REQUIRED))
     by_id(workers, (await task.held()).worker).kill()

@@ -18,7 +18,7 @@ from tests.integration.worker.test_follow_ups import (
     folded,
     hand_in,
     inputs,
-    parrot,
+    repeater,
     whole,
 )
 from tests.support.desk import Desk, Task, open_desk
@@ -84,8 +84,8 @@ async def test_an_agent_that_takes_none_refuses_also_while_it_blocks(
 ) -> None:
     monkeypatch.setattr("headrace_worker.heartbeats.TAKE_IN", -1.0)
     may_end = asyncio.Event()
-    async with working(parrot(may_end, follow_ups="reject")):
-        task = await desk.start("parrot", "one")
+    async with working(repeater(may_end, follow_ups="reject")):
+        task = await desk.start("repeater", "one")
         await task.held()
         with pytest.raises(TaskBusy):
             await hand_in(task, "two")

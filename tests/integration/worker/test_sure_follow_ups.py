@@ -23,7 +23,7 @@ from headrace_gateway.tasks.idempotency import Idempotency, Keyed, SentRecords
 from headrace_gateway.tasks.settle import Settling
 from headrace_gateway.tasks.submit import Submissions
 from tests.integration.worker.conftest import Spawn, Working
-from tests.integration.worker.test_follow_ups import PARROTS, inputs, parrot, whole
+from tests.integration.worker.test_follow_ups import REPEATERS, inputs, repeater, whole
 from tests.support.desk import Desk, Task, user_message
 
 
@@ -96,8 +96,8 @@ async def test_a_keyed_message_to_a_running_task_is_queued_once(
     desk: Desk, working: Working, gateways: Gateways
 ) -> None:
     may_end, key = asyncio.Event(), some_key()
-    async with working(parrot(may_end)):
-        task = await desk.start("parrot", "one")
+    async with working(repeater(may_end)):
+        task = await desk.start("repeater", "one")
         one, other = gateways(task)
         await task.held()
         first = await one.send(task, "two", key)
@@ -120,8 +120,8 @@ async def test_many_copies_at_once_on_two_gateways_are_one_message(
     desk: Desk, working: Working, gateways: Gateways
 ) -> None:
     may_end, key = asyncio.Event(), some_key()
-    async with working(parrot(may_end)):
-        task = await desk.start("parrot", "one")
+    async with working(repeater(may_end)):
+        task = await desk.start("repeater", "one")
         await task.held()
         sending = (each.send(task, "two", key) for each in list(gateways(task)) * 10)
         generations = {accepted.generation for accepted in await asyncio.gather(*sending)}
@@ -134,8 +134,8 @@ async def test_many_copies_at_once_on_two_gateways_are_one_message(
 async def test_a_keyed_message_sent_until_it_is_taken_survives_a_killed_holder_once(
     desk: Desk, spawn: Spawn, gateways: Gateways, after: float
 ) -> None:
-    worker = await asyncio.to_thread(spawn, PARROTS)
-    task = await desk.start("slow_parrot", "one")
+    worker = await asyncio.to_thread(spawn, REPEATERS)
+    task = await desk.start("slow_repeater", "one")
     await task.held()
     one, other = gateways(task)
     key = some_key()
@@ -143,7 +143,7 @@ async def test_a_keyed_message_sent_until_it_is_taken_survives_a_killed_holder_o
     await asyncio.sleep(after)
     worker.kill()
     # In a thread: what is being sent waits for answers in this loop.
-    await asyncio.to_thread(spawn, PARROTS)
+    await asyncio.to_thread(spawn, REPEATERS)
     await sending
     await other.send(task, "two", key)
     assert inputs(await whole(task, 2)) == ["one", "two"]
@@ -153,8 +153,8 @@ async def test_a_message_to_a_running_task_is_taken_only_at_the_generation_that_
     desk: Desk, working: Working, gateways: Gateways
 ) -> None:
     may_end = asyncio.Event()
-    async with working(parrot(may_end)):
-        task = await desk.start("parrot", "one")
+    async with working(repeater(may_end)):
+        task = await desk.start("repeater", "one")
         one, other = gateways(task)
         await task.held()
         at = (await task.reaches(3)).last_generation

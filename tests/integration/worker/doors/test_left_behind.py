@@ -17,8 +17,8 @@ from tests.integration.worker.conftest import Spawn, Working
 from tests.integration.worker.doors.reading import folded, state
 from tests.integration.worker.test_cancelling import cancel
 from tests.support.desk import Desk, Task, eventually, user_message
+from tests.support.scripted_executor import BINDINGS, ScriptedExecutor, outside_agent
 from tests.support.sdk_server import sdk_server
-from tests.support.town_crier import BINDINGS, Crier, crier
 
 
 class Asking(AgentExecutor):
@@ -78,9 +78,12 @@ async def test_an_executor_hears_of_the_cancel_of_a_task_that_waits_for_credenti
 async def test_an_outside_agent_hears_of_the_cancel_of_a_task_that_waits(
     desk: Desk, working: Working, binding: str, asks: str
 ) -> None:
-    executor = Crier()
-    async with sdk_server(executor) as server, working(await crier(server.url, binding=binding)):
-        task = await desk.start("crier", asks)
+    executor = ScriptedExecutor()
+    async with (
+        sdk_server(executor) as server,
+        working(await outside_agent(server.url, binding=binding)),
+    ):
+        task = await desk.start("outside", asks)
         if asks == "ask":
             await folded(task)
         else:
@@ -95,13 +98,13 @@ async def test_an_outside_agent_hears_of_the_cancel_of_a_task_that_waits(
 async def test_a_client_can_not_say_which_task_is_canceled_elsewhere(
     desk: Desk, working: Working
 ) -> None:
-    executor = Crier()
-    async with sdk_server(executor) as server, working(await crier(server.url)):
-        victim = await desk.start("crier", "ask")
+    executor = ScriptedExecutor()
+    async with sdk_server(executor) as server, working(await outside_agent(server.url)):
+        victim = await desk.start("outside", "ask")
         theirs = (await folded(victim))["metadata"]["remote_task"]
         wrong = {"remote_task": theirs}
         # Begun by a worker that died before it knew the task elsewhere.
-        task = await desk.start("crier", message=user_message("x"), metadata=wrong, publish=False)
+        task = await desk.start("outside", message=user_message("x"), metadata=wrong, publish=False)
         begun = events.status_update(task.key.task, task.context, WORKING, metadata={ATTEMPT: 1})
         await task.append(begun, WORKING, writer="dead", run=1, attempt=1)
         assert await cancel(task) == CANCELED
@@ -114,12 +117,12 @@ async def test_a_client_can_not_say_which_task_is_canceled_elsewhere(
 async def test_an_outside_agent_that_was_out_of_reach_hears_of_it_later(
     desk: Desk, working: Working
 ) -> None:
-    executor = Crier()
+    executor = ScriptedExecutor()
     async with (
         sdk_server(executor, bindings=["JSONRPC"]) as server,
-        working(await crier(server.url, backoff=0.05)),
+        working(await outside_agent(server.url, backoff=0.05)),
     ):
-        task = await desk.start("crier", "ask")
+        task = await desk.start("outside", "ask")
         await folded(task)
         server.proxy.refuses = True
         await server.proxy.cut()
@@ -131,12 +134,12 @@ async def test_an_outside_agent_that_was_out_of_reach_hears_of_it_later(
 
 
 async def test_a_token_that_is_refused_then_is_fetched_anew(desk: Desk, working: Working) -> None:
-    executor = Crier()
+    executor = ScriptedExecutor()
     async with sdk_server(executor, bindings=["JSONRPC"]) as server:
         issuer = ClientCredentials("me", "secret", f"{server.url}/token")
         server.headers = {"authorization": "Bearer token-1"}
-        async with working(await crier(server.url, credentials=issuer)):
-            task = await desk.start("crier", "ask")
+        async with working(await outside_agent(server.url, credentials=issuer)):
+            task = await desk.start("outside", "ask")
             await folded(task)
             server.headers = {"authorization": "Bearer token-2"}
             assert await cancel(task) == CANCELED
@@ -146,12 +149,12 @@ async def test_a_token_that_is_refused_then_is_fetched_anew(desk: Desk, working:
 async def test_a_task_whose_worker_was_killed_is_canceled_over_there(
     desk: Desk, spawn: Spawn
 ) -> None:
-    executor = Crier()
+    executor = ScriptedExecutor()
     async with sdk_server(executor) as server:
         worker = await asyncio.to_thread(
-            spawn, "tests.support.remote_crier:crier", crier_url=server.url
+            spawn, "tests.support.outside_agent:outside", outside_url=server.url
         )
-        task = await desk.start("crier", "slowly")
+        task = await desk.start("outside", "slowly")
         await eventually(lambda: _is_known(task))
         await asyncio.to_thread(worker.kill)
         assert await cancel(task) == CANCELED
@@ -163,13 +166,13 @@ async def test_a_task_whose_worker_was_killed_is_canceled_over_there(
 async def test_a_task_whose_last_attempt_lost_it_is_canceled_over_there(
     desk: Desk, working: Working
 ) -> None:
-    executor = Crier()
+    executor = ScriptedExecutor()
     async with (
         sdk_server(executor, bindings=["JSONRPC"]) as server,
         # It sees the task break off once and does not come back.
-        working(await crier(server.url, max_attempts=1, reconnecting=0.0)),
+        working(await outside_agent(server.url, max_attempts=1, reconnecting=0.0)),
     ):
-        task = await desk.start("crier", "slowly")
+        task = await desk.start("outside", "slowly")
         await eventually(lambda: _is_known(task))
         server.proxy.refuses = True
         await server.proxy.cut()
@@ -198,7 +201,7 @@ async def _is_known(task: Task) -> bool:
     return "remote_task" in (await task.found()).task.get("metadata", {})
 
 
-async def _was_canceled(executor: Crier, times: int) -> bool:
+async def _was_canceled(executor: ScriptedExecutor, times: int) -> bool:
     return len(executor.canceled) == times
 
 

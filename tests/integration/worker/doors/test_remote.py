@@ -16,17 +16,20 @@ from tests.integration.worker.conftest import Spawn, Working
 from tests.integration.worker.doors.examples import example
 from tests.integration.worker.doors.reading import answer, folded, said, state, words
 from tests.support.desk import Desk, Task, eventually, user_message
+from tests.support.scripted_executor import BINDINGS, ScriptedExecutor, outside_agent
 from tests.support.sdk_server import SdkServer, sdk_server
 from tests.support.servers import ports
-from tests.support.town_crier import BINDINGS, Crier, crier
 
 
 @pytest.mark.parametrize("binding", BINDINGS)
 async def test_what_it_says_is_told_over_every_binding(
     desk: Desk, working: Working, binding: str
 ) -> None:
-    async with sdk_server(Crier()) as server, working(await crier(server.url, binding=binding)):
-        task = await desk.start("crier", "all is well")
+    async with (
+        sdk_server(ScriptedExecutor()) as server,
+        working(await outside_agent(server.url, binding=binding)),
+    ):
+        task = await desk.start("outside", "all is well")
         done = await folded(task)
     assert (state(done), words(done)) == ("COMPLETED", "Cried.")
     cry, count = done["artifacts"]
@@ -40,10 +43,10 @@ async def test_what_it_says_is_told_over_every_binding(
 
 
 async def test_its_card_is_taken_over() -> None:
-    async with sdk_server(Crier()) as server:
+    async with sdk_server(ScriptedExecutor()) as server:
         card = (await asyncio.to_thread(remote_agent, server.url)).card
-        named = (await crier(server.url, name="x", description="Ours.")).card
-    assert (card.name, card.description, card.version) == ("Town-Crier", "Cries.", "7")
+        named = (await outside_agent(server.url, name="x", description="Ours.")).card
+    assert (card.name, card.description, card.version) == ("Town-ScriptedExecutor", "Cries.", "7")
     assert (card.input_modes, card.output_modes) == (["text/plain"], ["text/markdown"])
     assert card.skills == [
         {"id": "cry", "name": "Cry", "description": "Cries it.", "tags": ["loud"]}
@@ -63,9 +66,12 @@ def test_without_card_and_name_there_is_no_agent() -> None:
 async def test_its_question_is_asked_and_the_follow_up_goes_to_the_same_task(
     desk: Desk, working: Working, binding: str
 ) -> None:
-    executor = Crier()
-    async with sdk_server(executor) as server, working(await crier(server.url, binding=binding)):
-        task = await desk.start("crier", "ask")
+    executor = ScriptedExecutor()
+    async with (
+        sdk_server(executor) as server,
+        working(await outside_agent(server.url, binding=binding)),
+    ):
+        task = await desk.start("outside", "ask")
         asked = await folded(task)
         assert (state(asked), words(asked)) == ("INPUT_REQUIRED", "What shall I cry?")
         run = await task.follow_up("fire")
@@ -80,10 +86,10 @@ async def test_its_question_is_asked_and_the_follow_up_goes_to_the_same_task(
 async def test_neither_the_outside_agent_nor_the_client_says_which_task_a_follow_up_is_for(
     desk: Desk, working: Working
 ) -> None:
-    executor = Crier()
-    async with sdk_server(executor) as server, working(await crier(server.url)):
+    executor = ScriptedExecutor()
+    async with sdk_server(executor) as server, working(await outside_agent(server.url)):
         task = await desk.start(
-            "crier", "ask for another", metadata={"remote_task": "a", "remote_context": "a"}
+            "outside", "ask for another", metadata={"remote_task": "a", "remote_context": "a"}
         )
         assert state(await folded(task)) == "INPUT_REQUIRED"
         wrong = {"remote_task": "b", "remote_context": "b"}
@@ -97,17 +103,17 @@ async def test_neither_the_outside_agent_nor_the_client_says_which_task_a_follow
 async def test_users_with_one_context_id_have_a_conversation_each(
     desk: Desk, working: Working
 ) -> None:
-    executor = Crier()
+    executor = ScriptedExecutor()
     async with (
         sdk_server(executor) as server,
-        working(await crier(server.url), await crier(server.url, name="other")),
+        working(await outside_agent(server.url), await outside_agent(server.url, name="other")),
     ):
-        task = await desk.start("crier", "ask", context="same", owner="ada")
+        task = await desk.start("outside", "ask", context="same", owner="ada")
         await folded(task)
         run = await task.follow_up("fire")
         await task.reaches(run + 3)
         await folded(task)
-        for agent, owner in [("crier", "ada"), ("crier", "eve"), ("other", "ada")]:
+        for agent, owner in [("outside", "ada"), ("outside", "eve"), ("other", "ada")]:
             await folded(await desk.start(agent, "x", context="same", owner=owner))
     first, answered, again, *others = [request.context_id for request in executor.requests]
     assert first == answered == again
@@ -118,15 +124,18 @@ async def test_users_with_one_context_id_have_a_conversation_each(
 async def test_it_is_given_files_and_what_the_client_accepts(
     desk: Desk, working: Working, binding: str
 ) -> None:
-    executor = Crier()
-    async with sdk_server(executor) as server, working(await crier(server.url, binding=binding)):
-        kept = await desk.start("crier", "x", context="files", publish=False)
+    executor = ScriptedExecutor()
+    async with (
+        sdk_server(executor) as server,
+        working(await outside_agent(server.url, binding=binding)),
+    ):
+        kept = await desk.start("outside", "x", context="files", publish=False)
         mine = FileOwner("anonymous", "files")
         link = await FileStore(desk.bus).put(kept.key, mine, b"PNG" * 70_000, "a.png", "image/png")
         image = {"url": link, "mediaType": "image/png", "filename": "a.png"}
         message = {**user_message("look"), "parts": [{"text": "look"}, image]}
         modes = {"headrace.acceptedOutputModes": ["text/markdown"]}
-        await folded(await desk.start("crier", message=message, metadata=modes, context="files"))
+        await folded(await desk.start("outside", message=message, metadata=modes, context="files"))
     [asked] = executor.requests
     assert asked.message is not None
     text, file = asked.message.parts
@@ -136,9 +145,9 @@ async def test_it_is_given_files_and_what_the_client_accepts(
 
 
 async def test_credentials_it_asks_for_come_from_our_user(desk: Desk, working: Working) -> None:
-    executor = Crier()
-    async with sdk_server(executor) as server, working(await crier(server.url)):
-        task = await desk.start("crier", "auth")
+    executor = ScriptedExecutor()
+    async with sdk_server(executor) as server, working(await outside_agent(server.url)):
+        task = await desk.start("outside", "auth")
         await eventually(lambda: _waits(task))
         await task.held()
         asked = Control(ask="input", input="one", message=user_message("badge 7"))
@@ -149,12 +158,12 @@ async def test_credentials_it_asks_for_come_from_our_user(desk: Desk, working: W
 
 
 async def test_credentials_that_nobody_brings_end_both_tasks(desk: Desk, working: Working) -> None:
-    executor = Crier()
+    executor = ScriptedExecutor()
     async with (
         sdk_server(executor) as server,
-        working(await crier(server.url, auth_timeout=0.1)),
+        working(await outside_agent(server.url, auth_timeout=0.1)),
     ):
-        done = await folded(await desk.start("crier", "auth"))
+        done = await folded(await desk.start("outside", "auth"))
     assert (state(done), executor.canceled) == ("REJECTED", [done["metadata"]["remote_task"]])
 
 
@@ -171,10 +180,10 @@ async def test_it_is_an_agent_of_the_fleet_at_the_gateway(
         }
     )
     async with (
-        sdk_server(Crier()) as server,
-        working(await crier(server.url)),
+        sdk_server(ScriptedExecutor()) as server,
+        working(await outside_agent(server.url)),
         running(settings) as gateway,
-        httpx.AsyncClient(base_url=f"{gateway}/v1/agents/crier", timeout=60) as http,
+        httpx.AsyncClient(base_url=f"{gateway}/v1/agents/outside", timeout=60) as http,
     ):
         card = (await http.get("/.well-known/agent-card.json")).json()
         answered = await http.post("/message:stream", json={"message": user_message("fire")})
@@ -185,9 +194,12 @@ async def test_it_is_an_agent_of_the_fleet_at_the_gateway(
 
 @pytest.mark.parametrize("binding", BINDINGS)
 async def test_a_cancel_reaches_its_task(desk: Desk, working: Working, binding: str) -> None:
-    executor = Crier()
-    async with sdk_server(executor) as server, working(await crier(server.url, binding=binding)):
-        task = await desk.start("crier", "slowly")
+    executor = ScriptedExecutor()
+    async with (
+        sdk_server(executor) as server,
+        working(await outside_agent(server.url, binding=binding)),
+    ):
+        task = await desk.start("outside", "slowly")
         await _began(executor, task)
         await task.ask("cancel")
         done = await folded(task)
@@ -199,12 +211,12 @@ async def test_a_cancel_reaches_its_task(desk: Desk, working: Working, binding: 
 async def test_a_broken_stream_is_opened_anew_and_nothing_is_told_twice(
     desk: Desk, working: Working, binding: str
 ) -> None:
-    executor = Crier()
+    executor = ScriptedExecutor()
     async with (
         sdk_server(executor, bindings=[binding]) as server,
-        working(await crier(server.url)),
+        working(await outside_agent(server.url)),
     ):
-        task = await desk.start("crier", "slowly")
+        task = await desk.start("outside", "slowly")
         await _began(executor, task)
         await (server.by_grpc if binding == "GRPC" else server.proxy).cut()
         executor.go_on.set()
@@ -215,12 +227,12 @@ async def test_a_broken_stream_is_opened_anew_and_nothing_is_told_twice(
 
 
 async def test_a_silent_stream_is_opened_anew(desk: Desk, working: Working) -> None:
-    executor = Crier()
+    executor = ScriptedExecutor()
     async with (
         sdk_server(executor, bindings=["JSONRPC"]) as server,
-        working(await crier(server.url, silence=1.0)),
+        working(await outside_agent(server.url, silence=1.0)),
     ):
-        task = await desk.start("crier", "slowly")
+        task = await desk.start("outside", "slowly")
         await _began(executor, task)
         # The card twice, the message, the stream after the one that was silent.
         await eventually(lambda: _has_asked(server, 4))
@@ -233,13 +245,13 @@ async def test_a_silent_stream_is_opened_anew(desk: Desk, working: Working) -> N
 async def test_a_new_attempt_follows_the_same_task_and_tells_it_whole(
     desk: Desk, working: Working, binding: str
 ) -> None:
-    executor = Crier()
+    executor = ScriptedExecutor()
     async with sdk_server(executor) as server:
-        agent = await crier(server.url, binding=binding)
+        agent = await outside_agent(server.url, binding=binding)
         async with working(agent):
-            task = await desk.start("crier", "slowly")
+            task = await desk.start("outside", "slowly")
             await _began(executor, task)
-        # That worker has left; nobody told the crier to stop.
+        # That worker has left; nobody told the outside to stop.
         async with working(agent):
             await task.held()
             executor.go_on.set()
@@ -250,13 +262,13 @@ async def test_a_new_attempt_follows_the_same_task_and_tells_it_whole(
 
 
 async def test_a_killed_workers_successor_follows_the_same_task(desk: Desk, spawn: Spawn) -> None:
-    executor = Crier()
+    executor = ScriptedExecutor()
     async with sdk_server(executor, bindings=["JSONRPC"]) as server:
-        target = "tests.support.remote_crier:crier"
-        first = await asyncio.to_thread(spawn, target, crier_url=server.url)
-        task = await desk.start("crier", "slowly")
+        target = "tests.support.outside_agent:outside"
+        first = await asyncio.to_thread(spawn, target, outside_url=server.url)
+        task = await desk.start("outside", "slowly")
         await _began(executor, task)
-        await asyncio.to_thread(spawn, target, crier_url=server.url)
+        await asyncio.to_thread(spawn, target, outside_url=server.url)
         await asyncio.to_thread(first.kill)
         await eventually(lambda: _is_at_attempt(task, 2))
         executor.go_on.set()
@@ -269,12 +281,12 @@ async def test_a_killed_workers_successor_follows_the_same_task(desk: Desk, spaw
 async def test_an_agent_that_does_not_stream_is_asked_again_and_again(
     desk: Desk, working: Working
 ) -> None:
-    executor = Crier()
+    executor = ScriptedExecutor()
     async with (
         sdk_server(executor, streaming=False, bindings=["JSONRPC"]) as server,
-        working(await crier(server.url)),
+        working(await outside_agent(server.url)),
     ):
-        task = await desk.start("crier", "slowly")
+        task = await desk.start("outside", "slowly")
         await eventually(lambda: _shows(task, "Oyez, "))
         executor.go_on.set()
         done = await folded(task)
@@ -283,15 +295,15 @@ async def test_an_agent_that_does_not_stream_is_asked_again_and_again(
 
 
 async def test_a_bare_message_is_the_last_word(desk: Desk, working: Working) -> None:
-    async with sdk_server(Crier()) as server, working(await crier(server.url)):
-        done = await folded(await desk.start("crier", "bare"))
+    async with sdk_server(ScriptedExecutor()) as server, working(await outside_agent(server.url)):
+        done = await folded(await desk.start("outside", "bare"))
     assert (state(done), words(done)) == ("COMPLETED", "hear, hear")
 
 
 async def test_a_refusal_rejects_with_its_reason(desk: Desk, working: Working) -> None:
-    executor = Crier()
-    async with sdk_server(executor) as server, working(await crier(server.url)):
-        done = await folded(await desk.start("crier", "refuse"))
+    executor = ScriptedExecutor()
+    async with sdk_server(executor) as server, working(await outside_agent(server.url)):
+        done = await folded(await desk.start("outside", "refuse"))
     assert state(done) in {"REJECTED", "FAILED"}
     assert executor.heard == ["refuse"]
 
@@ -299,17 +311,17 @@ async def test_a_refusal_rejects_with_its_reason(desk: Desk, working: Working) -
 async def test_an_agent_out_of_reach_is_tried_again_and_then_given_up(
     desk: Desk, working: Working
 ) -> None:
-    executor = Crier()
+    executor = ScriptedExecutor()
     async with (
         sdk_server(executor, bindings=["JSONRPC"]) as server,
-        working(await crier(server.url, max_attempts=3)),
+        working(await outside_agent(server.url, max_attempts=3)),
     ):
         proxy = server.proxy
         proxy.refuses = True
-        given_up = await folded(await desk.start("crier", "x"))
+        given_up = await folded(await desk.start("outside", "x"))
         taken = proxy.taken
         proxy.refuses = False
-        done = await folded(await desk.start("crier", "y"))
+        done = await folded(await desk.start("outside", "y"))
     assert state(given_up) == "FAILED"
     assert "busy or unreachable" in words(given_up)
     assert taken >= 3
@@ -317,32 +329,32 @@ async def test_an_agent_out_of_reach_is_tried_again_and_then_given_up(
 
 
 async def test_api_keys_tokens_and_headers_let_it_in(desk: Desk, working: Working) -> None:
-    async with sdk_server(Crier(), bindings=["JSONRPC"]) as server:
+    async with sdk_server(ScriptedExecutor(), bindings=["JSONRPC"]) as server:
         cases: list[tuple[dict[str, Any], dict[str, str]]] = [
-            ({"credentials": ApiKey("k", "X-Crier")}, {"x-crier": "k"}),
+            ({"credentials": ApiKey("k", "X-Outside")}, {"x-outside": "k"}),
             ({"credentials": ApiKey("k")}, {"x-api-key": "k"}),
             ({"credentials": Bearer("t")}, {"authorization": "Bearer t"}),
             ({"headers": {"X-Tenant": "a"}}, {"x-tenant": "a"}),
         ]
         for given, needed in cases:
             server.headers = needed
-            async with working(await crier(server.url, **given)):
-                done = await folded(await desk.start("crier", "x"))
+            async with working(await outside_agent(server.url, **given)):
+                done = await folded(await desk.start("outside", "x"))
             assert (state(done), server.refused) == ("COMPLETED", 0)
 
 
 async def test_a_token_is_fetched_once_and_anew_when_it_is_refused(
     desk: Desk, working: Working
 ) -> None:
-    async with sdk_server(Crier(), bindings=["JSONRPC"]) as server:
+    async with sdk_server(ScriptedExecutor(), bindings=["JSONRPC"]) as server:
         issuer = ClientCredentials("me", "secret", f"{server.url}/token", scopes=["cry"])
-        async with working(await crier(server.url, credentials=issuer)):
+        async with working(await outside_agent(server.url, credentials=issuer)):
             server.headers = {"authorization": "Bearer token-1"}
-            first = await folded(await desk.start("crier", "x"))
-            again = await folded(await desk.start("crier", "x"))
+            first = await folded(await desk.start("outside", "x"))
+            again = await folded(await desk.start("outside", "x"))
             assert len(server.issued) == 1
             server.headers = {"authorization": "Bearer token-2"}
-            renewed = await folded(await desk.start("crier", "x"))
+            renewed = await folded(await desk.start("outside", "x"))
     assert {state(first), state(again), state(renewed)} == {"COMPLETED"}
     assert (server.refused, len(server.issued)) == (1, 2)
     assert server.issued[0]["grant_type"] == "client_credentials"
@@ -352,25 +364,25 @@ async def test_a_token_is_fetched_once_and_anew_when_it_is_refused(
 
 
 async def test_wrong_credentials_reject_at_once(desk: Desk, working: Working) -> None:
-    async with sdk_server(Crier(), bindings=["JSONRPC"]) as server:
+    async with sdk_server(ScriptedExecutor(), bindings=["JSONRPC"]) as server:
         server.headers = {"authorization": "Bearer right"}
-        async with working(await crier(server.url, credentials=Bearer("wrong"))):
-            done = await folded(await desk.start("crier", "x"))
+        async with working(await outside_agent(server.url, credentials=Bearer("wrong"))):
+            done = await folded(await desk.start("outside", "x"))
     assert state(done) == "REJECTED"
     assert "wrong" not in words(done)
 
 
 async def test_the_example_speaks_to_its_agent(desk: Desk, working: Working) -> None:
-    async with sdk_server(Crier()) as server:
+    async with sdk_server(ScriptedExecutor()) as server:
         agent = await asyncio.to_thread(
-            lambda: example("outside_agent", CRIER_URL=server.url).crier
+            lambda: example("outside_agent", OUTSIDE_URL=server.url).outside
         )
         async with working(agent):
-            done = await folded(await desk.start("crier", "x"))
+            done = await folded(await desk.start("outside", "x"))
     assert answer(done) == "Oyez, x"
 
 
-async def _began(executor: Crier, task: Task) -> None:
+async def _began(executor: ScriptedExecutor, task: Task) -> None:
     async with asyncio.timeout(60):
         await executor.began.wait()
     await eventually(lambda: _shows(task, "Oyez, "))

@@ -8,7 +8,7 @@ from tests.integration.worker.conftest import Working
 from tests.integration.worker.doors.odd_agent import Json, Odd, at, serving
 from tests.integration.worker.doors.reading import answer, folded, state
 from tests.support.desk import Desk
-from tests.support.town_crier import crier
+from tests.support.scripted_executor import outside_agent
 
 
 async def test_an_agent_whose_streams_end_at_once_is_not_asked_all_the_time(
@@ -17,10 +17,10 @@ async def test_an_agent_whose_streams_end_at_once_is_not_asked_all_the_time(
     working_still = [at("WORKING")]
     odd = Odd(*[working_still] * 6, [at("COMPLETED")])
     async with serving(odd) as url:
-        agent = await crier(url, binding="JSONRPC", poll=0.2)
+        agent = await outside_agent(url, binding="JSONRPC", poll=0.2)
         async with working(agent):
             begun = time.monotonic()
-            done = await folded(await desk.start("crier", "x"))
+            done = await folded(await desk.start("outside", "x"))
     assert state(done) == "COMPLETED"
     assert len(odd.asked) == 7
     # Six pauses, less what the clocks differ by.
@@ -47,10 +47,10 @@ async def test_whatever_it_says_the_task_ends_and_the_worker_goes_on(
 ) -> None:
     odd = Odd(said, [at("COMPLETED")])
     async with serving(odd) as url:
-        agent = await crier(url, binding="JSONRPC", max_attempts=2)
+        agent = await outside_agent(url, binding="JSONRPC", max_attempts=2)
         async with working(agent):
-            done = await folded(await desk.start("crier", "x"))
-            again = await folded(await desk.start("crier", "y"))
+            done = await folded(await desk.start("outside", "x"))
+            again = await folded(await desk.start("outside", "y"))
     assert state(done) in {"COMPLETED", "FAILED", "REJECTED"}
     assert state(again) == "COMPLETED"
 
@@ -63,8 +63,8 @@ async def test_characters_that_end_lines_elsewhere_end_no_event(
     artifact = {"artifactId": "a", "parts": [{"text": text}]}
     update = {"taskId": "odd", "contextId": "c", "artifact": artifact}
     odd = Odd([at("WORKING"), {"artifactUpdate": update}, at("COMPLETED")])
-    async with serving(odd) as url, working(await crier(url, binding="JSONRPC")):
-        done = await folded(await desk.start("crier", "x"))
+    async with serving(odd) as url, working(await outside_agent(url, binding="JSONRPC")):
+        done = await folded(await desk.start("outside", "x"))
     assert (state(done), answer(done), len(odd.asked)) == ("COMPLETED", text, 1)
 
 
@@ -75,7 +75,7 @@ async def test_a_link_to_a_file_of_ours_is_malformed(
     artifact = {"artifactId": "a", "parts": [{"url": url}]}
     update = {"taskId": "odd", "contextId": "c", "artifact": artifact}
     odd = Odd([at("WORKING"), {"artifactUpdate": update}, at("COMPLETED")])
-    async with serving(odd) as place, working(await crier(place, binding="JSONRPC")):
-        done = await folded(await desk.start("crier", "x"))
+    async with serving(odd) as place, working(await outside_agent(place, binding="JSONRPC")):
+        done = await folded(await desk.start("outside", "x"))
     assert state(done) == "FAILED"
     assert "artifacts" not in done

@@ -13,11 +13,11 @@ from tests.integration.worker.doors.other_headrace import Other, another_headrac
 from tests.integration.worker.doors.reading import answer, folded
 from tests.support.cutting_proxy import CuttingProxy
 from tests.support.desk import Desk, Task, eventually
+from tests.support.scripted_executor import BINDINGS, ScriptedExecutor
 from tests.support.sdk_server import sdk_server
 from tests.support.servers import NatsProcess
-from tests.support.town_crier import BINDINGS, Crier
 
-_TARGET = "tests.support.remote_crier:crier"
+_TARGET = "tests.support.outside_agent:outside"
 _CRY = "cry it but once"
 
 
@@ -38,7 +38,7 @@ async def killed_once_it_has_asked(
     worker = await asyncio.to_thread(spawn, _TARGET, **settings)
     for proxy in proxies:
         proxy.withholds = _CRY.encode()
-    task = await desk.start("crier", _CRY)
+    task = await desk.start("outside", _CRY)
     await eventually(was_asked)
     await asyncio.to_thread(worker.kill)
     assert "remote_task" not in (await task.found()).task.get("metadata", {})
@@ -60,8 +60,8 @@ async def test_another_headrace_is_asked_once(
         spawn,
         (other.proxy, other.grpc),
         was_asked,
-        crier_url=other.url("patient"),
-        crier_binding=binding,
+        outside_url=other.url("patient"),
+        outside_binding=binding,
     )
     [run] = other.fleet.runs
     run.go_on.set()
@@ -75,7 +75,7 @@ async def test_another_headrace_is_asked_once(
 async def test_an_agent_that_does_not_know_questions_again_is_asked_at_least_once(
     desk: Desk, spawn: Spawn, binding: str
 ) -> None:
-    executor = Crier()
+    executor = ScriptedExecutor()
 
     async def was_asked() -> bool:
         return bool(executor.heard)
@@ -86,8 +86,8 @@ async def test_an_agent_that_does_not_know_questions_again_is_asked_at_least_onc
             spawn,
             (server.proxy, server.by_grpc),
             was_asked,
-            crier_url=server.url,
-            crier_binding=binding,
+            outside_url=server.url,
+            outside_binding=binding,
         )
         done = await folded(task)
     assert (done["status"]["state"], answer(done)) == (COMPLETED, f"Oyez, {_CRY}")
@@ -99,9 +99,9 @@ async def test_the_successor_says_what_came_in_one_write_behind_the_last_that_wa
 ) -> None:
     agent = Bursting()
     async with serving(agent) as url:
-        target = "tests.support.remote_crier:crier"
-        worker = await asyncio.to_thread(spawn, target, crier_url=url)
-        task = await desk.start("crier", "x")
+        target = "tests.support.outside_agent:outside"
+        worker = await asyncio.to_thread(spawn, target, outside_url=url)
+        task = await desk.start("outside", "x")
         await until_said(task, '"c"')
         await asyncio.to_thread(worker.kill)
         await asyncio.to_thread(worker.start)

@@ -16,8 +16,8 @@ from headrace_worker.adapters import ApiKey, Bearer, ClientCredentials
 from tests.integration.worker.conftest import Working
 from tests.integration.worker.doors.reading import answer, folded, state, words
 from tests.support.desk import Desk
+from tests.support.scripted_executor import BINDINGS, ScriptedExecutor, outside_agent
 from tests.support.sdk_server import SdkServer, sdk_server
-from tests.support.town_crier import BINDINGS, Crier, crier
 
 GIVEN: dict[str, Callable[[SdkServer], dict[str, Any]]] = {
     "key": lambda _: {"credentials": ApiKey("s3cret")},
@@ -31,7 +31,7 @@ REDIRECTS = (301, 302, 303, 307, 308)
 @pytest.fixture
 async def elsewhere() -> AsyncIterator[SdkServer]:
     """An agent that would serve whoever comes; it goes by another host name."""
-    async with sdk_server(Crier()) as server:
+    async with sdk_server(ScriptedExecutor()) as server:
         yield server
 
 
@@ -70,10 +70,10 @@ async def test_a_card_that_leads_elsewhere_alone_is_refused(
 ) -> None:
     shape = leading_to(elsewhere, own_too=False)
     async with (
-        sdk_server(Crier(), shape_card=shape) as server,
-        working(await crier(server.url, binding=binding, **GIVEN[given](server))),
+        sdk_server(ScriptedExecutor(), shape_card=shape) as server,
+        working(await outside_agent(server.url, binding=binding, **GIVEN[given](server))),
     ):
-        done = await folded(await desk.start("crier", "x"))
+        done = await folded(await desk.start("outside", "x"))
     assert state(done) == "REJECTED"
     assert "names interfaces at other origins only" in words(done)
     assert was_left_alone(elsewhere)
@@ -85,10 +85,10 @@ async def test_of_a_cards_interfaces_those_of_its_own_origin_are_used(
 ) -> None:
     shape = leading_to(elsewhere, own_too=True)
     async with (
-        sdk_server(Crier(), shape_card=shape) as server,
-        working(await crier(server.url, binding=binding, credentials=Bearer("s3cret"))),
+        sdk_server(ScriptedExecutor(), shape_card=shape) as server,
+        working(await outside_agent(server.url, binding=binding, credentials=Bearer("s3cret"))),
     ):
-        done = await folded(await desk.start("crier", "x"))
+        done = await folded(await desk.start("outside", "x"))
     assert (state(done), answer(done)) == ("COMPLETED", "Oyez, x"), words(done)
     assert was_left_alone(elsewhere)
 
@@ -97,12 +97,12 @@ async def test_of_a_cards_interfaces_those_of_its_own_origin_are_used(
 async def test_redirects_are_not_followed(
     desk: Desk, working: Working, elsewhere: SdkServer, binding: str
 ) -> None:
-    async with sdk_server(Crier()) as server:
+    async with sdk_server(ScriptedExecutor()) as server:
         for given, status in zip(GIVEN, REDIRECTS, strict=False):
-            made = await crier(server.url, binding=binding, **GIVEN[given](server))
+            made = await outside_agent(server.url, binding=binding, **GIVEN[given](server))
             server.redirect = status, url_of(elsewhere)
             async with working(made):
-                done = await folded(await desk.start("crier", "x"))
+                done = await folded(await desk.start("outside", "x"))
             server.redirect = None
             assert state(done) in {"REJECTED", "FAILED"}
     assert was_left_alone(elsewhere)
@@ -121,10 +121,10 @@ async def test_a_cards_token_url_gets_the_secret_at_the_agents_own_origin_only(
         card.security_schemes["oauth"].CopyFrom(SecurityScheme(oauth2_security_scheme=scheme))
 
     async with (
-        sdk_server(Crier(), shape_card=shape) as server,
-        working(await crier(server.url, credentials=ClientCredentials("me", "s3cret"))),
+        sdk_server(ScriptedExecutor(), shape_card=shape) as server,
+        working(await outside_agent(server.url, credentials=ClientCredentials("me", "s3cret"))),
     ):
-        done = await folded(await desk.start("crier", "x"))
+        done = await folded(await desk.start("outside", "x"))
         assert len(server.issued) == names_own
     assert state(done) == ("COMPLETED" if names_own else "REJECTED")
     assert names_own or "set token_url to allow it" in words(done)

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from headrace import Agents, RunContext, agent
 
 
-@agent(name="slow_parrot")
-async def slow_parrot(ctx: RunContext) -> AsyncIterator[str]:
+@agent(name="slow_repeater")
+async def slow_repeater(ctx: RunContext) -> AsyncIterator[str]:
     """Says the message again after a while; its first attempt at the first lasts for ever."""
     if ctx.run == 1:
         await asyncio.sleep(600 if ctx.attempt == 1 else 2)
@@ -21,4 +21,4 @@ async def guarded(ctx: RunContext) -> AsyncIterator[str]:
     yield f"got {answer['parts'][0]['text']}"
 
 
-agents = Agents([slow_parrot, guarded])
+agents = Agents([slow_repeater, guarded])

@@ -1,4 +1,4 @@
-// The agents of parrot.py in JavaScript: they do what their message says, step by step.
+// The agents of repeater.py in JavaScript: they do what their message says, step by step.
 
 import { existsSync } from "node:fs";
 import { setTimeout as pause } from "node:timers/promises";
@@ -35,4 +35,4 @@ async function* act(ctx) {
   }
 }
 
-await serve([agent({ name: "parrot", act }), agent({ name: "loner", act, followUps: "reject" })]);
+await serve([agent({ name: "repeater", act }), agent({ name: "loner", act, followUps: "reject" })]);

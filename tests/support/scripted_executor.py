@@ -16,7 +16,7 @@ from headrace_worker.adapters import remote_agent
 BINDINGS = ("JSONRPC", "HTTP+JSON", "GRPC")
 
 
-class Crier(AgentExecutor):
+class ScriptedExecutor(AgentExecutor):
     """Does what the message says; the test lets it go on."""
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class Crier(AgentExecutor):
         await TaskUpdater(event_queue, context.task_id, context.context_id).cancel()
 
 
-async def crier(url: str, **more: Any) -> Agent:  # noqa: ANN401  # remote_agent's
-    given: dict[str, Any] = {"name": "crier", "backoff": 0.0, "reconnecting": 30.0, "poll": 0.05}
+async def outside_agent(url: str, **more: Any) -> Agent:  # noqa: ANN401  # remote_agent's
+    given: dict[str, Any] = {"name": "outside", "backoff": 0.0, "reconnecting": 30.0, "poll": 0.05}
     # It reads the card, and the server is in this loop.
     return await asyncio.to_thread(remote_agent, url, **{**given, **more})

@@ -1,4 +1,4 @@
-"""Agents that do what their message says, step by step; `parrot.mjs` has the same in JavaScript."""
+"""Agents that do what their message says, step by step; `repeater.mjs` has them in JavaScript."""
 
 import asyncio
 import json
@@ -24,8 +24,8 @@ from headrace import (
 from tests.support.gates import opened
 
 
-@agent(name="parrot")
-async def parrot(ctx: RunContext) -> AsyncIterator[Emission]:
+@agent(name="repeater")
+async def repeater(ctx: RunContext) -> AsyncIterator[Emission]:
     """Does the steps that the message's data lists."""
     async for said in _performed(ctx):
         yield said
@@ -33,7 +33,7 @@ async def parrot(ctx: RunContext) -> AsyncIterator[Emission]:
 
 @agent(name="loner", follow_ups="reject")
 async def loner(ctx: RunContext) -> AsyncIterator[Emission]:
-    """As the parrot, but takes no messages while it is at work."""
+    """As the repeater, but takes no messages while it is at work."""
     async for said in _performed(ctx):
         yield said
 
