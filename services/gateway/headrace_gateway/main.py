@@ -33,7 +33,7 @@ from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.signed_cards import SignedCards
 from headrace_gateway.streaming.open_streams import OpenStreams
 from headrace_gateway.streaming.subscription import Subscriptions
-from headrace_gateway.tasks.admission import Admission, RunRequests
+from headrace_gateway.tasks.admission import Admission, AdmittedRuns
 from headrace_gateway.tasks.cancel import Cancelling
 from headrace_gateway.tasks.delete import Deleting
 from headrace_gateway.tasks.full_streams import FullStreams
@@ -137,7 +137,7 @@ async def composed(settings: GatewaySettings, requests: OpenRequests) -> AsyncIt
         await rates.start()
         stack.push_async_callback(rates.stop)
         settling = Settling(bus, detached, settings.append_timeout)
-        runs = RunRequests(bus, admission)
+        runs = AdmittedRuns(bus, admission)
         submissions = Submissions(bus, feeds, state, directory, runs, detached, settling)
         records = SentRecords(bus, settings.idempotency_seconds)
         yield Services(

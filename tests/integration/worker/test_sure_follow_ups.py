@@ -18,7 +18,7 @@ from headrace_gateway.refusals import GenerationMismatch, KeyReused, TaskEnded
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.tasks.accepted import Accepted, FollowUp
-from headrace_gateway.tasks.admission import Admission, RunRequests
+from headrace_gateway.tasks.admission import Admission, AdmittedRuns
 from headrace_gateway.tasks.idempotency import Idempotency, Keyed, SentRecords
 from headrace_gateway.tasks.settle import Settling
 from headrace_gateway.tasks.submit import Submissions
@@ -53,7 +53,7 @@ class Gateway:
         feeds = Feeds(bus, self.rule, 1024 * 1024, detached)
         settling = Settling(bus, detached, 60.0)
         settings = GatewaySettings.model_validate(bus.settings.model_dump())
-        runs = RunRequests(bus, Admission(bus, settings))
+        runs = AdmittedRuns(bus, Admission(bus, settings))
         state, directory = cast("StateClient", found), cast("Directory", found)
         self.submissions = Submissions(bus, feeds, state, directory, runs, detached, settling)
         self.idempotency = Idempotency(bus, feeds, self.submissions, SentRecords(bus, 60), detached)

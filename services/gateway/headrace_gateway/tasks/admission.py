@@ -232,7 +232,7 @@ class Admission:
         return min(max(math.ceil(self._waiting(scope) / 10 / pace), _SOONEST), _LATEST)
 
 
-class RunRequests:
+class AdmittedRuns:
     """Admits runs, and asks workers for them."""
 
     def __init__(self, bus: Bus, admission: Admission) -> None:

@@ -146,7 +146,7 @@ class Idempotency:
         records: SentRecords,
         detached: Detached,
     ) -> None:
-        """Accept through `intake` what `records` do not know; go on in `detached`."""
+        """Accept through `submissions` what `records` do not know; go on in `detached`."""
         self._detached = detached
         self._bus, self._feeds, self._submissions, self._records = bus, feeds, submissions, records
         self._under_way = WeakValueDictionary[str, asyncio.Lock]()
@@ -159,7 +159,7 @@ class Idempotency:
         Raises:
             KeyReused: the key stands for another request.
             TaskUnknown: what was made of it is past its retention.
-            HeadraceError: as `Intake.start`.
+            HeadraceError: as `Submissions.start`.
         """
         starting = self._start(request, message, context, metadata)
         return await self._detached.run(_repeatable(starting), self._submissions.give_back)

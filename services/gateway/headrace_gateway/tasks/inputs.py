@@ -22,7 +22,7 @@ from headrace_gateway.feeds import Feeds
 from headrace_gateway.refusals import ContextMismatch, GenerationMismatch, TaskBusy, TaskEnded
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.tasks.accepted import Accepted, FollowUp
-from headrace_gateway.tasks.admission import RunRequests
+from headrace_gateway.tasks.admission import AdmittedRuns
 from headrace_gateway.tasks.offload import InputOffload
 from headrace_gateway.tasks.settle import Settling
 
@@ -156,7 +156,7 @@ class FollowUps:
         feeds: Feeds,
         state: StateClient,
         directory: Directory,
-        runs: RunRequests,
+        runs: AdmittedRuns,
         settling: Settling,
     ) -> None:
         """Work over these."""
@@ -176,7 +176,7 @@ class FollowUps:
             TaskEnded: the task is over.
             TaskBusy: the task is being worked on, and takes none meanwhile.
             TooManyWaiting: as many runs wait for the agent as may.
-            EventTooLarge, BusUnavailable, Unsettled: as `Intake.start`.
+            EventTooLarge, BusUnavailable, Unsettled: as `Submissions.start`.
             StateUnavailable: the task can't be looked up.
         """
         name = new_name()

@@ -20,7 +20,7 @@ from headrace_gateway.feeds import Feeds
 from headrace_gateway.refusals import AgentUnknown
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.tasks.accepted import Accepted, FollowUp, new_writer
-from headrace_gateway.tasks.admission import RunRequests
+from headrace_gateway.tasks.admission import AdmittedRuns
 from headrace_gateway.tasks.inputs import FollowUps
 from headrace_gateway.tasks.offload import InputOffload
 from headrace_gateway.tasks.settle import Settling
@@ -38,7 +38,7 @@ class Submissions:
         feeds: Feeds,
         state: StateClient,
         directory: Directory,
-        runs: RunRequests,
+        runs: AdmittedRuns,
         detached: Detached,
         settling: Settling,
     ) -> None:

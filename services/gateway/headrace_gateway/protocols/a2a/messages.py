@@ -41,7 +41,7 @@ async def accept(services: Services, call: Call, asked: SendMessageParams) -> Ac
         PushNotificationNotSupportedError: it names a webhook, and the agent tells none.
         Malformed: it is sent under a key that can't be one, on terms that it can't have, or its
             webhook can't be called.
-        HeadraceError: as `Intake` and, under a key, `Resending`.
+        HeadraceError: as `Submissions` and, under a key, `Idempotency`.
     """
     check_parts(asked.message, call.card)
     keyed = _keyed(call, asked)

@@ -173,7 +173,7 @@ async def begin(services: Services, call: Call, asked: RunInput) -> Accepted:
     Raises:
         ResumeMismatch: it resumes what does not wait.
         ThreadBusy: the agent is at work in the thread, and takes nothing else meanwhile.
-        A2AError, HeadraceError: as `check_parts`, `Intake.start` and `Intake.follow_up`.
+        A2AError, HeadraceError: as `check_parts`, `Submissions.start` and `Submissions.follow_up`.
     """
     _check_taken(call, asked)
     metadata = asked.metadata | call.marks
