@@ -76,7 +76,7 @@ class TaskState:
     @property
     def note(self) -> str:
         """What an operator should know although it is ready; mostly nothing."""
-        return self._clock.trouble and f"clocks are not in step: {self._clock.trouble}"
+        return self._clock.trouble and f"clocks are not synchronized: {self._clock.trouble}"
 
     async def start(self) -> None:
         """Connect, answer questions, and take a share of the ranges.
