@@ -21,7 +21,7 @@ LEADER_TIMEOUT = 1.0
 """Seconds to wait for the leader's answer, once. An idle one takes 0.2 ms; what is asked while
 there is no leader is never answered, so this much is lost after an election."""
 
-STORE_TIMEOUT = 2.0
+_STORE_TIMEOUT = 2.0
 """Seconds to wait for the ack of a message, once."""
 
 _TIMEOUT = 5.0
@@ -107,20 +107,14 @@ async def until_answered[Answer](
 
 
 async def store_surely(
-    bus: Bus,
-    subject: str,
-    data: bytes,
-    headers: dict[str, str] | None = None,
-    timeout: float = ELECTION,
+    bus: Bus, subject: str, data: bytes, headers: dict[str, str] | None = None
 ) -> int:
-    """As `store`, of what may be stored twice: asking for a leader for `timeout` seconds.
+    """As `store`, until a leader answers: for what may be stored twice.
 
     Raises:
         Refused, BusUnavailable: as `store`.
     """
-    return await until_answered(
-        bus, lambda: store(bus, subject, data, STORE_TIMEOUT, headers), timeout
-    )
+    return await until_answered(bus, lambda: store(bus, subject, data, _STORE_TIMEOUT, headers))
 
 
 async def store_behind(  # noqa: PLR0917 - what is stored, and where
@@ -146,7 +140,7 @@ async def store_behind(  # noqa: PLR0917 - what is stored, and where
     async def attempt() -> int:
         nonlocal is_in_doubt
         try:
-            return await store(bus, subject, data, STORE_TIMEOUT, expecting)
+            return await store(bus, subject, data, _STORE_TIMEOUT, expecting)
         except BusUnavailable as trouble:
             if is_in_doubt and isinstance(trouble, Refused) and trouble.has_other_sequence:
                 return await _stored(bus, stream, subject, data, behind, trouble)
