@@ -11,8 +11,9 @@ import orjson
 
 from headrace.model.events import Json
 from headrace.sdk.context import RunContext, runtime_of
-from headrace.sdk.emit import Data, File, Text, Thinking, ToolCall, ToolResult
+from headrace.sdk.emit import Data, File, Text, Thinking, ToolArguments, ToolCall, ToolResult
 from headrace.sdk.signals import State, Usage
+from headrace_worker.adapters.adk_arguments import ArgumentsText
 from headrace_worker.adapters.adk_questions import CONFIRMATION, FRAMEWORKS
 from headrace_worker.adapters.adk_session import (
     FORMAT,
@@ -106,6 +107,10 @@ class AdkEvents(BasePlugin):
         self._spoke: dict[str, int] = {}
         self._streams: set[str] = set()
         self._held: list[Event] = []
+        self._streaming: dict[tuple[str, str], str] = {}
+        """Ids of the calls that stream, by agent and the model's own id."""
+        self._arguments: dict[str, ArgumentsText] = {}
+        """Those of the calls that stream, by call id."""
 
     async def before_model_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest
@@ -123,14 +128,19 @@ class AdkEvents(BasePlugin):
         self, *, callback_context: CallbackContext, llm_response: LlmResponse
     ) -> None:
         """Give calls ids of their own: some models count theirs anew in each response."""
-        if llm_response.partial or callback_context.session.id != self._session:
+        if callback_context.session.id != self._session:
             return
         content = llm_response.content
         for part in (content.parts if content else None) or ():
-            if (call := part.function_call) is not None and call.id:
-                if call.id in self.used:
-                    call.id = f"adk-{self._ctx.new_id('call')}"
-                self.used.add(call.id)
+            if (call := part.function_call) is None or not call.id:
+                continue
+            # A call that streams has the id of its first piece.
+            whose = callback_context.agent_name, call.id
+            if not llm_response.partial:
+                call.id = self._streaming.pop(whose, None) or self._own(call.id)
+            elif _streams(call):
+                call.id = self._streaming.get(whose) or self._own(call.id)
+                self._streaming[whose] = call.id
 
     async def on_model_error_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest, error: Exception
@@ -207,6 +217,12 @@ class AdkEvents(BasePlugin):
         if self._held:
             await self.keep(*self._held)
 
+    def _own(self, theirs: str) -> str:
+        """Return the id that a call has in the log, where each has one of its own."""
+        own = theirs if theirs not in self.used else f"adk-{self._ctx.new_id('call')}"
+        self.used.add(own)
+        return own
+
     def _call(self, tool_context: ToolContext) -> str:
         """Return the id of the call; empty: an agent that is a tool makes it."""
         is_own = tool_context.session.id == self._session
@@ -247,6 +263,18 @@ class AdkEvents(BasePlugin):
         self._streams.add(stream)
         for part in (event.content.parts if event.content else None) or ():
             await self._words(event, part)
+            if (call := part.function_call) is not None and _streams(call):
+                await self._take_arguments(call)
+
+    async def _take_arguments(self, call: types.FunctionCall) -> None:
+        """Say a piece of a call's arguments; what comes before the tool's name waits."""
+        if not call.id or not (call.name or call.id in self._arguments):
+            return
+        begins = call.id not in self._arguments
+        text = self._arguments.setdefault(call.id, ArgumentsText())
+        said = "".join(map(text.add, call.partial_args or ()))
+        if begins or said:
+            await self._ctx.emit(ToolArguments(call.id, said, call.name or ""))
 
     async def _take_response(self, event: Event) -> None:
         """Save a response: no later attempt asks for it again."""
@@ -291,7 +319,12 @@ class AdkEvents(BasePlugin):
         if (call := part.function_call) is not None and call.id:
             self.calls.add(call.id)
             self.used.add(call.id)
-            await self._ctx.emit(ToolCall(call.name or "", as_json(call.args or {}), call.id))
+            name, arguments = call.name or "", as_json(call.args or {})
+            if (text := self._arguments.pop(call.id, None)) is None:
+                await self._ctx.emit(ToolCall(name, arguments, call.id))
+            else:
+                rest = text.rest(arguments)
+                await self._ctx.emit(ToolArguments(call.id, rest, name, end=True))
         elif (blob := part.inline_data) is not None and blob.data:
             file = File(blob.display_name or "", blob.data, blob.mime_type or "")
             await self._ctx.emit(file)
@@ -425,3 +458,8 @@ def _asks_for_approval(event: Event) -> bool:
 
 def _text(said: Sequence[types.Part] | None) -> str:
     return "".join(part.text for part in said or () if part.text and not part.thought)
+
+
+def _streams(call: types.FunctionCall) -> bool:
+    """Tell whether this is a piece of a call, not all of it."""
+    return bool(call.partial_args) or call.will_continue is not None

@@ -16,6 +16,7 @@ from google.adk.tools.tool_context import ToolContext
 from google.adk.workflow import Workflow
 from pydantic import BaseModel
 
+from headrace.model import parts
 from headrace.model.events import Json
 from headrace.sdk.errors import Retryable
 from headrace_worker.adapters import adk_agent
@@ -403,3 +404,45 @@ async def test_a_model_that_refuses_rejects_and_a_wrong_request_fails(
         failed = await folded(await desk.start("a", "No."))
     assert (state(rejected), state(failed)) == ("REJECTED", "FAILED")
     assert "secret" not in str(failed["status"])
+
+
+async def test_arguments_stream_where_the_model_streams_them(desk: Desk, served: Served) -> None:
+    def piece(*pieces: Json, **more: Any) -> Json:  # noqa: ANN401  # any JSON
+        call = {"partialArgs": [*pieces], "willContinue": True, **more}
+        return chunk({"functionCall": call})
+
+    def note(order: str, amount: int, lines: list[str], sent: bool) -> str:  # noqa: FBT001  # a tool's
+        """Note."""
+        return f"{order} {amount} {lines} {sent}"
+
+    def text(path: str, value: str, *, goes_on: bool = True) -> Json:
+        return {"jsonPath": path, "stringValue": value, "willContinue": goes_on}
+
+    streamed = [
+        piece(id="c1", name="note"),
+        piece(text("$.order", 'A"')),
+        piece(text("$.order", "1é", goes_on=False)),
+        piece({"jsonPath": "$.amount", "numberValue": 5}),
+        piece(text("$.lines[0]", "x"), text("$.lines[1]", "y")),
+        piece({"jsonPath": "$.sent", "boolValue": True}),
+        chunk({"functionCall": {"willContinue": False}}),
+    ]
+    whole = [Reply([*streamed, last()]), Reply([*streamed, last()]), says("Done.")]
+    async with served(whole, lambda llm: LlmAgent(name="a", model=llm, tools=[note])) as model:
+        task = await desk.start("a", "Note it.")
+        done = await folded(task)
+    told = {"order": 'A"1é', "amount": 5, "lines": ["x", "y"], "sent": True}
+    assert (state(done), answer(done)) == ("COMPLETED", "Done.")
+    assert called(done) == [("note", told)] * 2
+    assert results(done) == [("A\"1é 5 ['x', 'y'] True", "")] * 2
+    updates = [event.get("statusUpdate", {}) for event in await task.events()]
+    messages = [update.get("status", {}).get("message") or {} for update in updates]
+    pieces = [
+        part
+        for message in messages
+        for part in message.get("parts", ())
+        if parts.is_partial_tool_call(part)
+    ]
+    assert len({parts.tool_call_id(part) for part in pieces}) == 2
+    assert [part["text"] for part in pieces[:4]] == ["", '{"order":"A\\"', "1é", '","amount":5']
+    assert len(model.heard) == 3
