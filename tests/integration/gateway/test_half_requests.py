@@ -183,6 +183,13 @@ async def test_a_large_head_is_refused(
     assert fleet.runs == []
 
 
+async def test_a_head_of_many_short_headers_is_refused(wire: Wire) -> None:
+    many = "a:b\r\n" * (http_protocol.MOST_HEADERS + 1)
+    wire.send(f"GET / HTTP/1.1\r\nHost: localhost\r\n{many}\r\n")
+    status, text = await wire.refusal()
+    assert (status, "headers" in text) == (431, True)
+
+
 async def test_a_head_without_an_end_is_refused_when_it_is_too_large(wire: Wire) -> None:
     wire.send("GET /" + "x" * http_protocol.HEAD_BYTES)
     assert (await wire.refusal())[0] == 431

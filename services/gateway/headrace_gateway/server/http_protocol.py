@@ -59,6 +59,9 @@ class WholeHeads:
 HEAD_BYTES = 64 * 1024
 """Of a request line and its headers."""
 
+MOST_HEADERS = 256
+"""Of one request: thousands of short ones cost several times their bytes."""
+
 SECONDS = 30.0
 """In which a head must be there; and for which a body may be silent."""
 
@@ -161,11 +164,17 @@ class HttpWire(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Keep a header; trailers, which come behind the body, are for nobody here."""
-        if self._awaited is _Awaited.HEAD:
-            super().on_header(name, value)
+        if self._awaited is not _Awaited.HEAD:
+            return
+        if len(self.headers) >= MOST_HEADERS:
+            self._refuse(431, "INVALID_ARGUMENT", _TOO_MANY_HEADERS)
+            return
+        super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         """Begin to serve the request, unless its head is too large."""
+        if self.transport.is_closing():
+            return
         if sum(len(name) + len(value) for name, value in self.headers) > HEAD_BYTES:
             self._refuse(431, "INVALID_ARGUMENT", _TOO_LARGE)
             return
@@ -330,6 +339,7 @@ class SocketWire(WebSocketsSansIOProtocol):
 _NOT_WHOLE = "the message was not whole in time"
 _TOO_MANY_FRAMES = f"the message has more than {MOST_FRAMES} frames"
 _TOO_LARGE = f"the request's head exceeds the limit of {HEAD_BYTES} bytes"
+_TOO_MANY_HEADERS = f"the request has more than {MOST_HEADERS} headers"
 _TRAILERS_TOO_LARGE = f"the body's trailers exceed the limit of {HEAD_BYTES} bytes"
 _REASONS = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fields Too Large"}
 
