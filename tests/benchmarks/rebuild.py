@@ -204,17 +204,16 @@ async def _is_listed(ask: Client, total: int) -> bool:
 
 
 async def _rate(bus: Bus, store: RedisStore, tasks: int) -> float:
-    """Return the tasks/s of a rebuild, from what was first seen of it to its end."""
+    """Return the tasks/s of a rebuild, from when a replica began it to its end."""
     head = (await bus.js.stream_info(bus.streams.events(0))).state.last_seq
-    begun, first = time.perf_counter(), 0
+    place, begun = all_ranges(1), 0.0
     async with asyncio.timeout(_TIMEOUT):
         while True:
-            [at] = await store.reader.positions(all_ranges(1))
-            if at >= head:
-                return tasks * (head - first) / head / (time.perf_counter() - begun)
-            if at and not first:
-                # Before, nobody held the range.
-                begun, first = time.perf_counter(), at
+            if not begun and await store.reader.are_followed(place):
+                begun = time.perf_counter()
+            [at] = await store.reader.positions(place)
+            if begun and at >= head:
+                return tasks / (time.perf_counter() - begun)
             await asyncio.sleep(0.02)
 
 

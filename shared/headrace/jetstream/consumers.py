@@ -31,6 +31,9 @@ _LONG = 600.0
 """Seconds that a pull waits which is not to end before it is answered."""
 
 _LEAST = 64
+
+_SHORT_HEARTBEAT = 0.25
+"""Seconds between heartbeats where somebody waits for them."""
 _SECOND = 1_000_000_000
 _TIMEOUT = 2.0
 _SHORT_REPLY = 9
@@ -119,14 +122,14 @@ async def _all[Item](bus: Bus, operation: str, timeout: float) -> list[Item]:
     return found
 
 
-async def create_consumer(bus: Bus, stream: str, name: str, config: Json) -> None:
-    """Make an ephemeral consumer.
+async def create_consumer(bus: Bus, stream: str, name: str, config: Json) -> Json:
+    """Make an ephemeral consumer and return its ConsumerInfo.
 
     Raises:
         BusUnavailable: JetStream does not answer, or refuses.
     """
     query = {"stream_name": stream, "config": {"name": name, **config}}
-    await request(bus, f"CONSUMER.CREATE.{stream}.{name}", query, _TIMEOUT)
+    return await request(bus, f"CONSUMER.CREATE.{stream}.{name}", query, _TIMEOUT)
 
 
 async def delete_consumer(bus: Bus, stream: str, name: str) -> None:
@@ -152,7 +155,7 @@ class Pulls:
         self._bus, self._subject, self._inbox = bus, pull_subject(stream, consumer), inbox
         self._asked_for = self._count = self._size = 0
         self._sized = last_per_subject
-        heartbeat = round(HEARTBEAT * _SECOND)
+        heartbeat = round((_SHORT_HEARTBEAT if last_per_subject else HEARTBEAT) * _SECOND)
         if last_per_subject:
             self._batch = _LEAST
             self._request = pull_request(_LEAST, _LONG, idle_heartbeat=heartbeat)

@@ -161,6 +161,11 @@ class Subjects:
         return TaskKey(*tokens)
 
 
+def shards_of_stream(number: int) -> range:
+    """Return the shards that the event stream of that number owns."""
+    return range(number * SHARDS_PER_STREAM, (number + 1) * SHARDS_PER_STREAM)
+
+
 def stream_of_shard(shard: int) -> int:
     """Return the number of the event stream that owns `shard`."""
     return shard // SHARDS_PER_STREAM

@@ -14,7 +14,7 @@ from headrace.model.delegation import DELEGATION, Lineage
 from headrace.model.errors import StateUnavailable
 from headrace.model.task import CANCELED, COMPLETED, INPUT_REQUIRED, WORKING, TaskKey
 from headrace_task_state.maintenance import completion
-from headrace_task_state.projector import follower
+from headrace_task_state.projector import last_entries
 from headrace_task_state.projector.summaries import Summaries
 from tests.integration.task_state.test_rebuild import pages
 from tests.support.legal_logs import LegalLog, legal_logs
@@ -304,7 +304,7 @@ async def held(monkeypatch: pytest.MonkeyPatch, after: int) -> AsyncIterator[Cal
 async def test_who_takes_over_in_the_middle_of_a_rebuild_begins_it_again(
     fleet: TaskStates, gate: asyncio.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follower, "MOST", 2)
+    monkeypatch.setattr(last_entries, "MOST", 2)
     gate.set()
     logs = [ended(new_key(n % 16)) for n in range(20)]
     waiting = ended(state=INPUT_REQUIRED)
@@ -312,7 +312,8 @@ async def test_who_takes_over_in_the_middle_of_a_rebuild_begins_it_again(
         await rebuilt(fleet, [waiting, *logs])
         await eventually(lambda: asyncio.sleep(0, is_held()), "the rebuild is held")
         [place] = fleet.ranges
-        assert (await fleet.reader.positions([place]))[0] > 0
+        assert await fleet.reader.positions([place]) == [0]
+        assert await summaries(fleet, [waiting, *logs])
         stored = len(waiting.entries)
         waiting.submit("more")
         await fleet.store(waiting, stored)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from headrace.jetstream.api import Json, stream_state
+from headrace.jetstream.api import Json
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.consumers import HEARTBEAT, Pulls, create_consumer, delete_consumer
 from headrace.jetstream.headers import DESCRIPTION, LAST_CONSUMER, LAST_STREAM, STATUS
@@ -21,7 +21,12 @@ from headrace_task_state.projector.arrival import Arrival, read_arrival
 
 _log = logging.getLogger(__name__)
 
-_TIMEOUT = 2.0
+MOST = 1000
+"""Messages in one batch."""
+
+MOST_BYTES = 1024 * 1024
+"""Bytes of messages in one batch: some 10 ms, for which nothing else here gets its turn."""
+
 _SILENCE = 3 * HEARTBEAT
 _FORGET_AFTER = 10 * 1_000_000_000
 """Nanoseconds after which NATS drops the consumer of a replica that is gone."""
@@ -67,21 +72,20 @@ class Consumer:
         await self._create({"deliver_policy": "by_start_sequence", "opt_start_seq": after + 1})
         await self._pulls.top_up(0)
 
-    async def open_last_per_subject(self) -> int:
-        """Begin with the last message of each subject; return the stream's last sequence.
+    async def open_last_per_subject(self, subject: str) -> int:
+        """Begin with the last message of each subject below `subject`; return how many these are.
 
-        Up to there, messages before the last one of their subject may come too; behind it all do.
+        All that is stored from then on comes behind them.
 
         Raises:
             BusUnavailable: NATS does not answer, or refuses.
         """
-        await self._create({"deliver_policy": "last_per_subject", "filter_subject": ">"})
-        # Asked before anything is handed out: all that was stored by now will be.
-        last = (await stream_state(self._bus, self._stream, _TIMEOUT)).last
+        begin = {"deliver_policy": "last_per_subject", "filter_subject": subject}
+        number = int((await self._create(begin))["num_pending"])
         await self._pulls.top_up(0)
-        return last
+        return number
 
-    async def _create(self, begin: Json) -> None:
+    async def _create(self, begin: Json) -> Json:
         self._subscription = await self._bus.listen(self._inbox, self._receive)
         config = {
             **begin,
@@ -90,8 +94,9 @@ class Consumer:
             "mem_storage": True,
             "num_replicas": 1,
         }
-        await create_consumer(self._bus, self._stream, self._name, config)
+        info = await create_consumer(self._bus, self._stream, self._name, config)
         self._heard = self._loop.time()
+        return info
 
     async def close(self) -> None:
         """Give everything back, as far as NATS lets."""

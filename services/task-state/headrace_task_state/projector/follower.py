@@ -2,19 +2,20 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 
 from headrace import metrics
 from headrace.jetstream.connection import Bus
 from headrace.model.errors import BusUnavailable, StateUnavailable
 from headrace.model.task import TaskKey
+from headrace_task_state.projector.arrival import Arrival
 from headrace_task_state.projector.batches import Batches, StoreBatch
-from headrace_task_state.projector.consumer import Consumer, ConsumerLost
+from headrace_task_state.projector.consumer import MOST, MOST_BYTES, Consumer, ConsumerLost
 from headrace_task_state.projector.dead_letters import DeadLetters
+from headrace_task_state.projector.last_entries import LastEntries
 from headrace_task_state.projector.origin import origin_of
-from headrace_task_state.projector.summaries import Summaries
+from headrace_task_state.projector.summaries import Summaries, TooLittle
 from headrace_task_state.store import (
     Departure,
     LeaseLost,
@@ -25,12 +26,6 @@ from headrace_task_state.store import (
 )
 
 _log = logging.getLogger(__name__)
-
-MOST = 1000
-"""Messages in one batch."""
-
-MOST_BYTES = 1024 * 1024
-"""Bytes of messages in one batch: some 10 ms, for which nothing else here gets its turn."""
 
 LINGER = 0.02
 """Seconds from one batch to the next while fewer than `FULL` messages wait: under load it lets
@@ -46,9 +41,6 @@ LONGER = 0.06
 """Seconds from a batch of `MANY` to the next. Reads of one task do not wait for it, lists do."""
 
 _PAUSE = 0.5
-
-_SILENT = 5
-"""Waits for a message in vain after which a range is not summarized any further."""
 
 type Announce = Callable[[Iterable[TaskKey]], Awaitable[None]]
 """Tells others which tasks have changed; raises BusUnavailable where that is not sure."""
@@ -95,6 +87,9 @@ class RangeFollower:
         while True:
             try:
                 await self._follow()
+            except TooLittle as reason:
+                self._reads_all = True
+                _log.info("range %s is read whole: %s", self._range.name, reason)
             except (ConsumerLost, PositionMoved) as reason:
                 _log.info("range %s restarts: %s", self._range.name, reason)
             except (BusUnavailable, StateUnavailable) as trouble:
@@ -112,64 +107,53 @@ class RangeFollower:
         metrics.FOLLOWING.labels(self._range.name).set(1)
         metrics.POSITION.labels(self._range.name).set(progress.position)
         try:
-            if progress.is_summarizing or not (progress.position or self._reads_all):
-                progress = await self._summarize(progress)
-            await self._apply_all(progress)
+            shards: dict[int, int] = {}
+            if not self._reads_all and (progress.is_summarizing or not progress.position):
+                progress, shards = await self._summarize(progress)
+            elif progress.is_summarizing:
+                begun, progress = progress, Progress(origin=origin)
+                await self._writer.apply(begun, progress, [])
+            await self._apply_all(progress, shards)
         finally:
             metrics.FOLLOWING.labels(self._range.name).set(0)
 
-    @asynccontextmanager
-    async def _consumer(self, *, last_per_subject: bool = False) -> AsyncIterator[Consumer]:
+    def _new_name(self) -> str:
         self._consumers += 1
-        name = f"task-state-{self._writer.lease.token}-{self._consumers}".replace(".", "-")
-        consumer = Consumer(self._bus, self._stream, name, last_per_subject=last_per_subject)
-        try:
-            yield consumer
-        finally:
-            await consumer.close()
+        return f"task-state-{self._writer.lease.token}-{self._consumers}".replace(".", "-")
 
-    async def _summarize(self, progress: Progress) -> Progress:
-        """Apply the last entry of each log; return how far the range is then.
+    async def _summarize(self, progress: Progress) -> tuple[Progress, dict[int, int]]:
+        """Apply the last entry of each log; return how far the range is then, and each shard.
 
         After a crash it begins again: other entries may be the last ones by then.
+
+        Raises:
+            TooLittle: it is better to apply all entries.
         """
+        entries = LastEntries(self._bus, self._range, self._new_name())
         summaries = Summaries(self._bus, self._timeout)
-        writing = Writing(self._writer, summaries)
-        async with self._consumer(last_per_subject=True) as consumer:
-            try:
-                head = await consumer.open_last_per_subject()
-                then = Progress(origin=progress.origin, summarized=head)
-                await writing.begin(progress, then, [])
-                progress, silent = then, 0
-                _log.info("range %s is summarized up to %d", self._range.name, head)
-                while progress.is_summarizing:
-                    arrivals = await consumer.take(MOST, MOST_BYTES)
-                    silent = 0 if arrivals else silent + 1
-                    if silent > _SILENT:
-                        # What was to come is gone; how far that was, nobody says.
-                        self._reads_all = not progress.position
-                        raise ConsumerLost("it hands out nothing more")
-                    found = [one for one in arrivals if one.sequence <= head]
-                    batch = await summaries.build(found, progress)
-                    if not (summaries.is_worth_it or progress.position):
-                        self._reads_all = True
-                        break
-                    await self._announced(batch)
-                    then = batch.then
-                    if consumer.examined >= head or any(one.sequence >= head for one in arrivals):
-                        then = replace(then, position=head)
-                    if then != progress:
-                        await writing.begin(progress, then, batch.changes)
-                    progress = then
-                if self._reads_all:
-                    then = replace(progress, summarized=0)
-                    await writing.begin(progress, then, [])
-                    progress = then
-                await writing.done()
-                self._tombstone_seen()
-            finally:
-                await writing.give_up()
-        return progress
+        writing, newest = Writing(self._writer, summaries), (0, 0)
+        try:
+            await entries.open()
+            at = Progress(origin=progress.origin, summarized=entries.head)
+            await writing.begin(progress, at, [])
+            _log.info("range %s is summarized up to %d", self._range.name, entries.head)
+            async for arrivals in entries.batches():
+                batch = await summaries.build(arrivals, at)
+                await self._announced(batch)
+                await writing.begin(at, at, batch.changes)
+                known = [one[:3:2] for one in arrivals if one.sequence <= entries.head]
+                newest = max(newest, *known) if known else newest
+            shards = entries.reached()
+            last, time = newest
+            then = replace(at, position=entries.head, last=last, time=time)
+            then = replace(then, summarized=max(entries.head, *shards.values()))
+            await writing.begin(at, then, [])
+            await writing.done()
+        finally:
+            await writing.give_up()
+            await entries.close()
+        self._tombstone_seen()
+        return then, shards
 
     async def _announced(self, batch: StoreBatch) -> None:
         """Have sent what must be sent before a batch is written."""
@@ -177,37 +161,62 @@ class RangeFollower:
             await self._letters.send(letter)
         await self._announce(batch.touched)
 
-    async def _apply_all(self, progress: Progress) -> None:
-        """Apply what the consumer hands out; the next batch is built while one is being written."""
+    async def _apply_all(self, progress: Progress, shards: dict[int, int]) -> None:
+        """Apply what the consumer hands out; the next batch is built while one is being written.
+
+        Of `shards`, all up to a stream sequence is applied already.
+        """
         batches, writing = Batches(self._bus.subjects, self._timeout), Writing(self._writer)
-        async with self._consumer() as consumer:
+        consumer = Consumer(self._bus, self._stream, self._new_name())
+        try:
             await consumer.open(progress.position)
             await self._writer.apply(progress, progress, [])
             _log.info("range %s is followed from %d", self._range.name, progress.position)
-            try:
-                while True:
-                    arrivals = await consumer.take(MOST, MOST_BYTES)
-                    begun = self._loop.time()
-                    batch = batches.build(arrivals, progress)
-                    await self._announced(batch)
-                    then = batch.then
-                    if not arrivals:
-                        if consumer.examined <= progress.position:
-                            continue
-                        then = replace(progress, position=consumer.examined)
-                    await writing.begin(progress, then, batch.changes)
-                    if batch.has_tombstones:
-                        await writing.done()
-                        self._tombstone_seen()
-                    progress = then
-                    waiting = max(consumer.waiting, arrivals[-1].pending if arrivals else 0)
-                    metrics.LAG.labels(self._range.name).set(waiting)
-                    if waiting < FULL:
-                        await writing.done()
-                        linger = LINGER if len(arrivals) < MANY else LONGER
-                        await asyncio.sleep(begun + linger - self._loop.time())
-            finally:
-                await writing.give_up()
+            while True:
+                arrivals = await consumer.take(MOST, MOST_BYTES)
+                begun = self._loop.time()
+                batch = batches.build(self._left(arrivals, progress, shards), progress)
+                await self._announced(batch)
+                then = batch.then
+                if then.position < (
+                    end := arrivals[-1].sequence if arrivals else consumer.examined
+                ):
+                    then = replace(then, position=end)
+                if then == progress:
+                    continue
+                await writing.begin(progress, then, batch.changes)
+                if batch.has_tombstones:
+                    await writing.done()
+                    self._tombstone_seen()
+                progress = then
+                waiting = max(consumer.waiting, arrivals[-1].pending if arrivals else 0)
+                metrics.LAG.labels(self._range.name).set(waiting)
+                if waiting < FULL:
+                    await writing.done()
+                    linger = LINGER if len(arrivals) < MANY else LONGER
+                    await asyncio.sleep(begun + linger - self._loop.time())
+        finally:
+            await writing.give_up()
+            await consumer.close()
+
+    def _left(
+        self, arrivals: list[Arrival], progress: Progress, shards: dict[int, int]
+    ) -> list[Arrival]:
+        """Return those that are not applied yet."""
+        if not progress.is_summarizing:
+            return arrivals
+        subjects = self._bus.subjects
+        shard_of = {
+            subjects.shard_events(shard).removesuffix(">"): at for shard, at in shards.items()
+        }
+        return [
+            one
+            for one in arrivals
+            if not any(
+                one.sequence <= at and one.msg.subject.startswith(start)
+                for start, at in shard_of.items()
+            )
+        ]
 
 
 class Writing:

@@ -15,7 +15,7 @@ import orjson
 
 from headrace.jetstream.connection import Bus
 from headrace.model.entry import ANSWERED, Stamp, parse_lines
-from headrace.model.errors import UndecodableMessage
+from headrace.model.errors import HeadraceError, UndecodableMessage
 from headrace.model.fold import IllFormedEvent, read_change
 from headrace.model.task import INPUT_REQUIRED, RUN_ENDED, TaskKey
 from headrace_task_state.projector.arrival import Arrival
@@ -78,27 +78,28 @@ def summary_of(stamp: Stamp, arrival: Arrival, key: TaskKey) -> TaskChange | Non
     return task
 
 
+class TooLittle(HeadraceError):
+    """A view is built sooner from all entries than from the last ones."""
+
+    code = "too_little"
+
+
 class Summaries:
     """Builds batches of a range from its logs' last entries."""
 
     def __init__(self, bus: Bus, timeout: float) -> None:
         """Read logs on `bus`; an input is due again after `timeout` seconds."""
         self._bus, self._timeout = bus, timeout
-        self.is_worth_it = True
-        """Whether few logs of the last batch had to be read whole."""
+        self._begun = False
 
-    async def build(self, arrivals: Sequence[Arrival], before: Progress) -> StoreBatch:
+    async def build(self, arrivals: Sequence[Arrival], at: Progress) -> StoreBatch:
         """Return what `arrivals` say, of which only the last one of each log counts.
 
         Raises:
+            TooLittle: most logs of the first batch are to be read whole.
             BusUnavailable: logs can't be read.
         """
-        if not arrivals:
-            return StoreBatch(before)
-        last = arrivals[-1]
-        batch = StoreBatch(
-            replace(before, position=last.sequence, last=last.sequence, time=last.time)
-        )
+        batch = StoreBatch(at)
         unclear: list[tuple[TaskKey, int]] = []
         for arrival in {arrival.msg.subject: arrival for arrival in arrivals}.values():
             try:
@@ -119,9 +120,10 @@ class Summaries:
                 unclear.append((key, arrival.sequence))
             else:
                 batch.changes.append(summary)
-        self.is_worth_it = len(unclear) * _WORTH <= len(arrivals)
-        if self.is_worth_it or before.position:
-            await self._read(unclear, batch)
+        if not self._begun and len(unclear) * _WORTH > len(arrivals):
+            raise TooLittle(f"{len(unclear)} of {len(arrivals)} last entries say too little")
+        self._begun = True
+        await self._read(unclear, batch)
         return batch
 
     async def _read(self, unclear: list[tuple[TaskKey, int]], batch: StoreBatch) -> None:
