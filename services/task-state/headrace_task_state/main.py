@@ -13,6 +13,8 @@ from headrace.directory import Directory
 from headrace.jetstream.connection import Bus
 from headrace.model.errors import BusUnavailable, StateUnavailable
 from headrace.wait_for import wait_for
+from headrace_task_state.commands.for_workers import ForWorkers
+from headrace_task_state.commands.start_child import Starting
 from headrace_task_state.maintenance.clock import Clock
 from headrace_task_state.maintenance.completion import Completion
 from headrace_task_state.maintenance.orphans import Orphans
@@ -22,12 +24,10 @@ from headrace_task_state.maintenance.sweep import Sweep
 from headrace_task_state.projector.follower import RangeFollower
 from headrace_task_state.queries.answers import Answers
 from headrace_task_state.queries.broker import answer_lists, make_broker
-from headrace_task_state.queries.for_workers import ForWorkers
 from headrace_task_state.queries.frontier import Frontier
 from headrace_task_state.queries.get import Tasks
 from headrace_task_state.queries.listing import Lists
 from headrace_task_state.queries.pieces import AnswerPieces
-from headrace_task_state.queries.starting import Starting
 from headrace_task_state.ranges import all_ranges
 from headrace_task_state.replica import Replica
 from headrace_task_state.settings import TaskStateSettings

@@ -9,7 +9,7 @@ import orjson
 from headrace.model.errors import StateUnavailable
 from headrace.model.events import Json
 from headrace.model.messages import GetTask, ListTasks
-from headrace_task_state.queries.for_workers import ForWorkers, Question
+from headrace_task_state.commands.for_workers import ForWorkers, Question
 from headrace_task_state.queries.get import Tasks
 from headrace_task_state.queries.listing import Lists
 from headrace_task_state.ranges import Range

@@ -20,7 +20,7 @@ from headrace.model.subjects import NORMAL
 from headrace.model.task import TaskKey, check_task_id
 from headrace.tasks.background_runs import BackgroundRuns
 from headrace.tasks.begin import first_input
-from headrace_task_state.queries.resuming import Resuming, as_asked, terms_of, writer_id
+from headrace_task_state.commands.resume_child import Resuming, as_asked, terms_of, writer_id
 from headrace_task_state.settings import TaskStateSettings
 
 _APPEND_TIMEOUT = 3.0

@@ -1,0 +1,1 @@
+"""Commands that workers have task state carry out, because their own NATS users may not."""
