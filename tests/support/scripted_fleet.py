@@ -13,7 +13,10 @@ from typing import Any, Self
 import orjson
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
+from nats.errors import Error as NatsError
 from nats.errors import FlushTimeoutError
+from nats.js.api import RawStreamMsg
+from nats.js.errors import NotFoundError
 
 from headrace.directory import AgentCard, Announcer
 from headrace.jetstream.connection import Bus
@@ -112,6 +115,7 @@ class ScriptedFleet:
         self._taken: set[tuple[str, int]] = set()
         self._subscriptions: list[Subscription] = []
         self._state: list[Subscription] = []
+        self._stop_sweeping: Callable[[], None] = lambda: None
 
     async def start(self) -> Self:
         """Announce the agents, listen for runs, answer for task state."""
@@ -119,6 +123,7 @@ class ScriptedFleet:
             await self.announcer.announce(card)
         for runs in self.bus.subjects.runs():
             await self._listen(runs, self._on_run, self._subscriptions)
+        self._stop_sweeping = self.bus.on_disturbance(self._sweep_soon)
         live = f"{self.bus.subjects.prefix}.live.>"
         await self._listen(live, self._on_live, self._subscriptions)
         await self.start_state()
@@ -126,6 +131,7 @@ class ScriptedFleet:
 
     async def stop(self) -> None:
         """Listen no more and end the scripts."""
+        self._stop_sweeping()
         await self.stop_state()
         for subscription in self._subscriptions:
             await subscription.unsubscribe()
@@ -201,8 +207,39 @@ class ScriptedFleet:
         if owner is not None:
             self._keys[key.task] = key
 
-    async def _on_run(self, msg: Msg) -> None:
-        if not self.working:
+    def _sweep_soon(self) -> None:
+        self._coming += 1
+        task = asyncio.create_task(self._sweep())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _sweep(self) -> None:
+        """Take the runs that were requested while the connection was away.
+
+        A worker finds them in its queue; these scripts only listen, and would never hear of them.
+        """
+        found: list[RawStreamMsg] = []
+
+        async def is_read() -> bool:
+            found.clear()
+            with suppress(NatsError, OSError):
+                name = self.bus.streams.runs
+                state = (await self.bus.js.stream_info(name)).state
+                for sequence in range(state.first_seq, state.last_seq + 1):
+                    with suppress(NotFoundError):
+                        found.append(await self.bus.js.get_msg(name, sequence))
+                return True
+            return False
+
+        try:
+            await eventually(is_read, "the queue of runs is read")
+            for request in found:
+                await self._on_run(request)
+        finally:
+            self._coming -= 1
+
+    async def _on_run(self, msg: Msg | RawStreamMsg) -> None:
+        if not self.working or msg.subject is None or msg.data is None:
             return
         key, run = self.bus.subjects.key_of_run(msg.subject)
         self._coming += 1
@@ -220,7 +257,8 @@ class ScriptedFleet:
 
     async def _run(self, key: TaskKey, number: int, request: RunRequest) -> Run | None:
         last = await last_entry(self.bus, key)
-        assert last is not None
+        if last is None:
+            return None  # It was deleted since.
         # A run may come in copies; the log decides, as for any worker.
         if last.stamp.run != number or last.stamp.attempt or (key.task, number) in self._taken:
             return None
