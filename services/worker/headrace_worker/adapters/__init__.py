@@ -1,4 +1,4 @@
-"""Doors through which agents written with something else come in unchanged.
+"""Adapters: agents written with another framework or SDK, served unchanged.
 
 Each makes an `Agent` and needs an extra of its own, imported when it is first asked for:
 
@@ -61,8 +61,8 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401  # whatever the door is
-    """Import the door that is asked for.
+def __getattr__(name: str) -> Any:  # noqa: ANN401  # whatever the adapter is
+    """Import the adapter that is asked for.
 
     Raises:
         MissingExtra: the library that it needs is not installed.

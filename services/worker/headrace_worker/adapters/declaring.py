@@ -1,4 +1,4 @@
-"""What every door can be told of its agent: the keywords of `headrace.sdk.agent`."""
+"""What every adapter can be told of its agent: the keywords of `headrace.sdk.agent`."""
 
 from collections.abc import Sequence
 from typing import TypedDict

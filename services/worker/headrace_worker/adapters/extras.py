@@ -1,4 +1,4 @@
-"""Each door needs a library that a base install has not: which extra brings it."""
+"""Each adapter needs a library that a base install has not: which extra brings it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -156,7 +156,7 @@ def _remote(name: str, section: RemoteAgent) -> Agent:
     return made
 
 
-def _credentials(said: Credentials | None) -> Any:  # noqa: ANN401  # what the door takes
+def _credentials(said: Credentials | None) -> Any:  # noqa: ANN401  # what the adapter takes
     match said:
         case None:
             return None
@@ -191,7 +191,7 @@ def _secured(made: Agent, security: Security | None) -> Agent:
 
 
 def _door(module: str, function: str) -> Callable[..., Any]:
-    """Return a door's constructor, imported when a file asks for it: each needs its extra."""
+    """Return an adapter's constructor, imported when a file asks for it: each needs its extra."""
     found: Callable[..., Any] = getattr(
         importlib.import_module(f"headrace_worker.adapters.{module}"), function
     )
