@@ -150,8 +150,11 @@ async def _run(
         await ctx.emit(Reject(telling.refusal))
     elif result.interruptions:
         await _interrupt(ctx, result.interruptions, telling, brought, options.approve_within)
-    elif result.final_output is not None and not isinstance(result.final_output, str):
-        await ctx.emit(Data(as_json(result.final_output), "output"))
+    elif not isinstance(output := result.final_output, str | None):
+        await ctx.emit(Data(as_json(output), "output"))
+    elif output and telling.calls:
+        # What a tool has answered is the answer: the agent's `tool_use_behavior`.
+        await ctx.emit(output)
 
 
 def _ending(error: APIError | AgentsException) -> Ending:
@@ -220,7 +223,8 @@ async def _begin(
         if is_answer and agent.output_type in {None, str}:
             return None
         hands_over = any(call.name in handoff_names(agent) for call in last.turn.calls)
-        if left or hands_over or is_answer:
+        may_be_over = agent.tool_use_behavior != "run_llm_again"
+        if left or hands_over or is_answer or may_be_over:
             return last.replay(agent, {})
     elif left:
         return await _answer(ctx, agent, last, turns)

@@ -263,8 +263,11 @@ class PydanticEvents:
         output = result.output
         if isinstance(output, DeferredToolRequests):
             await self._defer(output)
-        elif output is not None and not isinstance(output, str):
+        elif not isinstance(output, str | None):
             await self._ctx.emit(Data(as_json(output), "output"))
+        elif output and result.response.tool_calls:
+            # An output function has made it: the model has said no text.
+            await self._ctx.emit(output)
 
     async def _tell_usage(self, response: ModelResponse, used: UsageBase) -> None:
         if not used.total_tokens:

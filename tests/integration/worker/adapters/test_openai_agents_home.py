@@ -238,6 +238,33 @@ async def test_images_that_a_tool_returns_are_told_again(desk: Desk, working: Wo
     assert sorted(results(done), key=str) == [("Again.\n[image]", ""), ("[image]", "")]
 
 
+@pytest.mark.parametrize("fails", [False, True], ids=["at once", "in the next attempt"])
+async def test_a_tools_result_can_be_the_answer(
+    desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch, *, fails: bool
+) -> None:
+    failures = [Retryable("once")] * fails
+    whole, carried_out = AgentsEvents.end, list[str]()
+
+    async def end(self: AgentsEvents, *, suspended: bool = False) -> None:
+        if failures:
+            raise failures.pop()
+        await whole(self, suspended=suspended)
+
+    def price(item: str) -> str:
+        carried_out.append(item)
+        return f"{item} costs 3"
+
+    monkeypatch.setattr(AgentsEvents, "end", end)
+    async with model([calls(("c1", "price", {"item": "tea"}))]) as (served, llm):
+        wrapped: SdkAgent[None] = SdkAgent(
+            "a", model=llm, tools=[function_tool(price)], tool_use_behavior="stop_on_first_tool"
+        )
+        async with working(openai_agents_agent(wrapped, name="a", memory="task", backoff=0.0)):
+            done = await folded(await desk.start("a", "What is tea?"))
+    assert (state(done), answer(done)) == ("COMPLETED", "tea costs 3")
+    assert (carried_out, len(served.requests)) == (["tea"], 1)
+
+
 async def test_output_of_a_shape_is_data_and_usage_is_counted(desk: Desk, working: Working) -> None:
     async with model([says('{"sides"', ": 6}")]) as (_, llm):
         wrapped: SdkAgent[None] = SdkAgent("a", model=llm, output_type=Shape)

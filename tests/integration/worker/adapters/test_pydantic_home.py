@@ -185,3 +185,17 @@ async def test_bytes_that_a_tool_returns_are_base64(desk: Desk, working: Working
         async with working(pydantic_ai_agent(wrapped, name="p", memory="task")):
             done = await folded(await desk.start("p", "Look."))
     assert (state(done), results(done)) == ("COMPLETED", [("_wA=", "")])
+
+
+async def test_the_text_that_an_output_function_makes_is_the_answer(
+    desk: Desk, working: Working
+) -> None:
+    def shout(word: str) -> str:
+        return word.upper()
+
+    async with chat_model([calls(("o1", "final_result", {"word": "tea"}))]) as served:
+        provider = OpenAIProvider(base_url=served.url, api_key="k")
+        wrapped = PydanticAgent(OpenAIChatModel("small", provider=provider), output_type=shout)
+        async with working(pydantic_ai_agent(wrapped, name="p", memory="task")):
+            done = await folded(await desk.start("p", "Shout."))
+    assert (state(done), answer(done), results(done)) == ("COMPLETED", "TEA", [])
