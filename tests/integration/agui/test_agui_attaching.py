@@ -88,6 +88,23 @@ async def test_the_request_itself_sent_again_with_a_cursor_starts_no_second_run(
     assert len(fleet.runs) == 1
 
 
+async def test_with_a_cursor_no_run_is_begun_that_is_not_kept_any_more(
+    http: httpx.AsyncClient, fleet: ScriptedFleet
+) -> None:
+    first = run_input("hello")
+    told = await run(http, "assistant", first)
+    begun, older = len(fleet.runs), {"last-event-id": told[-1].id}
+    again = {**first, "runId": str(uuid4())}
+    gone = {"last-event-id": "erased11:3.0"}
+    refused = await http.post(path("assistant"), json=again, headers=gone)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (404, "run_unknown")
+    assert len(fleet.runs) == begun
+    # With the cursor of an older run of the thread it is a new one.
+    new = await http.post(path("assistant"), json=again, headers=older)
+    assert "RUN_FINISHED" in new.text
+    assert len(fleet.runs) == begun + 1
+
+
 async def test_without_a_past_a_client_joins_with_the_words_so_far(
     http: httpx.AsyncClient, elsewhere: httpx.AsyncClient, fleet: ScriptedFleet
 ) -> None:

@@ -204,6 +204,7 @@ async def open_run(services: Services, call: Call, asked: RunInput) -> Opened:
     """Return the run that `asked` describes: begun or, with a cursor, come back to.
 
     Raises:
+        RunUnknown: the client has been in it, and it is not kept any more.
         CodedError, A2AError, HeadraceError: as `begin` and `attach`.
     """
     if call.cursor and (found := await _known(services, call, asked)) is not None:
@@ -228,8 +229,16 @@ async def open_again(services: Services, call: Call, named: NamedRun) -> Opened:
 
 
 async def _known(services: Services, call: Call, asked: RunInput) -> ThreadRun | None:
+    """Return the run that the client's cursor is of; None: it is an older run's, or none.
+
+    Raises:
+        RunUnknown: the run has been erased. Begun again, its work would be done twice.
+    """
+    thread = RunThread(services, call, asked.thread)
     try:
-        return await RunThread(services, call, asked.thread).find(asked.run)
+        return await thread.find(asked.run)
     except RunUnknown:
-        # The client lost its connection before the run began.
-        return None
+        cursor = FrameCursor.parse(call.cursor)
+        if cursor is None or any(run.log == cursor.log for run in await thread.runs()):
+            return None
+        raise
