@@ -28,6 +28,7 @@ _PASSING = {
     "disconnected",
     "bus_unavailable",
     "log_full",
+    "restarting",
     "state_unavailable",
     "stopping",
     "unsettled",
