@@ -54,7 +54,7 @@ class Consumer:
         self._wake = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._heard = self._loop.time()
-        self._number = 0
+        self._number = self._taken = 0
         self._watermark = (0, 0)
         self._lost = ""
         self._unregister = bus.on_disturbance(
@@ -109,6 +109,13 @@ class Consumer:
             _log.debug("consumer %s is left to lapse: %s", self._name, trouble)
 
     @property
+    def complete_to(self) -> int:
+        """Stream sequence up to which all that it was to hand out has been taken."""
+        if self._arrived:
+            return self._arrived[0].sequence - 1
+        return max(self._taken, self.examined)
+
+    @property
     def waiting(self) -> int:
         """How many messages have arrived and not been taken."""
         return len(self._arrived)
@@ -126,6 +133,7 @@ class Consumer:
             raise ConsumerLost(self._lost)
         number = _fitting(self._arrived[:most], most_bytes)
         taken, self._arrived = self._arrived[:number], self._arrived[number:]
+        self._taken = taken[-1].sequence if taken else self._taken
         await self._pulls.top_up(len(self._arrived))
         return taken
 

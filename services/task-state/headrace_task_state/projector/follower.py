@@ -143,7 +143,7 @@ class RangeFollower:
                 await writing.begin(at, at, batch.changes)
                 known = [one[:3:2] for one in arrivals if one.sequence <= entries.head]
                 newest = max(newest, *known) if known else newest
-            shards = entries.reached()
+            shards = entries.reached
             last, time = newest
             then = replace(at, position=entries.head, last=last, time=time)
             then = replace(then, summarized=max(entries.head, *shards.values()))

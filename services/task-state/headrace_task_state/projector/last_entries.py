@@ -7,7 +7,6 @@ are read into the server's memory before.
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 
 from headrace.jetstream.api import Json, get_message, stream_info, until_answered
 from headrace.jetstream.connection import Bus
@@ -25,8 +24,11 @@ _BLOCK = 2 * 1024 * 1024
 
 _LOOK = 0.05
 _TIMEOUT = 2.0
-_SILENCE = 10.0
-"""Seconds after which a shard that should have more is given up."""
+_SILENT = 5
+"""Waits for a shard's next entry in vain after which it is given up."""
+
+_SETTLED = 30.0
+"""Seconds that all shards have to show that nothing is missing, when their entries have come."""
 
 
 class LastEntries:
@@ -36,10 +38,11 @@ class LastEntries:
         """Read the stream of `place`; consumers' names begin with `name`, which is new."""
         self._bus, self._place, self._name = bus, place, name
         self._stream = bus.streams.events(place.stream)
-        self._shards: dict[int, _Shard] = {}
-        self._consumers = AsyncExitStack()
+        self._open: dict[int, Consumer] = {}
         self.head = 0
-        """Stream sequence up to which nothing is missing in any shard."""
+        """Stream sequence up to which nothing is missing in any shard at the end."""
+        self.reached: dict[int, int] = {}
+        """Stream sequence up to which all of each shard has been yielded."""
 
     async def open(self) -> None:
         """Look how far the stream goes, and have the server read it.
@@ -69,48 +72,36 @@ class LastEntries:
         for shard in shards_of_stream(self._place.stream):
             name = f"{self._name}-{shard}"
             consumer = Consumer(self._bus, self._stream, name, last_per_subject=True)
-            self._consumers.push_async_callback(consumer.close)
+            self._open[shard] = consumer
             number = await consumer.open_last_per_subject(self._bus.subjects.shard_events(shard))
-            found = self._shards[shard] = _Shard(consumer)
-            while number > 0 and found.reached < self.head:
-                number -= len(arrivals := await found.take())
+            silent = 0
+            while number > 0 and shard in self._open:
+                arrivals = await consumer.take(MOST, MOST_BYTES)
+                silent = 0 if arrivals else silent + 1
+                if silent > _SILENT:
+                    raise ConsumerLost("it hands out nothing more")
+                number -= len(arrivals)
                 yield arrivals
-        for found in self._shards.values():
-            while found.reached < self.head:
-                if found.consumer.waiting:
-                    yield await found.take()
-                await asyncio.sleep(_LOOK)
-                found.check()
+                await self._settle()
+        deadline = asyncio.get_running_loop().time() + _SETTLED
+        while self._open:
+            for consumer in list(self._open.values()):
+                if consumer.waiting:
+                    yield await consumer.take(MOST, MOST_BYTES)
+            await asyncio.sleep(_LOOK)
+            await self._settle()
+            if asyncio.get_running_loop().time() > deadline:
+                raise ConsumerLost("shards do not show that nothing is missing")
 
-    def reached(self) -> dict[int, int]:
-        """Return up to which stream sequence all of each shard has been yielded."""
-        return {shard: found.reached for shard, found in self._shards.items()}
+    async def _settle(self) -> None:
+        """Give back the consumers of shards of which nothing up to `head` is missing."""
+        for shard, consumer in list(self._open.items()):
+            if (reached := consumer.complete_to) >= self.head:
+                del self._open[shard]
+                self.reached[shard] = reached
+                await consumer.close()
 
     async def close(self) -> None:
         """Give all consumers back."""
-        await self._consumers.aclose()
-
-
-class _Shard:
-    def __init__(self, consumer: Consumer) -> None:
-        self.consumer, self._taken = consumer, 0
-        self._loop = asyncio.get_running_loop()
-        self._heard = self._loop.time()
-
-    @property
-    def reached(self) -> int:
-        """Up to where all has been taken."""
-        return self._taken if self.consumer.waiting else max(self._taken, self.consumer.examined)
-
-    async def take(self) -> list[Arrival]:
-        arrivals = await self.consumer.take(MOST, MOST_BYTES)
-        if arrivals:
-            self._taken, self._heard = arrivals[-1].sequence, self._loop.time()
-        else:
-            self.check()
-        return arrivals
-
-    def check(self) -> None:
-        """Raise ConsumerLost if nothing has come for long."""
-        if self._loop.time() - self._heard > _SILENCE:
-            raise ConsumerLost("it hands out nothing more")
+        for consumer in self._open.values():
+            await consumer.close()
