@@ -97,7 +97,7 @@ def asking(parent: LegalLog, number: int) -> dict[str, object]:
 
 @settings(
     deadline=None,
-    max_examples=4,
+    max_examples=2,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(data=st.data())
@@ -114,8 +114,7 @@ async def test_a_view_built_from_last_entries_becomes_the_one_that_was(
         await fleet.start()
         # Up to here the log is empty: the view is built from every entry.
         await fleet.followed()
-        for log in logs:
-            await fleet.store(log)
+        await asyncio.gather(*(fleet.store(log) for log in logs))
         listed, was = await pages(fleet), await view(fleet)
         assert not await summaries(fleet, logs)
         await lose_view(fleet)

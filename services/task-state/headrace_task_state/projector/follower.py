@@ -146,7 +146,7 @@ class RangeFollower:
             shards = entries.reached
             last, time = newest
             then = replace(at, position=entries.head, last=last, time=time)
-            then = replace(then, summarized=max(entries.head, *shards.values()))
+            then = replace(then, summarized=max([entries.head, *shards.values()]))
             await writing.begin(at, then, [])
             await writing.done()
         finally:

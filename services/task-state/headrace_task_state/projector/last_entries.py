@@ -69,7 +69,7 @@ class LastEntries:
             ConsumerLost: begin again.
             BusUnavailable: no leader answers.
         """
-        for shard in shards_of_stream(self._place.stream):
+        for shard in shards_of_stream(self._place.stream) if self.head else ():
             name = f"{self._name}-{shard}"
             consumer = Consumer(self._bus, self._stream, name, last_per_subject=True)
             self._open[shard] = consumer
