@@ -14,7 +14,7 @@ from headrace.model.task import CANCELED, FAILED
 from headrace_worker.config.building import build
 from headrace_worker.config.reading import read
 from tests.integration.worker.conftest import Spawn, Working
-from tests.integration.worker.doors.other_headrace import Other, another_headrace
+from tests.integration.worker.outside_agents.other_headrace import Other, another_headrace
 from tests.support.desk import Desk, Task, eventually
 from tests.support.family import (
     answer,

@@ -36,7 +36,14 @@ from tests.integration.worker.adapters.wire import (
     says,
 )
 from tests.integration.worker.conftest import Spawn, Working
-from tests.integration.worker.doors.reading import answer, folded, results, said, state, words
+from tests.integration.worker.outside_agents.reading import (
+    answer,
+    folded,
+    results,
+    said,
+    state,
+    words,
+)
 from tests.support.desk import Desk, Task
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.task_states import open_task_states

@@ -33,7 +33,7 @@ from tests.integration.worker.adapters.wire import (
     chat_model,
     says,
 )
-from tests.integration.worker.doors.reading import answer, folded, state
+from tests.integration.worker.outside_agents.reading import answer, folded, state
 from tests.support.desk import Desk
 
 

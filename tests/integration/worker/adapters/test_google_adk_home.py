@@ -26,8 +26,8 @@ from tests.integration.worker.adapters.gemini_wire import GeminiModel, chunk, ge
 from tests.integration.worker.adapters.test_google_adk import gemini
 from tests.integration.worker.adapters.wire import Refuses, Script, Spoken, calls, says
 from tests.integration.worker.conftest import Working
-from tests.integration.worker.doors.examples import example
-from tests.integration.worker.doors.reading import (
+from tests.integration.worker.outside_agents.examples import example
+from tests.integration.worker.outside_agents.reading import (
     answer,
     folded,
     results,
@@ -35,7 +35,7 @@ from tests.integration.worker.doors.reading import (
     state,
     thoughts,
 )
-from tests.integration.worker.doors.reading import calls as called
+from tests.integration.worker.outside_agents.reading import calls as called
 from tests.support.chat_stub import Reply
 from tests.support.desk import Desk
 

@@ -15,7 +15,7 @@ from tests.integration.worker.adapters.behaviour import (
 from tests.integration.worker.adapters.office import Office
 from tests.integration.worker.adapters.wire import calls, says
 from tests.integration.worker.conftest import Working
-from tests.integration.worker.doors.reading import folded
+from tests.integration.worker.outside_agents.reading import folded
 from tests.support.desk import Desk
 
 

@@ -37,8 +37,8 @@ from tests.integration.worker.adapters.wire import (
     says,
 )
 from tests.integration.worker.conftest import Working
-from tests.integration.worker.doors.examples import example
-from tests.integration.worker.doors.reading import (
+from tests.integration.worker.outside_agents.examples import example
+from tests.integration.worker.outside_agents.reading import (
     answer,
     folded,
     results,
@@ -46,7 +46,7 @@ from tests.integration.worker.doors.reading import (
     state,
     thoughts,
 )
-from tests.integration.worker.doors.reading import calls as called
+from tests.integration.worker.outside_agents.reading import calls as called
 from tests.support.chat_stub import Reply, chat_stub, deltas
 from tests.support.desk import Desk
 

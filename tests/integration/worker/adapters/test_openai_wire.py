@@ -11,7 +11,14 @@ from headrace import Agent, tool
 from headrace.model.events import Json
 from headrace_worker.adapters import openai_agent
 from tests.integration.worker.conftest import Working
-from tests.integration.worker.doors.reading import answer, folded, results, state, thoughts, words
+from tests.integration.worker.outside_agents.reading import (
+    answer,
+    folded,
+    results,
+    state,
+    thoughts,
+    words,
+)
 from tests.support.chat_stub import ChatStub, Reply, call, chat_stub, chunk, deltas, usage
 from tests.support.desk import Desk
 

@@ -32,7 +32,7 @@ from headrace.sdk.errors import Retryable
 from headrace_worker.adapters import pydantic_ai_agent, pydantic_events
 from tests.integration.worker.adapters.wire import Refuses, Spoken, calls, chat_model, says
 from tests.integration.worker.conftest import Working
-from tests.integration.worker.doors.reading import answer, folded, results, state
+from tests.integration.worker.outside_agents.reading import answer, folded, results, state
 from tests.support.desk import Desk
 
 type Stream = AsyncIterator[str | DeltaToolCalls | DeltaThinkingCalls]

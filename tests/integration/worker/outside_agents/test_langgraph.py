@@ -20,8 +20,8 @@ from headrace.model.events import INTERRUPTS, PENDING_TOOL_CALLS
 from headrace_worker.adapters import langgraph_agent
 from tests.integration.worker.adapters.behaviour import answered, cancel_waiting, interrupts
 from tests.integration.worker.conftest import Working
-from tests.integration.worker.doors.examples import example
-from tests.integration.worker.doors.reading import (
+from tests.integration.worker.outside_agents.examples import example
+from tests.integration.worker.outside_agents.reading import (
     answer,
     calls,
     folded,

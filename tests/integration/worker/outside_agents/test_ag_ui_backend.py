@@ -13,8 +13,8 @@ from headrace_worker.adapters import ag_ui_agent
 from headrace_worker.adapters.agui_events import AguiEvents
 from tests.integration.worker.adapters.behaviour import answered
 from tests.integration.worker.conftest import Working
-from tests.integration.worker.doors.examples import example
-from tests.integration.worker.doors.reading import (
+from tests.integration.worker.outside_agents.examples import example
+from tests.integration.worker.outside_agents.reading import (
     answer,
     folded,
     results,

@@ -5,8 +5,8 @@ import time
 import pytest
 
 from tests.integration.worker.conftest import Working
-from tests.integration.worker.doors.odd_agent import Json, Odd, at, serving
-from tests.integration.worker.doors.reading import answer, folded, state
+from tests.integration.worker.outside_agents.odd_agent import Json, Odd, at, serving
+from tests.integration.worker.outside_agents.reading import answer, folded, state
 from tests.support.desk import Desk
 from tests.support.scripted_executor import outside_agent
 

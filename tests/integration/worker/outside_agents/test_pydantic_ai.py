@@ -23,8 +23,8 @@ from headrace.model import parts
 from headrace.model.events import Json
 from headrace_worker.adapters import pydantic_ai_agent
 from tests.integration.worker.conftest import Working
-from tests.integration.worker.doors.examples import example
-from tests.integration.worker.doors.reading import (
+from tests.integration.worker.outside_agents.examples import example
+from tests.integration.worker.outside_agents.reading import (
     answer,
     calls,
     folded,

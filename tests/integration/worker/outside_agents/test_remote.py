@@ -13,8 +13,8 @@ from headrace_gateway.settings import GatewaySettings
 from headrace_worker.adapters import ApiKey, Bearer, ClientCredentials, remote_agent
 from tests.integration.gateway.running import running
 from tests.integration.worker.conftest import Spawn, Working
-from tests.integration.worker.doors.examples import example
-from tests.integration.worker.doors.reading import answer, folded, said, state, words
+from tests.integration.worker.outside_agents.examples import example
+from tests.integration.worker.outside_agents.reading import answer, folded, said, state, words
 from tests.support.desk import Desk, Task, eventually, user_message
 from tests.support.scripted_executor import BINDINGS, ScriptedExecutor, outside_agent
 from tests.support.sdk_server import SdkServer, sdk_server

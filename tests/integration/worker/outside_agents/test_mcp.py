@@ -16,7 +16,14 @@ from headrace import Agent, Emission, RunContext, ToolError, agent
 from headrace.sdk.errors import Misdeclared
 from headrace_worker.adapters import McpServer, openai_agent
 from tests.integration.worker.conftest import Working
-from tests.integration.worker.doors.reading import answer, calls, folded, results, state, words
+from tests.integration.worker.outside_agents.reading import (
+    answer,
+    calls,
+    folded,
+    results,
+    state,
+    words,
+)
 from tests.support.chat_stub import Reply, call, chat_stub, deltas
 from tests.support.desk import Desk
 from tests.support.servers import ports

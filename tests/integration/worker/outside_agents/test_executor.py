@@ -32,8 +32,8 @@ from headrace_worker import completion
 from headrace_worker.adapters import executor_agent
 from headrace_worker.adapters.executor import RUN
 from tests.integration.worker.conftest import Working
-from tests.integration.worker.doors.examples import example
-from tests.integration.worker.doors.reading import answer, folded, said, state, words
+from tests.integration.worker.outside_agents.examples import example
+from tests.integration.worker.outside_agents.reading import answer, folded, said, state, words
 from tests.support.desk import Desk, Task, eventually, user_message
 
 type Execute = Callable[[RequestContext, EventQueue], Awaitable[None]]

@@ -14,7 +14,7 @@ from a2a.types import (
 
 from headrace_worker.adapters import ApiKey, Bearer, ClientCredentials
 from tests.integration.worker.conftest import Working
-from tests.integration.worker.doors.reading import answer, folded, state, words
+from tests.integration.worker.outside_agents.reading import answer, folded, state, words
 from tests.support.desk import Desk
 from tests.support.scripted_executor import BINDINGS, ScriptedExecutor, outside_agent
 from tests.support.sdk_server import SdkServer, sdk_server

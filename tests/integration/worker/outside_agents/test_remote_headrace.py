@@ -9,8 +9,15 @@ from headrace.model import events, parts
 from headrace.model.events import INTERRUPTS
 from headrace.model.task import CANCELED
 from tests.integration.worker.conftest import Working
-from tests.integration.worker.doors.other_headrace import Other, another_headrace
-from tests.integration.worker.doors.reading import answer, folded, said, state, thoughts, words
+from tests.integration.worker.outside_agents.other_headrace import Other, another_headrace
+from tests.integration.worker.outside_agents.reading import (
+    answer,
+    folded,
+    said,
+    state,
+    thoughts,
+    words,
+)
 from tests.support.desk import Desk, Task, eventually
 from tests.support.servers import NatsProcess
 

@@ -14,7 +14,7 @@ from headrace.model.events import ATTEMPT
 from headrace.model.task import AUTH_REQUIRED, CANCELED, WORKING
 from headrace_worker.adapters import ClientCredentials, executor_agent
 from tests.integration.worker.conftest import Spawn, Working
-from tests.integration.worker.doors.reading import folded, state
+from tests.integration.worker.outside_agents.reading import folded, state
 from tests.integration.worker.test_cancelling import cancel
 from tests.support.desk import Desk, Task, eventually, user_message
 from tests.support.scripted_executor import BINDINGS, ScriptedExecutor, outside_agent

@@ -8,9 +8,9 @@ import pytest
 from headrace.model.task import COMPLETED
 from tests.integration.worker.adapters.behaviour import until_said
 from tests.integration.worker.conftest import Spawn
-from tests.integration.worker.doors.odd_agent import Bursting, serving
-from tests.integration.worker.doors.other_headrace import Other, another_headrace
-from tests.integration.worker.doors.reading import answer, folded
+from tests.integration.worker.outside_agents.odd_agent import Bursting, serving
+from tests.integration.worker.outside_agents.other_headrace import Other, another_headrace
+from tests.integration.worker.outside_agents.reading import answer, folded
 from tests.support.cutting_proxy import CuttingProxy
 from tests.support.desk import Desk, Task, eventually
 from tests.support.scripted_executor import BINDINGS, ScriptedExecutor

@@ -11,8 +11,8 @@ from headrace.model.events import Json
 from headrace.sdk.errors import Misdeclared
 from headrace_worker.adapters import openai_agent
 from tests.integration.worker.conftest import Working
-from tests.integration.worker.doors.examples import example
-from tests.integration.worker.doors.reading import (
+from tests.integration.worker.outside_agents.examples import example
+from tests.integration.worker.outside_agents.reading import (
     answer,
     folded,
     results,

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 from headrace import Emission, RunContext, ToolError, agent, tool
 from tests.integration.worker.conftest import Working
-from tests.integration.worker.doors.reading import answer, calls, folded, results
+from tests.integration.worker.outside_agents.reading import answer, calls, folded, results
 from tests.support.desk import Desk
 
 
