@@ -22,6 +22,7 @@ from headrace_worker.claim import Behind, Ended, Held, Taken, Void, claim
 from headrace_worker.clean_up import clean_up
 from headrace_worker.completion import complete
 from headrace_worker.concurrency import Permit
+from headrace_worker.delegation.children import CONFIRMATION
 from headrace_worker.driving import drive
 from headrace_worker.execution import Execution
 from headrace_worker.give_up import why_overdue
@@ -159,7 +160,11 @@ class Attempt:
     def _claim(self, taken: Taken, execution: Execution) -> Claim:
         by = taken.authorship
         answer = Holding(
-            writer=by.writer, worker=self._resources.worker, run=by.run, attempt=by.attempt
+            writer=by.writer,
+            worker=self._resources.worker,
+            run=by.run,
+            attempt=by.attempt,
+            ends_within=self._resources.settings.cleanup_seconds + CONFIRMATION,
         )
         control = self._resources.bus.subjects.control(self._assignment.key)
         inputs = execution.inputs

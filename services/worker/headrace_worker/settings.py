@@ -23,7 +23,7 @@ class WorkerSettings(BusSettings):
     """After SIGTERM, seconds that active runs have to finish. Then they are handed to other
     workers."""
 
-    cleanup_seconds: float = Field(default=5.0, ge=0)
+    cleanup_seconds: float = Field(default=5.0, ge=0, le=300)
     """Seconds that a canceled agent has to clean up. Then the worker continues without it."""
 
     delegation_children: int = Field(default=1000, ge=0)

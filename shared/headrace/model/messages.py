@@ -63,6 +63,9 @@ class Holding(BusMessage):
     attempt: int
     accepted: bool = True
     """Whether what was asked will be attended to."""
+    ends_within: float | None = None
+    """Seconds that the holder may take to end the run once it is asked to cancel: its agent cleans
+    up, and its children are ended. None: it does not say."""
     generation: int | None = None
     """Of the accepted message in the log."""
     refused: Literal["policy", "over", "too_large", "generation", "blocked"] | None = None

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from headrace.jetstream.connection import Bus
 from headrace.log import last_entry
-from headrace.model.messages import Control
+from headrace.model.messages import Control, Holding
 from headrace.model.task import CANCELED, TaskKey
 from headrace.tasks.end import end_task
 from headrace.tasks.holder import ask_holder
@@ -14,7 +14,10 @@ HOLDER_TIMEOUT = 0.5
 """Seconds that a holder has to answer; no answer twice and it counts as gone."""
 
 CLEANUP = 8.0
-"""Seconds that a holder has to end the run (its agent cleans up) before it is fenced."""
+"""Seconds that a holder has at least to end the run before it is fenced; more if it says so."""
+
+_MARGIN = 3.0
+"""Seconds beyond those that a holder says it needs."""
 
 _CANCEL = Control(ask="cancel")
 _ASKED = 2
@@ -46,22 +49,24 @@ async def cancel_task(bus: Bus, key: TaskKey, writer: str, log: CanceledLog | No
     """
     log = log or _Read(bus, key)
     while not await log.is_over():
-        if not (await _holder_accepts(bus, key) and await _ends(log)):
+        holding = await _ask(bus, key)
+        if holding is None or not holding.accepted or not await _ends(log, holding):
             await end_task(bus, key, CANCELED, writer)
             return
 
 
-async def _holder_accepts(bus: Bus, key: TaskKey) -> bool:
+async def _ask(bus: Bus, key: TaskKey) -> Holding | None:
     for _ in range(_ASKED):
         holding = await ask_holder(bus, key, _CANCEL, HOLDER_TIMEOUT)
         if holding is not None:
-            return holding.accepted
-    return False
+            return holding
+    return None
 
 
-async def _ends(log: CanceledLog) -> bool:
+async def _ends(log: CanceledLog, holding: Holding) -> bool:
+    needed = 0.0 if holding.ends_within is None else holding.ends_within + _MARGIN
     try:
-        async with asyncio.timeout(CLEANUP):
+        async with asyncio.timeout(max(CLEANUP, needed)):
             return await log.run_ends()
     except TimeoutError:
         return False

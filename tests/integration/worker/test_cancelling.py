@@ -253,3 +253,28 @@ async def _is_off_the_queue(task: Task) -> bool:
 
 async def _nobody_answers(task: Task) -> bool:
     return await task.ask("who") is None
+
+
+async def test_a_holder_gets_the_time_that_its_setting_gives_its_agent_to_clean_up(
+    desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever cancels does not know the worker's settings: the holder says how long it may take."""
+    monkeypatch.setattr(cancelling, "CLEANUP", 0.1)
+
+    @agent()
+    async def tidy(ctx: RunContext) -> AsyncIterator[Emission]:
+        try:
+            yield "at work "
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(1.5)
+            await ctx.text("cleaned up")
+
+    async with working(tidy, cleanup_seconds=60.0):
+        task = await desk.start("tidy")
+        await task.held()
+        await task.reaches(3)
+        assert await cancel(task) == CANCELED
+        entries = await task.ended()
+    assert ends(entries) == [CANCELED]
+    assert any(b"cleaned up" in line for entry in entries for line in entry.lines)
