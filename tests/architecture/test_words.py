@@ -91,6 +91,12 @@ def test_words_that_are_gone_stay_gone() -> None:
     assert not found
 
 
+def test_no_test_module_is_named_for_them() -> None:
+    paths = [str(path.relative_to(ROOT)) for path in (ROOT / "tests").glob("*/**/*.py")]
+    assert len(paths) > 100
+    assert [path for path in paths if "node_modules" not in path and replaced_in(path, "")] == []
+
+
 @pytest.mark.parametrize(
     ("path", "source", "word"),
     [

@@ -8,7 +8,7 @@ from pathlib import Path
 TESTS = Path(__file__).parents[1]
 TEXTS = "unit/shared/test_names.py"
 LOGS = "unit/agui/test_any_log.py::test_a_client_accepts_the_stream_of_any_log"
-OTHERS = ("unit/worker/test_rendering.py", "unit/shared/test_subjects.py")
+OTHERS = ("unit/worker/test_encoder.py", "unit/shared/test_subjects.py")
 """They load modules of ours, full of constants, and draw in the same process."""
 
 
