@@ -70,7 +70,7 @@ CLOCK_OFFSET = Gauge(
 )
 RUNS_ASKED_AGAIN = Counter(
     "headrace_runs_asked_again",
-    "Runs requested again because no worker had started them in time, or none held them.",
+    "Runs requested again: not started within HEADRACE_SWEEP_AFTER, or held by no worker.",
 )
 TASKS_PURGED = Counter("headrace_tasks_purged", "Tasks erased: expired or deleted.")
 TASKS_EXPIRED = Counter(

@@ -1,4 +1,4 @@
-"""Taking in what callers ask: new tasks, follow-ups, cancellations.
+"""Taking in what callers send: new tasks and follow-ups.
 
 Whatever is accepted is in the log before the caller hears of it.
 """
