@@ -22,14 +22,14 @@ from headrace_task_state.maintenance.queue_upkeep import QueueUpkeep
 from headrace_task_state.maintenance.retention import Retention, Times
 from headrace_task_state.maintenance.sweep import Sweep
 from headrace_task_state.projector.follower import RangeFollower
-from headrace_task_state.queries.answers import Answers
-from headrace_task_state.queries.broker import answer_lists, make_broker
 from headrace_task_state.queries.frontier import Frontier
 from headrace_task_state.queries.get import Tasks
 from headrace_task_state.queries.listing import Lists
-from headrace_task_state.queries.pieces import AnswerPieces
 from headrace_task_state.ranges import all_ranges
 from headrace_task_state.replica import Replica
+from headrace_task_state.requests.answers import Answers
+from headrace_task_state.requests.broker import answer_lists, make_broker
+from headrace_task_state.requests.pieces import AnswerPieces
 from headrace_task_state.settings import TaskStateSettings
 from headrace_task_state.store import Lease, Reader, Store
 from headrace_task_state.store_redis.keys import Keys

@@ -26,7 +26,7 @@ from headrace_worker.delegation.children import CONFIRMATION
 from headrace_worker.driving import drive
 from headrace_worker.execution import Execution
 from headrace_worker.give_up import why_overdue
-from headrace_worker.heartbeats import Claim, Hold
+from headrace_worker.heartbeats import Hold, HolderAnswers
 from headrace_worker.predecessors import pause_before
 from headrace_worker.resources import WorkerResources
 
@@ -138,7 +138,7 @@ class Attempt:
             interrupt=lambda: self._interrupt,
         )
         self._execution = execution
-        hold.claim = self._claim(taken, execution)
+        hold.answers = self._answers(taken, execution)
         self._resources.watch.add(execution)
         if execution.inputs.interrupts:
             self.supersede()
@@ -157,7 +157,7 @@ class Attempt:
         loop = asyncio.get_running_loop()
         return loop.call_later(left, self.interrupt, Interrupt.OVERDUE)
 
-    def _claim(self, taken: Taken, execution: Execution) -> Claim:
+    def _answers(self, taken: Taken, execution: Execution) -> HolderAnswers:
         by = taken.authorship
         answer = Holding(
             writer=by.writer,
@@ -168,7 +168,7 @@ class Attempt:
         )
         control = self._resources.bus.subjects.control(self._assignment.key)
         inputs = execution.inputs
-        return Claim(control, answer, self.cancel, inputs.take_in, lambda: inputs.refuses)
+        return HolderAnswers(control, answer, self.cancel, inputs.take_in, lambda: inputs.refuses)
 
     async def _act(self, execution: Execution) -> None:
         """Run the agent until it ends, or does not end in time after an interrupt."""

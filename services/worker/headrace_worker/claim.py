@@ -5,6 +5,7 @@ well. So whoever gets a run looks at the log, and asks the holder that the log n
 """
 
 import itertools
+import logging
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -36,6 +37,8 @@ from headrace_worker.give_up import (
 )
 from headrace_worker.predecessors import whose_turn_it_is
 from headrace_worker.recovery import Recovered, recover, why_handed_back
+
+_log = logging.getLogger(__name__)
 
 ANSWER = 0.5
 """Seconds that a holder has to answer; one that does not is taken over from."""
@@ -194,6 +197,7 @@ async def _begin(
     if free.attempt == 1 and is_too_late(recovered):
         if not await reject_unbegun(bus, assignment.key, assignment.run, TOO_LATE):
             raise Fenced(f"{assignment.key.task} has been begun")
+        _log.warning("task %s is rejected: no worker started it in time", assignment.key.task)
         return Void(TOO_LATE)
     if free.attempt == 1 and (task := await whose_turn_it_is(bus, assignment.key, recovered)):
         return Behind(task)

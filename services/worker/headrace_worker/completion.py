@@ -66,8 +66,10 @@ async def _append(execution: Execution, end: End) -> int | None:
     await _end_children(execution, end.state)
     end = _with_usage(execution, end)
     made = execution.encoder.artifacts
-    orphans = [artifact for artifact in execution.recovered.orphans if artifact not in made]
-    retractions = [_retraction(execution, artifact) for artifact in orphans]
+    unfinished_artifacts = [
+        artifact for artifact in execution.recovered.unfinished_artifacts if artifact not in made
+    ]
+    retractions = [_retraction(execution, artifact) for artifact in unfinished_artifacts]
     inputs, appender = execution.inputs, execution.appender
 
     def gives_way() -> bool:

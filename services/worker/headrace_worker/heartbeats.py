@@ -40,7 +40,7 @@ _FLUSH = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class HolderAnswers:
     """What the holder of a task says when it is asked."""
 
     subject: str
@@ -57,14 +57,14 @@ class Claim:
 class Hold:
     """One pulled run, from its arrival until it is acknowledged, given back or lost."""
 
-    __slots__ = ("beat", "claim", "reply", "since", "subscription")
+    __slots__ = ("answers", "beat", "reply", "since", "subscription")
 
     def __init__(self, reply: str) -> None:
         """Hold the run that is acknowledged on the subject `reply`."""
         self.reply = reply
         self.since = time.monotonic()
         self.beat = 0.0
-        self.claim: Claim | None = None
+        self.answers: HolderAnswers | None = None
         """None while it is not decided that this worker holds the task."""
         self.subscription: Subscription | None = None
 
@@ -134,42 +134,42 @@ class WorkerLeases:
         if now - hold.beat >= HEARTBEAT:
             hold.beat = now
             await self._heartbeat_thread.bus.connection.publish(hold.reply, IN_PROGRESS)
-        if hold.claim is not None and hold.subscription is None:
-            await self._answer(hold, hold.claim)
+        if hold.answers is not None and hold.subscription is None:
+            await self._answer(hold, hold.answers)
 
-    async def _answer(self, hold: Hold, claim: Claim) -> None:
+    async def _answer(self, hold: Hold, answers: HolderAnswers) -> None:
         async def receive(msg: Msg) -> None:
             if hold in self._holds:
-                await self._respond(msg, claim)
+                await self._respond(msg, answers)
 
         subscription = await self._heartbeat_thread.bus.connection.subscribe(
-            claim.subject, cb=receive
+            answers.subject, cb=receive
         )
         if hold in self._kept:
             hold.subscription = subscription
         else:
             await subscription.unsubscribe()
 
-    async def _respond(self, msg: Msg, claim: Claim) -> None:
+    async def _respond(self, msg: Msg, answers: HolderAnswers) -> None:
         try:
             asked = Control.decode(msg.subject, msg.data)
         except UndecodableMessage as error:
             _log.warning("%s", error)
             return
         if asked.ask == "cancel":
-            self._workers_loop.call_soon_threadsafe(claim.cancel)
+            self._workers_loop.call_soon_threadsafe(answers.cancel)
         if asked.ask == "input":
             # Not waited for: the next question may be whether anybody is there.
-            self._heartbeat_thread.spawn(self._take_in(msg, asked, claim))
+            self._heartbeat_thread.spawn(self._take_in(msg, asked, answers))
             return
-        await self._heartbeat_thread.bus.connection.publish(msg.reply, claim.answer.encode())
+        await self._heartbeat_thread.bus.connection.publish(msg.reply, answers.answer.encode())
 
-    async def _take_in(self, msg: Msg, asked: Control, claim: Claim) -> None:
+    async def _take_in(self, msg: Msg, asked: Control, answers: HolderAnswers) -> None:
         taken: int | InputRefusal = InputRefusal("blocked")
-        if claim.refuses():
+        if answers.refuses():
             taken = InputRefusal("policy")
         elif self._silence < TAKE_IN:
-            work = asyncio.run_coroutine_threadsafe(claim.take_in(asked), self._workers_loop)
+            work = asyncio.run_coroutine_threadsafe(answers.take_in(asked), self._workers_loop)
             # Not cancelled: should it be queued twice, the log shows under which name.
             waiting = asyncio.shield(asyncio.wrap_future(work))
             with suppress(TimeoutError):
@@ -178,7 +178,7 @@ class WorkerLeases:
         if isinstance(taken, InputRefusal):
             refused = {"refused": taken.reason, "generation": taken.generation}
             more = {"accepted": False, **refused}
-        answer = claim.answer.model_copy(update=more)
+        answer = answers.answer.model_copy(update=more)
         await self._heartbeat_thread.bus.connection.publish(msg.reply, answer.encode())
 
     async def _fall_silent(self, hold: Hold) -> None:

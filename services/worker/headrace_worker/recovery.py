@@ -53,7 +53,7 @@ class Recovered:
     """The worker of the last attempt; empty: that one has said its end."""
     survived: int = 0
     """Those of them whose worker lives on: it was frozen or cut off, and the agent did not fail."""
-    orphans: list[str] = field(default_factory=list)
+    unfinished_artifacts: list[str] = field(default_factory=list)
     """Artifacts that dead attempts made behind `kept`, oldest first."""
     signals: list[Json] = field(default_factory=list)
     """Parts that changed the shared state, up to `kept`."""
@@ -188,8 +188,8 @@ def _go_through(recovered: Recovered, entry: Entry) -> None:
         if entry.stamp.attempt:
             _note_attempt(recovered, event, entry.time)
         artifact = event.get("artifactUpdate", {}).get("artifact", {}).get("artifactId")
-        if artifact is not None and artifact not in recovered.orphans:
-            recovered.orphans.append(artifact)
+        if artifact is not None and artifact not in recovered.unfinished_artifacts:
+            recovered.unfinished_artifacts.append(artifact)
         _note_signals(recovered, event)
         recovered.known_children.note(event)
         recovered.is_canceling |= entry.stamp.attempt > 0 and _is_canceled(event)
@@ -197,7 +197,7 @@ def _go_through(recovered: Recovered, entry: Entry) -> None:
             recovered.handed_back += 1
     if entry.stamp.checkpoint is not None:
         recovered.kept, recovered.checkpoint = entry.last_generation, decode(entry.stamp.checkpoint)
-        recovered.orphans.clear()
+        recovered.unfinished_artifacts.clear()
         recovered.signals += recovered.unsaved
         recovered.unsaved.clear()
 

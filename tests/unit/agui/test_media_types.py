@@ -1,7 +1,7 @@
 import pytest
 from starlette.requests import Request
 
-from headrace_gateway.coded_errors import BodyNotJson, check_body_type
+from headrace_gateway.json_errors import BodyNotJson, check_body_type
 from headrace_gateway.protocols.agui.encodings import BINARY, PROTO, SSE, encoding_for
 from headrace_gateway.protocols.agui.errors import NotAcceptable
 

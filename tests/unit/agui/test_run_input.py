@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.model.events import AGUI, Json
-from headrace_gateway.coded_errors import InputInvalid
+from headrace_gateway.json_errors import InputInvalid
 from headrace_gateway.protocols.agui.run import AguiRun
 from headrace_gateway.protocols.agui.run_input import RunInput
 

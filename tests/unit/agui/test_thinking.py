@@ -10,7 +10,7 @@ from hypothesis import given
 from headrace.model.events import Draft, Json
 from headrace.model.parts import thinking_part
 from headrace.model.task import COMPLETED
-from headrace_gateway.coded_errors import InputInvalid
+from headrace_gateway.json_errors import InputInvalid
 from headrace_gateway.protocols.agui.extras import in_query
 from headrace_gateway.protocols.agui.run_frames import AsOfNow, RunFrames
 from headrace_gateway.protocols.agui.run_input import RunInput

@@ -4,7 +4,7 @@ import orjson
 import pytest
 
 from headrace.model.events import Json
-from headrace_gateway.coded_errors import InputInvalid
+from headrace_gateway.json_errors import InputInvalid
 from headrace_gateway.protocols.a2a.parameters import SendMessageParams
 from headrace_gateway.protocols.a2a_v03.reading import rpc_params
 from headrace_gateway.protocols.agui.run_input import RunInput

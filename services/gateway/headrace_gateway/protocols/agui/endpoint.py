@@ -11,7 +11,7 @@ from starlette.websockets import WebSocket
 from headrace.directory import AgentCard
 from headrace.model.events import Json
 from headrace_gateway.call import Call, SocketCalls, call_of
-from headrace_gateway.coded_errors import answering_errors, check_body_type, error_answer
+from headrace_gateway.json_errors import answering_errors, check_body_type, error_answer
 from headrace_gateway.protocols.agui.capabilities import capabilities
 from headrace_gateway.protocols.agui.encodings import encoding_for
 from headrace_gateway.protocols.agui.errors import RunUnknown

@@ -2,7 +2,7 @@
 
 from http import HTTPStatus
 
-from headrace_gateway.coded_errors import CodedError
+from headrace_gateway.json_errors import CodedError
 
 
 class NotAcceptable(CodedError):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from headrace.model.events import Json
-from headrace_gateway.coded_errors import InputInvalid
+from headrace_gateway.json_errors import InputInvalid
 
 RAW = "raw"
 """Each A2A event of the run's log, as RAW."""

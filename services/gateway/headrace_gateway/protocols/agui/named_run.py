@@ -6,7 +6,7 @@ import orjson
 from starlette.requests import Request
 
 from headrace.model.names import LONGEST_CONTEXT
-from headrace_gateway.coded_errors import InputInvalid, check_body_type
+from headrace_gateway.json_errors import InputInvalid, check_body_type
 from headrace_gateway.server.body import BodyLimits, read_body
 
 

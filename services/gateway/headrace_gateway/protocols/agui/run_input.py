@@ -14,7 +14,7 @@ from headrace.log_lines import cut, escaped
 from headrace.model import parts
 from headrace.model.events import AGUI, Json
 from headrace.model.user_content import to_parts
-from headrace_gateway.coded_errors import InputInvalid
+from headrace_gateway.json_errors import InputInvalid
 from headrace_gateway.protocols.agui.extras import with_extras
 from headrace_gateway.protocols.agui.named_run import check_id
 from headrace_gateway.server.body import RULE, is_too_deep

@@ -13,7 +13,7 @@ from starlette.websockets import WebSocket
 
 from headrace.model.events import Json
 from headrace_gateway.call import SocketCalls
-from headrace_gateway.coded_errors import error_answer
+from headrace_gateway.json_errors import error_answer
 from headrace_gateway.protocols.agui.extras import in_query
 from headrace_gateway.protocols.agui.frame import AguiFrame, FrameCursor
 from headrace_gateway.protocols.agui.named_run import attach_frame

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from headrace.model.events import Json
-from headrace_gateway.coded_errors import InputInvalid
+from headrace_gateway.json_errors import InputInvalid
 from headrace_gateway.server.body import RULE
 
 

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp
 from headrace.directory import AgentCard
 from headrace.model.events import Json
 from headrace_gateway.call import caller_of
-from headrace_gateway.coded_errors import (
+from headrace_gateway.json_errors import (
     ErrorAnswer,
     InputInvalid,
     answering_errors,

@@ -24,9 +24,9 @@ from headrace.model.messages import (
 )
 from headrace.model.subjects import Subjects
 from headrace.wait_for import reason
-from headrace_task_state.queries.answers import Answers
-from headrace_task_state.queries.pieces import AnswerPieces, Piece
-from headrace_task_state.queries.refusals import refusal_of
+from headrace_task_state.requests.answers import Answers
+from headrace_task_state.requests.pieces import AnswerPieces, Piece
+from headrace_task_state.requests.refusals import refusal_of
 from headrace_task_state.settings import TaskStateSettings
 
 _log = logging.getLogger(__name__)

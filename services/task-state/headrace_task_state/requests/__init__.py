@@ -1,0 +1,1 @@
+"""How task state is asked: subjects, answers in pieces, refusals."""
