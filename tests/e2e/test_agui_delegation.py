@@ -27,7 +27,7 @@ type Workers = Callable[[str], list[ServiceProcess]]
 
 
 @pytest.fixture
-def superiors(fleet: Fleet, tmp_path: Path) -> Iterator[Workers]:
+def parents(fleet: Fleet, tmp_path: Path) -> Iterator[Workers]:
     """Starts workers of `tests.support.parent_agents`: two of the one to be killed."""
 
     def is_served(agent: str) -> bool:
@@ -39,13 +39,13 @@ def superiors(fleet: Fleet, tmp_path: Path) -> Iterator[Workers]:
             names = ["chief", "director", victim]
             workers = [
                 extra_services.worker(
-                    tmp_path / f"{name}-{n}", f"{name}s", fleet.nats_url, "superiors"
+                    tmp_path / f"{name}-{n}", f"{name}s", fleet.nats_url, "parent_agents"
                 )
                 for n, name in enumerate(names)
             ]
             for worker in workers:
                 running.enter_context(worker)
-            until(lambda: all(map(is_served, names)), "the superiors are there")
+            until(lambda: all(map(is_served, names)), "the parents are there")
             return workers
 
         yield start
@@ -108,9 +108,9 @@ def metadata(log: list[Json], key: str) -> list[Any]:
 @pytest.mark.usefixtures("extra_workers")
 @pytest.mark.parametrize("victim", ["director", "chief"])
 async def test_a_killed_worker_amid_delegated_work_takes_back_its_own_words_alone(
-    fleet: Fleet, http: httpx.AsyncClient, superiors: Workers, tmp_path: Path, victim: str
+    fleet: Fleet, http: httpx.AsyncClient, parents: Workers, tmp_path: Path, victim: str
 ) -> None:
-    workers = await asyncio.to_thread(superiors, victim)
+    workers = await asyncio.to_thread(parents, victim)
     thread, run, gate = str(uuid4()), str(uuid4()), tmp_path / "gate"
     asked = {"text": str(gate), "runId": run}
     staying = asyncio.create_task(drive(fleet.gateways[0], "", asked, threadId=thread))

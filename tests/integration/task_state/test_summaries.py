@@ -23,6 +23,11 @@ from tests.support.task_states import TaskStates, folded, new_key, open_task_sta
 from tests.support.waiting import TIMEOUT, eventually
 
 
+@pytest.fixture(autouse=True)
+def _few_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(last_entries, "LEAST_MESSAGES", 0)
+
+
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """Holds up completion until it is set."""
@@ -343,3 +348,14 @@ async def test_what_is_past_its_retention_leaves_a_view_of_summaries(
         await eventually(are_gone, "what nobody needs has left")
         assert orjson.dumps(folded(child)) == orjson.dumps((await fleet.get(child.key)).task)
         gate.set()
+
+
+async def test_few_messages_are_all_read(
+    fleet: TaskStates, gate: asyncio.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(last_entries, "LEAST_MESSAGES", 1000)
+    gate.clear()
+    logs = [ended() for _ in range(3)]
+    await rebuilt(fleet, logs)
+    assert not await summaries(fleet, logs)
+    assert len(await pages(fleet)) > 0

@@ -16,6 +16,10 @@ from headrace_task_state.projector.consumer import MOST, MOST_BYTES, Consumer, C
 from headrace_task_state.projector.summaries import TooLittle
 from headrace_task_state.ranges import Range
 
+LEAST_MESSAGES = 5_000
+"""Messages of a stream from which on last entries are worth it: fewer are read in a second or two,
+and nothing has to be completed afterwards."""
+
 MOST_LOGS = 4_000_000
 """Logs of a stream beyond which making a consumer takes too long."""
 
@@ -48,12 +52,14 @@ class LastEntries:
         """Look how far the stream goes, and have the server read it.
 
         Raises:
-            TooLittle: there are too many logs to do so.
+            TooLittle: there are too many logs to do so, or too few messages to gain by it.
             BusUnavailable: no leader answers.
         """
         state: Json = (await until_answered(self._bus, self._info, _TIMEOUT))["state"]
         if state.get("num_subjects", 0) > MOST_LOGS:
             raise TooLittle(f"{state['num_subjects']} logs are too many to look for last entries")
+        if 0 < int(state["messages"]) < LEAST_MESSAGES:
+            raise TooLittle(f"there are {state['messages']} messages")
         self.head = int(state["last_seq"])
         step = max(int(state["messages"]) * _BLOCK // max(int(state["bytes"]), 1), 1)
         for sequence in range(int(state["first_seq"]), self.head + 1, step):
