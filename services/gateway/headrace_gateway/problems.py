@@ -215,3 +215,8 @@ def _metadata(error: Exception) -> Mapping[str, str]:
     if isinstance(error, a2a.A2AError) and error.data:
         return {key: str(value) for key, value in error.data.items()}
     return {}
+
+
+def problem_kinds() -> Mapping[type[Exception], Problem]:
+    """Return what each kind of error is told as, by the kind."""
+    return _PROBLEMS
