@@ -6,10 +6,9 @@ stored. So each binding carries requests out within `OpenRequests.one`, which ra
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from starlette.types import Scope
 
@@ -27,15 +26,48 @@ EXTENSION = "headrace.requests"
 
 
 class OpenRequest:
-    """One request."""
+    """One request: an ``async with`` block that raises when the request is given up.
 
-    __slots__ = ("_limit", "_unsettled", "is_given_up")
+    Raises:
+        Restarting: the gateway stops, and nothing of the request is stored.
+        HeadraceError: it stops, and the message may be stored: what `storing` was given.
+    """
 
-    def __init__(self) -> None:
-        """Begin it: nothing of it is stored."""
+    __slots__ = ("_limit", "_open", "_outer", "_replaces", "_unsettled", "is_given_up")
+
+    def __init__(self, among: set["OpenRequest"]) -> None:
+        """Count as one `among` those in the block; in another one's block, instead of that one."""
         self.is_given_up = False
+        self._open = among
+        self._outer = _current.get()
+        self._replaces = self._outer in among
         self._limit = asyncio.timeout(None)
         self._unsettled: HeadraceError | None = None
+
+    async def __aenter__(self) -> Self:
+        """Begin: nothing of it is stored."""
+        if self._replaces and self._outer is not None:
+            self._open.discard(self._outer)
+        self._open.add(self)
+        _current.set(self)
+        await self._limit.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End it."""
+        self._open.discard(self)
+        if self._replaces and self._outer is not None:
+            self._open.add(self._outer)
+        _current.set(self._outer)
+        try:
+            await self._limit.__aexit__(kind, error, traceback)
+        except TimeoutError:
+            raise self._unsettled or _restarting() from error
 
     def give_up(self) -> None:
         """Have whoever carries it out raise `Restarting`, or what `storing` was given."""
@@ -58,21 +90,6 @@ class OpenRequest:
     def stored_nothing(self) -> None:
         """Be told that what was sent is in no log."""
         self._unsettled = None
-
-    @asynccontextmanager
-    async def limited(self) -> AsyncIterator[None]:
-        """Raise in a block when the request is given up.
-
-        Raises:
-            HeadraceError: as `OpenRequests.one`.
-        """
-        try:
-            async with self._limit:
-                yield
-        except TimeoutError as error:
-            if not self._limit.expired():
-                raise
-            raise self._unsettled or _restarting() from error
 
 
 _current: ContextVar[OpenRequest | None] = ContextVar("request", default=None)
@@ -106,28 +123,15 @@ class OpenRequests:
         for request in list(self._open):
             request.give_up()
 
-    @asynccontextmanager
-    async def one(self) -> AsyncIterator[OpenRequest]:
-        """Carry a request out in a block. Within another one's it takes that one's place.
+    def one(self) -> OpenRequest:
+        """Return a block that a request is to be carried out in.
 
         Raises:
-            Restarting: the gateway stops, and nothing of the request is stored.
-            HeadraceError: it stops, and the message may be stored: what `storing` was given.
+            Restarting: the gateway stops.
         """
         if self._is_stopping:
             raise _restarting()
-        request, outer = OpenRequest(), _current.get()
-        replaced = {outer} & self._open if outer is not None else set[OpenRequest]()
-        self._open -= replaced
-        self._open.add(request)
-        token = _current.set(request)
-        try:
-            async with request.limited():
-                yield request
-        finally:
-            _current.reset(token)
-            self._open.discard(request)
-            self._open |= replaced
+        return OpenRequest(self._open)
 
 
 def _restarting() -> Restarting:
