@@ -157,6 +157,7 @@ def test_a_failure_closes_everything_before(state: str, code: str) -> None:
     assert names(told) == ["content_block_stop", "message_stop", "task_error"]
     assert payloads(told)[-1] == {
         "taskId": "task-123",
+        "error": "because",
         "errorMessage": "because",
         "errorCode": code,
     }
@@ -190,13 +191,90 @@ def test_a_new_attempt_begins_its_message_anew() -> None:
     assert told[2].payload["metadata"] == {"attempt": 2}
 
 
-def test_files_and_data_are_blocks_and_notices_are_updates() -> None:
+def test_files_keep_their_name_and_type_and_can_be_shown_as_they_are() -> None:
     log = HectorLog().chunk(parts.file_part(b"abc", "a.png", "image/png"), "f")
-    log.chunk(parts.data_part({"n": 1}), "d").status(WORKING, parts.notice_part("half way"))
-    told = log.events(after=2)
-    assert [one.payload.get("blockType") for one in told[::3]] == ["image", "data", None]
-    assert told[1].payload["delta"] == "YWJj"
-    assert told[-1].payload["metadata"] == {"message": "half way"}
+    log.chunk(parts.link_part("https://files.example/a.pdf", "a.pdf", "application/pdf"), "g")
+    told = log.chunk(parts.data_part({"n": 1}), "d").events(after=2)
+    assert (
+        names(told)
+        == [
+            "content_block_start",
+            "content_block_delta",
+            "content_block_stop",
+        ]
+        * 3
+    )
+    assert [one.payload for one in told if one.name == "content_block_start"] == [
+        {
+            "blockId": "f",
+            "blockType": "image",
+            "filename": "a.png",
+            "mediaType": "image/png",
+            "index": 0,
+        },
+        {
+            "blockId": "g",
+            "blockType": "file",
+            "filename": "a.pdf",
+            "mediaType": "application/pdf",
+            "index": 1,
+        },
+        {"blockId": "d", "blockType": "data", "filename": None, "mediaType": None, "index": 2},
+    ]
+    assert [one.payload["delta"] for one in told if one.name == "content_block_delta"] == [
+        "data:image/png;base64,YWJj",
+        "https://files.example/a.pdf",
+        '{"n":1}',
+    ]
+
+
+def indices(log: HectorLog) -> list[int]:
+    return [one.payload["index"] for one in log.events() if one.name == "content_block_start"]
+
+
+def test_each_block_of_a_message_has_an_index_of_its_own() -> None:
+    log = HectorLog().status(WORKING, parts.thinking_part("a", "t", 0))
+    log.chunk(parts.text_part("b", "b", 1)).chunk({"text": "none"}, "c")
+    log.chunk(parts.text_part("d", "d", 1)).chunk({"text": "none"}, "e")
+    assert indices(log) == [1, 2, 3, 4]
+    log.status(INPUT_REQUIRED).status(SUBMITTED, {"text": "on"}).chunk({"text": "f"}, "f")
+    assert indices(log) == [1, 2, 3, 4, 0]
+
+
+SIGNALS: list[tuple[Json, Json]] = [
+    (parts.state_part({}), {"state_snapshot": {}}),
+    (parts.state_delta_part([]), {"state_delta": []}),
+    (parts.messages_part([]), {"messages_snapshot": []}),
+    (parts.step_part("plan"), {"step_started": {"name": "plan"}}),
+    (parts.step_part("plan", finished=True), {"step_finished": {"name": "plan"}}),
+    (parts.usage_part({"inputTokens": 3}), {"usage": {"inputTokens": 3}}),
+    (parts.raw_part({"a": 1}, "other"), {"raw": {"source": "other", "event": {"a": 1}}}),
+    (parts.custom_part("hey", [1]), {"custom": {"name": "hey", "value": [1]}}),
+    (
+        parts.activity_part("PLAN", {"n": 1}, "a"),
+        {"activity_snapshot": {"id": "a", "type": "PLAN", "content": {"n": 1}}},
+    ),
+    (parts.activity_delta_part([], "a"), {"activity_delta": {"id": "a", "patch": []}}),
+    (
+        parts.subagent_part("s", "critic"),
+        {"subagent_started": {"id": "s", "name": "critic"}},
+    ),
+    (parts.notice_part("half way"), {"message": "half way"}),
+]
+"""Parts that are no content, and the metadata that says what they say."""
+
+
+@pytest.mark.parametrize(("part", "metadata"), SIGNALS, ids=lambda one: next(iter(one)))
+def test_signals_are_metadata_of_the_tasks_updates_and_no_content(
+    part: Json, metadata: Json
+) -> None:
+    [told] = HectorLog().status(WORKING, part).events(after=2)
+    assert (told.name, told.payload) == (
+        "task_update",
+        {"taskId": "task-123", "status": WORKING, "metadata": metadata},
+    )
+    [by_artifact] = HectorLog().chunk(part).events(after=2)
+    assert by_artifact.payload == told.payload
 
 
 def test_text_that_is_a_messages_own_is_a_message_delta() -> None:

@@ -22,24 +22,30 @@ class OpenBlocks:
         """Begin with nothing open."""
         self._emit = emit
         self._open: dict[tuple[str, str], str] = {}
+        self._indices = set[int]()
 
-    def say(self, part: Json, block: str, kind: str = "text") -> None:
+    def renumber(self) -> None:
+        """Begin a message: its blocks are numbered from 0."""
+        self._indices = set[int]()
+
+    def say(self, part: Json, block: str) -> None:
         """Emit a piece of a content block, or of thinking where the part is that."""
         is_thought = parts.is_thinking(part)
-        family = THINKING if is_thought else CONTENT
+        family, shown = THINKING if is_thought else CONTENT, _shown(part)
         named = {_IDS[family]: block}
         if (family, block) not in self._open:
             self._open[family, block] = block
-            more = _title(part) if is_thought else _typed(part, kind)
+            index = self._index(part, is_thought=is_thought)
+            more = _title(part) if is_thought else _described(part) | {"index": index}
             self._emit(f"{family}_start", **named, **more)
-        if part["text"]:
-            self._emit(f"{family}_delta", **named, delta=part["text"])
+        if shown:
+            self._emit(f"{family}_delta", **named, delta=shown)
         if parts.is_block_end(part):
             self.close(family, block, signature=parts.encrypted_value(part) if is_thought else "")
 
-    def whole(self, part: Json, block: str, kind: str = "text") -> None:
+    def whole(self, part: Json, block: str) -> None:
         """Emit a block that comes in one piece."""
-        self.say(part, block, kind)
+        self.say(part, block)
         family = THINKING if parts.is_thinking(part) else CONTENT
         signature = parts.encrypted_value(part) if family == THINKING else ""
         self.close(family, block, signature=signature)
@@ -53,6 +59,21 @@ class OpenBlocks:
         """Close what is open, the oldest first."""
         for family, block in list(self._open):
             self.close(family, block)
+
+    def _index(self, part: Json, *, is_thought: bool) -> int:
+        """Return the index that the part states, or the next one: each is one block's.
+
+        Thinking that states none takes none: its events tell none.
+        """
+        stated = parts.block_index(part)
+        if parts.metadata_of(part, parts.BLOCK_INDEX) is None:
+            if is_thought:
+                return 0
+            stated = max(self._indices, default=-1) + 1
+        elif stated in self._indices:
+            stated = max(self._indices) + 1
+        self._indices.add(stated)
+        return stated
 
 
 class OpenToolCalls:
@@ -103,8 +124,30 @@ class OpenToolCalls:
         )
 
 
-def _typed(part: Json, kind: str) -> Json:
-    return {"blockType": parts.block_type(part) or kind, "index": parts.block_index(part)}
+def _described(part: Json) -> Json:
+    """Return a content block's type, and a file's own name and type."""
+    return {
+        "blockType": parts.block_type(part) or _kind(part),
+        "filename": part.get("filename"),
+        "mediaType": part.get("mediaType"),
+    }
+
+
+def _kind(part: Json) -> str:
+    if "text" in part or "data" in part:
+        return "text" if "text" in part else "data"
+    return "image" if str(part.get("mediaType", "")).startswith("image/") else "file"
+
+
+def _shown(part: Json) -> str:
+    """Return a part's text, data as JSON, a file's address: a ``data:`` URL of its content."""
+    if "text" in part:
+        return str(part["text"])
+    if "data" in part:
+        return orjson.dumps(part["data"]).decode()
+    if raw := part.get("raw"):
+        return f"data:{part.get('mediaType') or 'application/octet-stream'};base64,{raw}"
+    return str(part.get("url") or "")
 
 
 def _title(part: Json) -> Json:

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import orjson
-
 from headrace.model import parts
 from headrace.model.delegation import CHILD
 from headrace.model.entry import Entry
@@ -19,9 +17,11 @@ from headrace.model.task import (
 )
 from headrace_gateway.protocols.hector.blocks import CONTENT, OpenBlocks, OpenToolCalls
 from headrace_gateway.protocols.hector.events import HectorEvent
+from headrace_gateway.protocols.hector.signals import signal
 
 _CODES = {FAILED: "failed", REJECTED: "rejected"}
 _MESSAGE, _USER = "message", "ROLE_USER"
+_AT_WORK: Json = {"state": WORKING}
 
 
 class HectorFold:
@@ -77,6 +77,7 @@ class HectorFold:
 
     def _begin_message(self, task: str, context: str, name: str = "") -> None:
         self._message = name or f"msg-{task}.{self._generation}"
+        self._blocks.renumber()
         ids = {"messageId": self._message, "contextId": context, "taskId": task}
         self._emit("message_start", **ids, role="agent")
 
@@ -94,7 +95,7 @@ class HectorFold:
         if not update.get("append"):
             self._blocks.close(CONTENT, name)
         for number, part in enumerate(artifact.get("parts", [])):
-            self._part(part, name, number, is_block=True)
+            self._part(part, name, number, update, is_block=True)
         if update.get("lastChunk"):
             self._blocks.close(CONTENT, name)
 
@@ -142,48 +143,45 @@ class HectorFold:
         self._update(update, child=child, **({"message": text} if text else {}))
 
     def _update(self, update: Json, **metadata: Any) -> None:  # noqa: ANN401 - any JSON
-        status = update["status"]["state"]
-        self._emit("task_update", taskId=update["taskId"], status=status, metadata=metadata)
+        """Emit the task's state; between an artifact's chunks it is at work."""
+        status = update.get("status", _AT_WORK)["state"]
+        self._emit("task_update", taskId=update.get("taskId"), status=status, metadata=metadata)
 
     def _error(self, update: Json, state: str) -> None:
         message = update["status"].get("message") or {}
         said = "".join(part.get("text", "") for part in message.get("parts", []))
         task = update["taskId"]
-        self._emit("task_error", taskId=task, errorMessage=said, errorCode=_CODES[state])
+        # The documents' clients read `error`.
+        named = {"error": said, "errorMessage": said, "errorCode": _CODES[state]}
+        self._emit("task_error", taskId=task, **named)
 
     def _answer(self, message: Json) -> None:
         if not self._message:
             self._begin_message("", message.get("contextId", ""), message["messageId"])
-        self._parts(message, None)
+        self._parts(message, {})
         self._end_message()
 
-    def _parts(self, message: Json, update: Json | None) -> None:
+    def _parts(self, message: Json, update: Json) -> None:
         name = message.get("messageId") or f"msg-{self._generation}"
         for number, part in enumerate(message.get("parts", [])):
-            if update is not None and parts.event_type(part) == parts.TASK:
-                self._update(update, message=part.get("text"))
-            else:
-                self._part(part, name, number)
+            self._part(part, name, number, update)
 
-    def _part(self, part: Json, name: str, number: int, *, is_block: bool = False) -> None:
-        """Emit a part; without a block id it is one by itself, unless it is of a block `name`."""
+    def _part(
+        self, part: Json, name: str, number: int, update: Json, *, is_block: bool = False
+    ) -> None:
+        """Emit a part of `update`.
+
+        Without a block id it is a block by itself, unless it is of a block `name`.
+        """
         block = parts.block_id(part) or (name if is_block else "")
         alone = name if number == 0 else f"{name}-{number}"
-        if parts.event_type(part) == parts.TOOL_CALL:
+        if (told := signal(part)) is not None:
+            self._update(update, **told)
+        elif parts.event_type(part) == parts.TOOL_CALL:
             self._calls.say(part, alone)
         elif "text" in part and parts.event_type(part) == _MESSAGE:
             self._emit("message_delta", messageId=self._message, delta=part["text"])
         elif "text" in part and block:
             self._blocks.say(part, block)
-        elif "text" in part:
-            self._blocks.whole(part, alone)
         else:
-            kind = "image" if str(part.get("mediaType", "")).startswith("image/") else "data"
-            self._blocks.whole({**part, "text": _shown(part)}, block or alone, kind)
-
-
-def _shown(part: Json) -> str:
-    """Return a file's address or content (base64), or data as JSON."""
-    if "data" in part:
-        return orjson.dumps(part["data"]).decode()
-    return str(part.get("url") or part.get("raw") or "")
+            self._blocks.whole(part, block or alone)

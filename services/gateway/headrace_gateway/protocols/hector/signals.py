@@ -1,0 +1,53 @@
+"""What an agent tells a user interface beside its answer, as the metadata of a task's update.
+
+State, activities, steps, usage and events of others are no content: a client that shows text and
+tool calls would show them as what the agent said.
+"""
+
+from headrace.model import parts
+from headrace.model.events import Json
+
+_NAMED = {
+    parts.CUSTOM: {"name": parts.CUSTOM_NAME},
+    parts.RAW: {"source": parts.SOURCE},
+    parts.STEP_STARTED: {"name": parts.STEP_NAME},
+    parts.STEP_FINISHED: {"name": parts.STEP_NAME},
+    parts.ACTIVITY_SNAPSHOT: {"id": parts.BLOCK_ID, "type": parts.ACTIVITY_TYPE},
+    parts.ACTIVITY_DELTA: {"id": parts.BLOCK_ID},
+}
+"""Signals that say more than their data: the names, and where a part has them."""
+
+_VALUES = {
+    parts.CUSTOM: "value",
+    parts.RAW: "event",
+    parts.ACTIVITY_SNAPSHOT: "content",
+    parts.ACTIVITY_DELTA: "patch",
+}
+"""What the data of those is called; steps have none."""
+
+_KINDS = frozenset(
+    {
+        *_NAMED,
+        parts.STATE_SNAPSHOT,
+        parts.STATE_DELTA,
+        parts.MESSAGES_SNAPSHOT,
+        parts.SUBAGENT_STARTED,
+        parts.SUBAGENT_FINISHED,
+        parts.USAGE,
+    }
+)
+
+
+def signal(part: Json) -> Json | None:
+    """Return what a part signals, by its kind; None: it is content."""
+    kind = parts.event_type(part)
+    if kind == parts.TASK and "text" in part:
+        return {"message": part["text"]}
+    if kind not in _KINDS:
+        return None
+    if (named := _NAMED.get(kind)) is None:
+        return {kind: part.get("data")}
+    said = {name: parts.metadata_of(part, key) for name, key in named.items()}
+    if (value := _VALUES.get(kind)) is not None:
+        said[value] = part.get("data")
+    return {kind: {name: value for name, value in said.items() if value is not None}}
