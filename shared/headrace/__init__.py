@@ -11,6 +11,7 @@ An agent is an async function under `agent`; what it yields is its answer:
 ``headrace worker MODULE:hello`` serves it. The packages below are what the services share.
 """
 
+from headrace.model.agent_card import Provider
 from headrace.sdk.agent import Agent, Agents, Skill, agent
 from headrace.sdk.calling import Answer, ToolError
 from headrace.sdk.context import RunContext
@@ -67,6 +68,7 @@ __all__ = [
     "Message",
     "Messages",
     "Outcome",
+    "Provider",
     "Raw",
     "Reject",
     "Result",

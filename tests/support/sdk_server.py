@@ -15,7 +15,7 @@ from a2a.server.routes import (
     create_rest_routes,
 )
 from a2a.server.tasks import InMemoryTaskStore
-from a2a.types import AgentCapabilities, AgentCard, AgentInterface, AgentSkill
+from a2a.types import AgentCapabilities, AgentCard, AgentInterface, AgentProvider, AgentSkill
 from a2a.types.a2a_pb2_grpc import add_A2AServiceServicer_to_server
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -75,6 +75,9 @@ def _card(served: SdkServer, bindings: Sequence[str], *, streaming: bool) -> Age
         name="Town ScriptedExecutor",
         description="Cries.",
         version="7",
+        icon_url="https://town.example/icon.png",
+        documentation_url="javascript:alert(1)",
+        provider=AgentProvider(organization="Town", url="https://town.example"),
         default_input_modes=["text/plain"],
         default_output_modes=["text/markdown"],
         capabilities=AgentCapabilities(streaming=streaming),

@@ -75,7 +75,7 @@ def _view(gateway: str, *, with_agents: bool) -> _View:
 
 def _available(body: bytes) -> tuple[str, ...]:
     try:
-        return tuple(a["name"] for a in json.loads(body)["agents"] if a["available"])
+        return tuple(a["id"] for a in json.loads(body)["agents"] if a["available"])
     except (ValueError, LookupError, TypeError):
         return ()
 

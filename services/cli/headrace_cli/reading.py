@@ -81,7 +81,7 @@ def agents(url: str, token: str | None) -> None:
     """List agents and whether a worker serves them."""
     rows = [
         (
-            agent["name"],
+            agent["id"],
             "available" if agent.get("available") else "no worker",
             agent.get("description", ""),
         )
@@ -142,7 +142,7 @@ tasks.add_command(delete)
 
 def agent_names(client: Client) -> list[str]:
     """Return the names of all agents that the gateway knows."""
-    return [agent["name"] for agent in client.get("/v1/agents").get("agents", [])]
+    return [agent["id"] for agent in client.get("/v1/agents").get("agents", [])]
 
 
 def base_of_task(client: Client, agent: str | None, task: str) -> str:

@@ -7,12 +7,26 @@ from pydantic import Field
 from headrace.model.messages import BusMessage
 
 
+class Provider(BusMessage):
+    """Who runs an agent."""
+
+    organization: str
+    url: str = ""
+    """Of the organization."""
+
+
 class AgentCard(BusMessage):
     """What an agent says of itself; gateways add URLs, versions and the fleet's capabilities."""
 
     name: str
+    """Its id: part of paths and subjects."""
+    display_name: str = ""
+    """What people call it; empty: its id."""
     description: str = ""
     version: str = "1.0.0"
+    icon_url: str = ""
+    documentation_url: str = ""
+    provider: Provider | None = None
     skills: list[dict[str, Any]] = Field(default_factory=list)
     """A2A AgentSkill objects."""
     input_modes: list[str] = Field(default_factory=lambda: ["text/plain"])
@@ -40,3 +54,8 @@ class AgentCard(BusMessage):
     """Seconds within which a worker must have begun a run; None: what the fleet allows."""
     capabilities: dict[str, Any] = Field(default_factory=dict)
     """AG-UI AgentCapabilities that it declares; gateways add what every agent has."""
+
+    @property
+    def title(self) -> str:
+        """What people are shown as its name."""
+        return self.display_name or self.name

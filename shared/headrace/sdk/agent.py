@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, cast
 
-from headrace.model.agent_card import AgentCard
+from headrace.model.agent_card import AgentCard, Provider
 from headrace.model.errors import InvalidName
 from headrace.model.events import Json
 from headrace.model.names import check_agent_name
@@ -53,18 +53,34 @@ CATEGORIES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """One thing that an agent can do, for its card."""
+    """One thing that an agent can do, for its card.
+
+    A2A requires a name, a description and a tag: without them the id stands for all three.
+    """
 
     id: str
-    name: str
+    name: str = ""
     description: str = ""
     tags: Sequence[str] = ()
     examples: Sequence[str] = ()
+    """Prompts that show it."""
+    input_modes: Sequence[str] = ()
+    """Media types; empty: the agent's."""
+    output_modes: Sequence[str] = ()
+    """Media types; empty: the agent's."""
 
     def to_json(self) -> Json:
         """Return the A2A AgentSkill."""
-        skill = {"id": self.id, "name": self.name, "description": self.description}
-        return {**skill, "tags": list(self.tags), "examples": list(self.examples)}
+        name = self.name or self.id
+        skill: Json = {
+            "id": self.id,
+            "name": name,
+            "description": self.description or name,
+            "tags": list(self.tags) or [self.id],
+            "examples": list(self.examples),
+        }
+        modes = {"inputModes": list(self.input_modes), "outputModes": list(self.output_modes)}
+        return skill | {key: value for key, value in modes.items() if value}
 
 
 @dataclass(frozen=True)
@@ -101,8 +117,12 @@ class Agent:
 def agent(  # noqa: PLR0913  # what a card says
     *,
     name: str = "",
+    display_name: str = "",
     description: str = "",
     version: str = "1.0.0",
+    icon_url: str = "",
+    documentation_url: str = "",
+    provider: Provider | None = None,
     skills: Sequence[Skill | Json] = (),
     input_modes: Sequence[str] = ("text/plain",),
     output_modes: Sequence[str] = ("text/plain",),
@@ -122,19 +142,20 @@ def agent(  # noqa: PLR0913  # what a card says
 ) -> Callable[[AgentFunction], Agent]:
     """Make an agent of an async generator function or a coroutine function.
 
-    Without a `name` it is called as the function is, without a `description` it is described by
-    the first line of the function's docstring. `input_modes` are the media types it takes, ``*/*``
-    for all; `capabilities` are AG-UI's AgentCapabilities, by category, as far as the agent knows
-    better than the fleet; `bare_message` says that it may answer with a Message instead of a task;
-    `streaming` and `push_notifications` say what A2A clients may ask for, `extensions` which A2A
-    extensions of its own it has: those that a request activates are named in its input's metadata.
-    `extended_card` is what callers with credentials are told beside: members of an A2A AgentCard;
-    empty: there is one to come. `Policy` says what `max_attempts`, `backoff` and `timeout` are,
-    `FollowUps` what `follow_ups` is. A task that no worker has begun `start_within` seconds after
-    its message is REJECTED. `clean_up` is called with each task of the agent that was begun and has
-    ended while no attempt was at work: canceled as it waited for its user, or over a dead worker's
-    head; given up after the last attempt. It has 10 s, and is
-    called again, for a minute and a half, where it fails.
+    Without a `name`, its id, it is called as the function is, without a `description` it is
+    described by the first line of the function's docstring. `display_name` is what people call it,
+    `icon_url`, `documentation_url` and `provider` are what they are shown beside. `input_modes` are
+    the media types it takes, ``*/*`` for all; `capabilities` are AG-UI's AgentCapabilities, by
+    category, as far as the agent knows better than the fleet; `bare_message` says that it may
+    answer with a Message instead of a task; `streaming` and `push_notifications` say what A2A
+    clients may ask for, `extensions` which A2A extensions of its own it has: those that a request
+    activates are named in its input's metadata. `extended_card` is what callers with credentials
+    are told beside: members of an A2A AgentCard; empty: there is one to come. `Policy` says what
+    `max_attempts`, `backoff` and `timeout` are, `FollowUps` what `follow_ups` is. A task that no
+    worker has begun `start_within` seconds after its message is REJECTED. `clean_up` is called with
+    each task of the agent that was begun and has ended while no attempt was at work: canceled as it
+    waited for its user, or over a dead worker's head; given up after the last attempt. It has 10 s,
+    and is called again, for a minute and a half, where it fails.
 
     Raises:
         Misdeclared: the function is neither, the name can't be an agent's, or a number is off.
@@ -143,8 +164,12 @@ def agent(  # noqa: PLR0913  # what a card says
     def declare(function: AgentFunction) -> Agent:
         card = AgentCard(
             name=name or function.__name__.replace("_", "-"),
+            display_name=display_name,
             description=description or _first_line(function),
             version=version,
+            icon_url=icon_url,
+            documentation_url=documentation_url,
+            provider=provider,
             skills=[s.to_json() if isinstance(s, Skill) else s for s in skills],
             input_modes=list(input_modes),
             output_modes=list(output_modes),
@@ -210,7 +235,26 @@ def _check(declared: Agent) -> None:
     start_within = declared.card.start_within
     if start_within is not None and start_within <= 0:
         raise Misdeclared(f"the start_within of agent {declared.name!r} must be more than 0 s")
+    _check_urls(declared.card)
     declared.policy.check(declared.name)
+
+
+def _check_urls(card: AgentCard) -> None:
+    """Check what pages link to and show: a URL of another kind could be code.
+
+    Raises:
+        Misdeclared: one is neither http nor https.
+    """
+    urls = {
+        "icon_url": card.icon_url,
+        "documentation_url": card.documentation_url,
+        "provider's url": card.provider.url if card.provider else "",
+    }
+    for what, url in urls.items():
+        if url and not url.startswith(("http://", "https://")):
+            raise Misdeclared(
+                f"the {what} of agent {card.name!r} must begin with http:// or https://"
+            )
 
 
 def _first_line(function: AgentFunction) -> str:

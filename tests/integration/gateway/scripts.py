@@ -1,6 +1,7 @@
 """The agents of these tests."""
 
 from headrace.directory import AgentCard
+from headrace.model.agent_card import Provider
 from headrace.model.events import Json
 from headrace.model.parts import text_of
 from headrace.model.task import COMPLETED, INPUT_REQUIRED
@@ -56,9 +57,16 @@ EXTENDED = {
 }
 """What callers with credentials are told of `ask`."""
 
+FOR_PEOPLE: Json = {
+    "display_name": "Asks for names",
+    "icon_url": "https://ask.example/icon.png",
+    "documentation_url": "https://ask.example/docs",
+    "provider": Provider(organization="Acme", url="https://acme.example"),
+}
+
 AGENTS: dict[str, tuple[AgentCard, Script]] = {
     "assistant": (AgentCard(name="assistant", description="Says it again."), echo),
-    "ask": (AgentCard(name="ask", extended=EXTENDED), ask),
+    "ask": (AgentCard(name="ask", extended=EXTENDED, **FOR_PEOPLE), ask),
     "patient": (AgentCard(name="patient", input_modes=["*/*"], extended={}), patient),
     "demanding": (AgentCard(name="demanding", extensions=[REQUIRED, OPTIONAL]), echo),
     "terse": (AgentCard(name="terse", streaming=False), echo),

@@ -3,6 +3,7 @@
 import httpx
 import pytest
 from a2a.client.card_resolver import A2ACardResolver
+from a2a.compat.v0_3.types import AgentCard as OldCard
 from a2a.utils.proto_utils import validate_proto_required_fields
 
 from headrace_gateway.settings import GatewaySettings
@@ -44,7 +45,7 @@ async def test_a_card_is_valid_and_says_where_the_agent_is(
 @pytest.mark.parametrize("path", [CARD, "", "/"])
 async def test_each_agents_card_is_under_its_base(http: httpx.AsyncClient, path: str) -> None:
     card = (await http.get(f"/v1/agents/ask{path}")).json()
-    assert card["name"] == "ask"
+    assert card["name"] == "Asks for names"
     assert (await http.get(path or "/")).json()["name"] == "assistant"
 
 
@@ -54,6 +55,22 @@ async def test_an_agent_that_says_little_has_a_complete_card_all_the_same(
     card = (await http.get(f"/v1/agents/ask{CARD}")).json()
     assert card["description"]
     assert card["skills"][0]["tags"]
+
+
+@pytest.mark.parametrize("path", [CARD, ""])
+async def test_a_card_shows_people_who_and_whose_an_agent_is(
+    http: httpx.AsyncClient, path: str
+) -> None:
+    card = (await http.get(f"/v1/agents/ask{path}")).json()
+    assert card["iconUrl"] == "https://ask.example/icon.png"
+    assert card["documentationUrl"] == "https://ask.example/docs"
+    assert card["provider"] == {"organization": "Acme", "url": "https://acme.example"}
+    old = OldCard.model_validate(card)
+    assert (old.name, old.icon_url) == ("Asks for names", "https://ask.example/icon.png")
+    assert old.provider is not None
+    assert old.provider.organization == "Acme"
+    hectors = (await http.get("/.well-known/a2a/agents/ask?format=hector")).json()["agent"]
+    assert hectors["name"] == "Asks for names"
 
 
 async def test_cards_go_by_the_host_that_was_asked(
@@ -104,19 +121,19 @@ async def test_all_agents_are_listed_with_who_is_there(
 
     async def are_there() -> bool:
         listed = (await http.get("/v1/agents")).json()["agents"]
-        agents.update({entry["name"]: entry for entry in listed})
+        agents.update({entry["id"]: entry for entry in listed})
         return all(entry["available"] for entry in listed)
 
     await until(are_there, "all agents are available")
     assert list(agents) == sorted(AGENTS)
     assert [name for name, entry in agents.items() if entry["default"]] == ["assistant"]
     card = await http.get(agents["ask"]["card"])
-    assert card.json()["name"] == "ask"
+    assert card.json()["name"] == "Asks for names"
     await fleet.announcer.withdraw("ask")
 
     async def is_gone() -> bool:
         listed = (await http.get("/v1/agents")).json()["agents"]
-        return [entry["name"] for entry in listed if not entry["available"]] == ["ask"]
+        return [entry["id"] for entry in listed if not entry["available"]] == ["ask"]
 
     await until(is_gone, "the agent is listed as unavailable")
     assert (await http.get(f"/v1/agents/ask{CARD}")).is_success
@@ -125,7 +142,7 @@ async def test_all_agents_are_listed_with_who_is_there(
 
 async def test_the_well_known_pages(http: httpx.AsyncClient) -> None:
     page = (await http.get("/.well-known/a2a")).json()
-    assert page["agents"][0] == {"id": "ask", "name": "ask", "url": "/v1/agents/ask"}
+    assert page["agents"][0] == {"id": "ask", "name": "Asks for names", "url": "/v1/agents/ask"}
     agent = (await http.get("/.well-known/a2a/agents/ask")).json()["agent"]
     assert agent == (await http.get(f"/v1/agents/ask{CARD}")).json()
 

@@ -5,6 +5,7 @@ from ag_ui.core import AgentCapabilities
 
 from headrace import RunContext, agent
 from headrace.directory import AgentCard
+from headrace.model.agent_card import Provider
 from headrace.sdk.agent import CATEGORIES
 from headrace.sdk.errors import Misdeclared
 from headrace_dojo import agents
@@ -26,7 +27,22 @@ def test_what_is_declared_wins_within_its_category() -> None:
         "description": "",
         "version": "3",
         "type": "headrace",
+        "metadata": {"id": "a"},
     }
+
+
+def test_an_agents_names_for_people_are_its_identity() -> None:
+    card = AgentCard(
+        name="a",
+        display_name="An Agent",
+        icon_url="https://a.example/icon.png",
+        documentation_url="https://a.example/docs",
+        provider=Provider(organization="Acme", url="https://acme.example"),
+    )
+    told = capabilities(card)["identity"]
+    assert (told["name"], told["provider"]) == ("An Agent", "Acme")
+    assert told["documentationUrl"] == "https://a.example/docs"
+    assert told["metadata"] == {"id": "a", "iconUrl": "https://a.example/icon.png"}
 
 
 def test_input_modes_say_what_is_taken() -> None:

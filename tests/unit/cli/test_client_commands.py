@@ -11,8 +11,8 @@ from tests.unit.cli.fake_gateway import Answer, FakeGateway, answering
 AGENTS = Answer(
     body={
         "agents": [
-            {"name": "echo", "available": True, "description": "Says it again"},
-            {"name": "counter", "available": False},
+            {"id": "echo", "available": True, "description": "Says it again"},
+            {"id": "counter", "available": False},
         ]
     }
 )
@@ -59,7 +59,7 @@ def test_agents_are_listed_with_their_state() -> None:
 
 
 def test_a_table_shows_what_a_terminal_would_obey() -> None:
-    agents = {"agents": [{"name": "echo", "description": "\x1b[2Jgone\r\x9b"}]}
+    agents = {"agents": [{"id": "echo", "description": "\x1b[2Jgone\r\x9b"}]}
     with answering(**{"/v1/agents": Answer(body=agents)}) as gateway:
         shown = headrace(gateway, "agents").output.splitlines()[1]
     assert shown == "echo   no worker  \ufffd[2Jgone\ufffd\ufffd"

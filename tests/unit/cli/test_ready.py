@@ -10,7 +10,7 @@ TASKS = "/v1/agents/a/tasks?pageSize=1"
 
 
 def agents(*names: str) -> Answer:
-    return Answer(body={"agents": [{"name": name, "available": True} for name in names]})
+    return Answer(body={"agents": [{"id": name, "available": True} for name in names]})
 
 
 async def test_agents_that_still_come_are_waited_for() -> None:

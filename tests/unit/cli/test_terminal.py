@@ -30,7 +30,7 @@ CHILD = {"headrace.child": {"agent": FAKE_LINE, "task": FAKE_LINE, "state": FAKE
 STATUS = {"taskId": FAKE_LINE, "status": TASK["status"], "metadata": CHILD}
 STREAM = Answer(frames=(("l:1", {"task": TASK}), ("l:2", {"statusUpdate": STATUS})))
 REFUSAL = Answer(400, {"error": {"code": 400, "message": HOSTILE}})
-AGENTS = Answer(body={"agents": [{"name": FAKE_LINE, "description": FAKE_LINE}]})
+AGENTS = Answer(body={"agents": [{"id": FAKE_LINE, "description": FAKE_LINE}]})
 RUN = Answer(
     frames=(
         ("", {"type": FAKE_LINE}),

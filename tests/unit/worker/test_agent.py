@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace import Agent, Agents, Emission, RunContext, Skill, agent
+from headrace import Agent, Agents, Emission, Provider, RunContext, Skill, agent
+from headrace.model.agent_card import AgentCard
 from headrace.sdk.agent import AgentFunction
 from headrace.sdk.errors import Misdeclared
 from headrace_worker.demo import agents as demo_agents
@@ -42,13 +43,36 @@ def test_a_card_says_what_the_decorator_says() -> None:
         "description": "d",
         "version": "2.1",
         "skills": [
-            {"id": "s", "name": "S", "description": "", "tags": ["t"], "examples": []},
+            {"id": "s", "name": "S", "description": "S", "tags": ["t"], "examples": []},
             {"id": "raw"},
         ],
         "input_modes": ["*/*"],
         "output_modes": ["text/markdown"],
         "bare_message": True,
     }
+
+
+def test_a_card_says_what_people_are_shown() -> None:
+    card = agent(
+        name="x",
+        display_name="An Agent",
+        icon_url="https://a.example/icon.png",
+        documentation_url="https://a.example/docs",
+        provider=Provider(organization="Acme", url="https://acme.example"),
+        skills=[Skill("draw", examples=["a cat"], input_modes=["text/plain"])],
+    )(my_function).card
+    assert (card.title, AgentCard(name="x").title) == ("An Agent", "x")
+    assert AgentCard.decode("", card.encode()) == card
+    assert card.skills == [
+        {
+            "id": "draw",
+            "name": "draw",
+            "description": "draw",
+            "tags": ["draw"],
+            "examples": ["a cat"],
+            "inputModes": ["text/plain"],
+        }
+    ]
 
 
 def _plain(_: RunContext) -> None: ...
@@ -64,6 +88,8 @@ def _decorated(function: object, **how: object) -> Callable[[], Agent]:
         (_decorated(_plain, name="plain"), "must be async"),
         (_decorated(my_function, name="no spaces"), "no spaces"),
         (_decorated(my_function, concurrency=0), "at least 1"),
+        (_decorated(my_function, icon_url="javascript:alert(1)"), "icon_url of agent"),
+        (_decorated(my_function, provider=Provider(organization="a", url="x")), "provider's url"),
     ],
 )
 def test_what_cannot_work_is_said_at_once(declare: Callable[[], Agent], words: str) -> None:

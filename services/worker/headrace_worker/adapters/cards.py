@@ -1,5 +1,6 @@
 """What an agent's own card says, as a declaration."""
 
+from headrace.model.agent_card import Provider
 from headrace.model.errors import InvalidName
 from headrace.model.events import Json
 from headrace.model.names import check_agent_name
@@ -8,14 +9,28 @@ from headrace.sdk.errors import Misdeclared
 
 def taken_over(card: Json) -> Json:
     """Return the keywords of `agent` that a card, an A2A AgentCard in ProtoJSON, answers for."""
+    provider = card.get("provider")
     taken = {
+        "display_name": card.get("name"),
         "description": card.get("description"),
         "version": card.get("version"),
+        "icon_url": _url(card.get("iconUrl")),
+        "documentation_url": _url(card.get("documentationUrl")),
+        "provider": _provider(provider) if provider else None,
         "skills": [_skill(skill) for skill in card.get("skills", [])],
         "input_modes": card.get("defaultInputModes"),
         "output_modes": card.get("defaultOutputModes"),
     }
     return {key: value for key, value in taken.items() if value}
+
+
+def _provider(provider: Json) -> Provider:
+    return Provider(organization=provider.get("organization", ""), url=_url(provider.get("url")))
+
+
+def _url(said: str | None) -> str:
+    """Return a URL that may be shown; another's card is no reason to refuse the agent."""
+    return said if said and said.startswith(("http://", "https://")) else ""
 
 
 def _skill(skill: Json) -> Json:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TypedDict
 
+from headrace.model.agent_card import Provider
 from headrace.model.events import Json
 from headrace.sdk.agent import Skill
 from headrace.sdk.policy import FollowUps
@@ -14,8 +15,12 @@ ANY_MEDIA = ("*/*",)
 class Declaration(TypedDict, total=False):
     """Keywords that are handed on to `agent`, which says what each means."""
 
+    display_name: str
     description: str
     version: str
+    icon_url: str
+    documentation_url: str
+    provider: Provider | None
     skills: Sequence[Skill | Json]
     input_modes: Sequence[str]
     output_modes: Sequence[str]

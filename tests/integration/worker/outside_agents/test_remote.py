@@ -6,6 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
+from headrace import Provider
 from headrace.jetstream.objects import FileOwner, FileStore
 from headrace.model.messages import Control
 from headrace.sdk.errors import Misdeclared
@@ -47,6 +48,9 @@ async def test_its_card_is_taken_over() -> None:
         card = (await asyncio.to_thread(remote_agent, server.url)).card
         named = (await outside_agent(server.url, name="x", description="Ours.")).card
     assert (card.name, card.description, card.version) == ("Town-ScriptedExecutor", "Cries.", "7")
+    assert (card.title, card.icon_url) == ("Town ScriptedExecutor", "https://town.example/icon.png")
+    assert card.provider == Provider(organization="Town", url="https://town.example")
+    assert card.documentation_url == "", "what is no page is not linked to"
     assert (card.input_modes, card.output_modes) == (["text/plain"], ["text/markdown"])
     assert card.skills == [
         {"id": "cry", "name": "Cry", "description": "Cries it.", "tags": ["loud"]}

@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 _ANSWERS = {
     "/readyz": {"status": "ok"},
-    "/v1/agents": {"agents": [{"name": "echo", "available": True}]},
+    "/v1/agents": {"agents": [{"id": "echo", "available": True}]},
     "/v1/agents/echo/tasks?pageSize=1": {"tasks": []},
 }
 

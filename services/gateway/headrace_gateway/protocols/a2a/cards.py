@@ -32,8 +32,9 @@ def agent_card(
     `known` says which credentials callers need.
     """
     return {
-        "name": card.name,
+        "name": card.title,
         "description": _description(card),
+        **shown(card),
         "supportedInterfaces": _interfaces(card.name, base, grpc),
         "version": card.version,
         "capabilities": {
@@ -47,6 +48,14 @@ def agent_card(
         "defaultOutputModes": _output_modes(card),
         "skills": card.skills or [_skill(card)],
     }
+
+
+def shown(card: AgentCard) -> Json:
+    """Return what interfaces show beside the agent's name."""
+    said: Json = {"iconUrl": card.icon_url, "documentationUrl": card.documentation_url}
+    if card.provider is not None:
+        said["provider"] = card.provider.model_dump()
+    return {key: value for key, value in said.items() if value}
 
 
 def _interfaces(agent: str, base: str, grpc: str | None) -> list[Json]:
@@ -67,7 +76,7 @@ def _interface(url: str, binding: TransportProtocol) -> Json:
 
 def _description(card: AgentCard) -> str:
     # Required by the specification, and clients check.
-    return card.description or f"The agent {card.name}."
+    return card.description or f"The agent {card.title}."
 
 
 def _output_modes(card: AgentCard) -> list[str]:
@@ -79,7 +88,7 @@ def _skill(card: AgentCard) -> Json:
     """Return the one skill of an agent that names none; a card needs one."""
     return {
         "id": card.name,
-        "name": card.name,
+        "name": card.title,
         "description": _description(card),
         "tags": [card.name],
     }

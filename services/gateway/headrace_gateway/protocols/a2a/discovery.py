@@ -12,7 +12,7 @@ from headrace.directory import AgentCard
 from headrace.model.events import Json
 from headrace.signing import MAX_AGE
 from headrace_gateway.call import AGENT
-from headrace_gateway.protocols.a2a.cards import GET_CARD, agent_card, agent_path
+from headrace_gateway.protocols.a2a.cards import GET_CARD, agent_card, agent_path, shown
 from headrace_gateway.protocols.a2a.errors import RestErrors
 from headrace_gateway.protocols.a2a.variants import Variant
 from headrace_gateway.protocols.a2a.versions import Versions
@@ -85,6 +85,7 @@ class Discovery:
             **_named(card),
             "description": card.description,
             "version": card.version,
+            **shown(card),
             "available": self._directory.available(card.name),
             "default": card.name == self._services.default_agent,
             "card": f"{base}{agent_path(card.name)}/.well-known/agent-card.json",
@@ -132,4 +133,4 @@ class Discovery:
 
 
 def _named(card: AgentCard) -> Json:
-    return {"id": card.name, "name": card.name, "url": agent_path(card.name)}
+    return {"id": card.name, "name": card.title, "url": agent_path(card.name)}

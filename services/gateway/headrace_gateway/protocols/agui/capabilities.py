@@ -38,12 +38,28 @@ def capabilities(card: AgentCard) -> Json:
 
 
 def _of_every_agent(card: AgentCard) -> Json:
-    identity = {"name": card.name, "description": card.description, "version": card.version}
     return {
-        "identity": {**identity, "type": "headrace"},
+        "identity": _identity(card),
         "transport": _TRANSPORT,
         "output": {"supportedMimeTypes": card.output_modes},
         "multimodal": {"input": {kind: _takes(card, mode) for kind, mode in _KINDS.items()}},
+    }
+
+
+def _identity(card: AgentCard) -> Json:
+    """Return who it is: AG-UI has no fields for an id and an icon, they are metadata."""
+    shown = {
+        "documentationUrl": card.documentation_url,
+        "provider": card.provider.organization if card.provider else "",
+    }
+    metadata = {"id": card.name, "iconUrl": card.icon_url}
+    return {
+        "name": card.title,
+        "type": "headrace",
+        "description": card.description,
+        "version": card.version,
+        "metadata": {key: value for key, value in metadata.items() if value},
+        **{key: value for key, value in shown.items() if value},
     }
 
 
