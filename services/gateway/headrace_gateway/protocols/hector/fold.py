@@ -175,8 +175,8 @@ class HectorFold:
         """
         block = parts.block_id(part) or (name if is_block else "")
         alone = name if number == 0 else f"{name}-{number}"
-        if (told := signal(part)) is not None:
-            self._update(update, **told)
+        if (values := signal(part)) is not None:
+            self._update(update, **values)
         elif parts.event_type(part) == parts.TOOL_CALL:
             self._calls.say(part, alone)
         elif "text" in part and parts.event_type(part) == _MESSAGE:
