@@ -116,8 +116,8 @@ async def test_runs_of_one_thread_share_its_context(
     http: httpx.AsyncClient, fleet: ScriptedFleet
 ) -> None:
     body = run_input()
-    for _ in range(2):
-        await run(http, "assistant", body)
+    for number in range(2):
+        await run(http, "assistant", {**body, "runId": f"{body['runId']}-{number}"})
     first, second = fleet.runs
     assert first.context == second.context == body["threadId"]
     assert first.key != second.key

@@ -176,8 +176,10 @@ class Idempotency:
             is_mine, sent = kept.sent.task == key.task, kept.sent
             key = TaskKey(key.tenant, key.agent, sent.task)
             for _ in range(ROUNDS):
-                if not is_mine and (first := await self._entry_after(key, 0)) is not None:
-                    return await self._begun(key, sent, first)
+                if not is_mine and (met := await self._met(request, sent)) is not None:
+                    return met
+                if sent.run > 1:
+                    raise TaskBusy(f"task {key.task} waits no more for what was sent")
                 if not is_mine and kept.age > _BEGINS:
                     raise _gone(key)
                 try:
@@ -187,6 +189,19 @@ class Idempotency:
                 except Fenced:
                     is_mine = False
             raise TaskBusy(f"task {key.task} is being started")
+
+    async def again(self, request: Keyed) -> Accepted | None:
+        """Return what came of the same request; None: it has not been taken in.
+
+        Raises:
+            KeyReused, TaskUnknown: as `start`.
+            BusUnavailable: try again.
+        """
+        kept = await self._records.find(request.name)
+        if kept is None:
+            return None
+        _check_same(kept, request)
+        return await self._met(request, kept.sent)
 
     async def follow_up(self, request: Keyed, asked: FollowUp) -> Accepted:
         """Take the message in to its task, or return where it has been taken in.
@@ -215,11 +230,9 @@ class Idempotency:
         if kept is not None:
             _check_same(kept, request)
         found, refused = await self._look(request, asked)
-        if kept is not None:
-            # After the look: what comes behind that is found by whoever puts it there.
-            key = TaskKey(request.caller.tenant, request.agent, kept.sent.task)
-            if (entry := await self._input(key, kept.sent, request)) is not None:
-                return await self._continued(key, kept.sent, entry, request)
+        # After the look: what comes behind that is found by whoever puts it there.
+        if kept is not None and (met := await self._met(request, kept.sent)) is not None:
+            return met
         if found is None:
             raise refused or _gone(TaskKey(request.caller.tenant, request.agent, asked.task))
         if kept is None:
@@ -257,6 +270,15 @@ class Idempotency:
         lock = self._under_way.setdefault(request.name, asyncio.Lock())
         async with lock:
             yield
+
+    async def _met(self, request: Keyed, sent: Sent) -> Accepted | None:
+        """Return where what the record names has been taken in; None: nowhere."""
+        key = TaskKey(request.caller.tenant, request.agent, sent.task)
+        if sent.run == 1:
+            first = await self._entry_after(key, 0)
+            return None if first is None else await self._begun(key, sent, first)
+        entry = await self._input(key, sent, request)
+        return None if entry is None else await self._continued(key, sent, entry, request)
 
     async def _entry_after(self, key: TaskKey, sequence: int) -> Entry | None:
         while (stored := await next_stored(self._bus, key, sequence)) is not None:

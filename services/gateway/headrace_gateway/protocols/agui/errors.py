@@ -31,3 +31,10 @@ class RunUnknown(CodedError):
 
     code = "run_unknown"
     status = HTTPStatus.NOT_FOUND
+
+
+class RunIdReused(CodedError):
+    """The thread has a run of that id that was asked for in other words."""
+
+    code = "run_id_reused"
+    status = HTTPStatus.CONFLICT

@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, Self
 
 import orjson
@@ -128,6 +129,16 @@ class RunInput:
         props = self.metadata[AGUI].get("forwardedProps")
         ours = props.get("headrace") if isinstance(props, dict) else None
         return ours if isinstance(ours, dict) else {}
+
+    @property
+    def key(self) -> str:
+        """Under which it is taken in once; no Idempotency-Key of a client has a line break."""
+        return f"run\n{orjson.dumps([self.thread, self.run]).decode()}"
+
+    def fingerprint(self) -> str:
+        """Return a hash of all that it says, however it was written."""
+        said = [self.message, self.metadata]
+        return sha256(orjson.dumps(said, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
     @classmethod
     def read(cls, body: bytes, extras: frozenset[str] = frozenset()) -> Self:

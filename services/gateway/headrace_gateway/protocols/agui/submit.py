@@ -1,0 +1,172 @@
+"""Taking a run in: as a task of its own, as the answer that a task waits for, or as sent again.
+
+A run is taken in once by its thread and id, however often and wherever it is sent: clients, proxies
+and browsers repeat a request whose answer they have not seen.
+"""
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain
+
+from headrace.log import last_entry
+from headrace.model import events
+from headrace.model.errors import TaskUnknown
+from headrace.model.events import INTERRUPTS, PENDING_TOOL_CALLS, Json
+from headrace.model.task import SUBMITTED, WORKING
+from headrace_gateway.call import Call
+from headrace_gateway.protocols.agui.errors import (
+    ResumeMismatch,
+    RunIdReused,
+    RunUnknown,
+    ThreadBusy,
+)
+from headrace_gateway.protocols.agui.run_input import RunInput
+from headrace_gateway.protocols.agui.threads import RunThread
+from headrace_gateway.refusals import KeyReused, TaskEnded
+from headrace_gateway.services import Services
+from headrace_gateway.tasks.accepted import Accepted, FollowUp
+from headrace_gateway.tasks.idempotency import Keyed
+from headrace_gateway.tasks.ids import task_key
+from headrace_gateway.tasks.terms import check_parts, terms
+
+
+async def submit(services: Services, call: Call, asked: RunInput) -> Accepted:
+    """Accept the run that `asked` describes, or find it accepted; the caller releases its feed.
+
+    What resumes an interrupt, or answers tool calls that a task waits for, goes on with the task.
+
+    Raises:
+        RunIdReused: the thread's run of that id is another one.
+        RunUnknown: it has been accepted before, and is not kept any more.
+        ResumeMismatch: it resumes what does not wait.
+        ThreadBusy: the agent is at work in the thread, and takes nothing else meanwhile.
+        A2AError, HeadraceError: as `check_parts`, `Idempotency.start` and `Idempotency.follow_up`.
+    """
+    _check_taken(call, asked)
+    request = Keyed(call.caller, call.agent, asked.key, asked.fingerprint())
+    try:
+        return await _submit(services, call, asked, request)
+    except KeyReused as reused:
+        rule = "each run has an id of its own, and only the very same request may repeat it"
+        raise RunIdReused(f"runId: {asked.run} is another run of the thread; {rule}") from reused
+    except TaskUnknown as unknown:
+        raise RunUnknown(f"run {asked.run} is past its retention") from unknown
+
+
+async def _submit(services: Services, call: Call, asked: RunInput, request: Keyed) -> Accepted:
+    metadata = asked.metadata | call.marks
+    metadata |= terms(call.caller, call.card, asked.wishes, "forwardedProps.headrace.")
+    idempotency = services.idempotency
+    try:
+        task = await answered(services, call, asked)
+    except ResumeMismatch:
+        # What it resumes waits no more once it has been resumed, by this very run perhaps.
+        if (again := await idempotency.again(request)) is None:
+            raise
+        return again
+    if task is not None:
+        follow_up = FollowUp(task, asked.message, asked.thread, metadata)
+        return await idempotency.follow_up(request, follow_up)
+    if busy := await _at_work(RunThread(services, call, asked.thread)):
+        # It may be this very run that is at work, and that is in nobody's way.
+        if (again := await idempotency.again(request)) is not None:
+            return again
+        if ahead := await _made_way(services, call, asked.thread, busy):
+            metadata[events.BEHIND] = ahead
+    return await idempotency.start(request, asked.message, asked.thread, metadata)
+
+
+async def _made_way(services: Services, call: Call, thread: str, busy: list[str]) -> list[str]:
+    """Return which of the `busy` tasks a run that begins now is to wait for.
+
+    What an interrupting agent is at work on has been canceled, and is none of them.
+
+    Raises:
+        ThreadBusy: the agent is at work in the thread, and takes nothing else meanwhile.
+        StateUnavailable, BusUnavailable: try again.
+    """
+    if call.card.follow_ups == "reject":
+        raise ThreadBusy(f"thread {thread} has an active run, and its agent allows one at a time")
+    if call.card.follow_ups != "interrupt":
+        return busy
+    for task in busy:
+        with suppress(TaskEnded):
+            await services.cancelling.cancel(call.caller, call.agent, task)
+    return []
+
+
+_MOST = 100
+"""Tasks in each state that are looked at: the newest ones, which wait for older ones themselves."""
+
+
+async def _at_work(thread: RunThread) -> list[str]:
+    waiting, working = await asyncio.gather(_of(thread, SUBMITTED), _of(thread, WORKING))
+    # One that is begun in between is in both lists.
+    return list(dict.fromkeys(chain(working, waiting)))
+
+
+async def _of(thread: RunThread, status: str) -> list[str]:
+    return [task["id"] async for task in thread.tasks(_MOST, status)]
+
+
+def _check_taken(call: Call, asked: RunInput) -> None:
+    """Return if the agent takes what the user said; answers to its own questions it takes.
+
+    Raises:
+        ContentTypeNotSupportedError: it does not.
+    """
+    if asked.resumes:
+        return
+    check_parts(asked.message, call.card)
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingTask:
+    """A task that waits for input."""
+
+    task: str
+    interrupts: frozenset[str]
+    """Ids of what it asks."""
+    pending: frozenset[str]
+    """Ids of the tool calls that the client is to carry out."""
+
+
+async def answered(services: Services, call: Call, asked: RunInput) -> str | None:
+    """Return the id of the task that `asked` goes on with; None: it begins one.
+
+    Raises:
+        ResumeMismatch: it resumes what does not wait, or not all of it.
+        StateUnavailable, BusUnavailable: try again.
+    """
+    if not asked.resumes and not asked.results:
+        return None
+    waiting = await _waiting(services, call, asked.thread)
+    if not asked.resumes:
+        return next((one.task for one in waiting if one.pending & asked.results), None)
+    for one in waiting:
+        if one.interrupts == asked.resumes:
+            return one.task
+    is_open = sorted({name for one in waiting for name in one.interrupts})
+    raise ResumeMismatch(f"resume: must answer all interrupts of one task; open are {is_open}")
+
+
+async def _waiting(services: Services, call: Call, thread: str) -> list[WaitingTask]:
+    found: list[WaitingTask] = []
+    async for task, runs in RunThread(services, call, thread).waiting():
+        key = task_key(services.settings, call.caller, call.agent, task)
+        last = await last_entry(services.bus, key)
+        if last is None or not runs:
+            continue
+        update = last.events[-1].get("statusUpdate") or {}
+        default = f"{runs[-1].run.id}.{last.last_generation}"
+        found.append(_read(task, update.get("metadata") or {}, default))
+    return found
+
+
+def _read(task: str, metadata: Json, default: str) -> WaitingTask:
+    if pending := metadata.get(PENDING_TOOL_CALLS):
+        return WaitingTask(task, frozenset(), frozenset(pending))
+    interrupts = metadata.get(INTERRUPTS)
+    names = [interrupt["id"] for interrupt in interrupts] if interrupts else [default]
+    return WaitingTask(task, frozenset(names), frozenset())
