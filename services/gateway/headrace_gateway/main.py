@@ -23,6 +23,7 @@ from headrace_gateway.protocols.a2a.grpc.server import GrpcServer
 from headrace_gateway.server.auth.access import Access, RateLimits
 from headrace_gateway.server.auth.authenticate import Callers
 from headrace_gateway.server.deferred_response import FrontDoor
+from headrace_gateway.server.held_bodies import HeldBodies
 from headrace_gateway.server.http_server import HttpServer
 from headrace_gateway.server.listeners import Unprotected, check_exposure, listen
 from headrace_gateway.server.open_requests import ANSWERS, OpenRequests
@@ -151,6 +152,9 @@ async def composed(settings: GatewaySettings, requests: OpenRequests) -> AsyncIt
             requests=requests,
             streams=streams,
             stream_limits=StreamLimits(settings.max_streams, settings.max_streams_per_owner),
+            held_bodies=HeldBodies(
+                settings.max_held_bytes, settings.max_held_bytes_per_owner, settings.max_body_bytes
+            ),
             subscriptions=Subscriptions(feeds, streams, requests, settings),
             task_streams=TaskStreams(bus, feeds, state),
             webhooks=Webhooks(bus),

@@ -39,6 +39,8 @@ from headrace_gateway.refusals import (
     TaskBusy,
     TaskEnded,
     TooManyAtOnce,
+    TooManyBytes,
+    TooManyBytesOfOwner,
     TooManyStreams,
     TooManyStreamsOfOwner,
     TooManyWaiting,
@@ -133,6 +135,10 @@ _PROBLEMS: Mapping[type[Exception], Problem] = {
     ),
     TooManyAtOnce: replace(
         _own(-32603, 429, "RESOURCE_EXHAUSTED", "TOO_MANY_AT_ONCE"), retry_after=RETRY_AFTER
+    ),
+    TooManyBytes: _UNAVAILABLE,
+    TooManyBytesOfOwner: replace(
+        _own(-32603, 429, "RESOURCE_EXHAUSTED", "TOO_MANY_BYTES"), retry_after=RETRY_AFTER
     ),
     NotPermitted: _own(-32600, 403, "PERMISSION_DENIED", "PERMISSION_DENIED"),
     RateLimited: _own(-32603, 429, "RESOURCE_EXHAUSTED", "RATE_LIMITED"),

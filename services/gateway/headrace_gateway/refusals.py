@@ -99,6 +99,20 @@ class TooManyAtOnce(HeadraceError):
     retryable = True
 
 
+class TooManyBytes(HeadraceError):
+    """The gateway holds as many bytes of requests under way as it may."""
+
+    code = "too_many_bytes"
+    retryable = True
+
+
+class TooManyBytesOfOwner(HeadraceError):
+    """The caller's requests under way have as many bytes as those of one owner may."""
+
+    code = "too_many_bytes_of_owner"
+    retryable = True
+
+
 class NotPermitted(HeadraceError):
     """The caller's roles do not include this operation of this agent."""
 

@@ -13,6 +13,7 @@ from headrace_gateway.feeds import Feeds
 from headrace_gateway.server.auth.access import Access
 from headrace_gateway.server.auth.authenticate import Callers
 from headrace_gateway.server.body import BodyLimits
+from headrace_gateway.server.held_bodies import HeldBodies
 from headrace_gateway.server.open_requests import OpenRequests
 from headrace_gateway.server.stream_limits import StreamLimits
 from headrace_gateway.settings import GatewaySettings
@@ -49,6 +50,8 @@ class Services:
     """Every open answer, to be closed when the gateway stops."""
     stream_limits: StreamLimits
     """How many streams may be open."""
+    held_bodies: HeldBodies
+    """How many bytes of requests are held."""
     subscriptions: Subscriptions
     task_streams: TaskStreams
     webhooks: Webhooks
@@ -68,7 +71,8 @@ class Services:
     @property
     def body_limits(self) -> BodyLimits:
         """How large bodies may be: JSON may escape what a log stores in fewer bytes."""
-        return BodyLimits(self.settings.max_body_bytes, 2 * self.bus.max_payload)
+        largest = self.settings.max_body_bytes
+        return BodyLimits(largest, 2 * self.bus.max_payload, self.held_bodies)
 
     @property
     def default_agent(self) -> str:

@@ -65,6 +65,14 @@ class GatewaySettings(BusSettings):
     max_body_bytes: int = Field(default=10_000_000, gt=0)
     """Maximum size of a request body in bytes. Larger requests are refused with 413."""
 
+    max_held_bytes: int = Field(default=256_000_000, ge=-1)
+    """Maximum bytes of request bodies that a gateway holds at a time: those that are coming in, and
+    those of requests that are not answered yet. More are refused with 503. -1: unlimited."""
+
+    max_held_bytes_per_owner: int = Field(default=64_000_000, ge=-1)
+    """The same per owner and gateway. More are refused with 429. -1: unlimited. Without
+    authentication, all callers are one owner."""
+
     feed_bytes: int = Field(default=1024 * 1024, gt=0)
     """Bytes of recent events that a gateway caches per watched task. Older events are read from the
     log again."""

@@ -6,6 +6,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from headrace_gateway.call import SocketCalls
 from headrace_gateway.refusals import TooManyStreams, TooManyStreamsOfOwner
+from headrace_gateway.server.http_protocol import HOLD_BY
 from headrace_gateway.server.websocket_closing import chosen, close_at_once, refused, try_later
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.websocket import Session, SocketConnection
@@ -34,6 +35,7 @@ async def open_socket(
         await close_at_once(socket, refused(reason(error)))
         return
     try:
+        socket.scope["extensions"][HOLD_BY](services.held_bodies.hold(calls.caller))
         headers = [(name.encode(), value.encode()) for name, value in calls.headers.items()]
         await socket.accept(chosen(socket), headers)
         await connection.serve(session)

@@ -10,6 +10,8 @@ from starlette.requests import Request
 from headrace.model.errors import HeadraceError
 from headrace.model.events import Json
 from headrace_gateway.refusals import Malformed, Violation
+from headrace_gateway.server.held_bodies import HeldBodies
+from headrace_gateway.server.open_requests import hold
 
 
 class BodyTooLarge(HeadraceError):
@@ -35,12 +37,13 @@ _LONG_STRING = re.compile(rb'"[^"]{4096,}')
 
 @dataclass(frozen=True, slots=True)
 class BodyLimits:
-    """How large a body may be, in bytes."""
+    """How large a body may be, in bytes, and all that are held at a time."""
 
     whole: int
     beside_files: int
     """All but its long strings. Reading that takes time in which the gateway does nothing else, and
     no log would take it."""
+    held: HeldBodies
 
     def check(self, body: bytes) -> bytes:
         """Return `body`, which is JSON or is to be.
@@ -62,10 +65,12 @@ CALLER = "headrace.caller"
 
 
 async def read_body(request: Request, limits: BodyLimits) -> bytes:
-    """Return the request's body.
+    """Return the request's body, which is held until the request is answered.
 
     Raises:
-        LookupError: it is not known yet who sends it; nothing is read from whom nobody knows.
+        LookupError: it is not known yet who sends it; nothing is read from whom nobody knows. Or
+            it is not within `OpenRequests.one`.
+        TooManyBytes, TooManyBytesOfOwner: too much is held already.
         BodyTooLarge: it says so, or turns out to be, larger than it may be.
         starlette.requests.ClientDisconnect: the client went away meanwhile.
     """
@@ -74,11 +79,13 @@ async def read_body(request: Request, limits: BodyLimits) -> bytes:
     limit, declared = limits.whole, request.headers.get("content-length", "0")
     if declared.isdecimal() and int(declared) > limit:
         raise BodyTooLarge(limit)
+    held = hold(limits.held.hold(request.scope[CALLER]))
     pieces, size = list[bytes](), 0
     async for piece in request.stream():
         size += len(piece)
         if size > limit:
             raise BodyTooLarge(limit)
+        held.resize(size)
         pieces.append(piece)
     return limits.check(b"".join(pieces))
 

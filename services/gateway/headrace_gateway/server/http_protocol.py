@@ -9,6 +9,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import CloseCode, Frame
 
+from headrace_gateway.refusals import TooManyBytes, TooManyBytesOfOwner
+from headrace_gateway.server.held_bodies import HeldBody
 from headrace_gateway.server.slow_client import EXTENSION, Backlog
 
 _HEAD = b"HTTP/1.1 "
@@ -261,11 +263,19 @@ class SocketWire(WebSocketsSansIOProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._pong: list[bytes] = []
         """The answer to the newest ping, while the client takes nothing."""
+        self._held: HeldBody | None = None
+        self._part = self._whole = 0
+        """Bytes of a message that is not whole, and of those that are not taken."""
 
     def data_received(self, data: bytes) -> None:
         """Take what came, and see whether the rest of a message is to come."""
+        self._part += len(data)
         super().data_received(data)
-        if self.close_sent or not (self.frames or self.conn.reader.buffer):
+        is_part = bool(self.frames or self.conn.reader.buffer)
+        if not is_part:
+            self._part = 0
+        self._hold()
+        if self.close_sent or not is_part:
             self._stop_timer()
             return
         now = self.loop.time()
@@ -277,10 +287,25 @@ class SocketWire(WebSocketsSansIOProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End a connection."""
         self._stop_timer()
+        self._part = self._whole = 0
+        self._hold()
         super().connection_lost(exc)
+
+    def hold_by(self, held: HeldBody) -> None:
+        """Have what comes in held by `held`, until it is received."""
+        self._held = held
+
+    async def receive(self) -> Any:  # noqa: ANN401 - uvicorn's, handed on
+        """Return what came next."""
+        event = await super().receive()
+        if self.queue.empty():
+            self._whole = 0
+            self._hold()
+        return event
 
     def send_receive_event_to_app(self) -> None:
         """Hand a whole message on."""
+        self._whole, self._part = self._whole + self._part, 0
         super().send_receive_event_to_app()
         self._last = self.loop.time() + BODY_SECONDS
 
@@ -306,6 +331,15 @@ class SocketWire(WebSocketsSansIOProtocol):
         pong, self._pong = self._pong, []
         if pong and not self.transport.is_closing():
             self.transport.write(b"".join(pong))
+
+    def _hold(self) -> None:
+        """Have as much held as there is; a message that is not whole has no answer but a close."""
+        if self._held is not None:
+            try:
+                self._held.resize(self._part + self._whole)
+            except (TooManyBytes, TooManyBytesOfOwner) as many:
+                if self._part:
+                    self._fail(CloseCode.TRY_AGAIN_LATER, str(many))
 
     def _on_time(self) -> None:
         """Give up on a message that is not whole by now, where that is its client's doing."""
@@ -333,8 +367,12 @@ class SocketWire(WebSocketsSansIOProtocol):
         """Run the application."""
         extensions = cast("dict[str, Any]", self.scope["extensions"])
         extensions[EXTENSION] = Backlog(self.transport, self.writable.wait)
+        extensions[HOLD_BY] = self.hold_by
         await super().run_asgi()
 
+
+HOLD_BY = "headrace.hold_by"
+"""Where a WebSocket's scope has what is told by whom its messages are held."""
 
 _NOT_WHOLE = "the message was not whole in time"
 _TOO_MANY_FRAMES = f"the message has more than {MOST_FRAMES} frames"

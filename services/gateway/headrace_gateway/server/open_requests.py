@@ -14,6 +14,7 @@ from starlette.types import Scope
 
 from headrace.model.errors import HeadraceError
 from headrace_gateway.refusals import Restarting
+from headrace_gateway.server.held_bodies import HeldBody
 
 GRACE = 2.0
 """Seconds that answers under way have once the server stops; streams are told and end at once."""
@@ -33,7 +34,7 @@ class OpenRequest:
         HeadraceError: it stops, and the message may be stored: what `storing` was given.
     """
 
-    __slots__ = ("_limit", "_open", "_outer", "_replaces", "_unsettled", "is_given_up")
+    __slots__ = ("_limit", "_open", "_outer", "_replaces", "_unsettled", "held", "is_given_up")
 
     def __init__(self, among: set["OpenRequest"]) -> None:
         """Count as one `among` those in the block; in another one's block, instead of that one."""
@@ -43,6 +44,8 @@ class OpenRequest:
         self._replaces = self._outer in among
         self._limit = asyncio.timeout(None)
         self._unsettled: HeadraceError | None = None
+        self.held: HeldBody | None = None
+        """Its body, which is released when it has been carried out."""
 
     async def __aenter__(self) -> Self:
         """Begin: nothing of it is stored."""
@@ -64,6 +67,8 @@ class OpenRequest:
         if self._replaces and self._outer is not None:
             self._open.add(self._outer)
         _current.set(self._outer)
+        if self.held is not None:
+            self.held.release()
         try:
             await self._limit.__aexit__(kind, error, traceback)
         except TimeoutError:
@@ -98,6 +103,19 @@ _current: ContextVar[OpenRequest | None] = ContextVar("request", default=None)
 def open_request() -> OpenRequest | None:
     """Return the request that the current task works for; None: for no single one."""
     return _current.get()
+
+
+def hold(body: HeldBody) -> HeldBody:
+    """Return `body`, to be released when the current task's request has been carried out.
+
+    Raises:
+        LookupError: there is no such request, so nobody would.
+    """
+    request = _current.get()
+    if request is None:
+        raise LookupError("a body is read within OpenRequests.one")
+    request.held = body
+    return body
 
 
 def may_be_repeated() -> None:

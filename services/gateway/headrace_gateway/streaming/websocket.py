@@ -174,14 +174,22 @@ class SocketConnection:
         await asyncio.gather(*jobs, return_exceptions=True)
 
     async def _read(self, session: Session) -> None:
-        while (message := await self._socket.receive())["type"] != "websocket.disconnect":
-            if self.is_closing:
-                continue  # The client is told so, and asks elsewhere.
-            text = message.get("text")
-            if text is None:
-                self.end(TEXT_ONLY)
-                return
-            await session.take(text)
+        while await self._take(session):
+            pass  # What was taken is not kept until something else comes.
+
+    async def _take(self, session: Session) -> bool:
+        """Take what comes next; tell whether more may come."""
+        message = await self._socket.receive()
+        if message["type"] == "websocket.disconnect":
+            return False
+        if self.is_closing:
+            return True  # The client is told so, and asks elsewhere.
+        text = message.get("text")
+        if text is None:
+            self.end(TEXT_ONLY)
+            return False
+        await session.take(text)
+        return True
 
     async def _send(self, messages: Messages) -> None:
         async with self._turn:

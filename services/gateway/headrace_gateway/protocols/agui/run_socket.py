@@ -21,6 +21,8 @@ from headrace_gateway.protocols.agui.opening import open_again, open_run
 from headrace_gateway.protocols.agui.run_frames import Opened
 from headrace_gateway.protocols.agui.run_input import RunInput
 from headrace_gateway.protocols.agui.run_stream import RunRenderer
+from headrace_gateway.refusals import TooManyBytes, TooManyBytesOfOwner
+from headrace_gateway.server.held_bodies import HeldBody
 from headrace_gateway.server.websocket_closing import refused
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.renderer import Messages
@@ -51,10 +53,17 @@ class RunSession:
         """Let an input wait for its turn."""
         if self._connection.jobs > MOST_WAITING:
             self._connection.end(refused(f"{MOST_WAITING} inputs wait for their turn"))
-        else:
-            self._connection.start(self._run(text))
+            return
+        body = text.encode()
+        try:
+            held = self._services.held_bodies.hold(self._calls.caller, len(body))
+        except (TooManyBytes, TooManyBytesOfOwner) as many:
+            await self._refuse(many)
+            return
+        run = self._connection.start(self._run(body, held))
+        run.add_done_callback(lambda _: held.release())
 
-    async def _run(self, text: str) -> None:
+    async def _run(self, body: bytes, held: HeldBody) -> None:
         """Serve one run; why there is none is told as the protocol tells a failure."""
         async with self._turn:
             if self._connection.is_closing:
@@ -65,9 +74,10 @@ class RunSession:
                 await self._refuse(error)
                 return
             try:
-                body = self._services.body_limits.check(text.encode())
                 async with self._connection.answering():
-                    opened = await self._open(body)
+                    opened = await self._open(self._services.body_limits.check(body))
+                body = b""  # The run may last.
+                held.release()
                 await self._stream(opened)
             except Exception as error:  # noqa: BLE001 - as above
                 await self._refuse(error)

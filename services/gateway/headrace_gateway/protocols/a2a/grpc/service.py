@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -9,6 +10,7 @@ import grpc.aio
 import orjson
 from a2a.utils.constants import PROTOCOL_VERSION_0_3
 
+from headrace.model.errors import HeadraceError
 from headrace.model.events import Json
 from headrace_gateway.call import Call, call_of, caller_of
 from headrace_gateway.problems import problem_of
@@ -18,7 +20,11 @@ from headrace_gateway.protocols.a2a.grpc.forms import Form
 from headrace_gateway.protocols.a2a.grpc.stream import CutOff, serve_stream
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
 from headrace_gateway.protocols.a2a.versions import check_version
+from headrace_gateway.refusals import TooManyBytes, TooManyBytesOfOwner
 from headrace_gateway.server.body import RequestNotWhole
+from headrace_gateway.server.held_bodies import HeldBody
+from headrace_gateway.server.open_requests import hold
+from headrace_gateway.server.stream_limits import StreamPermit
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.grpc import Context
 from headrace_gateway.tasks.subscribe import NothingFollows, TaskStream
@@ -29,6 +35,9 @@ type _Requests = AsyncIterator[bytes]
 
 RECEIVE_SECONDS = 60.0
 """In which an RPC's request message must be there."""
+
+_SOON = 0.25
+"""Seconds in which a request message is there, usually."""
 
 _LARGE = 256 * 1024
 """Bytes of a request that is read aside."""
@@ -88,8 +97,8 @@ class Service:
             asking = RpcRequest(context, self._services.settings)
             try:
                 async with self._services.requests.one():
-                    call, params = await self._read(asking, method, requests)
-                await self._serve(asking, context, method, call, params)
+                    opened = await self._opened(asking, method, requests)
+                await self._serve(context, opened)
             except CutOff as cut:
                 await refuse(context, cut.problem, named=self._is_old)
             except grpc.aio.BaseError:
@@ -99,19 +108,28 @@ class Service:
 
         return answer
 
-    async def _serve(
-        self, asking: RpcRequest, context: Context, method: str, call: Call, params: Json
-    ) -> None:
+    async def _opened(self, asking: RpcRequest, method: str, requests: _Requests) -> "_Opened":
+        call, params = await self._read(asking, method, requests)
         permit = self._services.stream_limits.acquire(call.caller)
         try:
-            async with self._services.requests.one():
-                opening = STREAMING[self._form.operations[method]](self._services, call, params)
-                streaming = await self._carried_out(asking, opening, self._unwanted)
-            await serve_stream(self._services, self._form, call, streaming, context)
+            opening = STREAMING[self._form.operations[method]](self._services, call, params)
+            streaming = await self._carried_out(asking, opening, self._unwanted)
         except NothingFollows:
-            await context.send_initial_metadata(outgoing(call.headers))
-        finally:
+            return _Opened(call, permit, None)
+        except BaseException:
             permit.release()
+            raise
+        return _Opened(call, permit, streaming)
+
+    async def _serve(self, context: Context, opened: "_Opened") -> None:
+        call, streaming = opened.call, opened.streaming
+        try:
+            if streaming is None:
+                await context.send_initial_metadata(outgoing(call.headers))
+            else:
+                await serve_stream(self._services, self._form, call, streaming, context)
+        finally:
+            opened.permit.release()
 
     async def _read(
         self, asking: RpcRequest, method: str, requests: _Requests
@@ -122,8 +140,10 @@ class Service:
             A2AError, HeadraceError: the request is refused before it is carried out.
         """
         # Nothing is read from whom nobody knows.
-        caller_of(self._services, asking.request)
-        params = await self._params(method, await _received(requests))
+        caller = caller_of(self._services, asking.request)
+        held = hold(self._services.held_bodies.hold(caller))
+        largest = self._services.settings.max_body_bytes
+        params = await self._params(method, await _received(requests, held, largest))
         version = self._form.version
         operation = self._form.operations[method]
         call = call_of(
@@ -172,17 +192,45 @@ class Service:
         await self._services.feeds.release(streaming.feed)
 
 
-async def _received(requests: _Requests) -> bytes:
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A stream that is to be served; None: nothing follows."""
+
+    call: Call
+    permit: StreamPermit
+    streaming: TaskStream | None
+
+
+async def _received(requests: _Requests, held: HeldBody, largest: int) -> bytes:
     """Return the RPC's one request message.
+
+    How much of it is there gRPC does not say: one that is not whole soon counts as the largest.
 
     Raises:
         RequestNotWhole: it does not come, or not in time.
+        TooManyBytes, TooManyBytesOfOwner: too much is held already.
     """
+    refused: HeadraceError = RequestNotWhole("the request was not complete in time")
+
+    def count_as_largest() -> None:
+        nonlocal refused
+        try:
+            held.resize(largest)
+        except (TooManyBytes, TooManyBytesOfOwner) as many:
+            refused = many
+            limit.reschedule(loop.time())
+
+    loop = asyncio.get_running_loop()
+    slow = loop.call_later(_SOON, count_as_largest)
     try:
-        async with asyncio.timeout(RECEIVE_SECONDS):
-            return await anext(requests)
+        async with asyncio.timeout(RECEIVE_SECONDS) as limit:
+            message = await anext(requests)
     except (TimeoutError, StopAsyncIteration):
-        raise RequestNotWhole("the request was not complete in time") from None
+        raise refused from None
+    finally:
+        slow.cancel()
+    held.resize(len(message))
+    return message
 
 
 def _add_from_metadata(asking: RpcRequest, operation: str, params: Json) -> None:

@@ -15,6 +15,7 @@ from headrace.model.events import Json
 from headrace_gateway.protocols.a2a.variants import Variant
 from headrace_gateway.protocols.a2a.websocket.envelope import SocketEnvelope
 from headrace_gateway.refusals import Malformed, Violation
+from headrace_gateway.server.held_bodies import HeldBody
 
 LONGEST_ID = 256
 """Bytes of an id as JSON: every message about it repeats it."""
@@ -22,7 +23,7 @@ LONGEST_ID = 256
 _KINDS = ("send", "subscribe", "cancel", "unsubscribe")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Asked:
     """One operation asked for."""
 
@@ -32,6 +33,14 @@ class Asked:
     after: str = ""
     """Cursor to go on behind; empty: the client has none."""
     idempotency_key: str | None = None
+    held: HeldBody | None = None
+    """The frame that asked."""
+
+    def release(self) -> None:
+        """Keep no parameters any more: what is asked for may last."""
+        self.params = {}
+        if self.held is not None:
+            self.held.release()
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,25 +115,31 @@ class A2ASession:
         """Begin what a frame asks for, or say why not."""
         envelope = SocketEnvelope(b"null")
         try:
-            frame = parse_object(self._services.body_limits.check(text.encode()))
+            body = self._services.body_limits.check(text.encode())
+            frame = parse_object(body)
             envelope = replace(envelope_of(frame), shapes=self._shapes)
             asked = read_frame(self._variant, frame)
             if isinstance(asked, Unsubscribe):
                 await self._unsubscribe(asked)
             else:
-                self._begin(envelope, asked)
+                self._begin(envelope, asked, len(body))
         except Exception as error:  # noqa: BLE001 - whatever it is, the client gets protocol shape
             await self._connection.write([envelope.error(problem_of(error))])
 
-    def _begin(self, envelope: SocketEnvelope, asked: Asked) -> None:
+    def _begin(self, envelope: SocketEnvelope, asked: Asked, size: int) -> None:
         if envelope.id in self._jobs:
             raise InvalidRequestError("the id is in use on this connection")
         most = self._services.settings.socket_streams
         if self._connection.jobs >= most:
             raise TooManyAtOnce(f"{most} subscriptions and calls are open on this connection")
+        asked.held = self._services.held_bodies.hold(self._calls.caller, size)
         job = self._connection.start(self._serve(envelope, asked))
         self._jobs[envelope.id] = job
-        job.add_done_callback(lambda _: self._jobs.pop(envelope.id))
+        job.add_done_callback(lambda _: self._over(envelope, asked))
+
+    def _over(self, envelope: SocketEnvelope, asked: Asked) -> None:
+        del self._jobs[envelope.id]
+        asked.release()
 
     async def _unsubscribe(self, asked: Unsubscribe) -> None:
         job = self._jobs.get(asked.id)
@@ -173,14 +179,15 @@ class A2ASession:
     async def _stream(self, call: Call, envelope: SocketEnvelope, asked: Asked) -> None:
         permit = self._services.stream_limits.acquire(call.caller)
         try:
-            params = asked.params
             if (self._folds or self._shapes is not None) and asked.operation in SENDS:
-                params = self._variant.complete(params)
+                asked.params = self._variant.complete(asked.params)
             if self._folds:
-                await self._stream_folded(call, envelope, asked.operation, params)
+                await self._stream_folded(call, envelope, asked)
             else:
                 async with self._connection.answering():
-                    streaming = await STREAMING[asked.operation](self._services, call, params)
+                    opening = STREAMING[asked.operation](self._services, call, asked.params)
+                    streaming = await opening
+                asked.release()
                 await self._stream_events(call, envelope, streaming)
         finally:
             permit.release()
@@ -197,11 +204,12 @@ class A2ASession:
         renderer = SocketRenderer(envelope, entry_renderer, feed.key.task, opening)
         await self._connection.stream(feed, streaming.after, renderer)
 
-    async def _stream_folded(
-        self, call: Call, envelope: SocketEnvelope, operation: str, params: Json
-    ) -> None:
+    async def _stream_folded(self, call: Call, envelope: SocketEnvelope, asked: Asked) -> None:
         async with self._connection.answering():
-            folding = await open_folding(self._services, self._variant, call, operation, params)
+            folding = await open_folding(
+                self._services, self._variant, call, asked.operation, asked.params
+            )
+        asked.release()
         streaming, start = folding.streaming, folding.start
         renderer = self._variant.events.messages(
             streaming.log,
