@@ -6,8 +6,10 @@ import re
 import orjson
 
 from headrace.model.subjects import Subjects
+from headrace.state_client import StateClient
 from headrace_cli.asyncapi import document
-from headrace_cli.bus_channels import CHANNELS
+from headrace_cli.asyncapi_page import page
+from headrace_cli.bus_channels import ANSWERS
 from tests.architecture.tree import ROOT
 
 _FILTERS = {
@@ -33,21 +35,38 @@ def test_every_kind_of_subject_is_in_the_document() -> None:
         for name, function in inspect.getmembers(Subjects, inspect.isfunction)
         if not name.startswith("_") and function.__annotations__.get("return") is str
     }
-    found = {channel.address.split(".")[1] for channel in CHANNELS if "{prefix}" in channel.address}
+    addresses = [one["address"] or "" for one in document()["channels"].values()]
+    found = {address.split(".")[1] for address in addresses if "{prefix}" in address}
     assert makers - _FILTERS - {"priority_of_run"} == found
 
 
-def test_every_question_to_task_state_is_in_the_document() -> None:
-    folder = ROOT / "services" / "task-state" / "headrace_task_state"
-    code = "".join(path.read_text() for path in folder.rglob("*.py"))
-    asked = set(re.findall(r'subjects\.state\("(\w+)', code))
-    assert {c.name.removeprefix("state.") for c in CHANNELS if c.name.startswith("state.")} == asked
+def test_every_question_to_task_state_is_in_the_document_with_its_answers() -> None:
+    whole = document()
+    operations = whole["operations"]
+    asked = {name for name, one in operations.items() if one["action"] == "receive"}
+    assert asked == set(ANSWERS)
+    assert len(asked) == 9
+    addresses = {whole["channels"][name]["address"].split(".")[2] for name in asked}
+    state_client = inspect.getsource(StateClient)
+    called = set(re.findall(r'_ask\(f?"(\w+)', state_client))
+    assert called
+    assert called == addresses - {"ready", "more"}
 
 
 def test_every_reference_in_the_document_leads_somewhere() -> None:
     whole = document()
-    for reference in re.findall(r'"\$ref":"#/([^"$]+)"', orjson.dumps(whole).decode()):
+    references = re.findall(r'"\$ref":"#/([^"]+)"', orjson.dumps(whole).decode())
+    assert len(references) > 100
+    for reference in references:
         found = whole
         for step in reference.split("/"):
             found = found[step]
         assert found
+
+
+def test_the_page_shows_every_channel_and_loads_nothing() -> None:
+    shown = page(document())
+    addresses = [one["address"] for one in document()["channels"].values() if one["address"]]
+    assert len(addresses) > 20
+    assert [address for address in addresses if f"<code>{address}</code>" not in shown] == []
+    assert re.findall(r"<(?:script|link|img|iframe)|src=|url\(|@import", shown) == []

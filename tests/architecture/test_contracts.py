@@ -131,6 +131,11 @@ VIOLATIONS = [
         "services/worker/headrace_worker/intruder.py",
         "from faststream.nats import NatsBroker",
     ),
+    Violation(
+        "faststream-in-task-state",
+        "services/task-state/headrace_task_state/webhooks/intruder.py",
+        "from faststream.nats import PullSub",
+    ),
     Violation("vocabulary-is-pure", "shared/headrace/model/task.py", "import nats"),
 ]
 

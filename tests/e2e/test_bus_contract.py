@@ -11,45 +11,59 @@ import orjson
 from nats.aio.msg import Msg
 
 from headrace.jetstream.connection import Bus
+from headrace.model.events import Json
 from headrace.settings import BusSettings
-from headrace_cli.asyncapi import schema_of
-from headrace_cli.bus_channels import CHANNELS, Carried, Channel
+from headrace_cli.asyncapi import document
 from tests.support.fleet import Fleet
 from tests.support.waiting import eventually
 
 _PREFIX = "headrace"
 
 
-def _pattern(channel: Channel) -> re.Pattern[str]:
-    address = re.escape(channel.address).replace(r"\{", "{").replace(r"\}", "}")
-    address = address.replace("{prefix}", _PREFIX)
-    return re.compile(re.sub(r"\{\w+\}", r"[A-Za-z0-9_-]+", address))
+_DOCUMENT = document()
+_ADDRESSES: dict[str, str] = {
+    name: one["address"] for name, one in _DOCUMENT["channels"].items() if one["address"]
+}
 
 
-_PATTERNS = [(_pattern(channel), channel) for channel in CHANNELS]
+def _pattern(address: str) -> re.Pattern[str]:
+    literal = re.escape(address).replace(r"\{", "{").replace(r"\}", "}")
+    return re.compile(re.sub(r"\{\w+\}", r"[A-Za-z0-9_-]+", literal.replace("{prefix}", _PREFIX)))
 
 
-def channel_of(subject: str) -> Channel:
-    """Return the channel that the document has for `subject`."""
+_PATTERNS = [(_pattern(address), name) for name, address in _ADDRESSES.items()]
+
+
+def channel_of(subject: str) -> str:
+    """Return the name of the channel that the document has for `subject`."""
     # One question goes to any replica, or to all where that one is silent: one channel.
     asked = subject.replace(f"{_PREFIX}.state.all.", f"{_PREFIX}.state.", 1)
-    found = [channel for pattern, channel in _PATTERNS if pattern.fullmatch(asked)]
-    assert len(found) == 1, f"{subject} is of {[channel.name for channel in found]}"
+    found = [name for pattern, name in _PATTERNS if pattern.fullmatch(asked)]
+    assert len(found) == 1, f"{subject} is of {found}"
     return found[0]
 
 
-def check(carried: tuple[Carried, ...], msg: Msg) -> None:
-    """Check that the message is one of those `carried`."""
-    problems = [problem for each in carried for problem in [_problem(each, msg)] if problem]
-    assert len(problems) < len(carried), f"{msg.subject}: {msg.data[:300]!r}: {problems}"
+def check(channel: str, msg: Msg) -> None:
+    """Check that the message is one that the document has for the channel."""
+    messages = [_at(reference) for reference in _DOCUMENT["channels"][channel]["messages"].values()]
+    problems = [problem for each in messages for problem in [_problem(each, msg)] if problem]
+    assert len(problems) < len(messages), f"{msg.subject}: {msg.data[:300]!r}: {problems}"
 
 
-def _problem(carried: Carried, msg: Msg) -> str | None:
+def _at(reference: Json) -> Json:
+    found = _DOCUMENT
+    for step in reference["$ref"].removeprefix("#/").split("/"):
+        found = found[step]
+    return found
+
+
+def _problem(message: Json, msg: Msg) -> str | None:
     try:
-        if carried.headers is not None:
-            jsonschema.validate(dict(msg.headers or {}), carried.headers)
+        if "headers" in message:
+            jsonschema.validate(dict(msg.headers or {}), message["headers"])
+        payload = message["payload"] | {"components": _DOCUMENT["components"]}
         for line in msg.data.split(b"\n"):
-            jsonschema.validate(orjson.loads(line) if line else "", schema_of(carried))
+            jsonschema.validate(orjson.loads(line) if line else None, payload)
     except (jsonschema.ValidationError, orjson.JSONDecodeError) as error:
         return str(error).partition("\n")[0]
     return None
@@ -63,7 +77,7 @@ class Ear:
         self.heard: defaultdict[str, int] = defaultdict(int)
         self.problems: list[str] = []
         self._unchecked: list[Msg] = []
-        self._inboxes: dict[str, Channel] = {}
+        self._inboxes: dict[str, str] = {}
         self._early: dict[str, Msg] = {}
         """Replies that came before their questions: these come by another subscription."""
 
@@ -85,12 +99,12 @@ class Ear:
             self._hear_reply(msg)
             return
         channel = channel_of(msg.subject)
-        self.heard[channel.name] += 1
-        if channel.replies and msg.reply:
-            self._inboxes[msg.reply] = channel
+        self.heard[channel] += 1
+        if "reply" in _DOCUMENT["operations"][channel] and msg.reply:
+            self._inboxes[msg.reply] = f"{channel}Reply"
             if (reply := self._early.pop(msg.reply, None)) is not None:
                 self._hear_reply(reply)
-        check(channel.messages, msg)
+        check(channel, msg)
 
     def _hear_reply(self, msg: Msg) -> None:
         channel = self._inboxes.pop(msg.subject, None)
@@ -101,9 +115,8 @@ class Ear:
             return
         if (msg.headers or {}).get("Status") == "503":
             return
-        self.heard[f"{channel.name} answered"] += 1
-        if channel.name != "state.ready":
-            check(channel.replies, msg)
+        self.heard[channel] += 1
+        check(channel, msg)
 
 
 @asynccontextmanager
@@ -146,8 +159,8 @@ async def until_at_work(client: httpx.AsyncClient, task: str) -> None:
 
 def test_a_question_to_all_replicas_is_of_the_channel_that_describes_it() -> None:
     channel = channel_of(f"{_PREFIX}.state.all.get")
-    assert channel.name == "state.get"
-    assert "state.all.get" in channel.description
+    assert channel == "stateGet"
+    assert "state.all.get" in _DOCUMENT["channels"][channel]["description"]
 
 
 async def test_what_is_said_on_the_bus_is_what_the_document_says(fleet: Fleet) -> None:
@@ -159,8 +172,8 @@ async def test_what_is_said_on_the_bus_is_what_the_document_says(fleet: Fleet) -
         await client.post(f"/v1/agents/counter/tasks/{slow}:cancel")
         for path in (f"assistant/tasks/{done}", "counter/tasks", f"counter/tasks/{done}"):
             await client.get(f"/v1/agents/{path}")
-        expected = {"run", "event", "live", "control", "control answered", "instance"}
-        expected |= {"state.get", "state.list", "state.get answered"}
+        expected = {"run", "event", "live", "control", "controlReply", "instance"}
+        expected |= {"stateGet", "stateList", "stateGetReply"}
 
         async def has_heard() -> bool:
             ear.check()

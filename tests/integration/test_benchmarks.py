@@ -10,13 +10,14 @@ from pathlib import Path
 import orjson
 import pytest
 
-from tests.benchmarks import contestants, report, rounds
+from tests.benchmarks import bus_costs, contestants, report, rounds
 from tests.benchmarks.bindings import BINDINGS, Binding
 from tests.benchmarks.contestants import Contestant
 from tests.benchmarks.http_client import Connection, ServerFailed
 from tests.benchmarks.measure import Measure
 from tests.benchmarks.measures import MEASURES
 from tests.benchmarks.sizes import TINY
+from tests.support.servers import NatsProcess
 
 
 @pytest.fixture(scope="module")
@@ -102,3 +103,10 @@ def test_failover_scaling_follow_ups_and_rebuilds_are_measured() -> None:
     assert re.fullmatch(r"view rebuilt: \d+ tasks/s", rebuilt)
     assert [line.split()[0] for line in asked] == ["get", "subscribe", "follow-up", "cancel"]
     assert re.fullmatch(r"  a stream meanwhile: \d+ events/s, before: \d+", streamed)
+
+
+async def test_a_question_and_a_run_over_the_bus_are_measured(nats_server: NatsProcess) -> None:
+    lines = await bus_costs.measure(nats_server.url, questions=64, runs=64)
+    ways = ["nats_py", "faststream", "counted", "pull_by_request", "pull_by_faststream"]
+    assert [line.split()[2].rstrip(":") for line in lines] == ways
+    assert [line for line in lines if not re.fullmatch(r".*: [1-9]\d* µs", line)] == []

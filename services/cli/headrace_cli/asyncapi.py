@@ -1,14 +1,23 @@
-"""``headrace asyncapi``: the bus contract for machines, from the code that keeps it."""
+"""``headrace asyncapi``: the bus contract for machines, from the code that keeps it.
+
+FastStream describes what task state is asked. What it knows nothing of is added: the log and its
+queues, which are JetStream's, what gateways and workers tell each other, and answers.
+"""
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import click
 import orjson
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
 
 from headrace.model.entry import CONTRACT_VERSION
 from headrace.model.events import Json
-from headrace_cli.bus_channels import CHANNELS, Carried, Channel
+from headrace_cli.asyncapi_page import serve
+from headrace_cli.bus_channels import ANSWERS, CHANNELS, Carried, Channel
+from headrace_cli.services import module_of
 
 _PARAMETERS = {
     "prefix": "First tokens of every subject, `headrace` unless HEADRACE_PREFIX says otherwise.",
@@ -20,6 +29,9 @@ _PARAMETERS = {
     "stream": "Number of the event stream that the task's log is in.",
     "webhook": "The webhook's id, as a subject token.",
     "instance": "A worker's id.",
+    "replica": "The replica of task state that has the answer.",
+    "token": "Which of its answers.",
+    "number": "Which piece of it, from 0.",
 }
 
 _ABOUT = (
@@ -29,61 +41,74 @@ _ABOUT = (
 
 
 @click.command()
-def asyncapi() -> None:
+@click.option(
+    "--serve",
+    "port",
+    type=click.IntRange(0, 65535),
+    is_flag=False,
+    flag_value=8090,
+    metavar="[PORT]",
+    help="Show it as a page on 127.0.0.1 instead, on port 8090 unless told otherwise.",
+)
+def asyncapi(port: int | None) -> None:
     """Print the bus contract as an AsyncAPI 3.0 document, in JSON."""
-    click.echo(orjson.dumps(document(), option=orjson.OPT_INDENT_2).decode())
+    if port is None:
+        click.echo(orjson.dumps(document(), option=orjson.OPT_INDENT_2).decode())
+    else:
+        serve(document(), port)
 
 
 def document() -> Json:
-    """Return the AsyncAPI 3.0 document of the bus."""
+    """Return the AsyncAPI 3.0 document of the bus.
+
+    Raises:
+        Misconfigured: FastStream is not installed.
+    """
+    service = module_of("task-state", "headrace_task_state.requests.described")
+    whole: Json = service.described("Headrace bus", f"{CONTRACT_VERSION}.0.0", _ABOUT)
+    for channel in CHANNELS:
+        name = _name(channel.name)
+        whole["channels"][name] = _channel(channel)
+        whole["operations"][name] = _operation(channel)
+    answered = [(_name(one.name), one.replies) for one in CHANNELS if one.replies]
+    for name, answers in (*ANSWERS.items(), *answered):
+        whole["channels"][f"{name}Reply"] = {"address": None, "messages": _listed(answers)}
+        whole["operations"][name]["reply"] = _reply(f"{name}Reply", answers)
+    for channel in whole["channels"].values():
+        channel["parameters"] = {
+            name: {"description": _PARAMETERS[name]}
+            for name in re.findall(r"\{(\w+)\}", channel["address"] or "")
+        }
+    whole["components"]["messages"] |= {_key(each): _message(each) for each in _carried()}
+    whole["components"]["schemas"] |= _schemas(_carried())
+    shown: Json = _on_one_line(whole)
+    return shown
+
+
+def _channel(channel: Channel) -> Json:
     return {
-        "asyncapi": "3.0.0",
-        "info": {
-            "title": "Headrace bus",
-            "version": f"{CONTRACT_VERSION}.0.0",
-            "description": _ABOUT,
-            "license": {"name": "Apache-2.0"},
-        },
-        "defaultContentType": "application/json",
-        "channels": dict(pair for channel in CHANNELS for pair in _channels(channel)),
-        "operations": {_name(channel.name): _operation(channel) for channel in CHANNELS},
-        "components": {"messages": _messages(), "schemas": _schemas()},
-    }
-
-
-def _channels(channel: Channel) -> list[tuple[str, Json]]:
-    asked: Json = {
         "address": channel.address,
         "description": f"{channel.description} Carrier: {channel.carrier}.",
         "messages": _listed(channel.messages),
-        "parameters": {
-            name: {"description": _PARAMETERS[name]}
-            for name in re.findall(r"\{(\w+)\}", channel.address)
-        },
     }
-    pairs = [(_name(channel.name), asked)]
-    if channel.replies:
-        reply: Json = {"address": None, "messages": _listed(channel.replies)}
-        pairs.append((_reply_name(channel), reply))
-    return pairs
 
 
 def _operation(channel: Channel) -> Json:
     name = _name(channel.name)
-    operation: Json = {
+    return {
         "action": "send",
         "summary": channel.description,
         "channel": {"$ref": f"#/channels/{name}"},
         "messages": _refs(name, channel.messages),
     }
-    if channel.replies:
-        there = _reply_name(channel)
-        operation["reply"] = {
-            "address": {"location": "$message.header#/replyTo"},
-            "channel": {"$ref": f"#/channels/{there}"},
-            "messages": _refs(there, channel.replies),
-        }
-    return operation
+
+
+def _reply(channel: str, answers: tuple[Carried, ...]) -> Json:
+    return {
+        "address": {"location": "$message.header#/replyTo"},
+        "channel": {"$ref": f"#/channels/{channel}"},
+        "messages": _refs(channel, answers),
+    }
 
 
 def _listed(carried: tuple[Carried, ...]) -> Json:
@@ -92,10 +117,6 @@ def _listed(carried: tuple[Carried, ...]) -> Json:
 
 def _refs(channel: str, carried: tuple[Carried, ...]) -> list[Json]:
     return [{"$ref": f"#/channels/{channel}/messages/{each.name}"} for each in carried]
-
-
-def _messages() -> Json:
-    return {_key(each): _message(each) for each in _carried()}
 
 
 def _message(carried: Carried) -> Json:
@@ -108,16 +129,19 @@ def _message(carried: Carried) -> Json:
     return told
 
 
-def _schemas() -> Json:
-    return {each.name: schema_of(each) for each in _carried()}
-
-
-def schema_of(carried: Carried) -> Json:
+def _schemas(carried: Iterable[Carried]) -> Json:
     """Return the JSON Schema of what is carried: of one line where it comes by the line."""
-    if isinstance(carried.payload, dict):
-        return carried.payload
-    schema: Json = _on_one_line(carried.payload.model_json_schema())
-    return schema
+    schemas: Json = {}
+    models: list[type[BaseModel]] = []
+    for each in carried:
+        if isinstance(each.payload, dict):
+            schemas[each.name] = each.payload
+        else:
+            models.append(each.payload)
+    of_models = [(model, "validation") for model in dict.fromkeys(models)]
+    _, found = models_json_schema(of_models, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]  # a literal
+    schemas |= found["$defs"]
+    return schemas
 
 
 def _on_one_line(schema: Any) -> Any:  # noqa: ANN401  # any JSON
@@ -130,7 +154,8 @@ def _on_one_line(schema: Any) -> Any:  # noqa: ANN401  # any JSON
 
 
 def _carried() -> list[Carried]:
-    return [each for channel in CHANNELS for each in (*channel.messages, *channel.replies)]
+    of_log = [each for channel in CHANNELS for each in (*channel.messages, *channel.replies)]
+    return of_log + [each for answers in ANSWERS.values() for each in answers]
 
 
 def _key(carried: Carried) -> str:
@@ -141,7 +166,3 @@ def _name(channel: str) -> str:
     """Return a channel's name as a component's: without dots."""
     first, *others = channel.split(".")
     return first + "".join(other.capitalize() for other in others)
-
-
-def _reply_name(channel: Channel) -> str:
-    return f"{_name(channel.name)}Reply"

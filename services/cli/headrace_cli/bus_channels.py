@@ -1,8 +1,7 @@
-"""Every channel of the bus contract, as its AsyncAPI document lists them.
+"""The channels of the bus contract that FastStream knows nothing of, and what it is answered.
 
 Addresses are made by the functions that services use (`headrace.model.subjects.Subjects`), so that
-the document can't name a subject that nobody speaks on. AsyncAPI can't be made of the services' own
-code: what carries tokens is plain NATS, which no framework describes.
+the document can't name a subject that nobody speaks on.
 """
 
 from dataclasses import dataclass
@@ -15,23 +14,16 @@ from headrace.model import entry
 from headrace.model.events import GENERATION, Json
 from headrace.model.messages import (
     BusMessage,
-    CancelChild,
     Control,
     DeadLetter,
     Done,
-    DropFile,
-    GetTask,
     Holding,
-    ListTasks,
-    OpenQueue,
     Refusal,
     RequestsTaken,
     RunRequest,
-    StartTask,
     TaskFound,
     TasksFound,
     TaskStarted,
-    TellChild,
 )
 from headrace.model.subjects import UNUSUAL, Subjects
 from headrace.model.task import STATES, TaskKey
@@ -94,7 +86,15 @@ ENTRY_HEADERS: Json = {
     },
 }
 
-NOTHING: Json = {"title": "Nothing", "description": "No body.", "const": ""}
+NOTHING: Json = {"title": "Nothing", "description": "No body.", "type": "null"}
+FOLLOWING: Json = {
+    "title": "Following",
+    "description": "Whether every range of the log is being applied by some replica.",
+    "type": "object",
+    "required": ["following"],
+    "properties": {"following": {"type": "boolean"}},
+}
+PIECE: Json = {"title": "Piece", "description": "The next bytes of an answer.", "type": "string"}
 EMPTY: Json = {"title": "Alive", "description": "An empty object.", "type": "object"}
 TTL: Json = {"type": "object", "properties": {TTL_HEADER: _NUMBER}}
 
@@ -148,18 +148,6 @@ def _run(name: str, priority: str = "normal") -> Channel:
     )
 
 
-def _question(operation: str, asks: type[BusMessage] | Json, *answers: type[BusMessage]) -> Channel:
-    asked = Carried("Nothing", asks) if isinstance(asks, dict) else _message(asks)
-    return Channel(
-        f"state.{operation.partition('.')[0]}",
-        SUBJECTS.state(operation),
-        "core NATS, queue group task-state",
-        f"Asks task state: {operation}; {SUBJECTS.state(operation, of_all=True)}: all replicas.",
-        (asked,),
-        (*map(_message, answers), _REFUSAL),
-    )
-
-
 CHANNELS: tuple[Channel, ...] = (
     _run("run"),
     *(_run(f"run.{priority}", priority) for priority in UNUSUAL),
@@ -192,14 +180,6 @@ CHANNELS: tuple[Channel, ...] = (
         (_message(Control),),
         (_message(Holding),),
     ),
-    _question("get", GetTask, TaskFound),
-    _question("list", ListTasks, TasksFound),
-    _question("start.{agent}", StartTask, TaskStarted),
-    _question("cancel.{agent}", CancelChild, Done),
-    _question("tell.{agent}", TellChild, Done),
-    _question("queue.{agent}", OpenQueue, Done),
-    _question("drop.{agent}", DropFile, Done),
-    _question("ready", NOTHING),
     Channel(
         "dead",
         SUBJECTS.dead("{tenant}", "{agent}"),
@@ -250,3 +230,16 @@ CHANNELS: tuple[Channel, ...] = (
         (Carried("Alive", EMPTY, TTL), Carried("Nothing", NOTHING, TTL)),
     ),
 )
+
+
+ANSWERS: dict[str, tuple[Carried, ...]] = {
+    "stateGet": (_message(TaskFound), _REFUSAL),
+    "stateList": (_message(TasksFound), _REFUSAL),
+    "stateStart": (_message(TaskStarted), _REFUSAL),
+    **dict.fromkeys(
+        ("stateCancel", "stateTell", "stateQueue", "stateDrop"), (_message(Done), _REFUSAL)
+    ),
+    "stateReady": (Carried("Following", FOLLOWING),),
+    "stateMore": (Carried("Piece", PIECE),),
+}
+"""What task state answers, by the name of the channel on which it is asked."""

@@ -8,7 +8,7 @@ import re
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -62,12 +62,20 @@ def task_state() -> None:
 
 
 def _run(service: str, package: str, *arguments: str) -> NoReturn:
+    sys.exit(module_of(service, f"{package}.main").run(*arguments))
+
+
+def module_of(service: str, name: str) -> Any:  # noqa: ANN401  # whatever the service has
+    """Return a module of a service.
+
+    Raises:
+        Misconfigured: what the service needs is not installed.
+    """
     try:
-        entry = import_module(f"{package}.main")
+        return import_module(name)
     except ModuleNotFoundError as missing:
         if (missing.name or "").startswith("headrace"):
             raise  # A broken installation, not a missing extra: the trace says where.
         raise Misconfigured(
             f"the {service} needs the module {missing.name}: pip install 'headrace[{service}]'"
         ) from missing
-    sys.exit(entry.run(*arguments))

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+from faststream import FastStream
+
 from headrace import metrics, service
 from headrace.background import keep_running
 from headrace.directory import Directory
@@ -28,8 +30,10 @@ from headrace_task_state.queries.listing import Lists
 from headrace_task_state.ranges import all_ranges
 from headrace_task_state.replica import Replica
 from headrace_task_state.requests.answers import Answers
-from headrace_task_state.requests.broker import answer_lists, make_broker
+from headrace_task_state.requests.broker import FleetBroker
 from headrace_task_state.requests.pieces import AnswerPieces
+from headrace_task_state.requests.questions import Questions
+from headrace_task_state.requests.telemetry import telemetry
 from headrace_task_state.settings import TaskStateSettings
 from headrace_task_state.store import Lease, Reader, Store
 from headrace_task_state.store_redis.keys import Keys
@@ -94,14 +98,17 @@ class TaskState:
         await self._directory.start()
         reader = self._store.reader
         frontier = Frontier(self._bus, reader, self._ranges)
-        answers, pieces = self._answers(reader, frontier), self._pieces()
-        broker = make_broker(self._settings, answers, pieces)
-        self._stack.push_async_callback(broker.stop)
-        await broker.start()
+        answers = self._answers(reader, frontier)
+        questions = Questions(self._settings.subjects, answers, self._pieces())
+        broker, observers = FleetBroker(self._settings, "task-state answers"), telemetry()
+        questions.include_in(broker, observers)
+        application = FastStream(broker, logger=None)
+        self._stack.push_async_callback(application.stop)
+        await application.start()
         if is_beside := await self._store.is_another_kept():
             _log.warning("building a new view; the view of another version answers lists meanwhile")
         else:
-            await answer_lists(broker, self._settings.subjects, answers, pieces)
+            await questions.include_lists(broker, observers)
         # Until the server has its subscriptions, whoever asks finds nobody.
         client = await broker.connect()
         await client.flush()
@@ -119,7 +126,7 @@ class TaskState:
         async def switch() -> None:
             await self._caught_up(frontier)
             if is_beside:
-                await answer_lists(broker, self._settings.subjects, answers, pieces)
+                await questions.include_lists(broker, observers)
                 _log.info("the view is built; replica %s answers lists, too", self._name)
                 self._answers_now = True
             await self._store.delete_unkept()

@@ -145,9 +145,14 @@ class NatsClient(Client):
         self._serials = itertools.count(1)
         self._answers_inbox = ""
 
-    async def listen(self, subject: str, receive: Callable[[Msg], None]) -> Subscription:
-        """Call `receive` for every message on `subject`, within the loop that reads the socket."""
-        subscription = await self.subscribe(subject)
+    async def listen(
+        self, subject: str, receive: Callable[[Msg], None], queue: str = ""
+    ) -> Subscription:
+        """Call `receive` for every message on `subject`, within the loop that reads the socket.
+
+        Of those who listen in the same `queue` each message goes to one.
+        """
+        subscription = await self.subscribe(subject, queue)
         self._listeners[subscription._id] = receive  # noqa: SLF001 - as nats-py's client itself
         arrived = subscription._pending_queue  # noqa: SLF001 - likewise
         while not arrived.empty():

@@ -38,7 +38,7 @@ class Health:
 
     async def _task_state_follows(self) -> bool:
         try:
-            answer = await self._bus.request(self._bus.subjects.state("ready"), b"{}", _TIMEOUT)
+            answer = await self._bus.request(self._bus.subjects.state("ready"), b"", _TIMEOUT)
             return bool(orjson.loads(answer.data)["following"])
         except (BusUnavailable, ValueError, LookupError, TypeError):
             return False

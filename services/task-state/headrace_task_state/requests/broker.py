@@ -1,56 +1,48 @@
-"""FastStream's side: subjects, the queue group, and how answers and refusals are sent.
+"""FastStream's broker on the fleet's own client: it shows its credentials, and costs less.
 
 Nothing of JetStream is declared here: the streams are `headrace.jetstream.streams`'s.
 """
 
+import asyncio
 import logging
-from typing import Any
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, override
 
-from faststream import ExceptionMiddleware
-from faststream.nats import NatsBroker, NatsMessage, NatsResponse
+from faststream.nats import NatsBroker
 from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
 
 from headrace.jetstream.client import NatsClient
 from headrace.jetstream.connection import connect_options
 from headrace.jetstream.credentials import NatsCredentials
-from headrace.model.messages import (
-    CancelChild,
-    DropFile,
-    GetTask,
-    ListTasks,
-    OpenQueue,
-    StartTask,
-    TellChild,
-)
-from headrace.model.subjects import Subjects
+from headrace.settings import BusSettings
 from headrace.wait_for import reason
-from headrace_task_state.requests.answers import Answers
-from headrace_task_state.requests.pieces import AnswerPieces, Piece
-from headrace_task_state.requests.refusals import refusal_of
-from headrace_task_state.settings import TaskStateSettings
 
 _log = logging.getLogger(__name__)
 
-QUEUE = "task-state"
-"""Queue group of all replicas."""
-
-_AT_ONCE = 256
-"""Questions of one kind that are looked after at a time, so that a slow one holds up no other."""
+AT_ONCE = 256
+"""Messages of one subscription that are looked after at a time; the others wait in line."""
 
 _STOP_TIMEOUT = 1.0
 
+type Handle = Callable[[Msg], Coroutine[Any, Any, None]]
 
-class _Broker(NatsBroker):
-    """A broker on the fleet's own client, which shows its credentials to every server."""
 
-    def __init__(self, settings: TaskStateSettings, **options: Any) -> None:  # noqa: ANN401 - FastStream's own
-        super().__init__(**options)
-        self._settings = settings
+class FleetBroker(NatsBroker):
+    """A broker that connects as every other process of the fleet does."""
 
+    def __init__(self, settings: BusSettings, name: str, middlewares: Sequence[Any] = ()) -> None:
+        """Prepare to connect as `name`; it connects when it is started."""
+        # Its logger would log every message; what goes wrong is logged where it is refused.
+        super().__init__(logger=None, graceful_timeout=_STOP_TIMEOUT, middlewares=middlewares)
+        self._settings, self._name = settings, name
+
+    @override
     async def _connect(self) -> Client:
-        client = NatsClient(NatsCredentials(self._settings))
-        options = connect_options(self._settings, "task-state answers")
-        await client.connect(**options, error_cb=_note)
+        client = _ConcurrentClient(NatsCredentials(self._settings))
+        await client.connect(**connect_options(self._settings, self._name), error_cb=_note)
         self.config.connect(client)
         return client
 
@@ -60,90 +52,51 @@ async def _note(error: Exception) -> None:
     _log.debug("NATS: %s", reason(error))
 
 
-def make_broker(settings: TaskStateSettings, answers: Answers, pieces: AnswerPieces) -> NatsBroker:
-    """Return the broker that serves `answers` but for lists; it connects when it is started."""
-    broker = _Broker(
-        settings,
-        # It would log every message; what goes wrong is logged where it is refused.
-        logger=None,
-        graceful_timeout=_STOP_TIMEOUT,
-        middlewares=[_refusing()],
-    )
-    subjects = settings.subjects
+class _ConcurrentClient(NatsClient):
+    """Calls back for each message in a task, so that a slow question holds up no other.
 
-    @broker.subscriber(subjects.state("get", of_all=True), max_workers=_AT_ONCE)
-    @broker.subscriber(subjects.state("get"), queue=QUEUE, max_workers=_AT_ONCE)
-    async def get(query: GetTask) -> NatsResponse:
-        return _response(pieces.first(await answers.get(query)))
+    FastStream's `max_workers` does the same, for 200 µs of processor time more a question.
+    """
 
-    @broker.subscriber(subjects.state("ready"), queue=QUEUE, max_workers=_AT_ONCE)
-    async def ready() -> NatsResponse:
-        return NatsResponse(await answers.ready())
-
-    @broker.subscriber(pieces.subjects)
-    async def more(message: NatsMessage) -> NatsResponse:
-        return _response(pieces.fetch(message.raw_message.subject))
-
-    _answer_workers(broker, subjects, answers)
-    return broker
+    @override
+    async def subscribe(
+        self,
+        subject: str,
+        queue: str = "",
+        cb: Callable[[Msg], Awaitable[None]] | None = None,
+        *more: Any,
+        **options: Any,
+    ) -> Subscription:
+        if cb is None:
+            return await super().subscribe(subject, queue, None, *more, **options)
+        return await self.listen(subject, ConcurrentHandler(cb).take, queue)
 
 
-async def answer_lists(
-    broker: NatsBroker, subjects: Subjects, answers: Answers, pieces: AnswerPieces
-) -> None:
-    """Have a broker that has been started answer questions for lists, too."""
+class ConcurrentHandler:
+    """Handles messages side by side, `at_once` at most, each from the moment it comes."""
 
-    async def list_tasks(query: ListTasks) -> NatsResponse:
-        return _response(pieces.first(await answers.list(query)))
+    def __init__(self, handle: Callable[[Msg], Awaitable[None]], at_once: int = AT_ONCE) -> None:
+        """Have `handle` called, which raises nothing."""
+        self._handle, self._at_once = handle, at_once
+        self._waiting = deque[Msg]()
+        self._working = set[asyncio.Task[None]]()
 
-    for of_all, queue in ((True, ""), (False, QUEUE)):
-        subject = subjects.state("list", of_all=of_all)
-        subscriber = broker.subscriber(subject, queue=queue, max_workers=_AT_ONCE)
-        subscriber(list_tasks)
-        await subscriber.start()
+    def take(self, msg: Msg) -> None:
+        """Handle the message, now or when there is room."""
+        self._waiting.append(msg)
+        self._begin()
 
+    def _begin(self) -> None:
+        while self._waiting and len(self._working) < self._at_once:
+            work = self._work(self._waiting.popleft())
+            task = asyncio.Task(work, loop=asyncio.get_running_loop(), eager_start=True)
+            if not task.done():
+                self._working.add(task)
+                task.add_done_callback(self._end)
 
-def _answer_workers(broker: NatsBroker, subjects: Subjects, answers: Answers) -> None:
-    @broker.subscriber(subjects.state("start.*", of_all=True), max_workers=_AT_ONCE)
-    @broker.subscriber(subjects.state("start.*"), queue=QUEUE, max_workers=_AT_ONCE)
-    async def start(query: StartTask, message: NatsMessage) -> NatsResponse:
-        return NatsResponse(await answers.for_worker(query, _agent(message)))
+    async def _work(self, msg: Msg) -> None:
+        await self._handle(msg)
 
-    @broker.subscriber(subjects.state("cancel.*", of_all=True), max_workers=_AT_ONCE)
-    @broker.subscriber(subjects.state("cancel.*"), queue=QUEUE, max_workers=_AT_ONCE)
-    async def cancel(query: CancelChild, message: NatsMessage) -> NatsResponse:
-        return NatsResponse(await answers.for_worker(query, _agent(message)))
-
-    @broker.subscriber(subjects.state("tell.*", of_all=True), max_workers=_AT_ONCE)
-    @broker.subscriber(subjects.state("tell.*"), queue=QUEUE, max_workers=_AT_ONCE)
-    async def tell(query: TellChild, message: NatsMessage) -> NatsResponse:
-        return NatsResponse(await answers.for_worker(query, _agent(message)))
-
-    @broker.subscriber(subjects.state("queue.*", of_all=True), max_workers=_AT_ONCE)
-    @broker.subscriber(subjects.state("queue.*"), queue=QUEUE, max_workers=_AT_ONCE)
-    async def queue(query: OpenQueue, message: NatsMessage) -> NatsResponse:
-        return NatsResponse(await answers.for_worker(query, _agent(message)))
-
-    @broker.subscriber(subjects.state("drop.*", of_all=True), max_workers=_AT_ONCE)
-    @broker.subscriber(subjects.state("drop.*"), queue=QUEUE, max_workers=_AT_ONCE)
-    async def drop(query: DropFile, message: NatsMessage) -> NatsResponse:
-        return NatsResponse(await answers.for_worker(query, _agent(message)))
-
-
-def _agent(message: NatsMessage) -> str:
-    """Return whose workers may publish on the message's subject."""
-    return message.raw_message.subject.rpartition(".")[2]
-
-
-def _response(piece: Piece) -> NatsResponse:
-    return NatsResponse(piece.body, headers=piece.headers)
-
-
-def _refusing() -> ExceptionMiddleware:
-    middleware = ExceptionMiddleware()
-
-    @middleware.add_handler(Exception, publish=True)
-    def refuse(error: Exception) -> bytes:
-        return refusal_of(error).encode()
-
-    return middleware
+    def _end(self, task: asyncio.Task[None]) -> None:
+        self._working.discard(task)
+        self._begin()

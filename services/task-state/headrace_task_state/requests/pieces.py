@@ -28,7 +28,7 @@ class AnswerPieces:
     @property
     def subjects(self) -> str:
         """Where pieces are asked for."""
-        return f"{self._subject}.*.*"
+        return f"{self._subject}.{{token}}.{{number}}"
 
     def first(self, answer: bytes) -> Piece:
         """Return `answer`, or its first piece."""

@@ -1,0 +1,40 @@
+"""What task state is asked, as FastStream describes it."""
+
+from typing import cast
+
+from faststream.nats import NatsBroker
+from faststream.specification import AsyncAPI
+
+from headrace.model.events import Json
+from headrace.model.subjects import Subjects
+from headrace_task_state.requests.answers import Answers
+from headrace_task_state.requests.pieces import AnswerPieces
+from headrace_task_state.requests.questions import Questions
+
+
+def described(title: str, version: str, description: str) -> Json:
+    """Return FastStream's AsyncAPI 3.0 document of the questions that task state answers."""
+    subjects = Subjects("{prefix}")
+    pieces = AnswerPieces(subjects.state("more.{replica}"), 0)
+    # Nobody asks this broker anything: it never connects.
+    questions = Questions(subjects, cast("Answers", None), pieces)
+    broker = NatsBroker(logger=None)
+    questions.include_in(broker)
+    broker.include_router(questions.lists())
+    specification = AsyncAPI(
+        broker,
+        title=title,
+        version=version,
+        description=description,
+        license={"name": "Apache-2.0"},
+    )
+    document: Json = specification.to_specification().to_jsonable()
+    # FastStream has no order of subscribers.
+    for listed in (document, document["components"]):
+        for name, part in listed.items():
+            if name in {"channels", "operations", "messages", "schemas"}:
+                listed[name] = dict(sorted(part.items()))
+    # Where NATS is each fleet says for itself.
+    for part in (document, *document["channels"].values()):
+        part.pop("servers")
+    return document

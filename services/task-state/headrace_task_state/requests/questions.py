@@ -1,0 +1,132 @@
+"""What task state is asked: FastStream's subscribers, and how answers and refusals are sent."""
+
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from faststream import ExceptionMiddleware, Path
+from faststream.nats import NatsBroker, NatsMessage, NatsResponse, NatsRouter
+
+from headrace.model.messages import (
+    CancelChild,
+    DropFile,
+    GetTask,
+    ListTasks,
+    OpenQueue,
+    StartTask,
+    TellChild,
+)
+from headrace.model.subjects import Subjects
+from headrace_task_state.commands.for_workers import Question
+from headrace_task_state.requests.answers import Answers
+from headrace_task_state.requests.pieces import AnswerPieces, Piece
+from headrace_task_state.requests.refusals import refusal_of
+
+QUEUE = "task-state"
+"""Queue group of all replicas."""
+
+_OF_WORKERS: dict[str, type[Question]] = {
+    "start": StartTask,
+    "cancel": CancelChild,
+    "tell": TellChild,
+    "queue": OpenQueue,
+    "drop": DropFile,
+}
+"""What workers ask on subjects that end in their agent's name, which NATS vouches for."""
+
+type _Handler = Callable[..., Awaitable[NatsResponse]]
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """The subscribers that serve `answers`; `pieces` has what does not fit into one message."""
+
+    subjects: Subjects
+    answers: Answers
+    pieces: AnswerPieces
+
+    def include_in(self, broker: NatsBroker, middlewares: tuple[Any, ...] = ()) -> None:
+        """Have the broker answer everything but questions for lists.
+
+        `middlewares` see questions about tasks, and what these raise before it is a refusal.
+        """
+        broker.include_routers(self._about_tasks(middlewares), self._beside())
+
+    async def include_lists(self, broker: NatsBroker, middlewares: tuple[Any, ...] = ()) -> None:
+        """Have a broker that has been started answer questions for lists, too."""
+        router = self.lists(middlewares)
+        broker.include_router(router)
+        for subscriber in router.subscribers:
+            await subscriber.start()
+
+    def lists(self, middlewares: tuple[Any, ...] = ()) -> NatsRouter:
+        """Return the subscribers that answer questions for lists."""
+
+        async def list_tasks(query: ListTasks) -> NatsResponse:
+            """Ask for one page of an owner's tasks."""
+            return _response(self.pieces.first(await self.answers.list(query)))
+
+        router = _router(middlewares)
+        self._subscribe(router, "list", list_tasks)
+        return router
+
+    def _about_tasks(self, middlewares: tuple[Any, ...]) -> NatsRouter:
+        async def get(query: GetTask) -> NatsResponse:
+            """Ask for one task as of now."""
+            return _response(self.pieces.first(await self.answers.get(query)))
+
+        router = _router(middlewares)
+        self._subscribe(router, "get", get)
+        for operation, handler in self._for_workers():
+            self._subscribe(router, f"{operation}.{{agent}}", handler)
+        return router
+
+    def _for_workers(self) -> Iterator[tuple[str, _Handler]]:
+        for operation, asks in _OF_WORKERS.items():
+
+            async def answer(query: Question, agent: Annotated[str, Path()]) -> NatsResponse:
+                return NatsResponse(await self.answers.for_worker(query, agent))
+
+            answer.__annotations__["query"] = asks
+            answer.__doc__ = asks.__doc__
+            yield operation, answer
+
+    def _beside(self) -> NatsRouter:
+        async def ready() -> NatsResponse:
+            """Ask whether every range of the log is being applied."""
+            return NatsResponse(await self.answers.ready())
+
+        async def more(message: NatsMessage) -> NatsResponse:
+            """Ask for the next piece of an answer that did not fit into one message."""
+            return _response(self.pieces.fetch(message.raw_message.subject))
+
+        router = _router()
+        router.subscriber(self.subjects.state("ready"), queue=QUEUE, title="stateReady")(ready)
+        router.subscriber(self.pieces.subjects, title="stateMore")(more)
+        return router
+
+    def _subscribe(self, router: NatsRouter, operation: str, handler: _Handler) -> None:
+        """Answer a question that is put to one replica, or to all where that one is silent."""
+        of_all, one = (self.subjects.state(operation, of_all=each) for each in (True, False))
+        router.subscriber(of_all, include_in_schema=False)(handler)
+        title = f"state{operation.partition('.')[0].capitalize()}"
+        description = f"{handler.__doc__} On `{of_all}` it goes to all replicas."
+        router.subscriber(one, queue=QUEUE, title=title, description=description)(handler)
+
+
+def _router(middlewares: tuple[Any, ...] = ()) -> NatsRouter:
+    return NatsRouter(middlewares=(_refusing(), *middlewares))
+
+
+def _response(piece: Piece) -> NatsResponse:
+    return NatsResponse(piece.body, headers=piece.headers)
+
+
+def _refusing() -> ExceptionMiddleware:
+    middleware = ExceptionMiddleware()
+
+    @middleware.add_handler(Exception, publish=True)
+    def refuse(error: Exception) -> bytes:
+        return refusal_of(error).encode()
+
+    return middleware

@@ -1,0 +1,149 @@
+"""Questions to task state over NATS: side by side, counted, and traced where that is set up."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import cast
+
+import pytest
+from nats.aio.client import Client
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from prometheus_client import CollectorRegistry
+
+from headrace.jetstream.client import NatsClient
+from headrace.model.errors import TaskUnknown
+from headrace.model.messages import DropFile, GetTask, Refusal
+from headrace.settings import BusSettings
+from headrace.state_client import MORE
+from headrace_task_state.requests.answers import Answers
+from headrace_task_state.requests.broker import FleetBroker
+from headrace_task_state.requests.pieces import AnswerPieces
+from headrace_task_state.requests.questions import Questions
+from headrace_task_state.requests.telemetry import telemetry
+from tests.support.desk import fresh_names
+from tests.support.servers import NatsProcess
+
+TIMEOUT = 60.0
+
+
+class ScriptedAnswers:
+    """Answers by the task's name."""
+
+    def __init__(self) -> None:
+        self.release = asyncio.Event()
+
+    async def get(self, query: GetTask) -> bytes:
+        if query.task == "slow":
+            await self.release.wait()
+        if query.task == "unknown":
+            raise TaskUnknown("task not found")
+        return query.task.encode() * (8 if query.task == "long" else 1)
+
+    async def for_worker(self, question: DropFile, agent: str) -> bytes:
+        return f"{type(question).__name__} of {agent}".encode()
+
+
+class Asking:
+    """A client, and what its questions are answered with."""
+
+    def __init__(self, client: Client, settings: BusSettings, answers: ScriptedAnswers) -> None:
+        self.client, self.subjects, self.answers = client, settings.subjects, answers
+
+    async def get(self, task: str, **headers: str) -> bytes:
+        question = GetTask(tenant="default", owner="me", task=task).encode()
+        subject = self.subjects.state("get")
+        answer = await self.client.request(subject, question, TIMEOUT, headers=headers or None)
+        return answer.data
+
+
+@asynccontextmanager
+async def asking(
+    server: NatsProcess, registry: CollectorRegistry | None = None
+) -> AsyncIterator[Asking]:
+    """Have questions answered for the length of a block."""
+    settings = BusSettings.model_validate({"nats_url": server.url, **fresh_names()})
+    answers, client = ScriptedAnswers(), NatsClient()
+    pieces = AnswerPieces(settings.subjects.state("more.one"), 16)
+    broker = FleetBroker(settings, "answers")
+    questions = Questions(settings.subjects, cast("Answers", answers), pieces)
+    questions.include_in(broker, telemetry(registry or CollectorRegistry()))
+    async with broker:
+        await broker.start()
+        await (await broker.connect()).flush()
+        await client.connect(server.url)
+        try:
+            yield Asking(client, settings, answers)
+        finally:
+            await client.close()
+
+
+async def test_a_slow_question_holds_up_no_other(nats_server: NatsProcess) -> None:
+    async with asking(nats_server) as asked, asyncio.timeout(TIMEOUT):
+        slow = asyncio.create_task(asked.get("slow"))
+        assert await asked.get("quick") == b"quick"
+        assert not slow.done()
+        asked.answers.release.set()
+        assert await slow == b"slow"
+
+
+async def test_a_worker_asks_in_its_agents_name(nats_server: NatsProcess) -> None:
+    async with asking(nats_server) as asked:
+        question = DropFile(tenant="t", agent="shop", task="0-1", name="f").encode()
+        subject = asked.subjects.state("drop.shop")
+        answer = await asked.client.request(subject, question, TIMEOUT)
+        assert answer.data == b"DropFile of shop"
+
+
+async def test_questions_are_counted_by_subject_and_refusals_by_kind(
+    nats_server: NatsProcess,
+) -> None:
+    registry = CollectorRegistry()
+    async with asking(nats_server, registry) as asked:
+        await asked.get("a")
+        refused = Refusal.decode("get", await asked.get("unknown"))
+        assert refused.code == "task_unknown"
+        subject = asked.subjects.state("get")
+    labels = {"app_name": "headrace_task_state", "broker": "nats", "handler": subject}
+    counted = registry.get_sample_value("faststream_received_messages_total", labels)
+    assert counted == 2
+    failed = "faststream_received_processed_messages_exceptions_total"
+    kind = {"exception_type": "TaskUnknown"}
+    assert registry.get_sample_value(failed, labels | kind) == 1
+
+
+async def test_no_label_of_a_metric_is_an_answers_own(nats_server: NatsProcess) -> None:
+    registry = CollectorRegistry()
+    async with asking(nats_server, registry) as asked:
+        question = GetTask(tenant="default", owner="me", task="long").encode()
+        subject = asked.subjects.state("get")
+        first = await asked.client.request(subject, question, TIMEOUT)
+        more = (first.headers or {})[MORE]
+        rest = await asked.client.request(more, b"", TIMEOUT)
+        assert first.data + rest.data == b"long" * 8
+    handlers = {
+        sample.labels["handler"]
+        for family in registry.collect()
+        for sample in family.samples
+        if "handler" in sample.labels
+    }
+    assert handlers == {subject}
+
+
+async def test_a_question_is_a_span_of_the_askers_trace_where_traces_are_set_up(
+    nats_server: NatsProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spans, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(spans))
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
+    asker = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    async with asking(nats_server) as asked:
+        await asked.get("a", traceparent=asker)
+    contexts = [span.get_span_context() for span in spans.get_finished_spans()]
+    assert {f"{context.trace_id:032x}" for context in contexts if context} == {asker.split("-")[1]}
+
+
+def test_nobody_who_has_set_up_no_traces_pays_for_them() -> None:
+    assert len(telemetry(CollectorRegistry())) == 1
