@@ -11,6 +11,9 @@ RUNTIME := .venv/.runtime
 DEVELOPMENT := .venv/.development
 CODE := shared services examples tests
 
+# Who keeps bytecode away has each process of `make test` compile every test anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 # The first Python that runs (a version manager's shim may exist and fail) and is new enough.
 FIND_PYTHON = for candidate in $(or $(PYTHON),python3.13 python3.12 python3.14 python3); do \
 	if "$$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 12))' 2>/dev/null; \

@@ -1,7 +1,8 @@
 """Real servers and one real stack, each started once, when the first test asks for it."""
 
+import gc
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 
@@ -26,6 +27,21 @@ def pytest_configure(config: pytest.Config) -> None:
             containers.require_engine()
     except (ValueError, containers.NoEngine) as problem:
         raise pytest.UsageError(str(problem)) from problem
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Leave what is collected to no garbage collection: modules and tests stay to the end.
+
+    They are a million objects, which each of the processes that share the tests would go
+    through dozens of times while they come, and again whenever a test collects.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
