@@ -21,13 +21,14 @@ def config() -> None:
 @config.command()
 @click.argument("file", default="headrace.yaml")
 def check(file: str) -> None:
-    """Validate FILE and list its agents."""
-    configuration = _configuration()
+    """Validate FILE and list its agents; no connection is opened."""
     try:
-        agents = configuration.build(configuration.read(Path(file), os.environ))
+        declared = _configuration().declared_in(Path(file), os.environ, connect=False)
     except HeadraceError as error:
         raise CannotStart(str(error)) from None
-    for agent in agents:
+    for warning in declared.warnings:
+        click.echo(f"Warning: {warning}", err=True)
+    for agent in declared.agents:
         click.echo(one_line(f"{agent.name}: {agent.card.description}"))
 
 

@@ -12,7 +12,7 @@ from headrace import service
 from headrace.background import keep_running
 from headrace.sdk.agent import Agents
 from headrace.sdk.errors import Misdeclared
-from headrace_worker.config import Unusable, build, read
+from headrace_worker.config import Unusable, declared_in
 from headrace_worker.config.follow import follow
 from headrace_worker.loading import load
 from headrace_worker.settings import WorkerSettings
@@ -32,8 +32,15 @@ def run(target: str = "", config: str = "") -> int:
 
 def _prepare(target: str, file: Path | None) -> service.Prepared:
     settings = WorkerSettings()
-    agents = build(read(file, os.environ)) if file else load(target)
+    agents = _declared(file) if file else load(target)
     return service.Prepared(settings.log_level, lambda _: serving(settings, agents, file))
+
+
+def _declared(file: Path) -> Agents:
+    declared = declared_in(file, os.environ)
+    for warning in declared.warnings:
+        _log.warning("%s", warning)
+    return declared.agents
 
 
 @asynccontextmanager

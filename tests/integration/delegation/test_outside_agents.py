@@ -11,8 +11,7 @@ from headrace.log import last_entry
 from headrace.model.entry import Entry
 from headrace.model.events import Json
 from headrace.model.task import CANCELED, FAILED
-from headrace_worker.config.building import build
-from headrace_worker.config.reading import read
+from headrace_worker.config import declared_in
 from tests.integration.worker.conftest import Spawn, Working
 from tests.integration.worker.outside_agents.other_headrace import Other, another_headrace
 from tests.support.desk import Desk, Task, eventually
@@ -199,7 +198,7 @@ async def test_an_agent_elsewhere_that_headrace_yaml_names_is_asked_by_that_name
             "  outside: {type: a2a, url: '${OUTSIDE}', binding: GRPC}\n"
             f"  mayor: {{type: python, target: '{__name__}:mayor'}}\n"
         )
-        agents = await asyncio.to_thread(lambda: build(read(file, {"OUTSIDE": server.url})))
+        agents = await asyncio.to_thread(lambda: declared_in(file, {"OUTSIDE": server.url}).agents)
         async with working(*agents):
             entries = await (await desk.start("mayor", "fire")).ended()
     assert answer(entries) == "It was cried: Oyez, fireCried."

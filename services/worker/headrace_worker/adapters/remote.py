@@ -38,11 +38,11 @@ def remote_agent(  # noqa: PLR0913  # what such an agent can be told
 ) -> Agent:
     """Make an agent of the A2A agent at `url`, below which its card lies.
 
-    The card is read at once, for `card_timeout` seconds: name, description, version, skills and
-    media types are taken over where they are not given here. With a `name`, it is served also while
-    its card can't be read. `binding` is ``JSONRPC``, ``HTTP+JSON`` or ``GRPC``; without one the
-    card's first that is any of these. `credentials` are an `ApiKey`, a `Bearer` or
-    `ClientCredentials`; `headers` go into each request too.
+    The card is read at once, for `card_timeout` seconds (0: it is not read): names, description,
+    version, skills and media types are taken over where they are not given here. With a `name`, it
+    is served also while its card can't be read. `binding` is ``JSONRPC``, ``HTTP+JSON`` or
+    ``GRPC``; without one the card's first that is any of these. `credentials` are an `ApiKey`, a
+    `Bearer` or `ClientCredentials`; `headers` go into each request too.
 
     A stream that is silent for `silence` seconds is opened anew; a task that is out of reach for
     `reconnecting` seconds is left for another attempt, which follows it again instead of asking
@@ -65,7 +65,7 @@ def remote_agent(  # noqa: PLR0913  # what such an agent can be told
         silence,
         secure_grpc,
     )
-    card = _card(place, card_timeout, is_needed=not name)
+    card = _card(place, card_timeout, is_needed=not name) if card_timeout > 0 else {}
     told: Any = {"input_modes": ANY_MEDIA, **taken_over(card), **declared}
     remote, timeouts = Remote(place), Timeouts(reconnecting, auth_timeout, poll)
 

@@ -1,7 +1,17 @@
 """Agents from a file, ``headrace.yaml``: what each is, without a line of code."""
 
 from headrace_worker.config.building import build
+from headrace_worker.config.declared import DeclaredAgents, declared_in
+from headrace_worker.config.lines import Unusable
 from headrace_worker.config.model import Configuration, schema
-from headrace_worker.config.reading import Unusable, read
+from headrace_worker.config.reading import read
 
-__all__ = ["Configuration", "Unusable", "build", "read", "schema"]
+__all__ = [
+    "Configuration",
+    "DeclaredAgents",
+    "Unusable",
+    "build",
+    "declared_in",
+    "read",
+    "schema",
+]

@@ -1,13 +1,15 @@
 """From what the file says to agents that a worker can serve."""
 
-import importlib
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from headrace.model.agent_card import AgentCard, Provider
 from headrace.model.errors import HeadraceError
 from headrace.model.events import Json
-from headrace.sdk.agent import Agent, Agents
+from headrace.sdk.agent import Agent, Agents, Skill
+from headrace_worker import adapters
+from headrace_worker.config.lines import FieldUnusable, Lines, Unusable
 from headrace_worker.config.model import (
     AgUiAgent,
     ApiKeySection,
@@ -24,59 +26,84 @@ from headrace_worker.config.model import (
     RemoteAgent,
     Security,
 )
-from headrace_worker.config.reading import Unusable
+from headrace_worker.config.references import DEFAULT_MODEL, MODEL_OF_ENVIRONMENT, broken, model_of
 from headrace_worker.loading import load, resolve
 
-_CARD = ("description", "version", "skills", "input_modes", "output_modes", "follow_ups")
+_CARD_TIMEOUT = 5.0
+"""Seconds that the card of an agent elsewhere may take."""
+
 _POLICY = ("max_attempts", "backoff", "timeout")
 
 
-def build(configuration: Configuration) -> Agents:
+def build(
+    configuration: Configuration,
+    lines: Lines | None = None,
+    *,
+    environment: Mapping[str, str] | None = None,
+    connect: bool = True,
+) -> Agents:
     """Return the agents that the file declares.
 
+    `lines` are the file's; `environment` says the model of agents whose file has none. Unless it
+    may `connect`, cards of agents elsewhere are not read.
+
     Raises:
-        Unusable: one can't be made; says which and why.
+        Unusable: some can't be made; says which and why.
     """
-    return Agents(_made(configuration, name) for name in configuration.agents)
+    wrong, made = list(broken(configuration)), Agents()
+    names = {path[1] for path, _ in wrong}
+    for name in configuration.agents:
+        if name in names:
+            continue
+        try:
+            made.add(_made(configuration, name, environment or {}, connect=connect))
+        except FieldUnusable as unusable:
+            wrong.append(unusable.finding)
+    if wrong:
+        raise Unusable("\n".join((lines or Lines()).report(wrong)))
+    return made
 
 
-def _made(configuration: Configuration, name: str) -> Agent:
-    section = configuration.agents[name]
+def _made(
+    configuration: Configuration, name: str, environment: Mapping[str, str], *, connect: bool
+) -> Agent:
+    section, place = configuration.agents[name], ("agents", name)
     try:
         if isinstance(section, PythonAgent):
             made = _python(name, section)
         elif isinstance(section, ModelAgent):
-            made = _model(configuration, name, section)
+            model = model_of(configuration, section) or _model_of_environment(name, environment)
+            made = _model(configuration, name, section, model)
         elif isinstance(section, AgUiAgent):
             made = _agui(name, section)
         else:
-            made = _remote(name, section)
-    except Unusable:
+            made = _remote(name, section, connect=connect)
+    except FieldUnusable:
         raise
     except (HeadraceError, ImportError) as error:
-        raise Unusable(f"agents.{name}: {error}") from error
+        raise FieldUnusable(place, str(error)) from error
     except (Exception, SystemExit) as error:
         # Of code that the file names: whatever it does, the file can't be used.
-        raise Unusable(f"agents.{name}: {type(error).__name__}: {error}") from error
+        raise FieldUnusable(place, f"{type(error).__name__}: {error}") from error
     return _secured(made, section.security)
 
 
 def _python(name: str, section: PythonAgent) -> Agent:
     agents = list(load(section.target))
     if len(agents) != 1:
-        raise Unusable(f"agents.{name}.target: {section.target} is {len(agents)} agents, not one")
+        raise FieldUnusable(
+            ("agents", name, "target"), f"{section.target} is {len(agents)} agents, not one"
+        )
     said = _said(section)
-    card = agents[0].card.model_copy(
-        update={"name": name, **{key: said[key] for key in _CARD if key in said}}
-    )
+    shown = {key: value for key, value in said.items() if key in AgentCard.model_fields}
+    card = agents[0].card.model_copy(update=shown | {"name": name})
     policy = replace(agents[0].policy, **{key: said[key] for key in _POLICY if key in said})
     concurrency = said.get("concurrency", agents[0].concurrency)
     return replace(agents[0], card=card, policy=policy, concurrency=concurrency)
 
 
-def _model(configuration: Configuration, name: str, section: ModelAgent) -> Agent:
-    model = _llm(configuration, name, section)
-    made: Agent = _door("openai_chat", "openai_agent")(
+def _model(configuration: Configuration, name: str, section: ModelAgent, model: Model) -> Agent:
+    made: Agent = adapters.openai_agent(
         name=name,
         model=model.model,
         base_url=model.base_url,
@@ -87,8 +114,13 @@ def _model(configuration: Configuration, name: str, section: ModelAgent) -> Agen
         options=model.options or None,
         instruction=section.instruction,
         show_thinking=section.reasoning.show_thinking,
+        streaming=section.reasoning.enable_streaming,
         reasoning_effort=section.reasoning.effort,
-        tools=[_tool(configuration, name, tool) for tool in section.tools],
+        tools=[
+            _tool(configuration.tools[name])
+            for name in section.tools
+            if name in configuration.tools
+        ],
         memory=section.memory,
         max_turns=section.max_turns,
         **_said(section),
@@ -96,32 +128,20 @@ def _model(configuration: Configuration, name: str, section: ModelAgent) -> Agen
     return made
 
 
-def _llm(configuration: Configuration, name: str, section: ModelAgent) -> Model:
-    if (section.llm is None) == (section.model is None):
-        raise Unusable(f"agents.{name}: needs either llm, the name of one of llms, or model")
-    if section.model is not None:
-        return section.model
-    model = configuration.llms.get(section.llm or "")
-    if model is None:
-        raise Unusable(f"agents.{name}.llm: llms has no {section.llm!r}")
-    return model
+def _model_of_environment(agent: str, environment: Mapping[str, str]) -> Model:
+    said = {field: environment.get(name) for field, name in MODEL_OF_ENVIRONMENT.items()}
+    if not said["api_key"] and not said["base_url"]:
+        rule = "needs a model: declare one under llms, or set OPENAI_API_KEY"
+        raise FieldUnusable(("agents", agent, "llm"), rule)
+    return Model.model_validate({"model": DEFAULT_MODEL} | {k: v for k, v in said.items() if v})
 
 
-def _tool(configuration: Configuration, agent: str, name: str) -> Any:  # noqa: ANN401  # a tool, or a source of them
-    section = configuration.tools.get(name)
-    match section:
-        case None:
-            raise Unusable(f"agents.{agent}.tools: tools has no {name!r}")
-        case PythonTool():
-            return resolve(section.target)
-        case McpTool():
-            return _mcp(name, section)
+def _tool(section: PythonTool | McpTool) -> Any:  # noqa: ANN401  # a tool, or a source of them
+    return resolve(section.target) if isinstance(section, PythonTool) else _mcp(section)
 
 
-def _mcp(name: str, section: McpTool) -> Any:  # noqa: ANN401  # a source of tools
-    if (section.url is None) == (section.command is None):
-        raise Unusable(f"tools.{name}: needs either url or command")
-    return _door("mcp_tools", "McpServer")(
+def _mcp(section: McpTool) -> Any:  # noqa: ANN401  # a source of tools
+    return adapters.McpServer(
         section.url or "",
         command=section.command or (),
         environment=section.env or None,
@@ -132,7 +152,7 @@ def _mcp(name: str, section: McpTool) -> Any:  # noqa: ANN401  # a source of too
 
 
 def _agui(name: str, section: AgUiAgent) -> Agent:
-    made: Agent = _door("agui_agent", "ag_ui_agent")(
+    made: Agent = adapters.ag_ui_agent(
         section.url,
         name=name,
         headers=section.headers or None,
@@ -143,14 +163,15 @@ def _agui(name: str, section: AgUiAgent) -> Agent:
     return made
 
 
-def _remote(name: str, section: RemoteAgent) -> Agent:
-    made: Agent = _door("remote", "remote_agent")(
+def _remote(name: str, section: RemoteAgent, *, connect: bool) -> Agent:
+    made: Agent = adapters.remote_agent(
         section.url,
         name=name,
         binding=section.binding,
         credentials=_credentials(section.credentials),
         headers=section.headers,
         silence=section.silence,
+        card_timeout=_CARD_TIMEOUT if connect else 0.0,
         **_said(section),
     )
     return made
@@ -161,11 +182,11 @@ def _credentials(said: Credentials | None) -> Any:  # noqa: ANN401  # what the a
         case None:
             return None
         case BearerSection():
-            return _door("credentials", "Bearer")(said.token)
+            return adapters.Bearer(said.token)
         case ApiKeySection():
-            return _door("credentials", "ApiKey")(said.key, said.header)
+            return adapters.ApiKey(said.key, said.header)
         case ClientCredentialsSection():
-            return _door("credentials", "ClientCredentials")(
+            return adapters.ClientCredentials(
                 said.client_id,
                 said.client_secret,
                 said.token_url or "",
@@ -175,24 +196,18 @@ def _credentials(said: Credentials | None) -> Any:  # noqa: ANN401  # what the a
 
 
 def _said(section: Described) -> dict[str, Any]:
-    """Return what the section says of the agent itself, as keywords."""
-    said = section.model_dump(include={*_CARD, *_POLICY, "concurrency"})
+    """Return what the section says of the agent itself, as keywords of `headrace.sdk.agent`."""
+    plain = {*Described.model_fields} - {"name", "provider", "skills", "security"}
+    said = section.model_dump(include=plain) | {"display_name": section.name}
+    if section.provider is not None:
+        said["provider"] = Provider(**section.provider.model_dump(exclude_none=True))
+    if section.skills is not None:
+        said["skills"] = [Skill(**one.model_dump()).to_json() for one in section.skills]
     return {key: value for key, value in said.items() if value is not None}
 
 
 def _secured(made: Agent, security: Security | None) -> Agent:
     if security is None:
         return made
-    unknown = [name for name in security.require if name not in security.schemes]
-    if unknown:
-        raise Unusable(f"agents.{made.name}.security.require: schemes has no {unknown[0]!r}")
     told: Json = security.model_dump(by_alias=True, exclude_defaults=True)
     return replace(made, card=made.card.model_copy(update={"security": told}))
-
-
-def _door(module: str, function: str) -> Callable[..., Any]:
-    """Return an adapter's constructor, imported when a file asks for it: each needs its extra."""
-    found: Callable[..., Any] = getattr(
-        importlib.import_module(f"headrace_worker.adapters.{module}"), function
-    )
-    return found

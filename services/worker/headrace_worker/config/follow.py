@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from headrace.model.errors import BusUnavailable
-from headrace_worker.config import Unusable, build, read
+from headrace_worker.config import Unusable, declared_in
 from headrace_worker.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -25,8 +25,8 @@ async def follow(worker: Worker, path: Path, environment: Mapping[str, str]) -> 
         # A file that is being written is read again when it is whole.
         seen = stamp
         try:
-            agents = await asyncio.to_thread(lambda: build(read(path, environment)))
-            await worker.update(agents)
+            declared = await asyncio.to_thread(declared_in, path, environment)
+            await worker.update(declared.agents)
         except Unusable as trouble:
             _log.error("agents not reloaded, the old ones stay in use: %s", trouble)
         except BusUnavailable as trouble:
@@ -35,7 +35,9 @@ async def follow(worker: Worker, path: Path, environment: Mapping[str, str]) -> 
         except Exception as trouble:  # noqa: BLE001  # the next change must be seen too
             _log.error("agents not reloaded, the old ones stay in use: %s", trouble)
         else:
-            names = ", ".join(agent.name for agent in agents)
+            for warning in declared.warnings:
+                _log.warning("%s", warning)
+            names = ", ".join(agent.name for agent in declared.agents)
             _log.info("%s reloaded: %s serves %s", path.name, worker.id, names)
 
 

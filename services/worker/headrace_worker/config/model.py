@@ -4,7 +4,15 @@ import re
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    model_validator,
+)
 
 from headrace.model.events import Json
 from headrace.sdk.policy import FollowUps
@@ -141,7 +149,12 @@ class Model(Section):
 
 
 class Reasoning(Section):
-    """What becomes of a model's thoughts."""
+    """How a model thinks, and what becomes of it."""
+
+    engine: str | None = None
+    """No effect: models reason by themselves. Taken from files that were written for Hector."""
+    enable_streaming: bool = True
+    """Whether clients may stream the answer."""
 
     show_thinking: bool = True
     """Whether clients see them."""
@@ -149,13 +162,40 @@ class Reasoning(Section):
     """``low``, ``medium``, ``high``, or what else the model knows."""
 
 
+class SkillSection(Section):
+    """One thing that an agent can do."""
+
+    id: str
+    name: str = ""
+    """Empty: the id."""
+    description: str = ""
+    tags: list[str] = Field(default_factory=list)
+    examples: list[str] = Field(default_factory=list)
+    """Prompts that show it."""
+    input_modes: list[str] = Field(default_factory=list)
+    """Media types; empty: the agent's."""
+    output_modes: list[str] = Field(default_factory=list)
+
+
+class ProviderSection(Section):
+    """Who runs an agent."""
+
+    organization: str
+    url: Url | None = None
+    """Of the organization."""
+
+
 class Described(Section):
     """What any agent's section may say; see `headrace.sdk.agent`."""
 
+    name: str | None = None
+    """What people call it; its id is the key of this section."""
     description: str | None = None
     version: str | None = None
-    skills: list[Json] | None = None
-    """A2A AgentSkill objects."""
+    icon_url: Url | None = None
+    documentation_url: Url | None = None
+    provider: ProviderSection | None = None
+    skills: list[SkillSection] | None = None
     input_modes: list[str] | None = None
     output_modes: list[str] | None = None
     follow_ups: FollowUps | None = None
@@ -170,7 +210,8 @@ class Described(Section):
 class PythonAgent(Described):
     """An agent in Python code: what is said here is taken instead of what the code says."""
 
-    type: Literal["python"]
+    type: Literal["python"] = "python"
+    """May be left out: a `target` says it."""
     target: Target
     """``module:attribute``, an agent."""
 
@@ -178,9 +219,12 @@ class PythonAgent(Described):
 class ModelAgent(Described):
     """A model with an instruction and tools."""
 
-    type: Literal["openai"]
+    type: Literal["openai"] = "openai"
+    """May be left out."""
     llm: str | None = None
-    """Name of one of `llms`; instead of `model`."""
+    """Name of one of `llms`, instead of `model`. Without either, the only one of `llms` or the one
+    called ``default``; without `llms`, the model that ``OPENAI_MODEL``, ``OPENAI_BASE_URL`` and
+    ``OPENAI_API_KEY`` say."""
     model: Model | None = None
     instruction: str = ""
     reasoning: Reasoning = Field(default_factory=Reasoning)
@@ -189,6 +233,12 @@ class ModelAgent(Described):
     memory: Memory = "context"
     """What of the conversation the model is shown."""
     max_turns: int = Field(default=16, ge=1)
+
+    @model_validator(mode="after")
+    def _has_one_model(self) -> Self:
+        if self.llm is not None and self.model is not None:
+            raise ValueError("has llm and model: one of them is the model")
+        return self
 
 
 class RemoteAgent(Described):
@@ -220,8 +270,25 @@ class AgUiAgent(Described):
     """What of the conversation it is told, where the client does not say."""
 
 
+def _type_of(section: object) -> str | None:
+    """Return an agent's type, which models and targets need not state; None: it can't be known."""
+    if isinstance(section, PythonAgent | ModelAgent | RemoteAgent | AgUiAgent):
+        return section.type
+    if not isinstance(section, dict):
+        return "openai"
+    if (stated := section.get("type")) is not None:
+        return str(stated)
+    if "target" in section:
+        return "python"
+    return None if "url" in section else "openai"
+
+
 type AgentSection = Annotated[
-    PythonAgent | ModelAgent | RemoteAgent | AgUiAgent, Field(discriminator="type")
+    Annotated[PythonAgent, Tag("python")]
+    | Annotated[ModelAgent, Tag("openai")]
+    | Annotated[RemoteAgent, Tag("a2a")]
+    | Annotated[AgUiAgent, Tag("ag-ui")],
+    Discriminator(_type_of),
 ]
 
 
@@ -246,6 +313,12 @@ class McpTool(Section):
     """Names of its tools; None: all."""
     prefix: str = ""
     """Before each tool's name."""
+
+    @model_validator(mode="after")
+    def _is_at_one_place(self) -> Self:
+        if (self.url is None) == (self.command is None):
+            raise ValueError("needs either url or command")
+        return self
 
 
 type ToolSection = Annotated[PythonTool | McpTool, Field(discriminator="type")]

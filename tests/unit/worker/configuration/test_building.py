@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace import RunContext, agent
+from headrace import Provider, RunContext, agent
 from headrace_worker.config import Configuration, Unusable, build
 
 
@@ -101,16 +101,71 @@ def test_who_may_ask_stands_in_the_card() -> None:
             python("made_up_module:both"),
             "agents.a.target: made_up_module:both is 2 agents, not one",
         ),
-        ({"type": "openai"}, "agents.a: needs either llm"),
-        ({"type": "openai", "llm": "x"}, "agents.a.llm: llms has no 'x'"),
-        (
-            {"type": "openai", "model": {"model": "m", "base_url": "http://x"}, "tools": ["y"]},
-            "agents.a.tools: tools has no 'y'",
-        ),
+        ({"type": "openai"}, "agents.a: needs llm, the name of one of llms: main, other"),
+        ({"llm": "man"}, "agents.a.llm: llms has no 'man'; did you mean 'main'? allowed: main"),
+        ({"llm": "main", "tools": ["y"]}, "agents.a.tools: tools has no 'y'; allowed: count"),
         (python(security={"require": ["x"]}), "agents.a.security.require: schemes has no 'x'"),
     ],
 )
 def test_what_can_not_be_made_is_told_by_field(section: dict[str, Any], expected: str) -> None:
+    llms = {name: {"model": "m", "base_url": "http://127.0.0.1:1"} for name in ("main", "other")}
+    tools = {"count": {"type": "python", "target": "made_up_module:count"}}
     with pytest.raises(Unusable) as refused:
-        build(configured({"a": section}))
+        build(configured({"a": section}, llms=llms, tools=tools))
     assert expected in str(refused.value)
+
+
+def test_all_that_can_not_be_made_is_told_at_once() -> None:
+    agents = {"a": python("no_such_module:x"), "b": {"llm": "x"}, "c": python("made_up_module:z")}
+    with pytest.raises(Unusable) as refused:
+        build(configured(agents, llms={"main": {"model": "m"}}))
+    assert [line.partition(":")[0] for line in str(refused.value).splitlines()] == [
+        "agents.b.llm",
+        "agents.a",
+        "agents.c",
+    ]
+
+
+def test_an_agent_without_a_model_has_the_only_or_the_default_one() -> None:
+    one = {"model": "m", "base_url": "http://127.0.0.1:1"}
+    for llms in ({"main": one}, {"default": one, "other": one | {"model": "n"}}):
+        [talker] = build(configured({"a": {}}, llms=llms))
+        assert talker.card.description == "The model m."
+    with pytest.raises(Unusable, match=r"agents\.a\.llm: needs a model: .*OPENAI_API_KEY"):
+        build(configured({"a": {}}))
+    environment = {"OPENAI_BASE_URL": "http://127.0.0.1:1", "OPENAI_MODEL": "local"}
+    quiet = configured({"a": {"reasoning": {"enable_streaming": False}}})
+    [talker] = build(quiet, environment=environment)
+    assert talker.card.description == "The model local."
+    assert not talker.card.streaming
+
+
+def test_an_agent_says_of_itself_what_the_file_says() -> None:
+    said: dict[str, Any] = {
+        "name": "A Painter",
+        "icon_url": "https://a.example/icon.png",
+        "documentation_url": "https://a.example/docs",
+        "provider": {"organization": "Acme", "url": "https://acme.example"},
+        "skills": [{"id": "paint", "examples": ["a cat"], "output_modes": ["image/png"]}],
+    }
+    agents = {
+        "in-code": python(**said),
+        "elsewhere": {"type": "ag-ui", "url": "http://127.0.0.1:1", **said},
+    }
+    made = list(build(configured(agents)))
+    assert [one.name for one in made] == ["in-code", "elsewhere"]
+    for one in made:
+        card = one.card
+        assert (card.title, card.icon_url) == ("A Painter", "https://a.example/icon.png")
+        assert card.documentation_url == "https://a.example/docs"
+        assert card.provider == Provider(organization="Acme", url="https://acme.example")
+        assert card.skills == [
+            {
+                "id": "paint",
+                "name": "paint",
+                "description": "paint",
+                "tags": ["paint"],
+                "examples": ["a cat"],
+                "outputModes": ["image/png"],
+            }
+        ]

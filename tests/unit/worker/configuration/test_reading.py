@@ -60,7 +60,7 @@ def told(folder: Path, text: str, **environment: str) -> str:
 
 
 def test_everything_that_can_be_said_is_read(tmp_path: Path) -> None:
-    found = read(written(tmp_path, WHOLE), ENVIRONMENT)
+    found, _ = read(written(tmp_path, WHOLE), ENVIRONMENT)
     assistant, partner = found.agents["assistant"], found.agents["partner"]
     assert isinstance(assistant, ModelAgent)
     assert assistant.instruction == "Costs $5, says you."
@@ -98,15 +98,15 @@ def with_code(field: str) -> str:
         ("", "headrace.yaml:1: the file: "),
         ("- a\n", "headrace.yaml:1: the file: "),
         ("agents:\n  a: {type: python}\n", "headrace.yaml:2: agents.a.target: Field required"),
-        ("agents:\n  a: {type: what}\n", "headrace.yaml:2: agents.a: "),
-        ("agents:\n  a:\n    url: x\n", "headrace.yaml:2: agents.a: "),
+        ("agents:\n  a: {type: what}\n", "headrace.yaml:2: agents.a.type: unknown; allowed: "),
+        ("agents:\n  a:\n    url: x\n", "headrace.yaml:2: agents.a.type: is missing; allowed: a2a"),
         (
             "agents:\n  a:\n    type: a2a\n    url: ftp://x\n",
             "headrace.yaml:4: agents.a.url: String should match pattern",
         ),
         (
             "agents:\n  a:\n    type: a2a\n    url: http://x\n    tokn: x\n",
-            "headrace.yaml:5: agents.a.tokn: Extra inputs are not permitted",
+            "headrace.yaml:5: agents.a.tokn: unknown field; allowed: backoff, binding, ",
         ),
         (
             "agents:\n  a:\n    type: a2a\n    url: http://x\n    credentials: {type: bearer}\n",
@@ -154,12 +154,52 @@ def test_what_is_wrong_is_told_by_line_and_field(tmp_path: Path, text: str, expe
     assert expected in message
 
 
-def test_every_problem_is_told_at_once(tmp_path: Path) -> None:
-    message = told(tmp_path, "agents:\n  a: {type: python}\n  b: {type: a2a}\n")
-    assert message.splitlines() == [
-        "headrace.yaml:2: agents.a.target: Field required",
-        "headrace.yaml:3: agents.b.url: Field required",
-    ]
+MISTAKES = """\
+llms:
+  main: {model: m, temprature: 3}
+tool: {}
+agents:
+  typo: {type: opneai}
+  bad name: {}
+  assistant:
+    nam: x
+    follow_ups: enque
+    reasoning: {efort: low}
+  nowhere: {url: "http://x"}
+  partner: {type: a2a, url: "${NO_URL}", credentials: {type: bearer, tokn: x}}
+  twice: {target: "a:b"}
+  twice: {target: "a:b"}
+  artist: {skills: [{id: a, inputModes: [x]}]}
+  text: just text
+"""
+
+ALL_OF_THEM = [
+    "2: llms.main.temprature: unknown field; did you mean 'temperature'? allowed: api_key, ",
+    "3: tool: unknown field; did you mean 'tools'? allowed: agents, llms, tools",
+    "5: agents.typo.type: unknown; did you mean 'openai'? allowed: python, openai, a2a, ag-ui",
+    "6: agents.bad name: String should match pattern",
+    "8: agents.assistant.nam: unknown field; did you mean 'name'? allowed: ",
+    "9: agents.assistant.follow_ups: Input should be 'enqueue', 'interrupt', 'reject' or 'steer'",
+    "10: agents.assistant.reasoning.efort: unknown field; did you mean 'effort'? allowed: ",
+    "11: agents.nowhere.type: is missing; allowed: a2a and ag-ui, for an agent with a url",
+    "12: agents.partner.url: the environment has no NO_URL",
+    "12: agents.partner.credentials.tokn: unknown field; did you mean 'token'? allowed: ",
+    "12: agents.partner.credentials.token: Field required",
+    "14: agents.twice: is there twice",
+    "15: agents.artist.skills.0.inputModes: unknown field; did you mean 'input_modes'? allowed: ",
+    "16: agents.text: must be a section with fields of its own",
+]
+
+
+def test_every_problem_is_told_at_once_with_what_was_meant(tmp_path: Path) -> None:
+    message = told(tmp_path, MISTAKES).splitlines()
+    assert len(message) == len(ALL_OF_THEM)
+    for expected in ALL_OF_THEM:
+        line, _, rest = expected.partition(": ")
+        wanted = f"headrace.yaml:{line}: {rest}"
+        assert any(one.startswith(wanted) for one in message), (wanted, message)
+    [follow_ups] = [one for one in message if "follow_ups: " in one]
+    assert follow_ups.endswith("; did you mean 'enqueue'?")
 
 
 def test_a_secret_is_not_told_with_what_is_wrong(tmp_path: Path) -> None:

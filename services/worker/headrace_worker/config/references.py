@@ -1,0 +1,85 @@
+"""What one part of the file names of another, and what of the file has no effect here."""
+
+from collections.abc import Iterator
+
+from headrace_worker.config.invalid import alternatives
+from headrace_worker.config.lines import Finding
+from headrace_worker.config.model import Configuration, Model, ModelAgent
+
+DEFAULT_MODEL = "gpt-5-mini"
+"""Of agents whose file names none, nor their environment."""
+
+MODEL_OF_ENVIRONMENT = {
+    "model": "OPENAI_MODEL",
+    "base_url": "OPENAI_BASE_URL",
+    "api_key": "OPENAI_API_KEY",
+}
+"""Variables that say a model's fields where the file has no `llms`."""
+
+_DEFAULT = "default"
+
+_NO_ENGINE = (
+    "has no effect: models reason by themselves; ask for more with reasoning.effort, or write the "
+    "steps in Python (type: python)"
+)
+_ENVIRONMENTS = (
+    f"the model is {DEFAULT_MODEL}, or what OPENAI_MODEL and OPENAI_BASE_URL say, with the key "
+    "OPENAI_API_KEY; declare it under llms"
+)
+
+
+def model_of(configuration: Configuration, section: ModelAgent) -> Model | None:
+    """Return the agent's model; None: the environment's."""
+    if section.model is not None:
+        return section.model
+    name = section.llm or _default(configuration)
+    return None if name is None else configuration.llms.get(name)
+
+
+def _default(configuration: Configuration) -> str | None:
+    names = [*configuration.llms]
+    return names[0] if len(names) == 1 else _DEFAULT if _DEFAULT in names else None
+
+
+def broken(configuration: Configuration) -> Iterator[Finding]:
+    """Yield what names something that the file does not have.
+
+    A file without any `llms` or `tools` was written for another place that has them: what it names
+    of those is `without_effect`.
+    """
+    llms, tools = configuration.llms, configuration.tools
+    for name, agent in configuration.agents.items():
+        place = ("agents", name)
+        schemes = agent.security.schemes if agent.security else {}
+        for required in agent.security.require if agent.security else ():
+            if required not in schemes:
+                rule = f"schemes has no {required!r}; {alternatives(required, [*schemes])}"
+                yield (*place, "security", "require"), rule
+        if not isinstance(agent, ModelAgent):
+            continue
+        if agent.llm is not None and llms and agent.llm not in llms:
+            rule = f"llms has no {agent.llm!r}; {alternatives(agent.llm, [*llms])}"
+            yield (*place, "llm"), rule
+        if llms and agent.llm is None and agent.model is None and not _default(configuration):
+            yield place, f"needs llm, the name of one of llms: {', '.join(llms)}"
+        for tool in agent.tools:
+            if tools and tool not in tools:
+                rule = f"tools has no {tool!r}; {alternatives(tool, [*tools])}"
+                yield (*place, "tools"), rule
+
+
+def without_effect(configuration: Configuration) -> Iterator[Finding]:
+    """Yield what is read and has no effect here, and what to do about it."""
+    for name, agent in configuration.agents.items():
+        if not isinstance(agent, ModelAgent):
+            continue
+        place = ("agents", name)
+        if agent.reasoning.engine is not None:
+            yield (*place, "reasoning", "engine"), _NO_ENGINE
+        if agent.model is None and not configuration.llms:
+            said = f"names {agent.llm!r}, and the file has no llms" if agent.llm else "is not given"
+            yield (*place, "llm"), f"{said}: {_ENVIRONMENTS}"
+        if agent.tools and not configuration.tools:
+            lost = ", ".join(agent.tools)
+            rule = f"the file has no tools: the agent can't call {lost}; declare them under tools"
+            yield (*place, "tools"), rule
