@@ -9,6 +9,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import BaseRoute
 
 from headrace_gateway.call import AGENT
+from headrace_gateway.extensions import NAMES
 from headrace_gateway.file_download import FileDownload
 from headrace_gateway.metrics_page import MetricsPage
 from headrace_gateway.protocol_table import ERRORS, Protocol
@@ -18,7 +19,7 @@ from headrace_gateway.services import Services
 from headrace_gateway.settings import GatewaySettings
 
 _EXPOSED = [
-    "A2A-Extensions",
+    *NAMES,
     "ETag",
     "Last-Modified",
     "WWW-Authenticate",

@@ -3,8 +3,8 @@
 import asyncio
 import re
 from dataclasses import dataclass, replace
+from itertools import chain
 
-from a2a.extensions.common import HTTP_EXTENSION_HEADER
 from a2a.utils.constants import PROTOCOL_VERSION_1_0
 from starlette.requests import HTTPConnection, Request
 from starlette.types import Message, Receive
@@ -12,7 +12,7 @@ from starlette.websockets import WebSocket
 
 from headrace.directory import AgentCard
 from headrace.model.events import TRACEPARENT, Json
-from headrace_gateway.extensions import activated
+from headrace_gateway.extensions import activated, asked_for
 from headrace_gateway.refusals import AgentUnknown, CredentialsMissing, CredentialsRefused
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.server.body import CALLER
@@ -49,6 +49,8 @@ class Call:
     """Under which the message is sent, as it stands in the header; None: there is none."""
     extensions: tuple[str, ...]
     """URIs of the extensions that the call activates."""
+    extension_headers: tuple[str, ...]
+    """Names of the headers in which it does so, and the answer says so."""
     receive: Receive
     """Tells when the client goes away (ASGI)."""
     traceparent: str = ""
@@ -75,7 +77,7 @@ class Call:
         """What every answer to the call says in its headers."""
         if not self.extensions:
             return {}
-        return {HTTP_EXTENSION_HEADER: ", ".join(self.extensions)}
+        return dict.fromkeys(self.extension_headers, ", ".join(self.extensions))
 
 
 def caller_of(services: Services, request: Request) -> Caller:
@@ -180,15 +182,15 @@ def _call(
         raise AgentUnknown.called(name, at_root=stated is None)
     if card.security.get("require") and not caller.identified:
         raise CredentialsMissing(f"agent {name!r} requires authentication: {_wanted(card)}")
-    asked = request.query_params.getlist(HTTP_EXTENSION_HEADER)
-    extensions = activated(card, request.headers.getlist(HTTP_EXTENSION_HEADER) + asked)
+    asked = asked_for(request)
     return Call(
         operation="",
         caller=caller,
         card=card,
         cursor=cursor_of(request),
         idempotency_key=request.headers.get(IDEMPOTENCY_KEY),
-        extensions=extensions,
+        extensions=activated(card, list(chain.from_iterable(asked.values()))),
+        extension_headers=tuple(asked),
         receive=request.receive,
         traceparent=_trace(request.headers.get("traceparent", "")),
         base=public_url(request, services.settings),

@@ -1,7 +1,9 @@
 """A2A extensions that the gateway itself offers, and which of them a call activates."""
 
+from a2a.compat.v0_3.extension_headers import LEGACY_HTTP_EXTENSION_HEADER
 from a2a.extensions.common import HTTP_EXTENSION_HEADER, get_requested_extensions
 from a2a.utils.errors import ExtensionSupportRequiredError
+from starlette.requests import HTTPConnection
 
 from headrace.directory import AgentCard
 from headrace.model.events import Json
@@ -66,8 +68,20 @@ OFFERED: tuple[Json, ...] = (
 _URIS = frozenset(str(extension["uri"]) for extension in OFFERED)
 
 
+NAMES = (HTTP_EXTENSION_HEADER, LEGACY_HTTP_EXTENSION_HEADER)
+"""Headers that activate extensions: clients of 0.3 send the second one, some of them both."""
+
+
+def asked_for(request: HTTPConnection) -> dict[str, list[str]]:
+    """Return the values of each of `NAMES` that the request has, in a header or the query."""
+    stated = {
+        name: request.headers.getlist(name) + request.query_params.getlist(name) for name in NAMES
+    }
+    return {name: values for name, values in stated.items() if values}
+
+
 def activated(card: AgentCard, values: list[str]) -> tuple[str, ...]:
-    """Return which extensions the values of `A2A-Extensions` activate: offered here, or `card`'s.
+    """Return which extensions the values of `NAMES` activate: offered here, or `card`'s.
 
     Raises:
         ExtensionSupportRequiredError: one that the card requires is not among them.

@@ -31,7 +31,14 @@ _STATUSES = {
     "UNIMPLEMENTED": 501,
     "UNAVAILABLE": 503,
 }
-_PASSED_ON = ("a2a-version", "a2a-extensions", "idempotency-key", "authorization", "x-api-key")
+_PASSED_ON = (
+    "a2a-version",
+    "a2a-extensions",
+    "x-a2a-extensions",
+    "idempotency-key",
+    "authorization",
+    "x-api-key",
+)
 _IN_METADATA = {
     "currentGeneration": "current-generation",
     "ifGenerationMatch": "if-generation-match",

@@ -18,10 +18,16 @@ TRANSPORTS = [TransportProtocol.JSONRPC, TransportProtocol.HTTP_JSON, TransportP
 class Old:
     """A client of one agent that has been given a card with nothing but 0.3 on it."""
 
-    def __init__(self, client: Client, agent: str) -> None:
+    def __init__(self, client: Client, agent: str, *, is_grpc: bool) -> None:
         """Talk to `agent`, which gRPC is told in metadata: 0.3's protobuf has no tenant."""
-        self._client = client
+        self._client, self._is_grpc = client, is_grpc
         self._context = ClientCallContext(service_parameters={"agent-name": agent})
+
+    def say(self, header: str, value: str) -> None:
+        """Send a header, or metadata, with every request from now on."""
+        parameters = self._context.service_parameters or {}
+        name = header.lower() if self._is_grpc else header
+        self._context.service_parameters = {**parameters, name: value}
 
     async def send(self, text: str, **fields: str) -> list[a2a_pb2.StreamResponse]:
         """Return all that comes of a message."""
@@ -103,4 +109,4 @@ async def old(
             supported_protocol_bindings=[transport.value],
         )
         async with ClientFactory(config).create(card) as client:
-            yield Old(client, agent)
+            yield Old(client, agent, is_grpc=is_grpc)

@@ -2,10 +2,15 @@
 
 import json
 
+import grpc.aio
 import httpx
 import pytest
+import websockets
+from a2a.compat.v0_3 import a2a_v0_3_pb2 as old_pb2
+from a2a.compat.v0_3 import a2a_v0_3_pb2_grpc as old_grpc
 from a2a.compat.v0_3.types import AgentCard as OldCard
 from a2a.types import a2a_pb2
+from a2a.types import a2a_pb2_grpc as new_grpc
 from a2a.utils.constants import TransportProtocol
 from a2a.utils.errors import (
     TaskNotCancelableError,
@@ -144,6 +149,51 @@ async def test_with_a_version_only_its_own_methods_are_there(
     for method, version in (("message/send", "1.0"), ("SendMessage", "0.3")):
         answer = await call(unversioned, method, kinded(), **{"A2A-Version": version})
         assert answer["error"]["code"] == -32601
+
+
+async def test_an_empty_version_is_0_3(
+    unversioned: httpx.AsyncClient, gateway: str, settings: GatewaySettings
+) -> None:
+    empty = {"A2A-Version": ""}
+    old = await call(unversioned, "message/send", kinded(), **empty)
+    assert (old["result"]["kind"], old["result"]["status"]["state"]) == ("task", "completed")
+    new = await call(unversioned, "SendMessage", kinded(), **empty)
+    assert new["error"]["code"] == -32601
+    assert "A2A 0.3" in new["error"]["message"]
+    # Without a kind, too.
+    said = {"messageId": "m", "role": "user", "parts": [{"text": "hi"}]}
+    for target in ("/v1/message:send", "/message:send"):
+        task = (await unversioned.post(target, json={"message": said}, headers=empty)).json()
+        assert (task["kind"], task["status"]["state"]) == ("task", "completed")
+    empty_query, old_query = [
+        await unversioned.get("/tasks", params={"A2A-Version": version}) for version in ("", "0.3")
+    ]
+    assert empty_query.status_code == old_query.status_code == 404
+    assert empty_query.json() == old_query.json()
+    where = f"{gateway.replace('http', 'ws', 1)}/stream?A2A-Version="
+    async with websockets.connect(where) as socket:
+        with pytest.raises(websockets.ConnectionClosed, match=r"A2A 0\.3 is not served here"):
+            await socket.recv()
+    await _check_grpc(settings)
+
+
+async def _check_grpc(settings: GatewaySettings) -> None:
+    """Ask both services, with an empty version and without one."""
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{settings.grpc_port}") as channel:
+        new = new_grpc.A2AServiceStub(channel)  # type: ignore[no-untyped-call]
+        old = old_grpc.A2AServiceStub(channel)  # type: ignore[no-untyped-call]
+        unknown = mint_task_id(0)
+        asked = [
+            (new.GetTask, a2a_pb2.GetTaskRequest(id=unknown)),
+            (old.GetTask, old_pb2.GetTaskRequest(name=f"tasks/{unknown}")),
+        ]
+        told: list[str] = []
+        for method, request in asked:
+            for metadata in ([("a2a-version", "")], []):
+                with pytest.raises(grpc.aio.AioRpcError) as refused:
+                    await method(request, metadata=metadata)
+                told.append(refused.value.code().name)
+    assert told == ["FAILED_PRECONDITION", "NOT_FOUND", "NOT_FOUND", "NOT_FOUND"]
 
 
 @pytest.mark.parametrize("path", ["/v1/message:send", "/message:send"])

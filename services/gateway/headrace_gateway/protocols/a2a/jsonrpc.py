@@ -121,7 +121,7 @@ class JsonRpcBinding:
         self, request: Request, method: str, operation: str | None, params: Json, version: str
     ) -> Call:
         if operation is None:
-            raise MethodNotFoundError(f"there is no method {method!r}")
+            raise MethodNotFoundError(f"A2A {version} has no method {method!r}")
         task, tenant = params.get("id"), params.get("tenant")
         return call_of(
             self._services, request, operation, task=task, tenant=tenant, version=version

@@ -32,12 +32,16 @@ _VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})(\.\d{1,9})?")
 def requested_version(request: HTTPConnection) -> str | None:
     """Return the version that the request states, in a header or the query; None: it states none.
 
+    One that is empty is 0.3, as A2A says.
+
     Raises:
         VersionNotSupportedError: it is no version.
     """
-    stated = request.headers.get(VERSION_HEADER) or request.query_params.get(VERSION_HEADER) or ""
-    if not stated.strip():
-        return None
+    places = (request.headers, request.query_params)
+    said = [place[VERSION_HEADER] for place in places if VERSION_HEADER in place]
+    stated = next((value for value in said if value.strip()), None)
+    if stated is None:
+        return PROTOCOL_VERSION_0_3 if said else None
     found = _VERSION.fullmatch(stated.strip())
     if found is None:
         raise VersionNotSupportedError(f"{VERSION_HEADER} {stated!r} is not of the form 1.0")
