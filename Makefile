@@ -93,8 +93,8 @@ down: ## Stop it and drop its volumes
 	docker compose down --volumes --remove-orphans $(ARGS)
 
 .PHONY: test-containers
-test-containers: $(DEVELOPMENT) ## Contract and end-to-end tests on the official NATS and Valkey images
-	@HEADRACE_TEST_SERVERS=containers exec $(BIN)/python -m pytest $(or $(ARGS),tests/contract tests/e2e)
+test-containers: $(DEVELOPMENT) ## The tests on the official NATS and Valkey images (ARGS="tests/contract")
+	@HEADRACE_TEST_SERVERS=containers exec $(BIN)/python -m pytest $(or $(ARGS),$(SPREAD) tests)
 
 ##@ The project itself
 

@@ -13,18 +13,19 @@ from tests.support.resuming_sizes import SEED
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.stack import Stack
 
+_SERVERS = pytest.StashKey[str]()
+
 
 @pytest.hookimpl(tryfirst=True)  # Hypothesis' plugin reads the seed.
 def pytest_configure(config: pytest.Config) -> None:
-    """Take signals as from a terminal, draw by the seed; refuse containers without an engine."""
+    """Take signals as from a terminal, draw by the seed; choose the servers."""
     for number in (signal.SIGINT, signal.SIGHUP):
         # Ignored in background jobs and under nohup, and by every stack that tests start there.
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
     draw_by_seed(config)
     try:
-        if containers.are_wanted():
-            containers.require_engine()
+        config.stash[_SERVERS] = containers.choose([NatsProcess.image, ValkeyProcess.image])
     except (ValueError, containers.NoEngine) as problem:
         raise pytest.UsageError(str(problem)) from problem
 
@@ -44,9 +45,17 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say by which seed all was drawn, in this process or in those that it started."""
+def pytest_report_header(config: pytest.Config) -> str:
+    """Say which servers the tests run on."""
+    return f"servers: {config.stash[_SERVERS]}"
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Say by which seed all was drawn, and on which servers: also where no header is shown."""
     terminalreporter.write_line(f"drawn with HEADRACE_SEED={SEED}")
+    terminalreporter.write_line(f"servers: {config.stash[_SERVERS]}")
 
 
 @pytest.fixture(scope="session")

@@ -1,12 +1,14 @@
-"""The tests' servers as containers of the images that `docker-compose.yml` names.
+"""Which servers the tests run on: embedded ones, or containers of `docker-compose.yml`'s images.
 
-With ``HEADRACE_TEST_SERVERS=containers`` every server that a test starts runs in one, on the host's
-network and on the same files, so that a test can kill and freeze it as it does a process.
+In containers every server that a test starts runs in one, on the host's network and on the same
+files, so that a test can kill and freeze it as it does a process.
 """
 
+import gc
 import os
 import signal
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,35 +17,69 @@ from testcontainers.core.container import DockerContainer
 from testcontainers.core.docker_client import DockerClient
 
 _VARIABLE = "HEADRACE_TEST_SERVERS"
+_EMBEDDED, _CONTAINERS, _AUTO = "embedded", "containers", "auto"
 
 
 class NoEngine(Exception):
-    """Containers are asked for, and there is no engine to run them."""
+    """There is no container engine, or it does not have the images and can't get them."""
 
 
 def are_wanted() -> bool:
-    """Tell whether the servers are to run in containers.
+    """Tell whether the servers run in containers."""
+    return os.environ.get(_VARIABLE) == _CONTAINERS
+
+
+def choose(images: Iterable[str]) -> str:
+    """Choose as ``HEADRACE_TEST_SERVERS`` says, for this process and those it starts; say what.
+
+    ``auto`` is containers where there is an engine that runs `images`, else embedded servers.
 
     Raises:
         ValueError: the variable asks for something else.
+        NoEngine: it asks for containers, and nothing can run them.
     """
-    wanted = os.environ.get(_VARIABLE, "")
-    if wanted not in {"", "containers"}:
-        raise ValueError(f"{_VARIABLE} is {wanted!r}; it may be 'containers', or not set")
-    return wanted == "containers"
+    wanted = os.environ.get(_VARIABLE) or _EMBEDDED
+    if wanted not in {_EMBEDDED, _CONTAINERS, _AUTO}:
+        raise ValueError(f"{_VARIABLE} is {wanted!r}; it may be embedded, containers or auto")
+    chosen, why = wanted, ""
+    if wanted != _EMBEDDED:
+        try:
+            _require(images)
+            chosen = _CONTAINERS
+        except NoEngine as missing:
+            if wanted == _CONTAINERS:
+                raise
+            chosen, why = _EMBEDDED, f" ({missing})"
+    os.environ[_VARIABLE] = chosen
+    return chosen + why
 
 
-def require_engine() -> None:
-    """Return if an engine answers.
+def _trouble(images: Iterable[str]) -> str:
+    """Return why no engine runs `images`; empty: one has them, or has got them now."""
+    try:
+        engine = DockerClient().client
+        engine.ping()
+        present = {tag for image in engine.images.list() for tag in image.tags}
+        for image in set(images) - present:
+            engine.images.pull(image)
+    except DockerException as error:
+        return " ".join(str(error).split())[:200]
+    return ""
+
+
+def _require(images: Iterable[str]) -> None:
+    """Return if there is an engine that runs `images`.
 
     Raises:
-        NoEngine: none does.
+        NoEngine: there is none.
     """
-    try:
-        DockerClient().client.ping()
-    except DockerException as error:
-        message = f"{_VARIABLE}=containers needs a container engine, and none answers: {error}"
-        raise NoEngine(message) from error
+    with warnings.catch_warnings():
+        # The client leaves its socket open where nobody listens.
+        warnings.simplefilter("ignore", ResourceWarning)
+        trouble = _trouble(images)
+        gc.collect()
+    if trouble:
+        raise NoEngine(f"no container engine that runs the images: {trouble}")
 
 
 class ContainerProcess:
