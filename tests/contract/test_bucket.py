@@ -83,7 +83,9 @@ async def test_where_a_listed_key_is_is_where_it_can_be_changed(
 ) -> None:
     places = await fill(bucket)
     between(lambda other: other.put("t.a", b"anew", places["a"]))
-    for key, value in await bucket.under("t.*"):
+    listed = list(await bucket.under("t.*"))
+    assert len(listed) == len(places)
+    for key, value in listed:
         assert await bucket.put(key, b"last", value.sequence) > value.sequence
         with pytest.raises(Moved):
             await bucket.put(key, b"too late", value.sequence)

@@ -39,13 +39,15 @@ async def test_followers_that_come_later_get_what_lies_behind_where_they_begin(
 async def test_what_is_appended_while_a_follower_begins_comes_once(
     bus: Bus, rule: TailRule, log: TaskLog
 ) -> None:
-    growing = asyncio.create_task(log.grow(200))
+    growing, begun = asyncio.create_task(log.grow(200)), 0
     while (last := await last_entry(bus, log.key)) and last.last_generation < 150:
         async with following(bus, rule, log.key, last.sequence) as reading:
             first = last.last_generation + 1
             seen = await reading.until(first + 9)
             assert seen == list(range(first, first + len(seen)))
+            begun += 1
     await growing
+    assert begun > 0
 
 
 async def test_live_copies_that_are_lost_are_read_from_the_log(
@@ -176,6 +178,7 @@ async def test_a_log_that_begins_while_its_emptiness_is_asked_for_is_not_lost(
             await log.append("goes on")
             assert await reading.until(2) == [1, 2]
             assert reading.losses == []
+    assert len(logs) == 8
 
 
 async def test_many_logs_are_followed_over_a_reconnect(

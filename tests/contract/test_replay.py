@@ -115,6 +115,7 @@ async def test_what_was_appended_a_moment_ago_is_replayed_from_every_node(
 ) -> None:
     # A follower's copy lags behind the ack now and then: then its answer is empty, or too short.
     buses = [await connect(nats_url=node.url) for node in topology.nodes]
+    assert len(buses) == topology.replicas
     for _ in range(100):
         sequence = log.writer.sequence
         appended = await log.append("new", "newer")

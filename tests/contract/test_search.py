@@ -32,6 +32,7 @@ async def test_any_generation_is_found(bus: Bus, seed: int) -> None:
     last = await last_entry(bus, log.key)
     assert last is not None
     entries, after = await log.read(), -1
+    assert entries[-1].sequence == last.sequence
     for before, entry in pairwise([None, *entries]):
         assert entry is not None
         for generation in range(entry.generation, entry.last_generation + 1):

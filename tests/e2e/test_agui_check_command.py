@@ -24,6 +24,7 @@ async def checked(url: str, *options: str) -> tuple[int, str]:
 @pytest.mark.parametrize("options", [(), ("--old",)])
 async def test_every_demo_agent_keeps_every_rule(fleet: Fleet, options: tuple[str, ...]) -> None:
     urls = [f"{fleet.gateways[0]}/v1/agents/{agent.name}/ag-ui" for agent in agents]
+    assert len(urls) > 10
     for url, (code, said) in zip(
         urls, await asyncio.gather(*(checked(url, *options) for url in urls)), strict=True
     ):

@@ -117,6 +117,7 @@ async def test_every_stream_keeps_every_rule(
     transport: str,
 ) -> None:
     assert len(fleet.gateways) == 2
+    assert driven_over(transport).keys() == SCENES.keys()
     for agent, driven in driven_over(transport).items():
         assert driven["warnings"] == [], agent
         messages: list[Json] = []
@@ -141,7 +142,8 @@ async def test_every_transport_tells_the_same(
     driven_over: Driven,
     transport: str,
 ) -> None:
-    assert fleet.gateways
+    assert len(fleet.gateways) == 2
+    assert driven_over(transport).keys() == SCENES.keys()
     for agent, driven in driven_over(transport).items():
         if agent == "research":
             continue  # three speak at a time, in any order

@@ -284,6 +284,7 @@ async def test_the_fleets_metadata_is_dropped(stack: Stack, name: str) -> None:
 async def test_json_that_nests_too_deep_is_refused_by_name(stack: Stack, name: str) -> None:
     async with client_of(stack) as http:
         binding = BINDINGS[name](http, f"context-{secrets.token_hex(6)}")
+        assert binding.deep
         for place in binding.deep:
             for levels in LEVELS:
                 body = json.dumps(binding.body({place: DEEP}))

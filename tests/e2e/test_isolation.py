@@ -174,6 +174,7 @@ async def test_who_reaches_anothers_task_by_which_operation(
         ann = Ann(anns, tmp_path)
         things = await ann.things()
         before = await ann.seen(things)
+        assert asked.operations
         for operation in asked.operations:
             expected = REACHES[operation][column]
             answers = list[tuple[Answer, Answer]]()
@@ -226,6 +227,7 @@ async def test_the_tenant_of_a_path_is_an_address_and_no_right(
     async with client_of(guarded, ANN) as anns, client_of(guarded, EVE) as http:
         ann = Ann(anns, tmp_path)
         things = await ann.things()
+        assert things
         for one in things:
             for path in (f"/acme/tasks/{one.task}", f"/tasks/{one.task}?tenant=acme"):
                 answer = await http.get(f"/v1/agents/{one.agent}{path}")

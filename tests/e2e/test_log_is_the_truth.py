@@ -52,6 +52,7 @@ async def without_republish(nats_url: str) -> AsyncIterator[None]:
 async def test_a_stream_reaches_its_end_though_nothing_is_republished(
     fleet: Fleet, http: httpx.AsyncClient
 ) -> None:
+    assert len(fleet.gateways) == 2
     async with without_republish(fleet.nats_url):
         for gateway in fleet.gateways:
             async with asyncio.timeout(120):

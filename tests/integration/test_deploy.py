@@ -286,6 +286,7 @@ def test_the_shipped_valkey_lets_nobody_in_without_a_password(deployment: Deploy
 
 def test_no_secret_is_on_a_command_line(deployment: Deployment) -> None:
     secrets = [*PASSWORDS.values(), deployment.token]
+    assert all(secrets)
     servers = (deployment.nats, deployment.valkey, *deployment.gateways, *deployment.others)
     for server in servers:
         line = Path(f"/proc/{server.pid}/cmdline").read_text()

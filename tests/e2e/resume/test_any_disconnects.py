@@ -44,6 +44,7 @@ async def test_what_every_client_puts_together_is_the_log(
         starter = Client(plan.agent, plan.text)
         clients = await _followed(plan, starter, gateways)
         log = await whole_log(fleet.nats_url, plan.agent, starter.task)
+        assert starter in clients
         for client in clients:
             client.assert_exact(log)
             assert await client.has_nothing_left(next(plan.starter.steps(gateways)))
@@ -63,6 +64,7 @@ async def test_what_every_agui_client_puts_together_is_its_run(
         starter = RunClient(plan.agent, plan.text)
         clients = await _followed(plan, starter, gateways)
         run = await whole_run(gateways[0], fleet.nats_url, plan.agent, starter)
+        assert starter in clients
         for client in clients:
             client.assert_whole(run)
             assert await client.has_nothing_left(Step(gateways[-1], ATTACH_GET))

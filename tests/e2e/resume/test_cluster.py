@@ -83,6 +83,7 @@ async def test_no_stream_hangs_on_a_last_event_that_a_new_leader_did_not_send(
         for _ in range(_HANDOVERS):
             await asyncio.sleep(0.3)
             await clustered.step_down()
+    assert len({client.task for client in clients}) == _SHORT
     for client in clients:
         client.assert_exact(await whole_log(clustered.cluster.urls, "counter", client.task))
 

@@ -75,6 +75,7 @@ def test_it_comes_back_to_runs_wherever_it_was_cut_off() -> None:
             orders.append({"body": body, "messages": messages, "state": state})
             assert fold.view is not None
             expected.append({"messages": fold.view.shown(), "state": fold.view.state})
+    assert len(orders) == 160
     held: list[Any] = javascript.run("read.mjs", orders)
     for client, wanted in zip(held, expected, strict=True):
         assert client == {**wanted, "failure": None, "warnings": []}

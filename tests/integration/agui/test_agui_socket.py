@@ -55,6 +55,7 @@ async def test_one_socket_serves_one_run_after_the_other(
     bodies = [run_input("one"), run_input("two")]
     for body in bodies:
         await socket.send(json.dumps(body))
+    assert len(bodies) == 2
     for number, body in enumerate(bodies):
         told = [await event(socket)]
         while told[-1].get("delta") != "a":

@@ -94,6 +94,7 @@ async def test_bodies_that_are_not_whole_count_and_more_are_refused_on_every_pro
             await half(url, stack)
         await until(lambda: takes_no_more(talks[0]), "three bodies are held")
         begun = len(fleet.runs)
+        assert len(talks) > 1
         for talk in talks:
             refusal = await talk.refused("SendMessage", AT_WORK)
             reason = "UNAVAILABLE" if status == 503 else "TOO_MANY_BYTES"

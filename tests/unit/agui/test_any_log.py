@@ -63,7 +63,9 @@ def test_a_run_whose_log_breaks_off_still_ends_whole(log: AguiLog, data: st.Data
 @given(legal_logs())
 def test_logs_of_other_protocols_fold_too(log: LegalLog) -> None:
     entries = log.parsed()
-    for run in sorted({entry.stamp.run for entry in entries}):
+    runs = sorted({entry.stamp.run for entry in entries})
+    assert runs[0] == 1
+    for run in runs:
         frames = folded(Fold(run), entries)
         Client([{"id": "u", "role": "user", "content": ""}]).take_all([f.event for f in frames])
         assert frames[0].place == (run, 0)
@@ -74,6 +76,7 @@ def test_logs_of_other_protocols_fold_too(log: LegalLog) -> None:
 def test_resuming_after_any_frame_equals_the_uncut_stream(log: AguiLog, size: int) -> None:
     uncut, entries = log.frames(), log.parsed()
     again = folded(Fold(1), entries)
+    assert uncut
     for cut in range(0, len(uncut), size):
         rest = [frame for frame in again if frame.place > uncut[cut].place]
         assert sse("log00000", rest) == sse("log00000", uncut[cut + 1 :])

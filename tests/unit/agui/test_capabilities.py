@@ -13,6 +13,7 @@ from headrace_gateway.protocols.agui.capabilities import capabilities
 
 
 def test_every_demo_agents_are_of_the_protocols_shape() -> None:
+    assert len(agents) > 10
     for one in agents:
         told = capabilities(one.card)
         parsed = AgentCapabilities.model_validate(told)

@@ -81,6 +81,7 @@ def test_no_command_shows_what_a_terminal_would_obey(
     }
     with answering(**answers) as gateway:
         said = shown(gateway, *(word.replace("URL", gateway.url) for word in arguments))
+    assert said.output
     for line in said.output.split("\n"):
         assert line.replace("\t", "").isprintable(), line
         assert not line.startswith("FAKE"), line

@@ -50,12 +50,15 @@ def test_growing_moves_no_shard() -> None:
 
 def test_no_two_streams_want_the_same_subject() -> None:
     streams = declared(event_streams=4)
+    assert len(streams) > 4
     for one, other in combinations(streams.values(), 2):
         assert not set(one.subjects or []) & set(other.subjects or [])
 
 
 def test_old_messages_never_give_way_to_new_ones() -> None:
-    for name, stream in declared(event_streams=2).items():
+    streams = declared(event_streams=2)
+    assert len(streams) > 2
+    for name, stream in streams.items():
         assert stream.discard == api.DiscardPolicy.NEW, name
         assert stream.storage == api.StorageType.FILE, name
 

@@ -69,7 +69,9 @@ def test_the_quick_way_and_the_slow_way_say_the_same() -> None:
 
 
 def test_the_block_is_named_on_the_artifact_and_on_each_part() -> None:
-    for event in say(rendering(), "a", "b"):
+    said = say(rendering(), "a", "b")
+    assert len(said) == 2
+    for event in said:
         artifact = event["artifactUpdate"]["artifact"]
         assert parts.block_id(artifact["parts"][0]) == artifact["artifactId"]
 
