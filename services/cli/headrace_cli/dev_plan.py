@@ -114,6 +114,9 @@ def _no_credentials(prefix: str, is_embedded: bool) -> dict[str, str]:  # noqa: 
 
 def _gateway(shared: dict[str, str], index: int, port: int, grpc: int) -> ChildSpec:
     mine = {"HEADRACE_HTTP_PORT": str(port), "HEADRACE_GRPC_PORT": str(grpc)}
+    if index:
+        # One port can't be everybody's.
+        mine["HEADRACE_EXTRA_HTTP_PORTS"] = ""
     return ChildSpec("gateway", index, _headrace("gateway"), shared | mine, port, grpc)
 
 

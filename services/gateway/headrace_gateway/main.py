@@ -73,13 +73,16 @@ async def serving(
     requests = OpenRequests()
     front = FrontDoor(requests)
     async with AsyncExitStack() as stack:
-        listener = listen(settings.http_host, settings.http_port)
-        stack.callback(listener.close)
-        host, port, *_ = listener.getsockname()
+        listeners = [listen(settings.http_host, settings.http_port)]
+        stack.callback(listeners[0].close)
+        for extra in settings.extra_http_ports:
+            listeners.append(listen(settings.http_host, extra, "HEADRACE_EXTRA_HTTP_PORTS"))
+            stack.callback(listeners[-1].close)
+        host, port, *_ = listeners[0].getsockname()
         rpcs, server = GrpcServer(settings, RPC_FORMS), HttpServer(front, settings)
         rpc_port = await rpcs.start()
         settings = settings.model_copy(update={"grpc_port": rpc_port, "http_port": port})
-        answering = asyncio.create_task(server.serve(sockets=[listener]))
+        answering = asyncio.create_task(server.serve(sockets=listeners))
         answering.add_done_callback(lambda _: stop.set())
         try:
             services = await stack.enter_async_context(composed(settings, requests))

@@ -9,6 +9,8 @@ from pydantic_settings import NoDecode
 from headrace.settings import BusSettings, split_commas
 from headrace.wait_for import ELECTION
 
+type Port = Annotated[int, Field(ge=0, le=65535)]
+
 
 class GatewaySettings(BusSettings):
     """Variables ``HEADRACE_*`` that a gateway reads, beside those of the bus."""
@@ -20,6 +22,10 @@ class GatewaySettings(BusSettings):
 
     http_port: int = Field(default=8080, ge=0, le=65535)
     """Port for HTTP and WebSocket; 0: any free port."""
+
+    extra_http_ports: Annotated[list[Port], NoDecode] = Field(default_factory=list)
+    """Comma-separated further ports for HTTP and WebSocket, such as ``8081,8082``: clients that
+    expect REST and JSON-RPC on ports of their own find both on each."""
 
     grpc_port: int = Field(default=50051, ge=0, le=65535)
     """Port for gRPC; 0: any free port."""
@@ -130,4 +136,4 @@ class GatewaySettings(BusSettings):
             return [item.strip().rstrip("/") for item in value.split(",") if item.strip()]
         return value
 
-    _split_files = field_validator("signing_keys", mode="before")(split_commas)
+    _split_lists = field_validator("signing_keys", "extra_http_ports", mode="before")(split_commas)

@@ -39,6 +39,7 @@ async def echo(ctx: RunContext) -> AsyncIterator[Emission]:
     ],
     input_modes=["*/*"],
     output_modes=["text/plain", "text/markdown"],
+    capabilities={"tools": {"supported": True}},
 )
 async def assistant(ctx: RunContext) -> AsyncIterator[Emission]:
     """Count the message's words, in every way that an agent can speak."""

@@ -13,11 +13,13 @@ from a2a.compat.v0_3 import a2a_v0_3_pb2, a2a_v0_3_pb2_grpc
 from google.protobuf.json_format import Parse
 
 from headrace_gateway.settings import GatewaySettings
+from tests.integration.gateway.running import running
 from tests.integration.gateway.socket_client import socket_to
 from tests.integration.gateway.talking import Json
 from tests.support.event_stream import Frame, all_frames, frames
 from tests.support.javascript import program
 from tests.support.scripted_fleet import ScriptedFleet
+from tests.support.servers import ports
 
 HELLO: Json = {"role": "ROLE_USER", "content": [{"text": "Hello"}]}
 BASE = "/v1/agents/assistant"
@@ -237,6 +239,35 @@ async def test_one_endpoint_reaches_every_agent_by_name(plain: httpx.AsyncClient
     assert (told[0].json["result"]["task"]["status"], called([done])) == ("pending", ["done"])
 
 
+async def test_rest_and_json_rpc_may_have_ports_of_their_own(
+    plain: httpx.AsyncClient, settings: GatewaySettings
+) -> None:
+    first, second, third = ports.pick(), ports.pick(), ports.pick()
+    own = {"http_port": first, "grpc_port": 0, "extra_http_ports": [second, third]}
+    async with running(settings.model_copy(update=own)):
+        base = f"http://127.0.0.1:{second}{BASE}"
+        sent = await plain.post(f"{base}/message:send?format=hector", json={"message": HELLO})
+        assert sent.json()["response"]["content"] == [{"text": "Hello"}]
+        call = {"jsonrpc": "2.0", "id": 1, "method": "message/send"}
+        call |= {"params": {"name": "assistant", "message": HELLO}}
+        rpc = f"http://127.0.0.1:{third}/rpc?format=hector"
+        assert (await plain.post(rpc, json=call)).json()["result"]["status"] == "completed"
+
+
+async def test_older_method_names_without_rpc_are_told_so_in_hectors_error_data(
+    plain: httpx.AsyncClient,
+) -> None:
+    call = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": {"message": HELLO}}
+    error = (await plain.post(f"{BASE}?format=hector", json=call)).json()["error"]
+    assert error["code"] == -32601
+    assert (error["data"]["code"], "message/send" in error["data"]["message"]) == (
+        "NOT_FOUND",
+        True,
+    )
+    at_rpc = (await plain.post(f"{BASE}/rpc?format=hector", json=call)).json()
+    assert at_rpc["result"]["status"] == "completed"
+
+
 @pytest.mark.parametrize(
     ("params", "code", "word"),
     [
@@ -282,6 +313,18 @@ ws.onmessage = (event) => {
 ws.onopen = () => ws.send(JSON.stringify({message: {content: [{text: "Hello"}]}}));
 """
 """The document's lines, with a message sent and the socket closed."""
+
+
+@pytest.mark.parametrize("ask", ["message", "request"])
+async def test_a_bare_message_is_answered_in_its_own_form(gateway: str, ask: str) -> None:
+    async with socket_to(gateway, "/v1/agents/assistant/stream") as socket:
+        await socket.send({"id": 1, ask: HELLO})
+        told = await socket.rest(1)
+        said = "".join(one["response"]["content"][0]["text"] for one in told)
+        assert (said, told[-1]["end"], "event" in told[0]) == ("Hello", True, False)
+        message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "Hello"}]}
+        await socket.send({"id": 2, "send": {"message": message}})
+        assert "event" in (await socket.rest(2))[0]
 
 
 async def test_a_websocket_reads_as_its_document_does(gateway: str) -> None:

@@ -80,8 +80,8 @@ def _description(card: AgentCard) -> str:
 
 
 def _output_modes(card: AgentCard) -> list[str]:
-    """Return what the agent makes, and the form in which a gateway streams it on request."""
-    return list(dict.fromkeys([*card.output_modes, AGUI_MEDIA_TYPES[0]]))
+    """Return what the agent makes; data, and the form in which a gateway streams it on request."""
+    return list(dict.fromkeys([*card.output_modes, "application/json", AGUI_MEDIA_TYPES[0]]))
 
 
 def _skill(card: AgentCard) -> Json:

@@ -98,8 +98,9 @@ class Discovery:
     async def _agent(self, request: Request) -> Response:
         signed = self._signed(request)
         if self._variant.wants_shapes(request):
-            found = self._variant.shapes.answer(GET_CARD, {"agent": signed.card})
-            return json_response(found)
+            declared = self._asked(request).capabilities
+            found = {"agent": signed.card, "declared": declared}
+            return json_response(self._variant.shapes.answer(GET_CARD, found))
         return self._kept(request, signed, {"agent": self._versions.card(signed.card)})
 
     async def _card(self, request: Request) -> Response:
@@ -120,16 +121,18 @@ class Discovery:
     async def _key_set(self, request: Request) -> Response:
         return cacheable(request, self._signing.key_set(), MAX_AGE)
 
-    def _signed(self, request: Request) -> SignedCard:
+    def _asked(self, request: Request) -> AgentCard:
         stated = request.path_params.get("agent")
         name = stated or self._services.default_agent
-        card = self._directory.card(name)
-        if card is None:
+        if (card := self._directory.card(name)) is None:
             raise AgentUnknown.called(name, at_root=stated is None)
-        settings = self._settings
+        return card
+
+    def _signed(self, request: Request) -> SignedCard:
+        card, settings = self._asked(request), self._settings
         base, grpc = public_url(request, settings), public_grpc(request, settings)
         said = agent_card(card, base, grpc, self._callers.known)
-        return self._cards.sign(name, base, said)
+        return self._cards.sign(card.name, base, said)
 
 
 def _named(card: AgentCard) -> Json:

@@ -131,6 +131,8 @@ class JsonRpcBinding:
         operation = asked.call.operation
         if operation == GET_CARD:
             found = get_card(self._services, asked.call, self._versions)
+            if asked.wording is self._in_variant:
+                found["declared"] = asked.call.card.capabilities
             return _result(asked.id, asked.call, asked.wording, GET_CARD, found)
         params = asked.wording.params(operation, asked.params)
         if operation in STREAMING:

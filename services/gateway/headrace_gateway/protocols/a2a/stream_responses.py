@@ -12,7 +12,7 @@ from headrace_gateway.feeds import EntryRenderer
 from headrace_gateway.protocols.a2a.bare_messages import AfterTask
 from headrace_gateway.protocols.a2a.event_frames import OfTask
 from headrace_gateway.protocols.a2a.versions import Wording
-from headrace_gateway.streaming.renderer import RECOVERED, SharedRenderer
+from headrace_gateway.streaming.renderer import RECOVERED, Renderer, SharedRenderer
 from headrace_gateway.streaming.sse import HEADERS, EventStream, frame
 from headrace_gateway.streaming.subscription import Subscriptions
 from headrace_gateway.tasks.ids import Cursor
@@ -112,5 +112,19 @@ def _stream(  # noqa: PLR0917 - what differs between the two bindings above
         data = envelope.around(wording.event(streaming.first.event))
         first = frame(f"{envelope.before_cursor}{cursor}", data, wording.event_name)
     headers = call.headers | ({} if streaming.recovered else {RECOVERED: "false"})
-    renderer = SharedRenderer(entry_renderer, envelope.splice, opening=first, ending=manner.ending)
-    return EventStream(shared, streaming.feed, streaming.after, renderer, headers=headers)
+    renderer: Renderer = SharedRenderer(
+        entry_renderer, envelope.splice, opening=first, ending=manner.ending
+    )
+    start = streaming.after
+    if wording.renderer is not None:
+        renderer, start = wording.renderer(renderer, start), run_begins(call, streaming)
+    return EventStream(shared, streaming.feed, start, renderer, headers=headers)
+
+
+def run_begins(call: Call, streaming: TaskStream) -> int:
+    """Return behind which generation a stream is read whose renderer needs its run from the start.
+
+    A message's stream begins with its run; of a past that is lost nothing can be read.
+    """
+    is_new = call.operation == "SendStreamingMessage" and not call.cursor
+    return streaming.after if is_new or not streaming.recovered else 0

@@ -55,6 +55,9 @@ class VariantShapes(Protocol):
     def event(self, event: Json) -> Json:
         """Return a StreamResponse."""
 
+    def renderer(self, inner: Renderer, shown: int) -> Renderer:
+        """Return what has `inner` show a stream behind generation `shown`, read from its run on."""
+
     def error(self, problem: Problem) -> tuple[int, Json]:
         """Return the HTTP status and the body of a problem."""
 
@@ -121,6 +124,7 @@ def http_wording(variant: Variant) -> Wording:
         event=shapes.event,
         entry_renderer=shapes.entry_renderer,
         event_name=shapes.event_name,
+        renderer=shapes.renderer,
     )
 
 
@@ -133,6 +137,7 @@ def rpc_wording(variant: Variant) -> Wording:
         answer=shapes.answer,
         event=shapes.event,
         entry_renderer=Reworded(shapes.event, JSON_RPC),
+        renderer=shapes.renderer,
     )
 
 

@@ -15,6 +15,7 @@ from headrace.model.events import Json
 from headrace_gateway.feeds import EntryRenderer
 from headrace_gateway.protocols.a2a.event_frames import JSON_RPC
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
+from headrace_gateway.streaming.renderer import Renderer
 from headrace_gateway.streaming.sse import LOG_LINES
 
 SERVED = (PROTOCOL_VERSION_1_0,)
@@ -95,6 +96,9 @@ class Wording:
     """Returns a 1.0 StreamResponse as this version has it."""
     entry_renderer: EntryRenderer
     """Its events, framed."""
+    renderer: Callable[[Renderer, int], Renderer] | None = None
+    """Returns what has another renderer show a stream behind a generation, where what it shows
+    depends on what came before it in its run."""
     event_name: str = ""
     """What server-sent events of its own are called; empty: they have no name."""
     unknown_codes: frozenset[int] = frozenset()

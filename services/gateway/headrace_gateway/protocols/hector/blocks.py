@@ -1,12 +1,12 @@
 """What is open in a stream: blocks of content and of thinking, tool calls."""
 
 from collections.abc import Callable
-from typing import Any
 
 import orjson
 
 from headrace.model import parts
 from headrace.model.events import Json
+from headrace_gateway.protocols.hector.tool_calls import parsed
 
 type Emit = Callable[..., None]
 """Emits an event of a name, with its payload's fields."""
@@ -100,7 +100,7 @@ class OpenToolCalls:
                 "tool_call_start",
                 toolCallId=call_id,
                 toolName=call.name,
-                input=_parsed(call.arguments),
+                input=parsed(call.arguments),
             )
 
     def _piece(self, part: Json, call_id: str) -> None:
@@ -117,7 +117,7 @@ class OpenToolCalls:
         self._emit(
             "tool_call_stop",
             toolCallId=result.id,
-            finalInput=_parsed(streamed) if streamed else None,
+            finalInput=parsed(streamed) if streamed else None,
             result=content if isinstance(content, str) else orjson.dumps(content).decode(),
             error=result.error,
             isError=result.is_error,
@@ -152,13 +152,3 @@ def _shown(part: Json) -> str:
 
 def _title(part: Json) -> Json:
     return {"title": parts.metadata_of(part, "agui_title")}
-
-
-def _parsed(arguments: Any) -> Any:  # noqa: ANN401 - any JSON
-    """Return arguments as an object; some writers give them as JSON text."""
-    if not isinstance(arguments, str):
-        return arguments
-    try:
-        return orjson.loads(arguments)
-    except orjson.JSONDecodeError:
-        return arguments

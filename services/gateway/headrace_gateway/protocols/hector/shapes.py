@@ -10,6 +10,8 @@ import orjson
 
 from headrace.model import parts
 from headrace.model.events import Json
+from headrace_gateway.protocols.hector.signals import signal
+from headrace_gateway.protocols.hector.tool_calls import StreamedArguments, tool_part
 
 _STATUSES = {
     "OK": HTTPStatus.OK,
@@ -30,6 +32,8 @@ _STATES = {
     "TASK_STATE_CANCELED": "cancelled",
 }
 _OVER = frozenset({"completed", "failed", "cancelled"})
+_FAULTS = {"TASK_STATE_FAILED": "INTERNAL", "TASK_STATE_REJECTED": "INVALID_ARGUMENT"}
+"""States of which the agent's last word is why, and Hector's code for it."""
 _WAITS = "TASK_STATE_INPUT_REQUIRED"
 _USER = "ROLE_USER"
 
@@ -55,7 +59,7 @@ def answered(operation: str, result: Json) -> Json:
         case "GetExtendedAgentCard":
             return card(result)
         case "GetAgentCard":
-            return card(result["agent"])
+            return card(result["agent"], result["declared"])
     return result
 
 
@@ -73,27 +77,38 @@ def _event(event: Json) -> Json:
         artifact = update["artifact"]
         return _event_of(update, artifact["artifactId"], artifact.get("parts", []))
     if (update := event.get("statusUpdate")) is not None:
-        said = update["status"].get("message") or {}
-        spoken = [] if said.get("role") == _USER else said.get("parts", [])
-        found = _event_of(update, said.get("messageId", ""), spoken)
-        return found | {"task": _brief(update["taskId"], update)}
+        message = update["status"].get("message") or {}
+        said = [] if message.get("role") == _USER else message.get("parts", [])
+        if update["status"]["state"] in _FAULTS:
+            said = [_as_error(part) for part in said]
+        found = _event_of(update, message.get("messageId", ""), said)
+        signalled = found.get("task", {}).get("metadata")
+        brief = _brief(update["taskId"], update) | ({"metadata": signalled} if signalled else {})
+        return found | {"task": brief}
     if (task := event.get("task")) is not None:
         update = {"taskId": task["id"], "contextId": task["contextId"]}
-        return _event_of(update, "", _said(task)) | {"task": _brief(task["id"], task)}
+        found = _event_of(update, "", [*_called(task), *_said(task)])
+        return found | {"task": _brief(task["id"], task)}
     message = event["message"]
     return _event_of(message, message["messageId"], message.get("parts", []))
 
 
-def card(card: Json) -> Json:
-    """Return an agent's card."""
-    known = card.get("capabilities", {})
+def card(card: Json, declared: Json | None = None) -> Json:
+    """Return an agent's card; `declared` are the capabilities that the agent states, as AG-UI's."""
+    known, tools = card.get("capabilities", {}), (declared or {}).get("tools") or {}
+    able = {
+        "chat": True,
+        "tools": isinstance(tools, dict) and tools.get("supported", False),
+        "streaming": known.get("streaming", False),
+    }
     return {
         "agent": {
             "name": card["name"],
             "description": card["description"],
             "version": card["version"],
-            "capabilities": ["chat", *(["streaming"] if known.get("streaming") else [])],
+            "capabilities": [name for name, can in able.items() if can],
             "supported_content_types": _types(card["defaultInputModes"]),
+            "default_output_modes": card["defaultOutputModes"],
             **_security(card),
         }
     }
@@ -102,62 +117,136 @@ def card(card: Json) -> Json:
 def _sent(result: Json) -> Json:
     """Return what a message is answered with; a task that goes on has no response yet."""
     if (message := result.get("message")) is not None:
-        return {"response": _response(message["parts"], message.get("metadata"))}
+        return {"response": _response([message["parts"]], message.get("metadata"))}
     task = result["task"]
     if state(task) in _OVER or task["status"]["state"] == _WAITS:
-        said = _response(_said(task), task.get("metadata"))
-        return {"response": said, "task_id": task["id"], "status": state(task)}
+        answer = {"response": _result(task), "task_id": task["id"], "status": state(task)}
+        return answer | _fault(task)
     return {"task": _task(task)}
 
 
 def _task(task: Json) -> Json:
-    said = _said(task)
-    result = {"result": _response(said, task.get("metadata"))} if said else {}
-    return _brief(task["id"], task) | result
+    has_result = any(_sources(task)) or _called(task)
+    return _brief(task["id"], task) | ({"result": _result(task)} if has_result else {})
+
+
+def _result(task: Json) -> Json:
+    """Return all that the agent has made, said last and called; why it failed is no part of it."""
+    return _response([_called(task), *_sources(task)], task.get("metadata"))
 
 
 def _brief(task: str, update: Json) -> Json:
     context = update.get("contextId", "")
-    return {"id": task, "context_id": context, "status": state(update)}
+    return {"id": task, "context_id": context, "status": state(update), **_fault(update)}
+
+
+def _fault(update: Json) -> Json:
+    """Return the error of a task that has failed or was rejected."""
+    status = update["status"]
+    if (code := _FAULTS.get(status["state"])) is None:
+        return {}
+    said = (status.get("message") or {}).get("parts", [])
+    reason = "".join(part.get("text", "") for part in said)
+    return {"error": {"code": code, "message": reason, "details": {"reason": status["state"]}}}
+
+
+def _sources(task: Json) -> list[list[Json]]:
+    """Return the parts of each artifact, then those of the agent's last word."""
+    made = [one.get("parts", []) for one in task.get("artifacts", [])]
+    last = task["status"].get("message") or {}
+    is_word = last.get("role") != _USER and task["status"]["state"] not in _FAULTS
+    return [*made, last.get("parts", []) if is_word else []]
 
 
 def _said(task: Json) -> list[Json]:
-    """Return all that the agent has said: what it made, then its last word."""
-    said = [part for one in task.get("artifacts", []) for part in one.get("parts", [])]
-    last = task["status"].get("message") or {}
-    return said + ([] if last.get("role") == _USER else last.get("parts", []))
+    return [part for source in _sources(task) for part in source]
+
+
+def _called(task: Json) -> list[Json]:
+    """Return the tool calls since the user's last message."""
+    arguments, called = StreamedArguments(), list[Json]()
+    for message in task.get("history") or []:
+        if message.get("role") == _USER:
+            called.clear()
+            arguments.discard()
+            continue
+        called += [whole for part in message.get("parts", []) for whole in arguments.whole(part)]
+    return [part for part in [*called, *arguments.rest()] if parts.tool_call(part) is not None]
 
 
 def _event_of(update: Json, name: str, said: list[Json]) -> Json:
     metadata = update.get("metadata")
     more = {"metadata": metadata} if metadata else {}
+    shown, signalled = list[Json](), dict[str, object]()
+    for part in said:
+        if (one := signal(part)) is not None:
+            signalled |= one
+        elif parts.is_partial_tool_call(part):
+            named = {"id": parts.tool_call_id(part), "name": parts.tool_name(part)}
+            signalled["tool_call_delta"] = named | {"partial_input": part["text"]}
+        else:
+            shown.append(_shown(part))
     found: Json = {
-        "response": _response(said, metadata),
-        "message": {"messageId": name, "role": "agent", "parts": said, **more},
+        "response": _response([said], metadata),
+        "message": {"messageId": name, "role": "agent", "parts": shown, **more},
     }
-    task = update.get("taskId")
-    return found | ({"task_id": task} if task else {})
+    if (task := update.get("taskId")) is None:
+        return found
+    if signalled:
+        context = update.get("contextId", "")
+        found["task"] = {
+            "id": task,
+            "context_id": context,
+            "status": "running",
+            "metadata": signalled,
+        }
+    return found | {"task_id": task}
 
 
-def _response(said: list[Json], metadata: Json | None) -> Json:
-    found: Json = {"role": "ROLE_ASSISTANT", "content": _content(said)}
-    if calls := [_call(one) for part in said if (one := parts.tool_call(part)) is not None]:
+def _as_error(part: Json) -> Json:
+    return {**part, "metadata": {**(part.get("metadata") or {}), parts.EVENT_TYPE: parts.ERROR}}
+
+
+def _shown(part: Json) -> Json:
+    """Return a part of a message: a tool's has its data two levels deep, all others have text."""
+    if parts.event_type(part) == parts.TOOL_CALL:
+        return tool_part(part)
+    return part if "text" in part else {**part, "text": ""}
+
+
+def _response(sources: list[list[Json]], metadata: Json | None) -> Json:
+    found: Json = {"role": "ROLE_ASSISTANT", "content": _content(sources)}
+    every = [part for source in sources for part in source]
+    if calls := [_call(one) for part in every if (one := parts.tool_call(part)) is not None]:
         found["tool_calls"] = calls
     return found | ({"metadata": metadata} if metadata else {})
 
 
-def _content(said: list[Json]) -> list[Json]:
-    """Return what is for the reader, runs of text as one; there is always a first text."""
+def _content(sources: list[list[Json]]) -> list[Json]:
+    """Return what is for the reader; the first content is a text, which may be empty.
+
+    Texts in a row are one, with a line's end between those of different sources.
+    """
     content = list[Json]()
-    for part in said:
-        if parts.is_thinking(part) or parts.event_type(part) == parts.TOOL_CALL:
-            continue
-        bare = {key: value for key, value in part.items() if key != "metadata"}
-        if content and "text" in bare and "text" in content[-1]:
-            content[-1] = {"text": content[-1]["text"] + bare["text"]}
-        else:
-            content.append(bare)
-    return content or [{"text": ""}]
+    for source in sources:
+        between = "\n"
+        for part in source:
+            if not _is_content(part):
+                continue
+            bare = {key: value for key, value in part.items() if key != "metadata"}
+            if content and "text" in bare and "text" in content[-1]:
+                text = content[-1]["text"]
+                content[-1] = {"text": text + (between if text else "") + bare["text"]}
+            else:
+                content.append(bare)
+            between = ""
+    return content if content and "text" in content[0] else [{"text": ""}, *content]
+
+
+def _is_content(part: Json) -> bool:
+    if parts.is_thinking(part) or signal(part) is not None:
+        return False
+    return parts.event_type(part) not in (parts.TOOL_CALL, parts.ERROR)
 
 
 def _call(call: parts.ToolCallPart) -> Json:
@@ -166,9 +255,15 @@ def _call(call: parts.ToolCallPart) -> Json:
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": text}}
 
 
+_TYPES = ("text", "image", "audio", "video")
+
+
 def _types(modes: list[str]) -> list[str]:
-    kinds = (mode.partition("/")[0] for mode in modes)
-    return list(dict.fromkeys("file" if kind in ("application", "*") else kind for kind in kinds))
+    """Return the kinds of content that media types are of; ``file`` is any other."""
+    kinds = [mode.partition("/")[0] for mode in modes]
+    if "*" in kinds:
+        return [*_TYPES, "file"]
+    return list(dict.fromkeys(kind if kind in _TYPES else "file" for kind in kinds))
 
 
 def _security(card: Json) -> Json:

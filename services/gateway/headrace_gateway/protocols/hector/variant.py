@@ -15,7 +15,8 @@ from headrace_gateway.protocols.hector.events import HectorEvent, sse
 from headrace_gateway.protocols.hector.fold import HectorFold
 from headrace_gateway.protocols.hector.renderer import HectorCursor, HectorRenderer, behind
 from headrace_gateway.protocols.hector.requests import completed
-from headrace_gateway.streaming.renderer import Interruption, Messages
+from headrace_gateway.protocols.hector.whole_calls import WholeCalls
+from headrace_gateway.streaming.renderer import Interruption, Messages, Renderer
 from headrace_gateway.streaming.sse import frame
 
 _DONE = b"event: done\ndata: {}\n\n"
@@ -56,6 +57,10 @@ class HectorShapes:
     def event(self, event: Json) -> Json:
         """Return an event of a stream."""
         return shapes.event(event)
+
+    def renderer(self, inner: Renderer, shown: int) -> Renderer:
+        """Return what has `inner` show a stream behind generation `shown`, read from its run on."""
+        return WholeCalls(inner, shown)
 
     def error(self, problem: Problem) -> tuple[int, Json]:
         """Return the HTTP status and the body of a problem."""

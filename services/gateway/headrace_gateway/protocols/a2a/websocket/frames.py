@@ -63,6 +63,11 @@ def envelope_of(frame: Json) -> SocketEnvelope:
     return SocketEnvelope(given, "jsonrpc" in frame)
 
 
+def is_variants(frame: Json) -> bool:
+    """Tell whether `frame` is a bare message, as a variant's clients send it."""
+    return "jsonrpc" not in frame and not frame.keys().isdisjoint(("message", "request"))
+
+
 def read_frame(variant: Variant, frame: Json) -> Asked | Unsubscribe:
     """Return what `frame` asks for, in A2A's words or in the variant's.
 
@@ -72,7 +77,7 @@ def read_frame(variant: Variant, frame: Json) -> Asked | Unsubscribe:
     """
     if "jsonrpc" in frame:
         return _rpc(frame)
-    if not frame.keys().isdisjoint(("message", "request")):
+    if is_variants(frame):
         # As the variant's clients send it; without an id its answers have null.
         return Asked("SendStreamingMessage", variant.complete(frame), *_beside(frame))
     kinds = [kind for kind in _KINDS if kind in frame]

@@ -13,14 +13,15 @@ from headrace_gateway.call import Call, SocketCalls
 from headrace_gateway.feeds import EntryRenderer, FeedBlock
 from headrace_gateway.problems import Problem, problem_of, problem_of_interruption
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
-from headrace_gateway.protocols.a2a.stream_responses import entry_renderer_for
-from headrace_gateway.protocols.a2a.variants import SENDS, Variant, open_folding
+from headrace_gateway.protocols.a2a.stream_responses import entry_renderer_for, run_begins
+from headrace_gateway.protocols.a2a.variants import SENDS, Variant, VariantShapes, open_folding
 from headrace_gateway.protocols.a2a.versions import SERVED, check_version, shape_of_call
 from headrace_gateway.protocols.a2a.websocket.envelope import SocketEnvelope
 from headrace_gateway.protocols.a2a.websocket.frames import (
     Asked,
     Unsubscribe,
     envelope_of,
+    is_variants,
     read_frame,
 )
 from headrace_gateway.refusals import TooManyAtOnce
@@ -117,7 +118,7 @@ class A2ASession:
         try:
             body = self._services.body_limits.check(text.encode())
             frame = parse_object(body)
-            envelope = replace(envelope_of(frame), shapes=self._shapes)
+            envelope = replace(envelope_of(frame), shapes=self._shapes_for(frame))
             asked = read_frame(self._variant, frame)
             if isinstance(asked, Unsubscribe):
                 await self._unsubscribe(asked)
@@ -125,6 +126,10 @@ class A2ASession:
                 self._begin(envelope, asked, len(body))
         except Exception as error:  # noqa: BLE001 - whatever it is, the client gets protocol shape
             await self._connection.write([envelope.error(problem_of(error))])
+
+    def _shapes_for(self, frame: Json) -> VariantShapes | None:
+        """Return the variant's shapes where the connection, or the frame's own form, asks so."""
+        return self._variant.shapes if is_variants(frame) and not self._folds else self._shapes
 
     def _begin(self, envelope: SocketEnvelope, asked: Asked, size: int) -> None:
         if envelope.id in self._jobs:
@@ -201,8 +206,12 @@ class A2ASession:
             cursor = Cursor(streaming.log, first.generation)
             opening = (envelope.event(cursor, first.event, recovered=streaming.recovered),)
         entry_renderer = entry_renderer_for(envelope.entry_renderer, call, streaming)
-        renderer = SocketRenderer(envelope, entry_renderer, feed.key.task, opening)
-        await self._connection.stream(feed, streaming.after, renderer)
+        renderer: Renderer = SocketRenderer(envelope, entry_renderer, feed.key.task, opening)
+        start = streaming.after
+        if envelope.shapes is not None:
+            renderer = envelope.shapes.renderer(renderer, start)
+            start = run_begins(call, streaming)
+        await self._connection.stream(feed, start, renderer)
 
     async def _stream_folded(self, call: Call, envelope: SocketEnvelope, asked: Asked) -> None:
         async with self._connection.answering():
