@@ -1,0 +1,360 @@
+"""What AG-UI's 0.x documents and 1.0 ask of a server, and the tests that show it here.
+
+`docs/conformance.md` has this as tables. A test is named as `folder/module.py::test_name`; a row
+whose item is a name of the protocol's needs a test that has that name in what it looks at.
+"""
+
+from typing import NamedTuple
+
+_LIFECYCLE = "unit/agui/test_lifecycle.py"
+_TOOLS = "unit/agui/test_tool_calls.py"
+_STATE = "unit/agui/test_state_and_activities.py"
+_SUBAGENTS = "unit/agui/test_subagents.py"
+_THINKING = "unit/agui/test_thinking.py"
+_INPUT = "unit/agui/test_run_input.py"
+_ANY = "unit/agui/test_any_log.py"
+
+_DEMO = "e2e/test_agui_demo_agents.py::test_each_shows_its_building_block"
+_CLIENT = "e2e/test_agui_client.py::test_the_assistant_thinks_calls_a_tool_and_answers"
+_ENCODED = (
+    "integration/agui/test_agui_binary.py::test_every_event_is_encoded_as_the_official_encoder_does"
+)
+_SPAN = "unit/agui/test_reasoning.py::test_a_block_of_thinking_is_a_span_with_one_message"
+_CALL = f"{_TOOLS}::test_a_call_ends_with_its_arguments_and_its_result_comes_later"
+_BESIDE = f"{_INPUT}::test_what_else_the_client_sent_is_kept_beside_it"
+_ROLES = f"{_INPUT}::test_all_seven_roles_are_taken"
+_CHUNKED = "told as start, content and end; encoded"
+
+
+class Item(NamedTuple):
+    """One row."""
+
+    name: str
+    """A name of the protocol's, or a sentence."""
+    tests: tuple[str, ...]
+    remark: str = ""
+    is_name: bool = True
+
+
+def _says(sentence: str, *tests: str) -> Item:
+    return Item(sentence, tests, is_name=False)
+
+
+def _is(name: str, *tests: str, remark: str = "") -> Item:
+    return Item(name, tests, remark)
+
+
+ITEMS: dict[str, list[Item]] = {
+    "Lifecycle events": [
+        _is(
+            "RUN_STARTED",
+            f"{_LIFECYCLE}::test_a_run_starts_with_the_clients_ids_and_the_protocols_version",
+            _CLIENT,
+        ),
+        _is(
+            "RUN_FINISHED",
+            f"{_LIFECYCLE}::test_completed_is_success",
+            f"{_LIFECYCLE}::test_waiting_is_an_interrupt_that_asks",
+            f"{_LIFECYCLE}::test_canceled_is_an_outcome",
+            _CLIENT,
+            remark="with outcome success, interrupt, cancelled",
+        ),
+        _is(
+            "RUN_ERROR",
+            f"{_LIFECYCLE}::test_failure_and_rejection_are_errors",
+            "integration/agui/test_agui_runs.py::test_rejection_and_failure_are_run_errors",
+        ),
+        _is("STEP_STARTED", f"{_STATE}::test_steps_begin_once_and_end", _DEMO),
+        _is("STEP_FINISHED", f"{_STATE}::test_steps_begin_once_and_end"),
+    ],
+    "Text message events": [
+        _is(
+            "TEXT_MESSAGE_START",
+            "integration/agui/test_agui_attaching.py::test_with_its_cursor_a_client_goes_on_elsewhere",
+        ),
+        _is(
+            "TEXT_MESSAGE_CONTENT",
+            "e2e/test_agui_stop.py::test_it_sees_the_run_cancelled_and_runs_the_next_one",
+        ),
+        _is(
+            "TEXT_MESSAGE_END",
+            f"{_LIFECYCLE}::test_what_is_open_ends_before_an_error_too",
+        ),
+        _is("TEXT_MESSAGE_CHUNK", _ENCODED, remark=_CHUNKED),
+    ],
+    "Tool call events": [
+        _is("TOOL_CALL_START", _CALL),
+        _is("TOOL_CALL_ARGS", _CALL, f"{_TOOLS}::test_arguments_stream_until_the_block_ends"),
+        _is("TOOL_CALL_END", _CALL),
+        _is("TOOL_CALL_RESULT", _CALL, _DEMO),
+        _is("TOOL_CALL_CHUNK", _ENCODED, remark=_CHUNKED),
+    ],
+    "Reasoning events": [
+        _is("REASONING_START", _SPAN, _DEMO),
+        _is("REASONING_MESSAGE_START", _SPAN),
+        _is("REASONING_MESSAGE_CONTENT", _SPAN),
+        _is("REASONING_MESSAGE_END", _SPAN),
+        _is("REASONING_MESSAGE_CHUNK", _ENCODED, remark=_CHUNKED),
+        _is("REASONING_END", _SPAN),
+        _is(
+            "REASONING_ENCRYPTED_VALUE",
+            f"{_TOOLS}::test_a_sealed_call_carries_its_value",
+            _DEMO,
+        ),
+    ],
+    "State, message and activity events": [
+        _is("STATE_SNAPSHOT", f"{_STATE}::test_state_is_said_whole_or_as_a_patch", _DEMO),
+        _is(
+            "STATE_DELTA",
+            f"{_STATE}::test_state_is_said_whole_or_as_a_patch",
+            f"{_STATE}::test_a_patch_that_does_not_fit_is_told_as_such_and_changes_nothing",
+            _DEMO,
+        ),
+        _is(
+            "MESSAGES_SNAPSHOT",
+            "unit/agui/test_messages.py::test_it_is_told_as_said_and_ends_what_is_open",
+            "e2e/test_agui_comes_back.py::test_it_holds_the_same_as_if_it_had_stayed",
+        ),
+        _is(
+            "ACTIVITY_SNAPSHOT",
+            f"{_STATE}::test_a_file_is_an_activity_that_holds_the_artifact",
+            _DEMO,
+        ),
+        _is(
+            "ACTIVITY_DELTA",
+            f"{_STATE}::test_what_is_appended_to_an_artifact_is_a_patch",
+            _DEMO,
+        ),
+    ],
+    "Special events": [
+        _is(
+            "RAW",
+            f"{_STATE}::test_custom_and_raw_events_pass_through",
+            "unit/agui/test_raw.py::test_each_event_of_the_log_leads_what_it_becomes",
+            remark="agents' own, and the log's events on request",
+        ),
+        _is("CUSTOM", f"{_STATE}::test_custom_and_raw_events_pass_through"),
+    ],
+    "Subagent events (1.0)": [
+        _is(
+            "SUBAGENT_STARTED",
+            f"{_SUBAGENTS}::test_a_child_is_a_subagent_run_with_its_own_messages",
+            f"{_SUBAGENTS}::test_an_agent_that_is_handed_over_to_is_a_subagent_run_and_its_answer_the_tasks",
+            _DEMO,
+            remark="of a child task, and of an agent that the task is handed over to",
+        ),
+        _is(
+            "SUBAGENT_FINISHED",
+            f"{_SUBAGENTS}::test_a_child_is_a_subagent_run_with_its_own_messages",
+            _DEMO,
+        ),
+        _is("SUBAGENT_ERROR", f"{_SUBAGENTS}::test_a_childs_child_is_nested_in_it"),
+    ],
+    "Deprecated events, on request": [
+        _is(name, f"{_THINKING}::test_they_say_what_reasoning_events_say_without_naming_it")
+        for name in (
+            "THINKING_START",
+            "THINKING_END",
+            "THINKING_TEXT_MESSAGE_START",
+            "THINKING_TEXT_MESSAGE_CONTENT",
+            "THINKING_TEXT_MESSAGE_END",
+        )
+    ],
+    "Serialization": [
+        _says(
+            "`type` in SCREAMING_SNAKE_CASE; fields as the protocol's models have them, and none "
+            "beside",
+            f"{_ANY}::test_a_client_accepts_the_stream_of_any_log",
+        ),
+        _is("timestamp", f"{_LIFECYCLE}::test_times_are_those_of_the_log"),
+        _is("rawEvent", _ENCODED, remark="encoded; agents' own come as RAW"),
+        _says(
+            "no `eventId`: the cursor is the frame's `id`",
+            "integration/agui/test_agui_runs.py::test_every_frame_has_a_cursor_of_its_own",
+        ),
+        _says(
+            "protobuf, byte by byte as @ag-ui/encoder's, of all 31 types",
+            _ENCODED,
+            "integration/agui/test_agui_binary.py::test_every_type_of_the_protocol_is_among_them",
+        ),
+        _says(
+            "backward compatibility: 0.0.53 and 0.0.59",
+            "e2e/test_agui_older_clients.py::test_it_drives_every_demo_agent",
+        ),
+        _is(
+            "protocolVersion",
+            f"{_LIFECYCLE}::test_a_run_starts_with_the_clients_ids_and_the_protocols_version",
+            remark="told and read",
+        ),
+    ],
+    "Message roles and structures": [
+        *(
+            _is(name, _ROLES)
+            for name in (
+                "user",
+                "assistant",
+                "system",
+                "developer",
+                "tool",
+                "activity",
+                "reasoning",
+            )
+        ),
+        _is("encryptedValue", f"{_TOOLS}::test_a_sealed_call_carries_its_value"),
+        _says(
+            "content as a string or as parts: text, image, audio, video, document, by data, URL or "
+            "file",
+            f"{_INPUT}::test_what_the_user_said_can_be_told_back_as_it_was_sent",
+            f"{_INPUT}::test_parts_of_0_x_clients_become_todays",
+        ),
+        _says(
+            "ToolCall: `type: function`, nested `function`, arguments as a JSON string",
+            f"{_TOOLS}::test_calls_of_one_turn_are_made_by_one_message",
+            f"{_ANY}::test_the_fold_knows_what_the_client_holds",
+        ),
+    ],
+    "Transport": [
+        _says(
+            "POST with a RunAgentInput, a stream of server-sent events back",
+            "integration/agui/test_agui_runs.py::test_a_run_is_streamed_as_the_client_wants_it",
+        ),
+        _says(
+            "`/api/agent`",
+            "integration/agui/test_agui_runs.py::test_the_default_agent_has_a_short_path",
+        ),
+        _says(
+            "WebSocket and the binary form as further transports",
+            "integration/agui/test_agui_socket.py::test_one_socket_serves_one_run_after_the_other",
+            "integration/agui/test_agui_binary.py::test_a_run_is_streamed_in_it_to_who_asks",
+            "e2e/test_agui_demo_agents.py::test_every_transport_tells_the_same",
+        ),
+        _says(
+            "text and arguments are told as they come",
+            "e2e/test_agui_client.py::test_chunks_arrive_as_they_are_made",
+            f"{_TOOLS}::test_arguments_stream_until_the_block_ends",
+        ),
+    ],
+    "RunAgentInput": [
+        _is(
+            "threadId",
+            "integration/agui/test_agui_runs.py::test_runs_of_one_thread_share_its_context",
+        ),
+        _is(
+            "runId",
+            "integration/agui/test_agui_sent_again.py::test_another_request_may_not_use_the_runs_id",
+        ),
+        *(
+            _is(name, _BESIDE)
+            for name in ("parentRunId", "state", "tools", "context", "forwardedProps")
+        ),
+        _is("messages", f"{_INPUT}::test_the_last_user_message_is_the_agents_input"),
+        _is(
+            "resume",
+            f"{_INPUT}::test_answers_to_interrupts_are_the_message",
+            "integration/agui/test_agui_humans.py::test_an_answer_goes_on_with_the_task_that_asked",
+        ),
+        _says(
+            "malformed (each field), unknown agent, media types, oversized frame: an error before "
+            "the stream",
+            f"{_INPUT}::test_a_malformed_field_is_named_with_its_rule",
+            "integration/agui/test_agui_bad_input.py::test_a_malformed_input_is_named_before_a_stream_begins",
+            "integration/agui/test_agui_bad_input.py::test_an_unknown_agent_is_not_found",
+            "integration/agui/test_agui_bad_input.py::test_media_that_the_agent_does_not_take_is_refused",
+            "integration/agui/test_agui_bad_input.py::test_an_oversized_frame_closes_the_socket_and_says_why",
+        ),
+        _says(
+            "a `resume` that does not match",
+            "integration/agui/test_agui_humans.py::test_a_resume_that_does_not_match_is_refused_before_the_stream",
+        ),
+    ],
+    "Capability discovery": [
+        _says(
+            "identity, transport, tools, output, state, multiAgent, reasoning, multimodal, "
+            "execution, humanInTheLoop, custom: each may be declared, and nothing else",
+            "unit/agui/test_capabilities.py::test_an_agent_may_declare_what_the_protocol_has_and_nothing_else",
+            "unit/agui/test_capabilities.py::test_every_demo_agents_are_of_the_protocols_shape",
+        ),
+    ],
+    "Extensions, errors, event streams": [
+        _says(
+            "what the protocol has no event for is CUSTOM, named `headrace.…`",
+            "unit/agui/test_attempts.py::test_what_the_dead_attempt_said_is_taken_back",
+            f"{_STATE}::test_a_patch_that_does_not_fit_is_told_as_such_and_changes_nothing",
+        ),
+        _says(
+            "a run always ends with RUN_FINISHED or RUN_ERROR, also where its log is lost",
+            f"{_ANY}::test_a_run_whose_log_breaks_off_still_ends_whole",
+            "integration/agui/test_agui_runs.py::test_a_log_that_is_lost_ends_the_run_with_an_error",
+        ),
+        _says(
+            "compaction of event streams",
+            "integration/agui/test_agui_attaching.py::test_a_threads_past_is_kept_compact",
+        ),
+        _says(
+            "event streams are kept and restored: with a cursor, and without",
+            "integration/agui/test_agui_attaching.py::test_with_its_cursor_a_client_goes_on_elsewhere",
+            "integration/agui/test_agui_attaching.py::test_without_a_past_a_client_joins_with_the_words_so_far",
+            "e2e/test_agui_comes_back.py::test_it_holds_the_same_as_if_it_had_stayed",
+        ),
+        _says(
+            "a run sent again joins it: at once, later, elsewhere, with its gateway killed under "
+            "the official client",
+            "integration/agui/test_agui_sent_again.py::test_what_is_sent_again_is_told_from_its_beginning_and_works_once",
+            "integration/agui/test_agui_sent_again.py::test_over_other_transports_it_is_the_same_run",
+            "e2e/test_agui_sent_again.py::test_a_gateway_killed_amid_a_run_leaves_it_to_whoever_sends_it_again",
+        ),
+    ],
+    "Conformance": [
+        _says(
+            "every demo agent over every transport, before the official client",
+            "e2e/test_agui_demo_agents.py::test_every_stream_keeps_every_rule",
+            "e2e/test_agui_demo_agents.py::test_every_transport_tells_the_same",
+        ),
+        _says(
+            "drawn logs: the official client holds what the fold says; resuming after any frame "
+            "equals the uncut stream",
+            "integration/agui/test_agui_official_client.py::test_it_holds_what_the_fold_says_and_complains_of_nothing",
+            f"{_ANY}::test_resuming_after_any_frame_equals_the_uncut_stream",
+        ),
+    ],
+}
+
+
+EVENTS_OF_0_X = frozenset(
+    [
+        "ACTIVITY_DELTA",
+        "ACTIVITY_SNAPSHOT",
+        "CUSTOM",
+        "MESSAGES_SNAPSHOT",
+        "RAW",
+        "REASONING_ENCRYPTED_VALUE",
+        "REASONING_END",
+        "REASONING_MESSAGE_CHUNK",
+        "REASONING_MESSAGE_CONTENT",
+        "REASONING_MESSAGE_END",
+        "REASONING_MESSAGE_START",
+        "REASONING_START",
+        "RUN_ERROR",
+        "RUN_FINISHED",
+        "RUN_STARTED",
+        "STATE_DELTA",
+        "STATE_SNAPSHOT",
+        "STEP_FINISHED",
+        "STEP_STARTED",
+        "TEXT_MESSAGE_CHUNK",
+        "TEXT_MESSAGE_CONTENT",
+        "TEXT_MESSAGE_END",
+        "TEXT_MESSAGE_START",
+        "THINKING_END",
+        "THINKING_START",
+        "THINKING_TEXT_MESSAGE_CONTENT",
+        "THINKING_TEXT_MESSAGE_END",
+        "THINKING_TEXT_MESSAGE_START",
+        "TOOL_CALL_ARGS",
+        "TOOL_CALL_CHUNK",
+        "TOOL_CALL_END",
+        "TOOL_CALL_RESULT",
+        "TOOL_CALL_START",
+    ]
+)
+"""What AG-UI's last 0.x had."""

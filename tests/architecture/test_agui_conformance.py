@@ -1,0 +1,145 @@
+"""The AG-UI tables of the conformance page are made of tests that exist and look at their item."""
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+
+import pytest
+from ag_ui.core import EventType, RunAgentInput
+
+from tests.architecture.agui_items import EVENTS_OF_0_X, ITEMS, Item
+from tests.architecture.tree import ROOT
+
+PAGE = ROOT / "docs" / "conformance.md"
+_ANALYSIS = ROOT.parent / "shared" / "seeds" / "agui-drift-analysis.txt"
+_BEGIN, _END = "<!-- AG-UI tables: begin -->\n", "<!-- AG-UI tables: end -->\n"
+_NAMED = re.compile(r"`(tests/[\w/]+\.py|[\w/]*\btest_\w+\.py)(?:::(test_\w+))?`")
+_EVENT = re.compile(r"[A-Z]+(?:_[A-Z]+)+")
+_NO_EVENTS = {"SCREAMING_SNAKE_CASE"}
+_WORDS = {"RAW", "CUSTOM"}
+"""Events whose names the pattern does not tell from words."""
+
+
+def tables() -> str:
+    """Return the tables as they stand on the page."""
+    return "".join(f"\n**{title}**\n\n{_table(rows)}" for title, rows in ITEMS.items())
+
+
+def _table(rows: list[Item]) -> str:
+    return "".join(["| item | tests |\n|---|---|\n", *map(_row, rows)])
+
+
+def _row(item: Item) -> str:
+    remark = f": {item.remark}" if item.remark else ""
+    name = f"`{item.name}`" if item.is_name else item.name
+    return f"| {name}{remark} | {', '.join(f'`{test}`' for test in item.tests)} |\n"
+
+
+@cache
+def _parsed(path: str) -> tuple[str, dict[str, ast.stmt]]:
+    """Return a test module's text, and what it defines, by name."""
+    file = ROOT / "tests" / path
+    text = file.read_text() if file.is_file() else ""
+    return text, dict(_definitions(ast.parse(text)))
+
+
+def _definitions(module: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
+    for statement in module.body:
+        match statement:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                yield statement.name, statement
+            case ast.Assign(targets=targets):
+                yield from ((t.id, statement) for t in targets if isinstance(t, ast.Name))
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                yield name, statement
+
+
+def exists(test: str) -> bool:
+    """Tell whether there is such a test."""
+    path, _, name = test.partition("::")
+    return name in _parsed(path)[1]
+
+
+def looked_at(test: str) -> str:
+    """Return the text of a test, and of all of its module that it uses."""
+    path, _, name = test.partition("::")
+    text, known = _parsed(path)
+    used, left = set[str](), [name]
+    while left:
+        if (one := left.pop()) in used or one not in known:
+            continue
+        used.add(one)
+        left += [node.id for node in ast.walk(known[one]) if isinstance(node, ast.Name)]
+    return "\n".join(_source(text, known[one]) for one in used)
+
+
+def _source(text: str, statement: ast.stmt) -> str:
+    decorators = getattr(statement, "decorator_list", [])
+    said = [ast.get_source_segment(text, node) or "" for node in [*decorators, statement]]
+    return "\n".join(said)
+
+
+def _rows() -> list[Item]:
+    return [item for rows in ITEMS.values() for item in rows]
+
+
+def test_every_test_of_the_tables_exists() -> None:
+    named = [test for item in _rows() for test in item.tests]
+    assert len(named) > 80
+    assert [test for test in named if not exists(test)] == []
+    assert [item.name for item in _rows() if not item.tests] == []
+
+
+def test_each_name_of_the_protocols_is_in_what_its_tests_look_at() -> None:
+    names = [item for item in _rows() if item.is_name]
+    assert len(names) > 50
+    blind = [
+        item.name
+        for item in names
+        if not any(re.search(rf"\b{item.name}\b", looked_at(test)) for test in item.tests)
+    ]
+    assert blind == []
+
+
+def test_every_event_and_every_field_of_an_input_has_a_row() -> None:
+    names = {item.name for item in _rows() if item.is_name}
+    events = {event.value for event in EventType}
+    fields = {field.alias or name for name, field in RunAgentInput.model_fields.items()}
+    assert len(events) > 30
+    assert events - names == set()
+    assert fields - names == set()
+
+
+def test_every_event_of_the_0_x_documents_has_a_row() -> None:
+    if _ANALYSIS.is_file():
+        # What follows has the same once more, with words run together.
+        listed, _, _ = _ANALYSIS.read_text().partition("\nReferences\n")
+        assert set(_EVENT.findall(listed)) - _NO_EVENTS | _WORDS == EVENTS_OF_0_X
+    assert len(EVENTS_OF_0_X) == 33
+    assert EVENTS_OF_0_X - {item.name for item in _rows()} == set()
+
+
+def test_the_page_has_the_tables_as_they_are() -> None:
+    _, _, rest = PAGE.read_text().partition(_BEGIN)
+    found, _, _ = rest.partition(_END)
+    assert found == tables(), "write what tables() returns between the marks of the page"
+
+
+def test_every_test_file_that_the_page_names_exists() -> None:
+    folders = [ROOT / "tests", *(path for path in (ROOT / "tests").rglob("*") if path.is_dir())]
+    named = _NAMED.findall(PAGE.read_text())
+    assert len(named) > 200
+    missing = [
+        path
+        for path, name in named
+        if not any((folder / path.removeprefix("tests/")).is_file() for folder in folders)
+        or (name and not exists(f"{path}::{name}"))
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize("test", ["unit/agui/test_text.py::test_nothing", "unit/none.py::test_a"])
+def test_a_test_that_does_not_exist_is_seen(test: str) -> None:
+    assert not exists(test)
+    assert looked_at(test) == ""
