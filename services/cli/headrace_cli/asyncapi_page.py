@@ -28,6 +28,20 @@ def serve(document: Json, port: int) -> None:
     Raises:
         CannotStart: the port is taken.
     """
+    server = page_server(document, port)
+    click.echo(f"http://{_HOST}:{server.server_port}")
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        server.server_close()
+
+
+def page_server(document: Json, port: int) -> ThreadingHTTPServer:
+    """Return a server that listens, and answers every path with the page.
+
+    Raises:
+        CannotStart: the port is taken.
+    """
     body = page(document).encode()
 
     class Page(BaseHTTPRequestHandler):
@@ -46,14 +60,9 @@ def serve(document: Json, port: int) -> None:
             """Say nothing: one reader reads one page."""
 
     try:
-        server = ThreadingHTTPServer((_HOST, port), Page)
+        return ThreadingHTTPServer((_HOST, port), Page)
     except OSError as error:
         raise CannotStart(f"port {port} can't be listened on: {error.strerror}") from error
-    click.echo(f"http://{_HOST}:{server.server_port}")
-    try:
-        server.serve_forever()
-    except KeyboardInterrupt:
-        server.server_close()
 
 
 def page(document: Json) -> str:
