@@ -93,9 +93,13 @@ class Kept:
     sequence: int
 
 
-def new_id() -> str:
-    """Return an id for a webhook to which its client gives none."""
-    return str(uuid.uuid4())
+def id_of(address: Address, version: str) -> str:
+    """Return the id of a webhook to which its client gives none.
+
+    It follows from what the client says, so one that is sent again, as after an answer that says
+    nothing of the outcome, takes its own place. Whoever sees it knows the secrets.
+    """
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{version} {address.encode().decode()}"))
 
 
 class Webhooks:

@@ -3,20 +3,24 @@
 import asyncio
 import json
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
+import nats.errors
 import pytest
 from click.testing import CliRunner, Result
 from nats.js.api import AckPolicy, ConsumerConfig
+from nats.js.errors import ServiceUnavailableError
 
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.durables import ensure_consumer, of_pushes
+from headrace.jetstream.streams import apply, differences
 from headrace.model.errors import StreamsDiffer
 from headrace.model.queues import RunQueue
 from headrace.model.task import TaskKey, mint_task_id
 from headrace.settings import BusSettings
 from headrace.tasks.queues import ensure_queue
+from headrace_cli import streams
 from headrace_cli.main import main
 from headrace_cli.streams import CHANGES_WANTED
 from tests.integration.test_waiting_for_servers import COMMANDS, last_words, started
@@ -94,6 +98,30 @@ async def test_a_plan_says_what_apply_does(own: Bus) -> None:
     assert await limit(own) == 5_000_000
     again = await asyncio.to_thread(headrace, "plan")
     assert (again.exit_code, again.stdout) == (0, "everything is as asked for\n")
+
+
+@pytest.mark.parametrize("trouble", [nats.errors.TimeoutError(), ServiceUnavailableError(code=503)])
+async def test_an_election_is_waited_out(
+    own: Bus, monkeypatch: pytest.MonkeyPatch, trouble: Exception
+) -> None:
+    asked = list[str]()
+
+    def failing_once[**P, R](work: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
+        async def ask(*arguments: P.args, **named: P.kwargs) -> R:
+            asked.append(work.__name__)
+            if asked.count(work.__name__) == 1:
+                raise trouble
+            return await work(*arguments, **named)
+
+        return ask
+
+    for work in (differences, apply):
+        monkeypatch.setattr(streams, work.__name__, failing_once(work))
+    told = environment(own)
+    for command in ("plan", "apply"):
+        said = await asyncio.to_thread(CliRunner().invoke, main, ["streams", command], env=told)
+        assert (said.exit_code, said.stdout) == (0, "everything is as asked for\n")
+    assert asked == [*["differences"] * 3, "apply", "apply"]
 
 
 async def test_a_consumer_stays_as_its_operator_shaped_it(own: Bus) -> None:

@@ -4,10 +4,11 @@ import sys
 
 import click
 
+from headrace.jetstream.api import until_answered
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.durables import consumer_differences, mend
+from headrace.jetstream.errors import translated
 from headrace.jetstream.streams import Difference, apply, differences
-from headrace.wait_for import wait_for
 from headrace_cli.on_bus import on_bus, with_nats
 from headrace_cli.tables import one_line
 
@@ -30,12 +31,7 @@ def streams() -> None:
 @with_nats
 def plan(nats_url: str | None) -> None:
     """Show what `apply` would change. Exit code 0: nothing; 3: something."""
-
-    async def work(bus: Bus) -> list[Difference]:
-        found = await differences(bus.js, bus.settings)
-        return found + await consumer_differences(bus)
-
-    found = on_bus(nats_url, work)
+    found = on_bus(nats_url, _planned)
     _show(found)
     if found:
         sys.exit(CHANGES_WANTED)
@@ -48,16 +44,25 @@ def apply_(nats_url: str | None, *, shrink: bool) -> None:
     """Create and change streams as the settings say; without --shrink nothing shrinks."""
 
     async def work(bus: Bus) -> list[Difference]:
-        done = list[Difference]()
-
         async def change() -> None:
-            done.extend(await apply(bus.js, bus.settings, shrink=shrink))
-            done.extend(await mend(bus))
+            with translated():
+                await apply(bus.js, bus.settings, shrink=shrink)
+            await mend(bus)
 
-        await wait_for("JetStream", change, bus.settings.startup_timeout)
-        return done
+        planned = await _planned(bus)
+        await until_answered(bus, change)
+        return planned
 
     _show(on_bus(nats_url, work))
+
+
+async def _planned(bus: Bus) -> list[Difference]:
+    async def look() -> list[Difference]:
+        with translated():
+            found = await differences(bus.js, bus.settings)
+        return found + await consumer_differences(bus)
+
+    return await until_answered(bus, look)
 
 
 def _show(found: list[Difference]) -> None:

@@ -1,7 +1,12 @@
 """What JetStream refuses, by its error numbers."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 from typing import Any
+
+import nats.errors
+from nats.js.errors import APIError
 
 from headrace.model.errors import BusUnavailable
 
@@ -81,3 +86,24 @@ class Refused(BusUnavailable):
     def finds_no_message(self) -> bool:
         """Whether there is no such message."""
         return self.number in _NO_MESSAGE
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Raise what nats-py's own JetStream context raises in a block as errors of ours.
+
+    Raises:
+        Refused: the answer is an error.
+        BusUnavailable: there is no answer.
+    """
+    try:
+        yield
+    except APIError as error:
+        found = {
+            "code": error.code or 0,
+            "err_code": error.err_code or 0,
+            "description": error.description,
+        }
+        raise Refused("JetStream", found) from error
+    except nats.errors.Error as error:
+        raise BusUnavailable(f"JetStream does not answer: {error}") from error

@@ -62,11 +62,18 @@ async def test_secrets_are_shown_once(talk: Talk) -> None:
 
 async def test_a_config_without_id_gets_one_and_one_with_it_is_replaced(talk: Talk) -> None:
     task = await a_task(talk)
-    one, two = await created(talk, task), await created(talk, task)
+    one, two = await created(talk, task), await created(talk, task, token="other")
     assert one["id"] != two["id"]
     await created(talk, task, id=one["id"], url="https://other.example/")
     urls = {config["id"]: config["url"] for config in (await listed(talk, task)).get("configs", [])}
     assert urls == {one["id"]: "https://other.example/", two["id"]: URL}
+
+
+async def test_a_config_without_id_that_is_sent_again_is_the_same_one(talk: Talk) -> None:
+    task = await a_task(talk)
+    one, again = [await created(talk, task, **SECRETS) for _ in range(2)]
+    assert one == again
+    assert [found["id"] for found in (await listed(talk, task))["configs"]] == [one["id"]]
 
 
 async def test_configs_are_listed_page_by_page(talk: Talk) -> None:

@@ -9,7 +9,7 @@ from headrace.model.errors import TaskUnknown
 from headrace.model.events import Json
 from headrace.model.names import encode_token
 from headrace.model.task import INTERRUPTED, TERMINAL, TaskKey
-from headrace.webhooks import OLD, Address, Webhook, WebhookProgress, new_id
+from headrace.webhooks import OLD, Address, Webhook, WebhookProgress, id_of
 from headrace_gateway.call import Call
 from headrace_gateway.protocols.a2a.protojson import read
 from headrace_gateway.protocols.a2a.webhook_address import read_address, shown
@@ -110,7 +110,7 @@ def webhook_of(services: Services, call: Call, config: Json) -> Webhook:
 
 def _webhook(call: Call, config: Json, address: Address, progress: WebhookProgress) -> Webhook:
     return Webhook(
-        id=config.get("id") or new_id(),
+        id=config.get("id") or id_of(address, call.version),
         owner=call.caller.owner,
         address=address,
         progress=progress,
