@@ -1,6 +1,7 @@
 """Asking task state: what gateways and workers call instead of Redis."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import orjson
 from nats.aio.msg import Msg
@@ -69,6 +70,11 @@ MORE = "Headrace-More"
 for. The pieces in a row are the answer."""
 
 
+type CheckUnknown = Callable[[str, str, TaskUnknown], Awaitable[None]]
+"""Given the tenant and id of a task that nobody finds, and what says so: returns if it is none, and
+raises StateUnavailable if that can't be known now."""
+
+
 class StateClient:
     """Task state's operations as calls.
 
@@ -80,9 +86,14 @@ class StateClient:
     leader is waited out.
     """
 
-    def __init__(self, bus: Bus, links: Links | None = None) -> None:
-        """Ask over `bus`; `links` show clients where files are."""
-        self._bus, self._links = bus, links
+    def __init__(
+        self, bus: Bus, links: Links | None = None, check_unknown: CheckUnknown | None = None
+    ) -> None:
+        """Ask over `bus`; `links` show clients where files are.
+
+        `check_unknown` has the last say on a task that nobody finds.
+        """
+        self._bus, self._links, self._check_unknown = bus, links, check_unknown
         self._doubt_until = 0.0
         self._nobody_until: float | None = None
         """When it counts as known that nobody listens; None: somebody does."""
@@ -92,6 +103,14 @@ class StateClient:
 
         Where task state can't tell soon, the log does.
         """
+        try:
+            return await self._get(query)
+        except TaskUnknown as unknown:
+            if self._check_unknown is not None:
+                await self._check_unknown(query.tenant, query.task, unknown)
+            raise
+
+    async def _get(self, query: GetTask) -> TaskFound:
         try:
             async with asyncio.timeout(_LOG_AFTER):
                 return await self._ask("get", query, TaskFound)

@@ -23,7 +23,7 @@ from headrace.jetstream.connection import Bus
 from headrace.log import LogWriter, last_entry, replay
 from headrace.model import events
 from headrace.model.entry import ANSWERED, OWNER, Entry, Stamp
-from headrace.model.errors import LogLost
+from headrace.model.errors import LogLost, TaskUnknown
 from headrace.model.events import Draft, Json
 from headrace.model.fold import TaskFold
 from headrace.model.messages import (
@@ -303,7 +303,7 @@ class ScriptedFleet:
         except LogLost:
             entries = []
         if not entries or not (query.any_owner or entries[0].stamp.owner == query.owner):
-            return Refusal(code="task_unknown", message=f"no task {query.task}")
+            return Refusal(code="task_unknown", message=str(TaskUnknown()))
         fold = TaskFold()
         for entry in entries:
             fold.apply_entry(entry)

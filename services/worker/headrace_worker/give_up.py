@@ -133,4 +133,5 @@ async def give_up(
     writer = LogWriter.behind(bus, key, last)
     await writer.append([draft], by.stamp(writer.generation + 1, FAILED), _TIMEOUT)
     metrics.RUNS_ENDED.labels(key.agent, FAILED).inc()
-    await have_cleaned_up(bus, key, last, assignment.request.context)
+    request = assignment.request
+    await have_cleaned_up(bus, key, last, request.context, request.owner or "")

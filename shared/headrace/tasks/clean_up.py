@@ -9,7 +9,6 @@ import logging
 
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.kv import Bucket
-from headrace.log.read import next_stored
 from headrace.model.agent_card import AgentCard
 from headrace.model.entry import Entry
 from headrace.model.errors import BusUnavailable, UndecodableMessage
@@ -20,7 +19,7 @@ from headrace.tasks.runs import RunRequests
 _log = logging.getLogger(__name__)
 
 
-async def have_cleaned_up(bus: Bus, key: TaskKey, last: Entry, context: str) -> None:
+async def have_cleaned_up(bus: Bus, key: TaskKey, last: Entry, context: str, owner: str) -> None:
     """Ask for it, where somebody has begun the task and its agent cleans up.
 
     `last` is the entry behind which the end was appended. Should NATS not take the run, that is
@@ -29,17 +28,15 @@ async def have_cleaned_up(bus: Bus, key: TaskKey, last: Entry, context: str) -> 
     if last.stamp.attempt == 0 and last.stamp.run == 1:
         return
     try:
-        await _ask(bus, key, last, context)
+        await _ask(bus, key, last, context, owner)
     except BusUnavailable as trouble:
         _log.warning("task %s: its agent can't clean up: %s", key.task, trouble)
 
 
-async def _ask(bus: Bus, key: TaskKey, last: Entry, context: str) -> None:
+async def _ask(bus: Bus, key: TaskKey, last: Entry, context: str, owner: str) -> None:
     if not await _cleans_up(bus, key.agent):
         return
-    first = await next_stored(bus, key, 0)
-    owner = first.entry.stamp.owner if first is not None and first.entry is not None else None
-    request = RunRequest(log=last.stamp.log, context=context, owner=owner or "")
+    request = RunRequest(log=last.stamp.log, context=context, owner=owner)
     await RunRequests(bus).publish(key, last.last_generation + 1, request)
 
 

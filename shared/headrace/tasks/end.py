@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.purge import purge
-from headrace.log import LogWriter, last_entry
+from headrace.log import LogWriter, first_entry, last_entry
 from headrace.model import events, parts
 from headrace.model.entry import Entry, Stamp
 from headrace.model.errors import BusUnavailable, Fenced, HeadraceError, TaskUnknown
@@ -74,10 +74,17 @@ async def end_behind(  # noqa: PLR0917 - what such an event says, and where
     context = _context(last)
     draft = events.status_update(key.task, context, state, _said(reason))
     now = last.stamp
-    stamp = Stamp(now.log, last.last_generation + 1, writer, state, now.run, owner=now.owner)
+    owner = now.owner or await _owner(bus, key)
+    stamp = Stamp(now.log, last.last_generation + 1, writer, state, now.run, owner=owner)
     await LogWriter.behind(bus, key, last).append([draft], stamp, _TIMEOUT)
     await withdraw(bus, bus.subjects.runs_of_task(key), _WITHDRAWAL)
-    await have_cleaned_up(bus, key, last, context)
+    await have_cleaned_up(bus, key, last, context, owner or "")
+
+
+async def _owner(bus: Bus, key: TaskKey) -> str | None:
+    """Return whose task it is, for a view to be built from its last entry; None: its log is cut."""
+    first = await first_entry(bus, key)
+    return None if first is None else first.stamp.owner
 
 
 def writer_of(whose: str) -> str:

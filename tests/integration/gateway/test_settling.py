@@ -15,6 +15,7 @@ from headrace_gateway.detached import Detached
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.tasks.settle import Settling, Unsettled
 from tests.integration.gateway.running import until
+from tests.integration.gateway.talking import Talk
 from tests.support.servers import NatsProcess
 
 GONE = TaskUnknown("this task was deleted")
@@ -48,7 +49,7 @@ class Gateway:
     async def denies(self, key: TaskKey) -> bool:
         """Tell whether it says that there is no such task."""
         try:
-            await self.settling.check(key, TaskUnknown())
+            await self.settling.check(key.tenant, key.task, TaskUnknown())
         except StateUnavailable:
             return False
         return True
@@ -109,4 +110,28 @@ async def test_nobody_knows_for_a_moment_after_nats_was_away(gateways: list[Gate
     here, there = gateways
     there.bus.back_since = asyncio.get_running_loop().time()
     assert not await there.denies(here.key)
-    await there.settling.check(here.key, GONE)
+    await there.settling.check(here.key.tenant, here.key.task, GONE)
+
+
+READS: dict[str, dict[str, str | None]] = {
+    "GetTask": {"id": None},
+    "CancelTask": {"id": None},
+    "SubscribeToTask": {"id": None},
+    "ListTaskPushNotificationConfigs": {"taskId": None},
+    "CreateTaskPushNotificationConfig": {"taskId": None, "url": "https://hooks.example/"},
+}
+
+
+@pytest.mark.parametrize("operation", READS)
+async def test_nothing_that_names_a_task_says_that_there_is_none_while_it_is_settled(
+    talk: Talk, settings: GatewaySettings, operation: str
+) -> None:
+    elsewhere, task = Bus(settings), mint_task_id(0)
+    params = {name: value or task for name, value in READS[operation].items()}
+    await elsewhere.dial(secrets.token_hex(4))
+    settling = Settling(elsewhere, Detached(), 1.0)
+    async with settling._is_open(TaskKey("default", "assistant", task)):
+        await elsewhere.connection.flush()
+        assert (await talk.refused(operation, params)).status == 503
+    await elsewhere.close()
+    assert (await talk.refused(operation, params)).reason == "TASK_NOT_FOUND"

@@ -10,9 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from headrace.log import last_entry
 from headrace.model.delegation import DELEGATION, Lineage
 from headrace.model.errors import StateUnavailable
 from headrace.model.task import CANCELED, COMPLETED, INPUT_REQUIRED, WORKING, TaskKey
+from headrace.tasks.end import end_task
 from headrace_task_state.maintenance import completion
 from headrace_task_state.projector import last_entries
 from headrace_task_state.projector.summaries import Summaries
@@ -142,6 +144,16 @@ async def rebuilt(fleet: TaskStates, logs: list[LegalLog]) -> None:
         await fleet.store(log)
     await fleet.start()
     await fleet.followed()
+
+
+async def test_an_end_over_the_holders_head_says_whose_task_it_is(fleet: TaskStates) -> None:
+    canceled = ended()
+    canceled.messages.pop()
+    await fleet.store(canceled)
+    await end_task(fleet.bus, canceled.key, CANCELED, "gateway-1")
+    last = await last_entry(fleet.bus, canceled.key)
+    assert last is not None
+    assert (last.stamp.state, last.stamp.owner) == (CANCELED, canceled.owner)
 
 
 async def test_a_last_entry_does_not_give_a_task_to_another_owner(

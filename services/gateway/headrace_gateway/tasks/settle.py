@@ -22,7 +22,7 @@ from headrace.model.errors import (
     StateUnavailable,
     TaskUnknown,
 )
-from headrace.model.task import TaskKey
+from headrace.model.task import TaskKey, is_task_id
 from headrace.tasks.begin import Input
 from headrace.wait_for import RECONNECT
 from headrace_gateway.detached import Detached
@@ -96,7 +96,8 @@ class Settling:
     def __init__(self, bus: Bus, detached: Detached, timeout: float) -> None:
         """Go on in `detached` with what has no outcome after `timeout` seconds."""
         self._bus, self._detached, self._timeout = bus, detached, timeout
-        self._open = Counter[TaskKey]()
+        self._open = Counter[tuple[str, str]]()
+        """By tenant and task."""
 
     async def ready(self) -> None:
         """Return when NATS answers: what is sent then has an outcome soon, most likely.
@@ -161,25 +162,26 @@ class Settling:
         then(result)
         return result
 
-    async def check(self, key: TaskKey, unknown: TaskUnknown) -> None:
+    async def check(self, tenant: str, task: str, unknown: TaskUnknown) -> None:
         """Return if a task that nobody finds is gone, or is none and will be none.
 
         Raises:
             StateUnavailable: a gateway settles its input; or NATS was away just now, and one that
                 does may not be connected yet.
         """
-        if unknown.is_gone:
+        if unknown.is_gone or not is_task_id(task):
             return
-        if key in self._open or self._was_away() or await self._is_open_elsewhere(key):
-            raise StateUnavailable(f"it is unknown whether {key.task} has been stored")
+        is_open = (tenant, task) in self._open or self._was_away()
+        if is_open or await self._is_open_elsewhere(task):
+            raise StateUnavailable(f"it is unknown whether {task} has been stored")
 
     def _was_away(self) -> bool:
         now = asyncio.get_running_loop().time()
         return not self._bus.answers or now < self._bus.back_since + RECONNECT
 
-    async def _is_open_elsewhere(self, key: TaskKey) -> bool:
+    async def _is_open_elsewhere(self, task: str) -> bool:
         try:
-            await self._bus.request(self._subject(key), b"", _ASK)
+            await self._bus.request(self._subject(task), b"", _ASK)
         except NobodyListens:
             return False
         except BusUnavailable:
@@ -189,15 +191,16 @@ class Settling:
     @asynccontextmanager
     async def _is_open(self, key: TaskKey) -> AsyncIterator[None]:
         """Have it known for a block, here and at other gateways, that an input is being settled."""
-        self._open[key] += 1
+        named = key.tenant, key.task
+        self._open[named] += 1
         try:
-            async with self._bus.answering(self._subject(key)):
+            async with self._bus.answering(self._subject(key.task)):
                 yield
         finally:
-            self._open -= Counter([key])
+            self._open -= Counter([named])
 
-    def _subject(self, key: TaskKey) -> str:
-        return self._bus.among_role(f"settling.{key.task}")
+    def _subject(self, task: str) -> str:
+        return self._bus.among_role(f"settling.{task}")
 
     async def _settle[Result](
         self, key: TaskKey, attempt: Callable[[], Awaitable[Result]], then: Callable[[Result], None]

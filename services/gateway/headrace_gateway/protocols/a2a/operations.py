@@ -9,7 +9,6 @@ from a2a.utils.errors import TaskNotCancelableError, UnsupportedOperationError
 
 from headrace.metrics import REQUEST_SECONDS
 from headrace.model import messages
-from headrace.model.errors import TaskUnknown
 from headrace.model.events import Json
 from headrace.model.task import TERMINAL, TaskKey
 from headrace_gateway.call import Call
@@ -50,11 +49,7 @@ async def get_task(services: Services, call: Call, params: object) -> Json:
         task=key.task,
         history_length=asked.history_length,
     )
-    try:
-        found = await services.state.get(query)
-    except TaskUnknown as unknown:
-        await services.settling.check(key, unknown)
-        raise
+    found = await services.state.get(query)
     known = asked.current_generation
     if known is None or found.generation > known or found.state in TERMINAL:
         return found.task
