@@ -274,6 +274,13 @@ ITEMS: dict[str, list[Item]] = {
             "unit/agui/test_capabilities.py::test_an_agent_may_declare_what_the_protocol_has_and_nothing_else",
             "unit/agui/test_capabilities.py::test_every_demo_agents_are_of_the_protocols_shape",
         ),
+        _says(
+            "tools, output, humanInTheLoop and multiAgent of other frameworks' agents are declared "
+            "by what these are",
+            "unit/worker/test_declared_capabilities.py::test_an_agent_of_the_openai_sdk_says_what_it_has",
+            "unit/worker/test_declared_capabilities.py::test_an_agent_of_pydantic_ai_says_what_it_has",
+            "unit/worker/test_declared_capabilities.py::test_a_graph_may_interrupt",
+        ),
     ],
     "Extensions, errors, event streams": [
         _says(

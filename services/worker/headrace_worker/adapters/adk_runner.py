@@ -34,7 +34,7 @@ from headrace_worker.adapters.adk_session import (
 from headrace_worker.adapters.answers import AnswerInvalid, asked_before
 from headrace_worker.adapters.approvals import ask
 from headrace_worker.adapters.busy import is_busy
-from headrace_worker.adapters.declaring import ANY_MEDIA, Declaration
+from headrace_worker.adapters.declaring import ANY_MEDIA, Declaration, declare_capabilities
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.outside_context import outside_context
 from headrace_worker.conversation import Turn, turns_of_log, user_turn
@@ -97,6 +97,7 @@ def adk_agent(  # noqa: PLR0913  # what such an agent can be told
     )
     declared.setdefault("input_modes", ANY_MEDIA)
     declared.setdefault("description", root.description or f"The agent {root.name}.")
+    declare_capabilities(declared, handoffs=bool(getattr(root, "sub_agents", ())))
 
     @agent(name=name, **declared)
     async def run(ctx: RunContext) -> None:

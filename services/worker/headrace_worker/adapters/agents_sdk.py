@@ -36,7 +36,7 @@ from headrace_worker.adapters.approvals import (
     question,
 )
 from headrace_worker.adapters.as_json import as_json
-from headrace_worker.adapters.declaring import Declaration
+from headrace_worker.adapters.declaring import Declaration, declare_capabilities
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.openai_content import TAKES
 from headrace_worker.adapters.openai_run import refusal_of
@@ -89,6 +89,13 @@ def openai_agents_agent(  # noqa: PLR0913  # what such an agent can be told
     options = _AgentsOptions(config, max_turns, memory, show_thinking, approve_within)
     declared.setdefault("input_modes", TAKES)
     declared.setdefault("description", f"The agent {wrapped.name}.")
+    declare_capabilities(
+        declared,
+        client_tools=True,
+        structured=wrapped.output_type not in {None, str},
+        approvals=any(getattr(tool, "needs_approval", False) for tool in wrapped.tools),
+        handoffs=bool(wrapped.handoffs),
+    )
 
     @agent(name=name, **declared)
     async def run(ctx: RunContext) -> None:

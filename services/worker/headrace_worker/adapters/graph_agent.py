@@ -14,7 +14,7 @@ from headrace.sdk.relayed import Outcome
 from headrace_worker.adapters.answers import AnswerInvalid, answers_of, expiry
 from headrace_worker.adapters.approvals import Decision, ask
 from headrace_worker.adapters.busy import is_busy
-from headrace_worker.adapters.declaring import ANY_MEDIA, Declaration
+from headrace_worker.adapters.declaring import ANY_MEDIA, Declaration, declare_capabilities
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.langgraph_events import LangGraphEvents
 from headrace_worker.adapters.langgraph_input import input_for
@@ -68,6 +68,7 @@ def langgraph_agent(  # noqa: PLR0913  # what a graph can be told
         raise Misdeclared(f"{name}: a graph with breakpoints needs a checkpointer")
     declared.setdefault("input_modes", ANY_MEDIA)
     declared.setdefault("description", f"The graph {graph.name}.")
+    declare_capabilities(declared, interrupts=True)
 
     options = _GraphOptions(
         config or {}, input_of, answer_from, output, state_keys, memory, answer_within

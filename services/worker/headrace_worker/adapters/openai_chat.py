@@ -8,7 +8,7 @@ from headrace.sdk.agent import Agent, agent
 from headrace.sdk.context import RunContext
 from headrace.sdk.errors import Misdeclared
 from headrace.sdk.tools import Tool, ToolSource
-from headrace_worker.adapters.declaring import Declaration
+from headrace_worker.adapters.declaring import Declaration, declare_capabilities
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.openai_content import TAKES
 from headrace_worker.adapters.openai_run import ChatRun, ModelEndpoint
@@ -71,6 +71,7 @@ def openai_agent(  # noqa: PLR0913  # what such an endpoint can be told
     toolbox = Toolbox(tools)
     declared.setdefault("input_modes", TAKES)
     declared.setdefault("description", f"The model {model}.")
+    declare_capabilities(declared, client_tools=True)
 
     @agent(name=name, **declared)
     async def run(ctx: RunContext) -> None:

@@ -19,7 +19,7 @@ from headrace_worker.adapters.approvals import (
     decisions_of,
 )
 from headrace_worker.adapters.busy import is_busy
-from headrace_worker.adapters.declaring import ANY_MEDIA, Declaration
+from headrace_worker.adapters.declaring import ANY_MEDIA, Declaration, declare_capabilities
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.pydantic_events import PydanticEvents, ReplayedResponses
 from headrace_worker.adapters.pydantic_messages import FORMAT, Past, content_of
@@ -47,6 +47,7 @@ with needs("pydantic-ai"):
         ModelServerError,
         ModelUnavailableError,
     )
+    from pydantic_ai.toolsets import FunctionToolset
 
 _BUSY = (
     ModelConnectionError,
@@ -81,6 +82,12 @@ def pydantic_ai_agent(  # what such an agent can be told
     """
     declared.setdefault("input_modes", ANY_MEDIA)
     declared.setdefault("description", f"The pydantic-ai agent {wrapped.name or name}.")
+    declare_capabilities(
+        declared,
+        client_tools=True,
+        structured=wrapped.output_type is not str,
+        approvals=_has_approvals(wrapped),
+    )
 
     @agent(name=name, **declared)
     async def run(ctx: RunContext) -> None:
@@ -121,6 +128,12 @@ def pydantic_ai_agent(  # what such an agent can be told
             await ctx.emit(Reject("The answer was filtered."))
 
     return run
+
+
+def _has_approvals(wrapped: PydanticAgent[Any, Any]) -> bool:
+    """Tell whether tools of the agent's own need to be approved."""
+    own = (toolset for toolset in wrapped.toolsets if isinstance(toolset, FunctionToolset))
+    return any(tool.requires_approval for toolset in own for tool in toolset.tools.values())
 
 
 @dataclass(slots=True)
