@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 
 from docker.errors import DockerException
 from testcontainers.core.container import DockerContainer
@@ -86,17 +87,24 @@ class ContainerProcess:
     """A running container, handled as `subprocess.Popen` handles a process."""
 
     def __init__(self, image: str, command: Sequence[str], folder: Path, log: Path) -> None:
-        """Start `command`, whose files all lie under `folder`; its output goes to `log`."""
+        """Start `command` in `folder`; its output goes to `log` as it comes.
+
+        It sees the files of the whole tree that `folder` is in, as certificates lie beside it.
+        """
         self._log = log
         self._code: int | None = None
         container = DockerContainer(
             image, network_mode="host", user=f"{os.getuid()}:{os.getgid()}", working_dir=str(folder)
         )
-        container.with_volume_mapping(folder, str(folder), "rw")
+        tree = Path(*folder.parts[:2])
+        container.with_volume_mapping(tree, str(tree), "rw")
         container.with_command([Path(command[0]).name, *command[1:]])
         self._container = container.start().get_wrapped_container()
         self._container.reload()
         self.pid: int = self._container.attrs["State"]["Pid"]
+        log.touch()
+        self._copying = Thread(target=self._copy_log, name=f"log of {log.stem}", daemon=True)
+        self._copying.start()
 
     def poll(self) -> int | None:
         """Return its exit code; None if it runs."""
@@ -130,6 +138,10 @@ class ContainerProcess:
 
     def _end(self, code: int) -> None:
         self._code = code
-        with self._log.open("ab") as lines:
-            lines.write(self._container.logs())
+        self._copying.join()
         self._container.remove(force=True, v=True)
+
+    def _copy_log(self) -> None:
+        with self._log.open("ab", buffering=0) as lines:
+            for some in self._container.logs(stream=True, follow=True):
+                lines.write(some)
