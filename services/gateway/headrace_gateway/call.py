@@ -13,8 +13,9 @@ from starlette.websockets import WebSocket
 from headrace.directory import AgentCard
 from headrace.model.events import TRACEPARENT, Json
 from headrace_gateway.extensions import activated, asked_for
-from headrace_gateway.refusals import AgentUnknown, CredentialsMissing, CredentialsRefused
+from headrace_gateway.refusals import AgentUnknown, CredentialsRefused
 from headrace_gateway.server.auth.caller import Caller
+from headrace_gateway.server.auth.schemes import schemes_of
 from headrace_gateway.server.body import CALLER
 from headrace_gateway.server.public_url import public_grpc, public_url
 from headrace_gateway.services import Services
@@ -88,7 +89,7 @@ def caller_of(services: Services, request: Request) -> Caller:
     """
     found: Caller | None = request.scope.get(CALLER)
     if found is None:
-        found = request.scope[CALLER] = services.callers.of(request.headers)
+        found = request.scope[CALLER] = services.callers.of(request.headers, of_any_agent=True)
     return found
 
 
@@ -130,7 +131,9 @@ class SocketCalls:
                 `call_of`.
         """
         self._services, self._socket = services, socket
-        self._first = _call(services, socket, services.callers.of(socket.headers))
+        self._first = _call(
+            services, socket, services.callers.of(socket.headers, of_any_agent=True)
+        )
 
     @property
     def caller(self) -> Caller:
@@ -151,7 +154,9 @@ class SocketCalls:
             CredentialsMissing, CredentialsRefused: they don't stand for the caller any more.
             NotPermitted, RateLimited: as `call_of`.
         """
-        caller = self._services.callers.of(self._socket.headers)
+        services, first = self._services, self._first
+        anyone = services.callers.of(self._socket.headers, of_any_agent=True)
+        caller = _asking(services, self._socket, first.card, anyone)
         if caller != self._first.caller:
             raise CredentialsRefused("these credentials now belong to another owner")
         call = replace(
@@ -180,8 +185,7 @@ def _call(
     card = services.directory.card(name)
     if card is None:
         raise AgentUnknown.called(name, at_root=stated is None)
-    if card.security.get("require") and not caller.identified:
-        raise CredentialsMissing(f"agent {name!r} requires authentication: {_wanted(card)}")
+    caller = _asking(services, request, card, caller)
     asked = asked_for(request)
     return Call(
         operation="",
@@ -198,8 +202,12 @@ def _call(
     )
 
 
-def _wanted(card: AgentCard) -> str:
-    return ", ".join(card.security["require"])
+def _asking(services: Services, request: HTTPConnection, card: AgentCard, caller: Caller) -> Caller:
+    """Return who asks the agent: the `caller`, unless the agent says how it is to be asked."""
+    if not (card.security.schemes or card.security.require):
+        return services.callers.of(request.headers) if caller.has_agents_key else caller
+    schemes = schemes_of(card, services.callers.known)
+    return services.callers.asking(request.headers, schemes)
 
 
 def _trace(stated: str) -> str:

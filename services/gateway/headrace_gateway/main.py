@@ -22,6 +22,7 @@ from headrace_gateway.protocol_table import PROTOCOLS, RPC_FORMS, Protocol
 from headrace_gateway.protocols.a2a.grpc.server import GrpcServer
 from headrace_gateway.server.auth.access import Access, RateLimits
 from headrace_gateway.server.auth.authenticate import Callers
+from headrace_gateway.server.auth.schemes import key_headers
 from headrace_gateway.server.deferred_response import FrontDoor
 from headrace_gateway.server.held_bodies import HeldBodies
 from headrace_gateway.server.http_server import HttpServer
@@ -110,10 +111,11 @@ async def composed(settings: GatewaySettings, requests: OpenRequests) -> AsyncIt
         CredentialsUnreadable: the file of credentials is missing or wrong.
     """
     async with AsyncExitStack() as stack:
-        callers = Callers(settings.credentials)
+        bus = Bus(settings)
+        directory = Directory(bus)
+        callers = Callers(settings.credentials, lambda: key_headers(directory.cards()))
         callers.start()
         stack.push_async_callback(callers.stop)
-        bus = Bus(settings)
         await bus.connect("gateway")
         stack.push_async_callback(bus.close)
         health_probe = HealthProbe(bus)
@@ -122,7 +124,7 @@ async def composed(settings: GatewaySettings, requests: OpenRequests) -> AsyncIt
         signing = SigningKeys(bus, settings.signing_keys)
         await signing.start()
         stack.push_async_callback(signing.stop)
-        rule, directory, streams = TailRule(bus), Directory(bus), OpenStreams()
+        rule, streams = TailRule(bus), OpenStreams()
         await rule.start()
         stack.push_async_callback(rule.stop)
         await directory.start()

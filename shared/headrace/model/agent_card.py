@@ -15,6 +15,25 @@ class Provider(BusMessage):
     """Of the organization."""
 
 
+class SecurityScheme(BusMessage):
+    """One way to show who asks, in OpenAPI's words."""
+
+    type: Literal["http", "apiKey"]
+    scheme: str = ""
+    """For ``http``: ``bearer``."""
+    name: str = ""
+    """For ``apiKey``: the header."""
+
+
+class AgentSecurity(BusMessage):
+    """Who may ask an agent."""
+
+    schemes: dict[str, SecurityScheme] = Field(default_factory=dict)
+    """How credentials are sent, by name; empty: as the gateway says of all agents."""
+    require: list[str] = Field(default_factory=list)
+    """Names of `schemes`, one of which is needed; empty: what the gateway asks of everybody."""
+
+
 class AgentCard(BusMessage):
     """What an agent says of itself; gateways add URLs, versions and the fleet's capabilities."""
 
@@ -45,9 +64,7 @@ class AgentCard(BusMessage):
     AgentCard. None: there is no extended card; empty: there is one to come."""
     extensions: list[dict[str, Any]] = Field(default_factory=list)
     """A2A AgentExtension objects; who does not activate a ``required`` one is refused."""
-    security: dict[str, Any] = Field(default_factory=dict)
-    """Who may ask: OpenAPI's security schemes by name in ``schemes``, and in ``require`` the names
-    of those of which one is needed. Empty: what the gateway asks of everybody."""
+    security: AgentSecurity = Field(default_factory=AgentSecurity)
     follow_ups: Literal["enqueue", "interrupt", "reject", "steer"] = "enqueue"
     """What becomes of a message to a task that is at work."""
     start_within: float | None = None

@@ -1,7 +1,7 @@
 """The agents of these tests."""
 
 from headrace.directory import AgentCard
-from headrace.model.agent_card import Provider
+from headrace.model.agent_card import AgentSecurity, Provider, SecurityScheme
 from headrace.model.events import Json
 from headrace.model.parts import text_of
 from headrace.model.task import COMPLETED, INPUT_REQUIRED
@@ -43,13 +43,12 @@ async def bare(run: Run) -> None:
 
 
 REQUIRED: Json = {"uri": "urn:test:required", "description": "Has to be.", "required": True}
-KNOWN_ONLY: Json = {
-    "schemes": {
-        "token": {"type": "http", "scheme": "bearer"},
-        "key": {"type": "apiKey", "name": "X-API-Key", "in": "header"},
-    },
-    "require": ["token"],
-}
+TOKEN = SecurityScheme(type="http", scheme="bearer")
+KNOWN_ONLY = AgentSecurity(
+    schemes={"token": TOKEN, "key": SecurityScheme(type="apiKey", name="X-API-Key")},
+    require=["token"],
+)
+OWN_HEADER = SecurityScheme(type="apiKey", name="X-Partner-Key")
 OPTIONAL: Json = {"uri": "urn:test:optional", "description": "May be."}
 EXTENDED = {
     "description": "Asks for names; knows some.",
@@ -72,4 +71,20 @@ AGENTS: dict[str, tuple[AgentCard, Script]] = {
     "terse": (AgentCard(name="terse", streaming=False), echo),
     "bare": (AgentCard(name="bare", bare_message=True, push_notifications=False), bare),
     "choosy": (AgentCard(name="choosy", security=KNOWN_ONLY), echo),
+    "partners": (
+        AgentCard(
+            name="partners",
+            security=AgentSecurity(
+                schemes={"token": TOKEN, "partner": OWN_HEADER}, require=["partner"]
+            ),
+        ),
+        echo,
+    ),
+    "either": (
+        AgentCard(
+            name="either",
+            security=AgentSecurity(schemes={"token": TOKEN, "partner": OWN_HEADER}),
+        ),
+        echo,
+    ),
 }

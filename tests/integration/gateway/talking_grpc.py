@@ -38,6 +38,7 @@ _PASSED_ON = (
     "idempotency-key",
     "authorization",
     "x-api-key",
+    "x-partner-key",
 )
 _IN_METADATA = {
     "currentGeneration": "current-generation",

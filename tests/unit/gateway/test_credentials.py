@@ -9,12 +9,13 @@ import jwt
 import pytest
 from jwt.utils import base64url_encode
 
+from headrace.model.agent_card import AgentCard
 from headrace.model.names import decode_token
 from headrace_gateway.refusals import CredentialsMissing, CredentialsRefused
 from headrace_gateway.server.auth.authenticate import Callers
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.server.auth.credentials_file import CredentialsUnreadable, read_file
-from headrace_gateway.server.auth.schemes import security
+from headrace_gateway.server.auth.schemes import security_of
 from tests.support.credentials import ANN, AUDIENCE, BOB, EVE, ISSUER, Issuer, Person, write
 
 JWT = f"""
@@ -189,18 +190,23 @@ def _hmac_token(said: dict[str, object], secret: bytes, kid: str) -> str:
 
 def test_cards_say_which_credentials_are_taken(tmp_path: Path, issuer: Issuer) -> None:
     assert issuer
-    assert security(None) == {}
-    path = write(tmp_path / "credentials.toml", ANN, head=JWT)
-    described = security(read_file(path))
-    assert described["securitySchemes"]["bearer"] == {
-        "httpAuthSecurityScheme": {"scheme": "Bearer", "bearerFormat": "JWT"}
+    card = AgentCard(name="a")
+    assert security_of(card, None) == {}
+    path = write(tmp_path / "credentials.toml", head=JWT)
+    bearer = {"scheme": "Bearer", "bearerFormat": "JWT"}
+    assert security_of(card, read_file(path))["securitySchemes"] == {
+        "bearer": {"httpAuthSecurityScheme": bearer}
     }
+    described = security_of(card, read_file(write(path, ANN, head=JWT)))
+    assert described["securitySchemes"]["bearer"] == {
+        "httpAuthSecurityScheme": {"scheme": "Bearer"}
+    }, "others than web tokens are taken, too"
     assert described["securityRequirements"] == [
         {"schemes": {"bearer": {}}},
         {"schemes": {"apiKey": {}}},
     ]
     path.write_text("required = false")
-    assert "securityRequirements" not in security(read_file(path))
+    assert "securityRequirements" not in security_of(card, read_file(path))
 
 
 ROLES = """

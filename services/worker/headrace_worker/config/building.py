@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from headrace.model.agent_card import AgentCard, Provider
+from headrace.model.agent_card import AgentCard, AgentSecurity, Provider
 from headrace.model.errors import HeadraceError
-from headrace.model.events import Json
 from headrace.sdk.agent import Agent, Agents, Skill
 from headrace_worker import adapters
 from headrace_worker.config.lines import FieldUnusable, Lines, Unusable
@@ -209,5 +208,5 @@ def _said(section: Described) -> dict[str, Any]:
 def _secured(made: Agent, security: Security | None) -> Agent:
     if security is None:
         return made
-    told: Json = security.model_dump(by_alias=True, exclude_defaults=True)
-    return replace(made, card=made.card.model_copy(update={"security": told}))
+    asked = AgentSecurity.model_validate(security.model_dump())
+    return replace(made, card=made.card.model_copy(update={"security": asked}))

@@ -56,6 +56,9 @@ _URL = r"^(https?://|\$\{)"
 """The schema is of the file as it is written: what stands for a variable may begin it."""
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
 
+_NO_KEYS = frozenset({"authorization", "connection", "content-type", "cookie", "host", "origin"})
+"""Headers that browsers and proxies set."""
+
 _LONGEST = 10 * 365 * 86400.0
 """Seconds."""
 
@@ -106,7 +109,7 @@ type Credentials = Annotated[
 ]
 
 
-class SecurityScheme(Section):
+class SchemeSection(Section):
     """One way to show who asks, as agent cards have it (OpenAPI's names)."""
 
     type: Literal["http", "apiKey"]
@@ -120,15 +123,17 @@ class SecurityScheme(Section):
     def _is_whole(self) -> Self:
         if self.type == "http" and self.scheme.lower() != "bearer":
             raise ValueError("http needs the scheme bearer")
-        if self.type == "apiKey" and not self.name:
+        if self.type == "apiKey" and not _FIELD.fullmatch(self.name):
             raise ValueError("apiKey needs the name of a header")
+        if self.type == "apiKey" and self.name.lower() in _NO_KEYS:
+            raise ValueError(f"{self.name} can't be an API key's header: it says something else")
         return self
 
 
 class Security(Section):
     """Who may ask the agent: callers whom the gateway knows by their credentials."""
 
-    schemes: dict[str, SecurityScheme] = Field(default_factory=dict)
+    schemes: dict[str, SchemeSection] = Field(default_factory=dict)
     require: list[str] = Field(default_factory=list)
     """Names of `schemes`, any of which will do; empty: what the gateway asks of everybody."""
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headrace import Provider, RunContext, agent
+from headrace.model.agent_card import SecurityScheme
 from headrace_worker.config import Configuration, Unusable, build
 
 
@@ -87,7 +88,8 @@ def test_who_may_ask_stands_in_the_card() -> None:
     schemes = {"key": {"type": "apiKey", "name": "X-Key", "in": "header"}}
     said = python(security={"schemes": schemes, "require": ["key"]})
     [one] = build(configured({"a": said}))
-    assert one.card.security == {"schemes": schemes, "require": ["key"]}
+    assert one.card.security.require == ["key"]
+    assert one.card.security.schemes == {"key": SecurityScheme(type="apiKey", name="X-Key")}
 
 
 @pytest.mark.parametrize(

@@ -48,8 +48,8 @@ def test_every_key_loads_and_those_without_effect_are_warned_of(tmp_path: Path) 
     cards = [one.card for one in found.agents]
     assert [card.title for card in cards] == ["Writer", "guarded", "partner"]
     assert cards[0].streaming
-    assert cards[1].security["require"] == ["token"]
-    assert cards[1].security["schemes"]["key"]["name"] == "X-Writer-Key"
+    assert cards[1].security.require == ["token"]
+    assert cards[1].security.schemes["key"].name == "X-Writer-Key"
     fields = [warning.split(": ")[:2] for warning in found.warnings]
     assert fields == [
         ["headrace.yaml:4", "agents.writer.llm"],

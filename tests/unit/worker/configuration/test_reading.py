@@ -83,6 +83,7 @@ def test_the_schema_is_of_the_current_draft() -> None:
 
 
 CODE = "{type: python, target: 'a:b'}"
+COOKIE = "{type: apiKey, name: Cookie}"
 HALF = 'description: "\\ud800"'
 
 
@@ -146,6 +147,10 @@ def with_code(field: str) -> str:
         (
             f"agents:\n  a: {with_code('security: {schemes: {x: {type: apiKey}}}')}\n",
             "apiKey needs the name of a header",
+        ),
+        (
+            f"agents:\n  a: {with_code('security: {schemes: {x: ' + COOKIE + '}}')}\n",
+            "Cookie can't be an API key's header",
         ),
     ],
 )

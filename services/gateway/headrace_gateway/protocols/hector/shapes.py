@@ -267,7 +267,17 @@ def _types(modes: list[str]) -> list[str]:
 
 
 def _security(card: Json) -> Json:
-    return {"security": {"schemes": schemes}} if (schemes := card.get("securitySchemes")) else {}
+    """Return the card's schemes in OpenAPI's words, and the names of those that will do."""
+    schemes = {name: _scheme(one) for name, one in card.get("securitySchemes", {}).items()}
+    required = [name for one in card.get("securityRequirements", []) for name in one["schemes"]]
+    more = {"require": list(dict.fromkeys(required))} if required else {}
+    return {"security": {"schemes": schemes} | more} if schemes else {}
+
+
+def _scheme(scheme: Json) -> Json:
+    if (key := scheme.get("apiKeySecurityScheme")) is not None:
+        return {"type": "apiKey", "name": key["name"], "in": key["location"]}
+    return {"type": "http", "scheme": scheme["httpAuthSecurityScheme"]["scheme"].lower()}
 
 
 def refused(code: str, message: str, details: Json) -> tuple[int, Json]:

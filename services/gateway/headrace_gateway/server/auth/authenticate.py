@@ -5,11 +5,13 @@ import hashlib
 import hmac
 import logging
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from headrace.background import keep_running
+from headrace.model.agent_card import SecurityScheme
 from headrace.model.names import encode_token
 from headrace_gateway.refusals import CredentialsMissing, CredentialsRefused
 from headrace_gateway.server.auth.caller import Caller, Grant
@@ -20,12 +22,10 @@ from headrace_gateway.server.auth.credentials_file import (
     read_file,
 )
 from headrace_gateway.server.auth.roles import grants_of
+from headrace_gateway.server.auth.schemes import BEARER, KEY, Schemes
 from headrace_gateway.server.auth.web_tokens import WebTokens
 
 _log = logging.getLogger(__name__)
-
-API_KEY = "x-api-key"
-"""Header of a key; a bearer token stands in ``Authorization``."""
 
 LOOK_EVERY = 1.0
 """Seconds between looks at the file: a token that is taken out is refused from then on."""
@@ -47,13 +47,15 @@ def token_of_protocols(headers: Mapping[str, str]) -> str | None:
 class Callers:
     """Tells who asks. Without a file everybody is anonymous, whatever they send."""
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, key_headers: Callable[[], Iterable[str]] = tuple) -> None:
         """Know who is named in the file at `path`.
+
+        `key_headers` returns the headers, in lower case, in which agents of the fleet take keys.
 
         Raises:
             CredentialsUnreadable: it can't be read.
         """
-        self._path = path
+        self._path, self._key_headers = path, key_headers
         # What is compared is not what was sent: how long it takes tells nothing.
         self._salt = secrets.token_bytes(32)
         self._known: KnownCredentials | None = None
@@ -80,8 +82,10 @@ class Callers:
         """The file as it was last readable; None: there is none, nobody needs credentials."""
         return self._known
 
-    def of(self, headers: Mapping[str, str]) -> Caller:
+    def of(self, headers: Mapping[str, str], *, of_any_agent: bool = False) -> Caller:
         """Return who sends these headers (or gRPC metadata: names in lower case).
+
+        Before it is known which agent is asked, keys of agents' own headers count too.
 
         Raises:
             CredentialsMissing: there are none, and they are required.
@@ -89,16 +93,38 @@ class Callers:
         """
         if self._known is None:
             return Caller()
-        authorization, key = headers.get("authorization"), headers.get(API_KEY)
-        if authorization is not None:
-            return self._bearer(authorization)
-        if key is not None:
-            return self._find(key.strip())
-        if (token := token_of_protocols(headers)) is not None:
-            return self._bearer(f"bearer {token}")
+        for scheme in (BEARER, KEY):
+            if (said := _said(headers, scheme)) is not None:
+                return self._by(scheme, said)
+        for name in self._key_headers() if of_any_agent else ():
+            # What is unknown there may be for something else.
+            if (key := headers.get(name)) and (caller := self._known_by(key.strip())):
+                return replace(caller, has_agents_key=True)
         if self._known.required:
             raise CredentialsMissing("credentials are required: a bearer token or X-API-Key")
         return Caller()
+
+    def asking(self, headers: Mapping[str, str], schemes: Schemes) -> Caller:
+        """Return who sends these headers to an agent that says by which `schemes` it is asked.
+
+        Raises:
+            CredentialsMissing: there are none that it takes, and they are required, or others came.
+            CredentialsRefused: there are some, but they are nobody's.
+        """
+        if self._known is None and not schemes.are_required:
+            return Caller()
+        for name in schemes.accepted:
+            scheme = schemes.declared.get(name)
+            said = None if scheme is None else _said(headers, scheme)
+            if scheme is not None and said is not None and self._known is not None:
+                return self._by(scheme, said)
+        if not schemes.are_required and not self.of(headers, of_any_agent=True).identified:
+            return Caller()
+        nobody = "; this gateway knows nobody: it has no HEADRACE_CREDENTIALS"
+        raise CredentialsMissing(
+            f"agent {schemes.agent!r} requires authentication: {schemes.wanted}"
+            f"{nobody if self._known is None else ''}"
+        )
 
     def reader_of(self, headers: Mapping[str, str]) -> Caller:
         """Return who reads public pages: as `of`, unless the file leaves them to everybody.
@@ -108,7 +134,10 @@ class Callers:
         """
         if self._known is not None and self._known.public_cards:
             return Caller()
-        return self.of(headers)
+        return self.of(headers, of_any_agent=True)
+
+    def _by(self, scheme: SecurityScheme, said: str) -> Caller:
+        return self._bearer(said) if scheme.type == "http" else self._find(said.strip())
 
     def _bearer(self, authorization: str) -> Caller:
         scheme, _, token = authorization.strip().partition(" ")
@@ -119,11 +148,14 @@ class Callers:
         return self._find(token)
 
     def _find(self, secret: str) -> Caller:
-        digest = hashlib.sha256(secret.encode(errors="surrogateescape")).digest()
-        caller = self._by_digest.get(self._blind(digest))
+        caller = self._known_by(secret)
         if caller is None:
             raise CredentialsRefused("unknown credentials")
         return caller
+
+    def _known_by(self, secret: str) -> Caller | None:
+        digest = hashlib.sha256(secret.encode(errors="surrogateescape")).digest()
+        return self._by_digest.get(self._blind(digest))
 
     def _blind(self, digest: bytes) -> bytes:
         return hmac.digest(self._salt, digest, "sha256")
@@ -157,6 +189,16 @@ class Callers:
         issuer = None if self._known is None else self._known.jwt
         files = [self._path, *([] if issuer is None else [self._path.parent / issuer.keys])]
         return tuple(_stamp_of(file) for file in files)
+
+
+def _said(headers: Mapping[str, str], scheme: SecurityScheme) -> str | None:
+    """Return what the headers say by a scheme; None: nothing."""
+    if scheme.type != "http":
+        return headers.get(scheme.name.lower())
+    if (authorization := headers.get("authorization")) is not None:
+        return authorization
+    token = token_of_protocols(headers)
+    return None if token is None else f"bearer {token}"
 
 
 def _stamp_of(file: Path) -> tuple[int, int, int]:

@@ -37,6 +37,8 @@ class Caller:
     """The highest class that the caller's work may wait in; None: the usual one."""
     identified: bool = field(default=False, compare=False)
     """Whether credentials say who it is."""
+    has_agents_key: bool = field(default=False, compare=False)
+    """Whether it is known by a header in which only some agents take keys."""
     grants: tuple[Grant, ...] | None = field(default=None, compare=False)
     """What its roles let it do; None: everything, with its own tasks."""
 

@@ -1,6 +1,12 @@
-"""How a client is to say who it is, as agent cards and challenges word it."""
+"""How a client is to say who it is: what is enforced, and what agent cards say of it.
 
-from headrace.model.agent_card import AgentCard
+Both are made of the same `Schemes`, so that a card promises what the gateway does.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from headrace.model.agent_card import AgentCard, SecurityScheme
 from headrace.model.events import Json
 from headrace_gateway.server.auth.credentials_file import KnownCredentials
 
@@ -10,44 +16,97 @@ CHALLENGE = 'Bearer realm="headrace"'
 REFUSED = f'{CHALLENGE}, error="invalid_token"'
 """The same, where credentials came that are nobody's."""
 
+_API_KEY = "apiKey"
+_SEND = "SendMessage"
+"""What roles are listed for: a card says what it takes to ask the agent."""
+
+BEARER = SecurityScheme(type="http", scheme="bearer")
+"""A token in ``Authorization``; in the subprotocols of a WebSocket where that can't be set."""
+
+KEY = SecurityScheme(type="apiKey", name="X-API-Key")
+"""An API key where an agent names no other header."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schemes:
+    """The ways in which one agent's callers say who they are."""
+
+    agent: str
+    declared: Mapping[str, SecurityScheme]
+    """What stands in its card, by name."""
+    accepted: tuple[str, ...]
+    """Those of them that will do."""
+    are_required: bool
+    """Whether nobody may ask without."""
+
+    @property
+    def wanted(self) -> str:
+        """What to send, for messages."""
+        known = [self.declared[name] for name in self.accepted if name in self.declared]
+        return " or ".join(map(_worded, known)) or ", ".join(self.accepted)
+
+
+def schemes_of(card: AgentCard, known: KnownCredentials | None) -> Schemes:
+    """Return how an agent's callers say who they are: as it says, or as the gateway asks of all."""
+    own = card.security
+    declared = own.schemes or _of_all(known)
+    accepted = tuple(own.require or declared)
+    asks = bool(own.require) or (known is not None and known.required)
+    return Schemes(card.name, declared, accepted, asks)
+
+
+def _of_all(known: KnownCredentials | None) -> Mapping[str, SecurityScheme]:
+    if known is None:
+        return {}
+    return {"bearer": BEARER} | ({"apiKey": KEY} if known.credential else {})
+
+
+def key_headers(cards: Iterable[AgentCard]) -> set[str]:
+    """Return the headers in which agents take API keys, in lower case."""
+    schemes = [scheme for card in cards for scheme in card.security.schemes.values()]
+    return {scheme.name.lower() for scheme in schemes if scheme.type == _API_KEY}
+
 
 def security_of(card: AgentCard, known: KnownCredentials | None) -> Json:
     """Return ``securitySchemes`` and ``securityRequirements`` of an agent's card.
 
-    What the agent says of itself is said instead of what the gateway asks of everybody.
+    Any of the requirements will do. Where callers need a role, each names one that lets them send.
     """
-    said = card.security
-    if not said:
-        return security(known)
-    described: Json = {
-        "securitySchemes": {name: _scheme(one) for name, one in said.get("schemes", {}).items()}
-    }
-    if required := said.get("require"):
-        described["securityRequirements"] = [{"schemes": {name: {}}} for name in required]
-    return described
-
-
-def _scheme(said: Json) -> Json:
-    if said["type"] == "apiKey":
-        return {"apiKeySecurityScheme": {"location": "header", "name": said.get("name", "")}}
-    return {"httpAuthSecurityScheme": {"scheme": said.get("scheme", "").capitalize()}}
-
-
-def security(known: KnownCredentials | None) -> Json:
-    """Return a card's ``securitySchemes`` and ``securityRequirements``; nothing where all may call.
-
-    Either scheme will do.
-    """
-    if known is None:
+    schemes = schemes_of(card, known)
+    if not schemes.declared:
         return {}
-    bearer: Json = {"scheme": "Bearer"}
-    if known.jwt is not None:
-        bearer["bearerFormat"] = "JWT"
-    schemes: Json = {"bearer": {"httpAuthSecurityScheme": bearer}}
-    if known.credential:
-        key = {"location": "header", "name": "X-API-Key"}
-        schemes["apiKey"] = {"apiKeySecurityScheme": key}
-    described: Json = {"securitySchemes": schemes}
-    if known.required:
-        described["securityRequirements"] = [{"schemes": {name: {}}} for name in schemes]
+    described: Json = {
+        "securitySchemes": {
+            name: _described(scheme, known) for name, scheme in schemes.declared.items()
+        }
+    }
+    if schemes.are_required:
+        described["securityRequirements"] = [
+            {"schemes": {name: {"list": [role]} if role else {}}}
+            for name in schemes.accepted
+            for role in _roles(card.name, schemes.declared.get(name), known) or [""]
+        ]
     return described
+
+
+def _roles(agent: str, scheme: SecurityScheme | None, known: KnownCredentials | None) -> list[str]:
+    """Return the roles of which a caller needs one; none, where there are callers without."""
+    if known is None or scheme is None or any(one.roles is None for one in known.credential):
+        return []
+    takes_tokens = known.jwt is not None and scheme.type != _API_KEY
+    if takes_tokens and known.jwt is not None and known.jwt.roles_claim is None:
+        return []
+    return [role.name for role in known.role if role.grant().covers(agent, _SEND)]
+
+
+def _described(scheme: SecurityScheme, known: KnownCredentials | None) -> Json:
+    if scheme.type == _API_KEY:
+        return {"apiKeySecurityScheme": {"location": "header", "name": scheme.name}}
+    described: Json = {"scheme": "Bearer"}
+    if known is not None and known.jwt is not None and not known.credential:
+        described["bearerFormat"] = "JWT"
+    return {"httpAuthSecurityScheme": described}
+
+
+def _worded(scheme: SecurityScheme) -> str:
+    return f"an API key in {scheme.name}" if scheme.type == _API_KEY else "a bearer token"
