@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncIterator
 
 from headrace import Agents, File, InputRequired, Retryable, RunContext, agent
+from tests.support.everything import everything
 from tests.support.gates import opened
 
 LONG_NAP = 9.0
@@ -62,7 +63,7 @@ async def gated(run: RunContext) -> AsyncIterator[str]:
     yield "after"
 
 
-agents = Agents([sleeper, asker, filer, moody, gated])
+agents = Agents([sleeper, asker, filer, moody, gated, everything])
 """What the extra workers of the shared stack serve."""
 
 typists = Agents([typist])
