@@ -183,7 +183,7 @@ class Behaviour:
         assert lines(model.heard[-1]) == lines(model.heard[1])
 
     async def test_a_worker_killed_between_rounds_has_its_tools_not_run_again(
-        self, desk: Desk, office: Office, kill: Kill
+        self, desk: Desk, office: Office, kill: Kill, working: Working
     ) -> None:
         script = [BOB, says("I ", hangs=True), says("Mailed.")]
         async with self.model(script) as model:
@@ -191,14 +191,14 @@ class Behaviour:
                 task = await desk.start("agent", "Mail bob.")
                 await model.until_heard(2)
                 worker.kill()
-            with kill(model):
+            async with working(self.build(model.url, office)):
                 done = await folded(task)
         assert (state(done), answer(done)) == ("COMPLETED", "Mailed.")
         assert office.done("begun") == ["bob"]
         assert lines(model.heard[2]) == lines(model.heard[1])
 
     async def test_a_worker_killed_inside_a_round_has_the_finished_tools_not_run_again(
-        self, desk: Desk, office: Office, kill: Kill
+        self, desk: Desk, office: Office, kill: Kill, working: Working
     ) -> None:
         office.hold("eve")
         async with self.model([BOTH, says("Done.")]) as model:
@@ -207,7 +207,7 @@ class Behaviour:
                 await until_said(task, "sent to bob")
                 worker.kill()
             office.release("eve")
-            with kill(model):
+            async with working(self.build(model.url, office)):
                 done = await folded(task)
         assert (state(done), answer(done)) == ("COMPLETED", "Done.")
         assert office.done("sent") == ["bob", "eve"]

@@ -33,6 +33,7 @@ from tests.integration.worker.adapters.wire import (
     chat_model,
     says,
 )
+from tests.integration.worker.conftest import Working
 from tests.integration.worker.outside_agents.reading import answer, folded, state
 from tests.support.desk import Desk
 
@@ -85,7 +86,7 @@ class TestAgUi(StreamsArguments, Images, ApprovalsBesideClientTools):
 
     @override
     async def test_a_worker_killed_inside_a_round_has_the_finished_tools_not_run_again(
-        self, desk: Desk, office: Office, kill: Kill
+        self, desk: Desk, office: Office, kill: Kill, working: Working
     ) -> None:
         """The tools are the backend's: one that had not ended is told to its model as such."""
         office.hold("eve")
@@ -94,7 +95,7 @@ class TestAgUi(StreamsArguments, Images, ApprovalsBesideClientTools):
                 task = await desk.start("agent", "Mail both.")
                 await until_said(task, "sent to bob")
                 worker.kill()
-            with kill(model):
+            async with working(self.build(model.url, office)):
                 done = await folded(task)
             office.release("eve")
         assert (state(done), answer(done)) == ("COMPLETED", "Done.")

@@ -18,6 +18,7 @@ from headrace.model.events import Json
 from headrace.sdk.errors import Misdeclared, Retryable
 from headrace_worker.adapters import langgraph_agent
 from headrace_worker.adapters.langgraph_events import LangGraphEvents
+from tests.integration.worker.adapters import breakpoint_graph
 from tests.integration.worker.adapters.behaviour import answered, approval, interrupts
 from tests.integration.worker.adapters.office import Office
 from tests.integration.worker.adapters.wire import calls, chat_model, says
@@ -27,7 +28,6 @@ from tests.support.desk import Desk, Task
 from tests.support.gates import opened
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.task_states import open_task_states
-from tests.support.worker_process import WorkerProcess
 
 BOTH = calls(("c1", "pay", {"to": "ada", "amount": 1}), ("c2", "pay", {"to": "bob", "amount": 2}))
 
@@ -336,19 +336,15 @@ async def test_a_worker_that_takes_over_at_a_breakpoint_does_not_pass_it(
 
 
 async def test_a_worker_killed_at_a_breakpoint_has_its_successor_ask(
-    desk: Desk, spawn: Spawn, tmp_path: Path
+    desk: Desk, spawn: Spawn, working: Working, tmp_path: Path
 ) -> None:
-    def serve() -> WorkerProcess:
-        module = "tests.integration.worker.adapters.breakpoint_graph"
-        target = "tests.integration.worker.adapters.serving:agents"
-        return spawn(target, adapter=module, model="none", office=tmp_path)
-
-    with serve() as worker:
+    target, module = "tests.integration.worker.adapters.serving:agents", breakpoint_graph.__name__
+    with spawn(target, adapter=module, model="none", office=tmp_path) as worker:
         task = await desk.start("g", "x")
         await opened(tmp_path / "stopped")
         worker.kill()
     (tmp_path / "go").touch()
-    with serve():
+    async with working(breakpoint_graph.build("none", Office(tmp_path))):
         [asked] = await interrupts(task)
         assert asked["reason"] == "breakpoint"
         assert Office(tmp_path).done("refunded") == []
