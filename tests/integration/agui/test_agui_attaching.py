@@ -1,5 +1,6 @@
 """Coming back to runs: on another gateway, during the run and after, with a cursor or without."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from uuid import uuid4
 
@@ -11,6 +12,7 @@ from headrace.model.events import Json
 from headrace_gateway.settings import GatewaySettings
 from tests.integration.agui.asking import path, run, run_input, run_of, running
 from tests.integration.gateway.running import running as gateway_running
+from tests.support import javascript
 from tests.support.event_stream import Frame, all_frames, frames
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import ports
@@ -183,6 +185,26 @@ async def test_a_thread_is_joined_at_its_newest_run_with_all_messages(
     assert joined[0].json["runId"] == second["runId"]
     client = Client().take_all(events(joined))
     assert [message["content"] for message in client.messages] == ["one", "ab", "two", "ab"]
+
+
+async def test_a_second_tab_of_the_official_client_holds_what_the_first_one_does(
+    http: httpx.AsyncClient, elsewhere: httpx.AsyncClient, fleet: ScriptedFleet
+) -> None:
+    body = run_input("hi", state={"n": 1})
+    await cut_off(http, body)
+    url = f"{str(elsewhere.base_url).rstrip('/')}{path('patient')}/connect"
+    (await run_of(fleet)).go_on.set()
+    order = {"url": url, "threadId": body["threadId"], "runs": [{}]}
+    held = await asyncio.to_thread(javascript.run, "drive.mjs", order)
+    [tab] = held["runs"]
+    assert (tab["failure"], held["warnings"]) == (None, [])
+    assert tab["events"][0]["runId"] == body["runId"]
+    assert tab["events"][-1]["type"] == "RUN_FINISHED"
+    assert [message["content"] for message in held["messages"]] == ["hi", "ab"]
+    assert held["state"] == {"n": 1}
+    assert len(fleet.runs) == 1
+    nowhere = await http.post(f"{path('patient')}/connect", json=run_input())
+    assert (nowhere.status_code, nowhere.json()["error"]["code"]) == (404, "run_unknown")
 
 
 async def test_a_threads_past_is_kept_compact(http: httpx.AsyncClient) -> None:

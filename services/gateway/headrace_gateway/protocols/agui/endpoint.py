@@ -70,6 +70,7 @@ def routes(services: Services) -> list[BaseRoute]:
         "": (endpoint.run, ["POST"]),
         "/": (endpoint.run, ["POST"]),
         "/attach": (endpoint.attach, ["GET", "POST"]),
+        "/connect": (endpoint.connect, ["POST"]),
         "/capabilities": (endpoint.capabilities, ["GET"]),
         "/stop": (endpoint.stop, ["POST"]),
         "/threads/{thread}": (endpoint.thread, ["GET"]),
@@ -137,16 +138,27 @@ class RunEndpoint:
 
         return await self._services.stream_limits.with_permit(call.caller, opening)
 
-    async def resumed(self, request: Request) -> ASGIApp | None:
-        """Return the stream of the newest run of the body's thread; None: there is no run of it.
+    async def connect(self, request: Request) -> ASGIApp:
+        """Return the stream of the newest run of the body's thread, whichever run the body names.
+
+        The official client gives each request a new run's id, also where it comes back.
 
         Raises:
+            RunUnknown: the caller has no such thread.
             CodedError, HeadraceError: as `attach`.
         """
         call = call_of(self._services, request, "SubscribeToTask")
         thread, _ = await named_run(request, self._services.body_limits)
+        return await self._attached(request, call, NamedRun(thread, None))
+
+    async def resumed(self, request: Request) -> ASGIApp | None:
+        """Return the stream of the newest run of the body's thread; None: there is no run of it.
+
+        Raises:
+            CodedError, HeadraceError: as `connect`.
+        """
         try:
-            return await self._attached(request, call, NamedRun(thread, None))
+            return await self.connect(request)
         except RunUnknown:
             return None
 
