@@ -37,7 +37,7 @@ LAWS = [
             "shared/headrace/tasks/",
             "services/worker/headrace_worker/appender.py",
             "services/worker/headrace_worker/claim.py",
-            "services/worker/headrace_worker/give_up.py",
+            "services/worker/headrace_worker/claim.py",
         ),
         "writer = LogWriter(bus, key)",
     ),

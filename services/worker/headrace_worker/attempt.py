@@ -17,17 +17,24 @@ from headrace.model.messages import Holding
 from headrace.sdk.agent import Agent
 from headrace.sdk.errors import Retryable
 from headrace.sdk.interrupt import Interrupt
-from headrace_worker.assignment import Assignment
-from headrace_worker.claim import Behind, Ended, Held, Taken, Void, claim
+from headrace_worker.claim import (
+    Assignment,
+    Behind,
+    Ended,
+    Held,
+    Taken,
+    Void,
+    claim,
+    pause_before,
+    why_overdue,
+)
 from headrace_worker.clean_up import clean_up
 from headrace_worker.completion import complete
 from headrace_worker.concurrency import Permit
 from headrace_worker.delegation.children import CONFIRMATION
 from headrace_worker.driving import drive
 from headrace_worker.execution import Execution
-from headrace_worker.give_up import why_overdue
 from headrace_worker.heartbeats import Hold, HolderAnswers
-from headrace_worker.predecessors import pause_before
 from headrace_worker.resources import WorkerResources
 
 _log = logging.getLogger(__name__)

@@ -2,41 +2,295 @@
 
 A redelivered run is no proof of death: a consumer's new leader hands out runs whose holders are
 well. So whoever gets a run looks at the log, and asks the holder that the log names.
+
+Tasks that are to be over, or to wait for somebody, before another is begun.
+Whoever makes a task may name them in its metadata, so that the order outlives every process.
 """
 
 import itertools
 import logging
+from base64 import b64encode
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 import orjson
+from nats.aio.msg import Msg
 
 from headrace import metrics
+from headrace.directory import renewed, silent_for
 from headrace.jetstream.connection import Bus
+from headrace.jetstream.consumers import ACK, TERM, nak
 from headrace.log import LogWriter, last_entry
 from headrace.log.tombstone import is_forgotten
-from headrace.model import events
+from headrace.model import events, parts
+from headrace.model.delegation import Lineage, earliest, read_time
 from headrace.model.entry import Entry, Stamp
-from headrace.model.errors import BusUnavailable, Fenced, LogLost, TaskForgotten
-from headrace.model.events import Draft, Json
-from headrace.model.messages import Control, Holding
-from headrace.model.task import SUBMITTED, WORKING, TaskKey
+from headrace.model.errors import (
+    BusUnavailable,
+    Fenced,
+    InvalidName,
+    LogLost,
+    TaskForgotten,
+    UndecodableMessage,
+)
+from headrace.model.events import BEHIND, START_BY, Draft, Json, now
+from headrace.model.messages import Control, DeadLetter, Holding, RunRequest
+from headrace.model.names import is_token
+from headrace.model.task import FAILED, SUBMITTED, WORKING, TaskKey, check_task_id
 from headrace.sdk.policy import Policy
+from headrace.tasks.clean_up import have_cleaned_up
+from headrace.tasks.dead_letters import write_letter
 from headrace.tasks.holder import ask_holder
 from headrace.tasks.rejecting import TOO_LATE, reject_unbegun
-from headrace_worker.assignment import Assignment
+from headrace.tasks.runs import publish_unconfirmed
 from headrace_worker.authorship import Authorship
-from headrace_worker.give_up import (
-    count_survivors,
-    deadline_of,
-    give_up,
-    has_failed,
-    is_too_late,
-    may_come_back,
-    why_given_up,
-)
-from headrace_worker.predecessors import whose_turn_it_is
+from headrace_worker.ids import RunIds
 from headrace_worker.recovery import Recovered, recover, why_handed_back
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """The run that a run request asks for, and where the request is acknowledged."""
+
+    key: TaskKey
+    run: int
+    request: RunRequest
+    message: Msg
+    """The request as it was pulled."""
+
+    async def ack(self, bus: Bus) -> None:
+        """Take the request off the queue. Not confirmed: one that stays is dropped when it is seen.
+
+        Raises:
+            nats.errors.Error: there is no connection, and no room to wait for one.
+        """
+        await bus.connection.publish(self.message.reply, ACK)
+
+    async def ask_for(self, bus: Bus, run: int) -> None:
+        """Ask workers for the task's next run. Should that fail, task state's sweep will.
+
+        Raises:
+            BusUnavailable: there is no connection, and no room to wait for one.
+        """
+        priority = bus.subjects.priority_of_run(self.message.subject)
+        await publish_unconfirmed(bus, self.key, run, self.request, priority)
+
+    async def give_back(self, bus: Bus, pause: float = 0) -> None:
+        """Let another worker have the request, at once or in `pause` seconds.
+
+        Raises:
+            nats.errors.Error: as `ack`.
+        """
+        await bus.connection.publish(self.message.reply, nak(pause))
+
+    async def keep_as_dead_letter(self, bus: Bus, reason: str) -> None:
+        """Keep the request as a dead letter, once however often this is tried; it stays queued.
+
+        Raises:
+            BusUnavailable: the letter was not stored.
+        """
+        await _send(bus, self.message, reason, self.key.task, f"{self.key.task}.{self.run}")
+
+    async def give_up(self, bus: Bus, reason: str) -> None:
+        """Take the request off the queue and keep it as a dead letter.
+
+        Raises:
+            BusUnavailable: the letter was not stored, so the request stays.
+        """
+        await make_dead_letter(bus, self.message, reason)
+
+
+def read_assignment(bus: Bus, msg: Msg) -> Assignment:
+    """Read a pulled run request.
+
+    Raises:
+        UndecodableMessage: its subject or its body is not a run request's.
+    """
+    key, run = bus.subjects.key_of_run(msg.subject)
+    try:
+        check_task_id(key.task)
+    except InvalidName as error:
+        raise UndecodableMessage(msg.subject, str(error)) from None
+    return Assignment(key, run, RunRequest.decode(msg.subject, msg.data), msg)
+
+
+async def make_dead_letter(bus: Bus, msg: Msg, reason: str) -> None:
+    """Keep a run request that nobody can work on as a dead letter, and take it off the queue.
+
+    Raises:
+        BusUnavailable: the letter was not stored, so the request stays.
+    """
+    await _send(bus, msg, reason)
+    await bus.connection.publish(msg.reply, TERM)
+
+
+async def _send(
+    bus: Bus, msg: Msg, reason: str, task: str | None = None, name: str | None = None
+) -> None:
+    letter = DeadLetter(
+        reason=reason,
+        subject=msg.subject,
+        task=task,
+        sequence=msg.metadata.sequence.stream,
+        headers=dict(msg.headers or {}),
+        body=b64encode(msg.data).decode(),
+        at=now(),
+    )
+    await write_letter(bus, letter, name)
+
+
+_LEAST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
+
+_PART = 0.05
+"""Of the time that a run has waited: so long it waits on until it is looked at again."""
+
+
+async def whose_turn_it_is(bus: Bus, key: TaskKey, recovered: Recovered) -> str | None:
+    """Return the id of a task that the one at `key` is to wait for; None: of none.
+
+    What its client wrote there is no reason to fail: what names no task is passed over.
+
+    Raises:
+        BusUnavailable: a log's leader does not answer.
+    """
+    named = recovered.metadata.get(BEHIND)
+    for task in named if isinstance(named, list) else ():
+        if _is_id(task) and await _is_at_work(bus, TaskKey(key.tenant, key.agent, task)):
+            return str(task)
+    return None
+
+
+def pause_before(since: datetime) -> float:
+    """Return the seconds until a run that waits its turn `since` then is looked at again."""
+    waited = (datetime.now(UTC) - since).total_seconds()
+    return min(max(_PART * waited, _LEAST_PAUSE), _LONGEST_PAUSE)
+
+
+def _is_id(task: object) -> bool:
+    try:
+        check_task_id(task if isinstance(task, str) else "")
+    except InvalidName:
+        return False
+    return True
+
+
+async def _is_at_work(bus: Bus, key: TaskKey) -> bool:
+    last = await last_entry(bus, key)
+    return last is not None and last.stamp.state in {SUBMITTED, WORKING}
+
+
+MOST_ATTEMPTS = 1000
+"""Attempts after which a run is given up though most were handed back. Deliveries do not count:
+each look at a run that waits its turn, or that somebody else holds, is one. An input that nobody
+comes so far as to begin ends by its start deadline."""
+
+MOST_SURVIVED = 10
+"""Attempts, in multiples of an agent's `max_attempts`, after which a run is given up although their
+workers live on: an agent may hang its worker for a while, each time."""
+
+_RENEWED = 2.0
+"""Seconds within which a worker that lives has mostly renewed its place: it does so every 3. The
+run of one that fell silent is handed out again after 2.7 or more."""
+
+
+def deadline_of(policy: Policy, recovered: Recovered) -> datetime | None:
+    """Return when the run is to be over; None: it has all the time."""
+    lineage = Lineage.of(recovered.metadata)
+    inherited = read_time(lineage.deadline) if lineage is not None else None
+    if policy.timeout is None:
+        return inherited
+    began = datetime.fromisoformat(recovered.began) if recovered.began else datetime.now(UTC)
+    return earliest(inherited, began + timedelta(seconds=policy.timeout))
+
+
+def why_overdue(policy: Policy, recovered: Recovered) -> str:
+    """Return what is said of a run whose deadline has passed."""
+    if policy.timeout is None or Lineage.of(recovered.metadata) is not None:
+        return "It did not end before its deadline"
+    return f"It did not end within {policy.timeout:g} s"
+
+
+def is_too_late(recovered: Recovered) -> bool:
+    """Tell whether the run had to be begun before now."""
+    try:
+        return datetime.now(UTC) >= datetime.fromisoformat(recovered.metadata[START_BY])
+    except (LookupError, TypeError, ValueError):
+        return False
+
+
+async def count_survivors(bus: Bus, agent: str, recovered: Recovered) -> None:
+    """Have `recovered` know how many of its silent attempts have a worker that lives on.
+
+    A worker that was frozen, or cut off, is replaced like a dead one, and shows later that it lives
+    by renewing its place in the directory. Of the attempt that is replaced now nobody can tell.
+
+    Raises:
+        BusUnavailable: the directory does not answer.
+    """
+    recovered.survived = 0
+    for worker, replaced in recovered.replaced:
+        seen = await renewed(bus, agent, worker) if is_token(worker) else None
+        recovered.survived += seen is not None and seen > datetime.fromisoformat(replaced)
+
+
+def has_failed(policy: Policy, recovered: Recovered, attempt: int) -> bool:
+    """Tell whether the agent has failed as often as it may, as far as is known before `attempt`."""
+    return attempt - 1 - recovered.excused >= policy.max_attempts
+
+
+async def may_come_back(bus: Bus, agent: str, recovered: Recovered) -> bool:
+    """Tell whether the worker of the last attempt may be frozen or cut off, and hold it still.
+
+    Such a worker keeps its place in the directory for some seconds, and does not renew it; once the
+    place has expired it counts as dead. One that renews it lives, and would say that it is at work.
+
+    Raises:
+        BusUnavailable: the directory does not answer.
+    """
+    if not is_token(recovered.holder):
+        return False
+    silent = await silent_for(bus, agent, recovered.holder)
+    return silent is not None and silent > _RENEWED
+
+
+def why_given_up(policy: Policy, recovered: Recovered, attempt: int) -> str | None:
+    """Return why `attempt` is not to begin; None: it is."""
+    tried = attempt - 1 - recovered.handed_back
+    is_spent = has_failed(policy, recovered, attempt)
+    if is_spent or tried >= MOST_SURVIVED * policy.max_attempts:
+        return f"Given up after {tried} attempts"
+    if attempt > MOST_ATTEMPTS:
+        return f"Given up: it was begun {MOST_ATTEMPTS} times"
+    deadline = deadline_of(policy, recovered)
+    if deadline is not None and datetime.now(UTC) >= deadline:
+        return why_overdue(policy, recovered)
+    return None
+
+
+async def give_up(
+    bus: Bus, assignment: Assignment, by: Authorship, last: Entry, reason: str
+) -> None:
+    """Keep the run as a dead letter and append FAILED behind `last`.
+
+    Raises:
+        Fenced, LogLost: somebody else has decided.
+        BusUnavailable: it is not done, or not for certain; the run stays.
+    """
+    key = assignment.key
+    _log.error("task %s: %s", key.task, reason)
+    await assignment.keep_as_dead_letter(bus, reason)
+    message = {
+        "messageId": RunIds(key.task, by.run).mint("failure"),
+        "role": "ROLE_AGENT",
+        "parts": [parts.notice_part(reason, parts.ERROR)],
+    }
+    draft = events.status_update(key.task, assignment.request.context, FAILED, message)
+    writer = LogWriter.behind(bus, key, last)
+    await writer.append([draft], by.stamp(writer.generation + 1, FAILED), _TIMEOUT)
+    metrics.RUNS_ENDED.labels(key.agent, FAILED).inc()
+    request = assignment.request
+    await have_cleaned_up(bus, key, last, request.context, request.owner or "")
+
 
 _log = logging.getLogger(__name__)
 
@@ -151,7 +405,9 @@ def carried_input(assignment: Assignment) -> Entry | None:
 
 
 _attempts = itertools.count(1)
+
 _ROUNDS = 5
+
 _TIMEOUT = 10.0
 
 

@@ -10,7 +10,7 @@ from headrace.model.events import Json
 from headrace.model.fold import TaskFold
 from headrace.sdk.agent import Agent
 from headrace.sdk.ended import EndedTask
-from headrace_worker.assignment import Assignment
+from headrace_worker.claim import Assignment
 from headrace_worker.recovery import events_before
 
 _log = logging.getLogger(__name__)

@@ -13,8 +13,7 @@ from headrace.sdk.context import RunContext
 from headrace.sdk.errors import Retryable, RunOver
 from headrace.sdk.interrupt import Interrupt
 from headrace_worker.appender import Appender
-from headrace_worker.assignment import Assignment
-from headrace_worker.claim import Taken
+from headrace_worker.claim import Assignment, Taken
 from headrace_worker.concurrency import Permit
 from headrace_worker.delegation.children import Children
 from headrace_worker.delegation.parent import Parent

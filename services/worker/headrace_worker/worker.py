@@ -18,7 +18,7 @@ from headrace.sdk.agent import Agent, Agents
 from headrace.sdk.interrupt import Interrupt
 from headrace.tasks.queues import ensure_queue
 from headrace.wait_for import wait_for
-from headrace_worker import assignment
+from headrace_worker import claim
 from headrace_worker.attempt import Attempt
 from headrace_worker.concurrency import AgentConcurrency, ConcurrencyLimit, Permit
 from headrace_worker.heartbeat_thread import HeartbeatThread
@@ -173,10 +173,10 @@ class Worker:
 
     async def _attempt(self, agent: Agent, msg: Msg, permit: Permit) -> None:
         try:
-            assigned = assignment.read(self._bus, msg)
+            assigned = claim.read_assignment(self._bus, msg)
         except UndecodableMessage as error:
             _log.warning("an unreadable run request becomes a dead letter: %s", error)
-            await assignment.give_up(self._bus, msg, error.reason)
+            await claim.make_dead_letter(self._bus, msg, error.reason)
             return
         name = (assigned.key.task, assigned.run)
         if name in self._runs:

@@ -21,9 +21,7 @@ from headrace.model.events import Json
 from headrace.model.messages import DeadLetter, RunRequest
 from headrace.model.task import COMPLETED, FAILED, WORKING, mint_task_id
 from headrace.sdk.policy import Policy
-from headrace_worker.assignment import Assignment
-from headrace_worker.claim import Held, Void, claim
-from headrace_worker.give_up import MOST_SURVIVED
+from headrace_worker.claim import MOST_SURVIVED, Assignment, Held, Void, claim
 from tests.integration.worker.conftest import Spawn, Working
 from tests.support.desk import Desk, Task, eventually
 

@@ -9,8 +9,8 @@ from headrace import Emission, RunContext, agent
 from headrace.jetstream.connection import Bus
 from headrace.model.events import BEHIND
 from headrace.model.task import COMPLETED, TaskKey
-from headrace_worker import claim, give_up, predecessors
-from headrace_worker.predecessors import whose_turn_it_is
+from headrace_worker import claim
+from headrace_worker.claim import whose_turn_it_is
 from headrace_worker.recovery import Recovered
 from tests.integration.worker.conftest import Working
 from tests.support.desk import Desk, eventually
@@ -28,9 +28,9 @@ async def test_looks_at_a_run_that_waits_its_turn_are_no_attempts(
         return task
 
     monkeypatch.setattr(claim, "whose_turn_it_is", counted)
-    monkeypatch.setattr(predecessors, "_LEAST_PAUSE", 0.01)
-    monkeypatch.setattr(predecessors, "_LONGEST_PAUSE", 0.01)
-    monkeypatch.setattr(give_up, "MOST_ATTEMPTS", 3)
+    monkeypatch.setattr(claim, "_LEAST_PAUSE", 0.01)
+    monkeypatch.setattr(claim, "_LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr(claim, "MOST_ATTEMPTS", 3)
 
     @agent()
     async def clerk(ctx: RunContext) -> AsyncIterator[Emission]:
