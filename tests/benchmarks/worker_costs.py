@@ -27,13 +27,10 @@ from headrace.model.events import Draft
 from headrace.model.task import TaskKey
 from headrace.sdk.runtime import Runtime
 from headrace.settings import BusSettings
-from headrace_worker.appender import Appender
-from headrace_worker.authorship import Authorship
+from headrace_worker.appender import Appender, Authorship
 from headrace_worker.driving import drive
 from headrace_worker.emitter import Emitter
-from headrace_worker.encoder import Encoder
-from headrace_worker.end_events import Endings
-from headrace_worker.ids import RunIds
+from headrace_worker.encoder import Encoder, Endings, RunIds
 from headrace_worker.usage import UsageTotals
 from tests.support.desk import Desk, eventually, fresh_names, open_desk
 from tests.support.servers import NatsProcess

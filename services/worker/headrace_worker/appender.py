@@ -12,17 +12,78 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from headrace.log import FencedBy, LogWriter
-from headrace.model.entry import Entry, Stamp
+from headrace.model import events
+from headrace.model.entry import ANSWERED, Entry, Stamp
 from headrace.model.errors import BusUnavailable, Fenced, LogLost
-from headrace.model.events import Draft
-from headrace.model.task import SUBMITTED, WORKING
+from headrace.model.events import Draft, Json
+from headrace.model.task import AUTH_REQUIRED, RUN_ENDED, SUBMITTED, WORKING
 from headrace.sdk.errors import MalformedOutput, Overtaken, RunOver
-from headrace_worker.authorship import Authorship
-from headrace_worker.queued import Queued
+
+_ENDING = RUN_ENDED | {ANSWERED}
+
+
+@dataclass(frozen=True, slots=True)
+class Authorship:
+    """What the stamps of one attempt have in common."""
+
+    log: str
+    writer: str
+    run: int
+    attempt: int
+    owner: str | None = None
+    """Whose task it is, which entries that end a run say again: a view is built from these."""
+
+    def holds_after(self, entry: Entry) -> bool:
+        """Tell whether the attempt still holds its task after `entry`, appended by somebody else.
+
+        Who takes a task away from its holder begins another attempt or run, or ends this one. A
+        gateway that queues a message over the holder's head repeats the stamp of the tail.
+        """
+        stamp = entry.stamp
+        same = (stamp.log, stamp.run, stamp.attempt) == (self.log, self.run, self.attempt)
+        return same and not entry.ends_run
+
+    def stamp(self, generation: int, state: str = WORKING, checkpoint: str | None = None) -> Stamp:
+        """Return the stamp of an entry that begins at `generation`."""
+        return Stamp(
+            self.log,
+            generation,
+            self.writer,
+            state,
+            self.run,
+            self.attempt,
+            self.owner if state in _ENDING else None,
+            checkpoint,
+        )
+
+
+@dataclass(slots=True, eq=False)
+class Queued:
+    """A message that waits in the log."""
+
+    generation: int
+    """0 until it is stored."""
+    message: Json
+    metadata: Json
+    is_answer: bool
+    """Whether it came while the agent waited for the user."""
+    name: str = ""
+    """What it was handed in as, once."""
+
+    @classmethod
+    def read(cls, event: Json, generation: int) -> "Queued | None":
+        """Return the message that `event` queues, if it queues one."""
+        metadata = event.get("statusUpdate", {}).get("metadata", {})
+        held = metadata.get(events.QUEUED)
+        if not isinstance(held, dict) or not isinstance(held.get("message"), dict):
+            return None
+        is_answer = event["statusUpdate"]["status"]["state"] == AUTH_REQUIRED
+        name = metadata.get(events.INPUT_ID) or ""
+        return cls(generation, held["message"], held.get("metadata") or {}, is_answer, name)
 
 
 class Receipt:
@@ -120,9 +181,12 @@ class PendingMessage:
 _log = logging.getLogger(__name__)
 
 _TIMEOUT = 20.0
+
 _PAUSE = 0.5
+
 _GENERATION_ROOM = 21
 """Bytes of a line beside its draft: a generation, and the line's end."""
+
 _LOOK = 2.0
 """Seconds that a look at the log may take; if it fails, the next one comes."""
 

@@ -43,8 +43,8 @@ from headrace.tasks.dead_letters import write_letter
 from headrace.tasks.holder import ask_holder
 from headrace.tasks.rejecting import TOO_LATE, reject_unbegun
 from headrace.tasks.runs import publish_unconfirmed
-from headrace_worker.authorship import Authorship
-from headrace_worker.ids import RunIds
+from headrace_worker.appender import Authorship
+from headrace_worker.encoder import RunIds
 from headrace_worker.recovery import Recovered, recover, why_handed_back
 
 

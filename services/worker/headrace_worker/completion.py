@@ -15,11 +15,10 @@ from headrace.model.task import COMPLETED, INPUT_REQUIRED, WORKING
 from headrace.sdk.errors import DelegationFailed, MalformedOutput, Retryable
 from headrace.sdk.interrupt import Interrupt
 from headrace.tasks.continue_ import submitted
-from headrace_worker.appender import GivesWay
+from headrace_worker.appender import GivesWay, Queued
 from headrace_worker.claim import why_overdue
-from headrace_worker.end_events import End, Fault
+from headrace_worker.encoder import End, Fault
 from headrace_worker.execution import Execution
-from headrace_worker.queued import Queued
 
 _log = logging.getLogger(__name__)
 

@@ -18,9 +18,7 @@ from headrace_worker.concurrency import Permit
 from headrace_worker.delegation.children import Children
 from headrace_worker.delegation.parent import Parent
 from headrace_worker.emitter import Emitter
-from headrace_worker.encoder import Encoder
-from headrace_worker.end_events import Endings
-from headrace_worker.ids import RunIds
+from headrace_worker.encoder import Encoder, Endings, RunIds
 from headrace_worker.inputs import Inputs
 from headrace_worker.offload import Offload, WorkerFiles
 from headrace_worker.recovery import Recovered

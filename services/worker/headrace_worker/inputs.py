@@ -18,8 +18,7 @@ from headrace.model.messages import Control
 from headrace.model.task import AUTH_REQUIRED, WORKING
 from headrace.sdk.errors import MalformedOutput, Overtaken, RunOver
 from headrace.sdk.policy import FollowUps
-from headrace_worker.appender import Appender, Receipt
-from headrace_worker.queued import Queued
+from headrace_worker.appender import Appender, Queued, Receipt
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from headrace.model.task import TaskKey
 from headrace.sdk.emit import Emission, File
 from headrace.sdk.relayed import Artifact
 from headrace.state_client import StateClient
-from headrace_worker.saying import check_texts
+from headrace_worker.encoder import check_texts
 
 _log = logging.getLogger(__name__)
 

@@ -13,10 +13,10 @@ from headrace.model.errors import LogLost
 from headrace.model.events import Json
 from headrace.model.fold import TaskFold
 from headrace.model.task import CANCELED, TaskKey
+from headrace_worker.appender import Queued
 from headrace_worker.checkpoint import Checkpoint, decode
 from headrace_worker.delegation.known_children import KnownChildren
-from headrace_worker.queued import Queued
-from headrace_worker.signal_parts import usage_of
+from headrace_worker.encoder import usage_of
 from headrace_worker.usage import UsageTotals
 
 _STATE = frozenset({parts.STATE_SNAPSHOT, parts.STATE_DELTA})

@@ -13,8 +13,7 @@ from headrace.model.events import Draft
 from headrace.model.task import COMPLETED, WORKING
 from headrace.sdk.errors import MalformedOutput, RunOver
 from headrace_worker import appender as module
-from headrace_worker.appender import BATCH, Appender
-from headrace_worker.authorship import Authorship
+from headrace_worker.appender import BATCH, Appender, Authorship
 
 
 class FakeWriter:

@@ -23,8 +23,7 @@ from headrace_worker.conversation import (
     turns_of_agui,
     turns_of_log,
 )
-from headrace_worker.encoder import Encoder
-from headrace_worker.ids import RunIds
+from headrace_worker.encoder import Encoder, RunIds
 
 USER = {"messageId": "u", "role": "ROLE_USER", "parts": [{"text": "What is it?"}]}
 CAPITAL = [{"text": "It is "}, {"text": "a cat."}]

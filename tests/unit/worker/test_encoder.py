@@ -13,8 +13,7 @@ from headrace.model import parts
 from headrace.model.events import Draft, Json
 from headrace.sdk.emit import Utterance
 from headrace.sdk.errors import MalformedOutput
-from headrace_worker.encoder import PIECE, Encoder
-from headrace_worker.ids import RunIds
+from headrace_worker.encoder import PIECE, Encoder, RunIds
 
 type Said = str | Utterance
 

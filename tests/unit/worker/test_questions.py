@@ -5,8 +5,7 @@ import orjson
 from headrace import InputRequired
 from headrace.model.events import GENERATION, INPUT_SCHEMA, INTERRUPTS, PENDING_TOOL_CALLS, Json
 from headrace.model.task import INPUT_REQUIRED
-from headrace_worker.end_events import Endings
-from headrace_worker.ids import RunIds
+from headrace_worker.encoder import Endings, RunIds
 
 
 def asked(said: InputRequired) -> tuple[Json, Json]:

@@ -18,8 +18,7 @@ from headrace.model.events import Draft, Json
 from headrace.model.messages import Control
 from headrace.model.task import AUTH_REQUIRED, COMPLETED, SUBMITTED, WORKING
 from headrace_worker import appender as module
-from headrace_worker.appender import Appender, GivesWay
-from headrace_worker.authorship import Authorship
+from headrace_worker.appender import Appender, Authorship, GivesWay
 from headrace_worker.inputs import InputRefusal, Inputs
 
 HOLDER = Authorship("logid", "holder", 1, 1)

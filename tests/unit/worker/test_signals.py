@@ -23,8 +23,7 @@ from headrace import (
 from headrace.model import parts
 from headrace.model.events import Json
 from headrace.sdk.emit import Utterance
-from headrace_worker.encoder import Encoder
-from headrace_worker.ids import RunIds
+from headrace_worker.encoder import Encoder, RunIds
 
 
 def said(*utterances: Utterance) -> list[Json]:

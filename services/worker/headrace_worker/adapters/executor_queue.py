@@ -14,7 +14,7 @@ from headrace.sdk.errors import MalformedOutput
 from headrace.sdk.relayed import Outcome
 from headrace_worker.adapters.a2a_json import artifact_of, json_of, outcome_of, said_of
 from headrace_worker.adapters.extras import needs
-from headrace_worker.relayed_events import hinted
+from headrace_worker.encoder import hinted
 
 with needs("a2a"):
     from a2a.server.events import Event, EventQueue

@@ -7,7 +7,7 @@ from contextlib import suppress
 from headrace.model import parts
 from headrace.model.events import Json
 from headrace.sdk.context import RunContext, runtime_of
-from headrace_worker.relayed_events import hinted
+from headrace_worker.encoder import hinted
 
 
 class Asking:

@@ -12,7 +12,7 @@ from headrace.sdk.errors import MalformedOutput
 from headrace.sdk.relayed import Artifact, Outcome, Said
 from headrace_worker.adapters.a2a_json import artifact_of, outcome_of, said_of
 from headrace_worker.adapters.remote_names import without_names
-from headrace_worker.relayed_events import foreign
+from headrace_worker.encoder import foreign
 
 _USER = "ROLE_USER"
 
