@@ -28,7 +28,7 @@ from headrace.model.task import TaskKey
 from headrace.sdk.runtime import Runtime
 from headrace.settings import BusSettings
 from headrace_worker.appender import Appender, Authorship
-from headrace_worker.driving import drive
+from headrace_worker.attempt import drive
 from headrace_worker.emitter import Emitter
 from headrace_worker.encoder import Encoder, Endings, RunIds
 from headrace_worker.usage import UsageTotals

@@ -7,15 +7,22 @@ nothing, acknowledges nothing and answers nobody.
 
 import asyncio
 import logging
+from contextlib import aclosing
 from datetime import UTC, datetime
 
 from headrace import metrics
-from headrace.jetstream.connection import TROUBLE
+from headrace.jetstream.connection import TROUBLE, Bus
 from headrace.model import events
+from headrace.model.entry import Entry
 from headrace.model.errors import BusUnavailable, Fenced, LogLost
+from headrace.model.events import Json
+from headrace.model.fold import TaskFold
 from headrace.model.messages import Holding
 from headrace.sdk.agent import Agent
-from headrace.sdk.errors import Retryable
+from headrace.sdk.context import RunContext, runtime_of
+from headrace.sdk.emit import FILES
+from headrace.sdk.ended import EndedTask
+from headrace.sdk.errors import AgentExited, Retryable
 from headrace.sdk.interrupt import Interrupt
 from headrace_worker.claim import (
     Assignment,
@@ -28,14 +35,90 @@ from headrace_worker.claim import (
     pause_before,
     why_overdue,
 )
-from headrace_worker.clean_up import clean_up
 from headrace_worker.completion import complete
 from headrace_worker.concurrency import Permit
 from headrace_worker.delegation.children import CONFIRMATION
-from headrace_worker.driving import drive
-from headrace_worker.execution import Execution
+from headrace_worker.execution import Execution, WorkerResources
 from headrace_worker.heartbeats import Hold, HolderAnswers
-from headrace_worker.resources import WorkerResources
+from headrace_worker.recovery import events_before
+
+
+async def drive(agent: Agent, ctx: RunContext) -> None:
+    """Run `agent` until its function has ended.
+
+    Raises:
+        MalformedOutput: it said what can't be said.
+        AgentExited: it tried to end the process.
+        Exception: whatever else it raised.
+    """
+    try:
+        if agent.streams:
+            await _stream(agent, ctx)
+        else:
+            await _call(agent, ctx)
+    except SystemExit as exit_:
+        raise AgentExited(f"the agent called sys.exit({exit_.code!r})") from exit_
+
+
+async def _stream(agent: Agent, ctx: RunContext) -> None:
+    runtime = runtime_of(ctx)
+    emit, room = runtime.emit, runtime.room
+    async with aclosing(agent.streaming(ctx)) as stream:
+        async for said in stream:
+            if type(said) in FILES:
+                said = await runtime.offloaded(said)  # noqa: PLW2901  # the same, as the log takes it
+            if not emit(said):
+                await room()
+
+
+async def _call(agent: Agent, ctx: RunContext) -> None:
+    said = await agent.returning(ctx)
+    if said is not None:
+        await ctx.emit(said)
+
+
+TIMEOUT = 10.0
+"""Seconds that an agent's clean-up may take."""
+
+PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0)
+"""Seconds between its tries."""
+
+
+async def clean_up(bus: Bus, agent: Agent, assignment: Assignment, end: Entry) -> None:
+    """Let `agent` clean up after the task that has ended with `end`; then the run is over.
+
+    A clean-up that fails is tried again after each of `PAUSES`: what it wants to reach may be back
+    then.
+    """
+    if agent.clean_up is None:
+        await assignment.ack(bus)
+        return
+    key, tries = assignment.key, assignment.message.metadata.num_delivered
+    try:
+        async with asyncio.timeout(TIMEOUT):
+            told = await events_before(bus, key, end.sequence)
+            request = assignment.request
+            await agent.clean_up(
+                EndedTask(key, request.context, request.owner, _folded(told), told)
+            )
+    except LogLost as loss:
+        _log.info("task %s is gone: %s", key.task, loss)
+    except Exception as error:  # noqa: BLE001  # an agent's
+        if tries <= len(PAUSES):
+            pause = PAUSES[tries - 1]
+            _log.warning("task %s: clean-up, again in %g s: %r", key.task, pause, error)
+            await assignment.give_back(bus, pause)
+            return
+        _log.error("task %s: the agent could not clean up", key.task, exc_info=error)
+    await assignment.ack(bus)
+
+
+def _folded(told: list[tuple[int, Json]]) -> Json:
+    fold = TaskFold()
+    for _, event in told:
+        fold.apply(event)
+    return fold.task()
+
 
 _log = logging.getLogger(__name__)
 
@@ -44,6 +127,7 @@ HAND_BACK = 0.4
 the process is about to end."""
 
 _TIMEOUT = 10.0
+
 _FOREVER = 10 * 365 * 86400.0
 
 

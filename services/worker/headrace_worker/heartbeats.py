@@ -2,9 +2,15 @@
 
 Both happen on the heartbeat thread. The worker's loop only adds and removes holds; what is held
 for less than a moment is never touched here, so that a short run costs nothing.
+
+A thread with a loop and a connection of its own, for what must never wait for an agent.
+An agent that blocks the worker's loop (`time.sleep`, a long computation) must lose neither its
+leases nor its place in the directory. Python code that keeps the interpreter to itself for seconds,
+inside C, still does.
 """
 
 import asyncio
+import concurrent.futures
 import logging
 import threading
 import time
@@ -13,15 +19,89 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+import uvloop
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 
+from headrace.jetstream.connection import Bus
 from headrace.jetstream.consumers import IN_PROGRESS
-from headrace.model.errors import UndecodableMessage
+from headrace.model.errors import BusUnavailable, UndecodableMessage
 from headrace.model.messages import Control, Holding
-from headrace_worker.heartbeat_thread import HeartbeatThread
+from headrace.settings import BusSettings
 from headrace_worker.inputs import InputRefusal
+
+_JOIN = 2.0
+
+
+class HeartbeatThread:
+    """The thread; `bus` is for code that runs on its loop, no other."""
+
+    def __init__(self, settings: BusSettings, name: str) -> None:
+        """Prepare a connection called `name`; `start` does the work."""
+        self.bus = Bus(settings)
+        self._name = name
+        self._loop = uvloop.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+        self._has_stopped = False
+
+    async def start(self) -> None:
+        """Start the thread and return when its connection stands.
+
+        Raises:
+            BusUnavailable: it did not within the start-up time-out.
+        """
+        self._thread.start()
+        await self.call(self.bus.connect(self._name))
+
+    async def stop(self) -> None:
+        """Hang up and end the thread."""
+        self._has_stopped = True
+        if not self._thread.is_alive():
+            return
+        await self._called(self._end())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        await asyncio.to_thread(self._thread.join, _JOIN)
+
+    async def call[T](self, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work` on the thread's loop and return its result.
+
+        Raises:
+            BusUnavailable: the thread has been told to stop; a run may outlive it.
+        """
+        if self._has_stopped:
+            work.close()
+            raise BusUnavailable("the worker has stopped")
+        return await self._called(work)
+
+    async def _called[T](self, work: Coroutine[Any, Any, T]) -> T:
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run `work` on the thread's loop, as long as that goes on; nobody waits for it."""
+        if self._has_stopped:
+            work.close()
+            return
+        asyncio.run_coroutine_threadsafe(work, self._loop).add_done_callback(_complain)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+        self._loop.close()
+
+    async def _end(self) -> None:
+        mine = asyncio.current_task()
+        others = [task for task in asyncio.all_tasks() if task is not mine]
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await self.bus.close()
+
+
+def _complain(done: "concurrent.futures.Future[None]") -> None:
+    if not done.cancelled() and (error := done.exception()) is not None:
+        _log.error("a task of the heartbeat thread failed", exc_info=error)
+
 
 _log = logging.getLogger(__name__)
 
@@ -36,6 +116,7 @@ TAKE_IN = 1.0
 before it would stop waiting."""
 
 _TICK = 0.05
+
 _FLUSH = 1
 
 

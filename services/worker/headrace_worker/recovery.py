@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 import orjson
 
 from headrace.jetstream.connection import Bus
-from headrace.log import find_generation, replay
+from headrace.log import find_generation, last_entry, replay
 from headrace.model import events, parts
-from headrace.model.delegation import CHILD
+from headrace.model.delegation import ASKS_FOR, CHILD
 from headrace.model.entry import Entry
 from headrace.model.errors import LogLost
 from headrace.model.events import Json
@@ -18,6 +18,28 @@ from headrace_worker.checkpoint import Checkpoint, decode
 from headrace_worker.delegation.known_children import KnownChildren
 from headrace_worker.encoder import usage_of
 from headrace_worker.usage import UsageTotals
+
+
+async def waiting_child(bus: Bus, key: TaskKey, run: int) -> tuple[str, str] | None:
+    """Return task and agent of the child that the input of `run` is for; None: there is none.
+
+    Raises:
+        LogLost: that part of the log is gone.
+        BusUnavailable: the log does not answer.
+    """
+    last = await last_entry(bus, key)
+    if run == 1 or last is None:
+        return None
+    question = run - 1
+    after = await find_generation(bus, key, question, last)
+    async for batch in replay(bus, key, after, last.sequence):
+        event = batch[0].events[question - batch[0].generation]
+        told = event.get("statusUpdate", {}).get("metadata", {}).get(ASKS_FOR)
+        if isinstance(told, dict):
+            return str(told.get("task")), str(told.get("agent"))
+        return None
+    raise LogLost(f"the question before input {run} of {key.task} is gone")
+
 
 _STATE = frozenset({parts.STATE_SNAPSHOT, parts.STATE_DELTA})
 

@@ -14,7 +14,7 @@ from headrace.model.task import CANCELED, FAILED, INPUT_REQUIRED, WORKING
 from headrace.sdk.policy import Policy
 from headrace.tasks.cancel import cancel_task
 from headrace.tasks.end import fail_task
-from headrace_worker import clean_up as cleaning_up
+from headrace_worker import attempt as cleaning_up
 from tests.integration.worker.conftest import Working
 from tests.integration.worker.test_cancelling import cancel
 from tests.support.desk import Desk, Task, eventually

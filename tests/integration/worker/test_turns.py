@@ -13,7 +13,7 @@ from headrace.model.queues import RunQueue
 from headrace.tasks.queues import RunQueues, ensure_queue
 from headrace_task_state.maintenance import queue_upkeep
 from headrace_task_state.maintenance.queue_upkeep import QueueUpkeep
-from headrace_worker import queues as queue_watch
+from headrace_worker import poll as queue_watch
 from tests.integration.worker.conftest import Working
 from tests.support.desk import Desk, Task, eventually
 

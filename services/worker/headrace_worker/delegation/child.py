@@ -1,15 +1,46 @@
-"""One child of an attempt: started, followed to the end of its run, and relayed meanwhile."""
+"""One child of an attempt: started, followed to the end of its run, and relayed meanwhile.
+
+A child's events as events of its parent's log: what it said, never what it is.
+All of it comes as statuses at work, so that the parent's own artifacts are its result and nothing
+else is. A child's state and its messages as a whole stay its own.
+"""
 
 import asyncio
 import logging
 from contextlib import suppress
+from dataclasses import replace
 
 from headrace.log import Follower, last_entry
+from headrace.model import events, parts
+from headrace.model.delegation import CHILD
 from headrace.model.entry import ANSWERED, Entry, Stamp
-from headrace.model.errors import LogLost
-from headrace.model.events import Json
+from headrace.model.errors import (
+    InvalidName,
+    LogFull,
+    LogLost,
+    StartRefused,
+    StateUnavailable,
+    TaskUnknown,
+)
+from headrace.model.events import (
+    ATTEMPT,
+    DISCARDED_AFTER,
+    HANDED_BACK,
+    QUEUED,
+    RETRACTED,
+    TAKEN,
+    Draft,
+    Json,
+)
 from headrace.model.fold import TaskFold
-from headrace.model.messages import TaskStarted
+from headrace.model.messages import StartTask, TaskStarted, TellChild
+from headrace.model.parts import (
+    BLOCK_ID,
+    MESSAGES_SNAPSHOT,
+    STATE_DELTA,
+    STATE_SNAPSHOT,
+    SUBAGENT_RUN_ID,
+)
 from headrace.model.task import (
     AUTH_REQUIRED,
     CANCELED,
@@ -19,21 +50,248 @@ from headrace.model.task import (
     REJECTED,
     SUBMITTED,
     TERMINAL,
+    WORKING,
     TaskKey,
 )
-from headrace.sdk.errors import DelegationFailed, MalformedOutput, RunOver
+from headrace.sdk.errors import DelegationFailed, DelegationRefused, MalformedOutput, RunOver
 from headrace.sdk.results import Result
-from headrace_worker.delegation.credentials import ChildCredentials
 from headrace_worker.delegation.known_children import Known
 from headrace_worker.delegation.parent import Parent
 from headrace_worker.delegation.question import Question
-from headrace_worker.delegation.relay import Relay
-from headrace_worker.delegation.starting import start_child
+
+SETTLE = 0.2
+"""Seconds for which a child must have waited: one whose log is read again may be long past it."""
+
+_PAUSE = 0.3
+
+
+class ChildCredentials:
+    """Looks after one child's requests."""
+
+    def __init__(self, parent: Parent, child: TaskKey) -> None:
+        """Ask the user of `parent` for `child`."""
+        self._parent, self._child = parent, child
+        self._asking: asyncio.Task[None] | None = None
+
+    def needed(self, prompt: Json | None, generation: int) -> None:
+        """The child waits for credentials since its event `generation`, which says `prompt`."""
+        self.settled()
+        self._asking = asyncio.create_task(self._ask(prompt, generation))
+
+    def settled(self) -> None:
+        """The child waits no more."""
+        if self._asking is not None:
+            self._asking.cancel()
+            self._asking = None
+
+    async def _ask(self, prompt: Json | None, generation: int) -> None:
+        await asyncio.sleep(SETTLE)
+        with suppress(RunOver):
+            async with self._parent.asking:
+                said = None if prompt is None else _own(prompt)
+                answer = await self._parent.inputs.ask(said)
+            await self._hand_in(answer, f"{self._parent.key.task}-{generation}")
+
+    async def _hand_in(self, answer: Json, name: str) -> None:
+        """Give the answer, once, to whoever holds the child; another follows one that dies."""
+        parent = self._parent.key
+        told = TellChild(
+            tenant=self._child.tenant,
+            agent=self._child.agent,
+            task=self._child.task,
+            parent=parent.task,
+            parent_agent=parent.agent,
+            input=name,
+            message=answer,
+        )
+        while True:
+            try:
+                if await self._parent.state.tell(told) is not None:
+                    return
+            except (StateUnavailable, TaskUnknown) as trouble:
+                _log.info("task %s: %s", self._child.task, trouble)
+            await asyncio.sleep(_PAUSE)
+
+
+def _own(prompt: Json) -> Json:
+    """Return the child's prompt without what binds it to the child's task."""
+    return {key: value for key, value in prompt.items() if key not in {"taskId", "contextId"}}
+
+
+_PAUSES = (0.05, 0.2, 0.5, 1.0)
+
+_BESIDE = 16 * 1024
+"""Bytes that stand beside the message in the child's log, at most."""
+
+_RUN_OVER = "run_over"
+
+
+async def start_child(parent: Parent, key: TaskKey, question: Question, name: str) -> TaskStarted:
+    """Have the child started, or find it started; task state's absence is waited out.
+
+    Large files of the message go to the store first, as the parent's: where NATS tells agents'
+    workers apart, they write no other agent's files. They are gone with the parent's log.
+
+    Raises:
+        DelegationRefused: a rule forbids it.
+        RunOver: the parent's run is over, or somebody else's.
+    """
+    message, links = await _offloaded(parent, question)
+    query, tries = _query(parent, key, replace(question, message=message), name), 0
+    try:
+        _check_size(parent, question.agent, query)
+        while (started := await _try(parent, question.agent, query, tries)) is None:
+            await asyncio.sleep(_PAUSES[min(tries, len(_PAUSES) - 1)])
+            tries += 1
+    except (DelegationRefused, RunOver):
+        await parent.offload.drop(links)
+        raise
+    if started.again and not tries:
+        # Its log has the files of the attempt that asked first. After an answer that did not come,
+        # it may well have these.
+        await parent.offload.drop(links)
+    return started
+
+
+async def _offloaded(parent: Parent, question: Question) -> tuple[Json, list[str]]:
+    try:
+        return await parent.offload.of(question.message)
+    except LogFull:
+        raise DelegationRefused(question.agent, "busy", "the store of files is full") from None
+
+
+def _check_size(parent: Parent, agent: str, query: StartTask) -> None:
+    size, most = len(query.encode()), parent.bus.max_payload - _BESIDE
+    if size > most:
+        why = f"the message has {size} bytes, more than {most}: send what is large as files"
+        raise DelegationRefused(agent, "bad_request", why)
+
+
+async def _try(parent: Parent, agent: str, query: StartTask, tries: int) -> TaskStarted | None:
+    """Return what was started; None: task state does not answer now."""
+    try:
+        return await parent.state.start(query)
+    except StartRefused as refusal:
+        if refusal.why == _RUN_OVER:
+            raise RunOver(str(refusal)) from refusal
+        raise DelegationRefused(agent, refusal.why, str(refusal)) from refusal
+    except (InvalidName, TaskUnknown) as error:
+        reason = error.rule if isinstance(error, InvalidName) else str(error)
+        raise DelegationRefused(agent, "bad_request", reason) from error
+    except StateUnavailable as trouble:
+        if not tries:
+            _log.warning("task %s: asking %s: %s", parent.key.task, query.agent, trouble)
+        return None
+
+
+def _query(parent: Parent, key: TaskKey, question: Question, name: str) -> StartTask:
+    return StartTask(
+        tenant=key.tenant,
+        agent=key.agent,
+        parent=parent.key.task,
+        parent_agent=parent.key.agent,
+        run=parent.run,
+        attempt=parent.attempt,
+        name=name,
+        message=question.message,
+        into=question.into,
+        deadline=question.deadline.isoformat() if question.deadline else None,
+        budget=question.budget,
+        priority=parent.priority,
+        traceparent=parent.traceparent,
+    )
+
+
+_ITS_OWN = frozenset({STATE_SNAPSHOT, STATE_DELTA, MESSAGES_SNAPSHOT})
+
+
+class Relay:
+    """Renders one child's events for its parent's log."""
+
+    def __init__(self, parent: tuple[str, str], child: str, *, speech: bool) -> None:
+        """Relay the task `child` to `parent` (task and context); without `speech`, its end only."""
+        self._parent, self._child, self._speech = parent, child, speech
+        self._attempt = 1
+
+    def asked(self, agent: str, name: str) -> Draft:
+        """Return the event that says who is asked."""
+        return self._marked({"generation": 0, "agent": agent, "name": name})
+
+    def given_up(self, generation: int) -> Draft:
+        """Return the event that says that nobody waits for the child any more."""
+        return self._marked({"generation": generation, "givenUp": True})
+
+    def draft(self, event: Json, generation: int) -> Draft | None:
+        """Return the child's event for the parent's log; None: it says nothing there.
+
+        To be called for each event in order, also for one that has been relayed before.
+        """
+        if (update := event.get("artifactUpdate")) is not None:
+            return self._artifact(update, generation)
+        if (update := event.get("statusUpdate")) is not None:
+            return self._status(update, generation)
+        if (message := event.get("message")) is not None:
+            return self._said(message, {"generation": generation, "state": COMPLETED})
+        return None
+
+    def _artifact(self, update: Json, generation: int) -> Draft | None:
+        artifact = update.get("artifact", {})
+        if not self._speech or (update.get("metadata") or {}).get(RETRACTED):
+            return None
+        message = {"messageId": artifact.get("artifactId", ""), "parts": artifact.get("parts", [])}
+        return self._said(message, {"generation": generation}) if message["parts"] else None
+
+    def _status(self, update: Json, generation: int) -> Draft | None:
+        metadata, state = update.get("metadata") or {}, update["status"]["state"]
+        message = update["status"].get("message")
+        marker: Json = {"generation": generation}
+        if (attempt := metadata.get(ATTEMPT, 1)) > 1:
+            self._attempt = attempt
+            discarded = metadata.get(DISCARDED_AFTER, generation)
+            return self._marked({**marker, "attempt": attempt, "discardedAfter": discarded})
+        if state == SUBMITTED or {QUEUED, TAKEN, HANDED_BACK} & metadata.keys():
+            return None
+        if state != WORKING:
+            marker["state"] = state
+        if (nested := metadata.get(CHILD)) is not None:
+            marker["child"] = nested
+        if not self._speech and state == WORKING:
+            return None
+        if message is not None:
+            return self._said(message, marker)
+        return self._marked(marker) if len(marker) > 1 else None
+
+    def _said(self, message: Json, marker: Json) -> Draft:
+        is_nested = "child" in marker
+        shown = [self._part(part, is_nested=is_nested) for part in message.get("parts", [])]
+        own = [part for part in shown if parts.event_type(part) not in _ITS_OWN]
+        name = self._renamed(message.get("messageId", ""), is_nested=is_nested)
+        said = {"messageId": name, "role": "ROLE_AGENT", "parts": own} if own else None
+        return self._marked(marker, said)
+
+    def _part(self, part: Json, *, is_nested: bool) -> Json:
+        metadata = {SUBAGENT_RUN_ID: self._child, **(part.get("metadata") or {})}
+        if BLOCK_ID in metadata:
+            metadata[BLOCK_ID] = self._renamed(metadata[BLOCK_ID], is_nested=is_nested)
+        return {**part, "metadata": metadata}
+
+    def _renamed(self, name: str, *, is_nested: bool) -> str:
+        """Tell what a later attempt of the child says from what it said before under that name."""
+        if is_nested or self._attempt == 1 or not name:
+            return name
+        return f"{name}~{self._attempt}"
+
+    def _marked(self, marker: Json, message: Json | None = None) -> Draft:
+        metadata = {CHILD: {"task": self._child, **marker}}
+        return events.status_update(*self._parent, WORKING, message, metadata)
+
 
 _log = logging.getLogger(__name__)
 
 _GOOD = frozenset({COMPLETED, INPUT_REQUIRED})
+
 _ENDS = {FAILED: "failed", REJECTED: "rejected it", CANCELED: "was canceled"}
+
 _LONGEST_REASON = 300
 
 type Events = asyncio.Queue[Json | None]
@@ -116,8 +374,8 @@ class Child:
         finally:
             self.started.cancel()
             self._credentials.settled()
-            for events in self._listeners:
-                events.put_nowait(None)
+            for listener in self._listeners:
+                listener.put_nowait(None)
 
     async def _follow(self) -> Result:
         arrived: asyncio.Queue[Entry | LogLost] = asyncio.Queue()
@@ -154,8 +412,8 @@ class Child:
             raise DelegationFailed(self.key.agent, "lost its log", self.key.task)
         for generation, event in enumerate(entry.parsed(), entry.generation):
             self._fold.apply(event)
-            for events in self._listeners:
-                events.put_nowait(event)
+            for listener in self._listeners:
+                listener.put_nowait(event)
             await self._pass_on(event, generation)
         if entry.stamp.run >= self._run:
             self._mind(entry)
