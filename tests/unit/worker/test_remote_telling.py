@@ -5,7 +5,7 @@ from typing import Any, cast
 from headrace.model.events import Json
 from headrace.sdk.context import RunContext
 from headrace.sdk.relayed import Artifact, Said
-from headrace_worker.adapters.remote_telling import RemoteEvents, Told
+from headrace_worker.adapters.remote_run import RemoteEvents, Told
 
 
 class Listener:

@@ -4,6 +4,7 @@ ADK has one event for all results of a round. A plugin, as its users write them,
 as soon as it is there, and answers calls whose results the log has already.
 """
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,7 +14,6 @@ from headrace.model.events import Json
 from headrace.sdk.context import RunContext, runtime_of
 from headrace.sdk.emit import Data, File, Text, Thinking, ToolArguments, ToolCall, ToolResult
 from headrace.sdk.signals import State, Usage
-from headrace_worker.adapters.adk_arguments import ArgumentsText
 from headrace_worker.adapters.adk_questions import CONFIRMATION, FRAMEWORKS
 from headrace_worker.adapters.adk_session import (
     FORMAT,
@@ -28,6 +28,80 @@ from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.speaker import Speaker
 from headrace_worker.conversation import Verbatim
 from headrace_worker.remembering import keep_response
+
+with needs("google-adk"):
+    from google.genai import types
+
+_KEY = re.compile(r"\$\.([A-Za-z_]\w*)")
+"""The path of an argument that is no part of another."""
+
+
+class ArgumentsText:
+    """Puts together the text of one call's arguments.
+
+    Text, numbers and other plain values are told as they come. What follows a piece of an object or
+    of a list is told at the end, when the whole is known.
+    """
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._told: Json = {}
+        self._open = ""
+        self._waits = False
+
+    def add(self, piece: types.PartialArg) -> str:
+        """Return the text that a piece adds; empty where it has to wait for the rest."""
+        found = _KEY.fullmatch(piece.json_path or "")
+        key = found[1] if found else ""
+        if piece.string_value is not None and key and key == self._open and not self._waits:
+            self._told[key] += piece.string_value
+            return _inside(piece.string_value)
+        value = _value(piece)
+        self._waits |= not key or key in self._told or value is None
+        if self._waits:
+            return ""
+        begins = self._next(key)
+        self._told[key] = value
+        if not isinstance(value, str):
+            return begins + _json(value)
+        self._open = key
+        return f'{begins}"{_inside(value)}'
+
+    def rest(self, arguments: Json) -> str:
+        """Return the text that is missing to the whole `arguments`."""
+        text = ""
+        if self._open:
+            whole, told = arguments.get(self._open), self._told[self._open]
+            if isinstance(whole, str) and whole.startswith(told):
+                text = _inside(whole[len(told) :])
+        for key, value in arguments.items():
+            if key not in self._told:
+                text += self._next(key) + _json(value)
+                self._told[key] = value
+        ends = '"' if self._open else ""
+        return f"{text}{ends}}}" if self._told else "{}"
+
+    def _next(self, key: str) -> str:
+        ends, self._open = '"' if self._open else "", ""
+        return f"{ends}{',' if self._told else '{'}{_json(key)}:"
+
+
+def _value(piece: types.PartialArg) -> Any:  # noqa: ANN401  # any JSON
+    """Return a plain value; None: it is none, or nothing."""
+    number = piece.number_value
+    if number is not None:
+        return int(number) if number.is_integer() else number
+    return piece.string_value if piece.bool_value is None else piece.bool_value
+
+
+def _json(value: Any) -> str:  # noqa: ANN401  # any JSON
+    return orjson.dumps(value).decode()
+
+
+def _inside(said: str) -> str:
+    """Return text as it stands between the quotes of a JSON string."""
+    return _json(said)[1:-1]
+
 
 with needs("google-adk"):
     from google.adk.agents import BaseAgent, LlmAgent

@@ -1,20 +1,47 @@
 """A model behind an OpenAI-compatible chat endpoint as an agent."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Unpack
 from urllib.parse import urlsplit
 
 from headrace.sdk.agent import Agent, agent
 from headrace.sdk.context import RunContext
 from headrace.sdk.errors import Misdeclared
-from headrace.sdk.tools import Tool, ToolSource
+from headrace.sdk.tools import Tool, ToolSource, as_tools, by_name
 from headrace_worker.adapters.declaring import Declaration, declare_capabilities
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.openai_content import TAKES
 from headrace_worker.adapters.openai_run import ChatRun, ModelEndpoint
 from headrace_worker.adapters.openai_stream import FORMAT
 from headrace_worker.remembering import Memory, conversation
-from headrace_worker.toolbox import Toolbox
+
+
+class Toolbox:
+    """What an agent may call."""
+
+    def __init__(self, given: Sequence[Tool | ToolSource | Callable[..., Any]]) -> None:
+        """Hold tools, sources of tools, and functions that become tools.
+
+        Raises:
+            Misdeclared: two tools have one name, or one is no tool at all.
+        """
+        self._tools, self._sources = as_tools(given)
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[dict[str, Tool]]:
+        """Yield the tools by name, usable for the length of the block.
+
+        Raises:
+            Misdeclared: two have one name.
+            Retryable: a source can't be reached.
+        """
+        async with AsyncExitStack() as stack:
+            found = list(self._tools)
+            for source in self._sources:
+                found += await stack.enter_async_context(source.open())
+            yield by_name(found)
+
 
 with needs("openai"):
     from openai import AsyncOpenAI, OpenAIError, Timeout

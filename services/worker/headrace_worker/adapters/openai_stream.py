@@ -1,6 +1,6 @@
 """One response of a chat model, as it streams in."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,9 +11,57 @@ from headrace.sdk.errors import Retryable
 from headrace.sdk.signals import Usage
 from headrace_worker.adapters.call_ids import own_call_id
 from headrace_worker.adapters.extras import needs
-from headrace_worker.adapters.openai_verbatim import Fields
 from headrace_worker.conversation import CallItem, Item, Turn, Verbatim, Words
 from headrace_worker.remembering import keep_response
+
+_NAMES = frozenset({"id", "type", "format", "name", "role"})
+"""Of strings that come whole, however often: every other string comes in pieces."""
+
+
+class Fields:
+    """Puts the fields of a streamed message together."""
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self.found: Json = {}
+
+    def add(self, pieces: Mapping[str, Any] | None) -> None:
+        """Take what one delta brings of them."""
+        for name, piece in (pieces or {}).items():
+            if piece is not None:
+                self.found[name] = _joined(name, self.found.get(name), piece)
+
+
+def _joined(name: str, known: Any, piece: Any) -> Any:  # noqa: ANN401  # any JSON
+    match known, piece:
+        case str(), str() if name not in _NAMES:
+            return known + piece
+        case dict(), dict():
+            merged = Fields()
+            merged.found = dict(known)
+            merged.add(piece)
+            return merged.found
+        case list(), list():
+            return _extended(known, piece)
+    return piece
+
+
+def _extended(known: list[Any], pieces: list[Any]) -> list[Any]:
+    """Return the list with `pieces` behind it; those that name an item's index go on with it."""
+    items = list(known)
+    for piece in pieces:
+        index = piece.get("index") if isinstance(piece, dict) else None
+        at = next((n for n, item in enumerate(items) if _is_at(item, index)), None)
+        if at is None:
+            items.append(piece)
+        else:
+            items[at] = _joined("", items[at], piece)
+    return items
+
+
+def _is_at(item: Any, index: Any) -> bool:  # noqa: ANN401  # any JSON
+    return index is not None and isinstance(item, dict) and item.get("index") == index
+
 
 with needs("openai"):
     from openai.types import CompletionUsage

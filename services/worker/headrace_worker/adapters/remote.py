@@ -8,14 +8,46 @@ from headrace.model.events import Json
 from headrace.sdk.agent import Agent, agent
 from headrace.sdk.context import RunContext
 from headrace.sdk.ended import EndedTask
-from headrace.sdk.errors import Misdeclared
+from headrace.sdk.errors import Misdeclared, Retryable
 from headrace_worker.adapters.a2a_json import json_of
 from headrace_worker.adapters.cards import name_of, taken_over
-from headrace_worker.adapters.credentials import Credentials
+from headrace_worker.adapters.credentials import AccessRefused, Credentials
 from headrace_worker.adapters.declaring import ANY_MEDIA, Declaration
+from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.remote_client import BINDINGS, Place, Remote, read_card
-from headrace_worker.adapters.remote_left import cancel_left
-from headrace_worker.adapters.remote_run import RemoteRun, Timeouts
+from headrace_worker.adapters.remote_run import (
+    UNAUTHORIZED,
+    RemoteRun,
+    Timeouts,
+    raise_if_passing,
+    remote_of,
+    status_of,
+)
+
+with needs("a2a"):
+    import httpx
+    from a2a.utils.errors import A2AError
+
+
+async def cancel_left(ended: EndedTask, remote: Remote) -> None:
+    """Cancel the outside agent's task that `ended` stood for, unless that is over.
+
+    Raises:
+        Retryable: the agent is busy or out of reach, or wants a fresh token.
+    """
+    task, _ = remote_of(ended.told)
+    if not task:
+        return
+    try:
+        await remote.cancel(task)
+    except (A2AError, httpx.HTTPError, AccessRefused) as error:
+        credentials = remote.place.credentials
+        if status_of(error) == UNAUTHORIZED and credentials is not None:
+            credentials.forget()
+            raise Retryable("the outside agent refused the token") from error
+        raise_if_passing(error)
+        _log.info("task %s: %s could not be canceled: %s", ended.key.task, task, error)
+
 
 _log = logging.getLogger(__name__)
 

@@ -1,30 +1,301 @@
-"""One run that an outside agent works on: asked once, followed to its end, cancelled with ours."""
+"""One run that an outside agent works on: asked once, followed to its end, cancelled with ours.
+
+Which task of an outside agent a task of ours stands for, as its log says.
+The task's metadata show it to clients, and have what clients and agents elsewhere write there too.
+What counts is the event in which an attempt of ours has said it.
+
+What an outside agent says, told in this task's log once, however often it is heard.
+A stream that breaks off is opened anew, and begins with the task as it is: only what has not been
+told yet is.
+"""
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
 
+from headrace.jetstream.objects import LINKS_ARE_OURS, is_link
+from headrace.model import parts
+from headrace.model.delegation import CHILD
 from headrace.model.events import Json
-from headrace.model.task import RUN_ENDED
-from headrace.sdk.context import RunContext
+from headrace.model.task import AUTH_REQUIRED, RUN_ENDED, WORKING
+from headrace.sdk.context import RunContext, runtime_of
 from headrace.sdk.emit import Reject
-from headrace.sdk.errors import Retryable
-from headrace.sdk.relayed import Said
-from headrace_worker.adapters.a2a_json import json_of, parsed
+from headrace.sdk.errors import MalformedOutput, Retryable
+from headrace.sdk.relayed import Artifact, Outcome, Said
+from headrace_worker.adapters.a2a_json import artifact_of, json_of, outcome_of, parsed, said_of
 from headrace_worker.adapters.busy import is_busy
 from headrace_worker.adapters.credentials import AccessRefused
 from headrace_worker.adapters.cursors import FOLLOWED, LAST_EVENT_ID, EventIds
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.outside_context import outside_context
-from headrace_worker.adapters.remote_asking import Asking
 from headrace_worker.adapters.remote_client import Remote
-from headrace_worker.adapters.remote_names import REMOTE_CONTEXT, REMOTE_TASK, remote_of
-from headrace_worker.adapters.remote_telling import RemoteEvents, Told
 from headrace_worker.earlier import asking_agent
+from headrace_worker.encoder import foreign, hinted
 from headrace_worker.remembering import with_content
+
+REMOTE_TASK, REMOTE_CONTEXT = "remote_task", "remote_context"
+"""Metadata keys of a task under which it says which task of the outside agent it stands for."""
+
+
+def remote_of(told: Iterable[tuple[int, Json]]) -> tuple[str, str]:
+    """Return ids of the task and the conversation elsewhere; empty: none is known.
+
+    Clients' metadata stand in events of other states; from the outside agent the names are not
+    taken (`without_names`).
+    """
+    found = ("", "")
+    for _, event in told:
+        update = event.get("statusUpdate", {})
+        metadata = update.get("metadata") or {}
+        at_work = update.get("status", {}).get("state") == WORKING and CHILD not in metadata
+        if at_work and (task := metadata.get(REMOTE_TASK)):
+            found = (str(task), str(metadata.get(REMOTE_CONTEXT, "")))
+    return found
+
+
+def without_names(metadata: Json) -> Json:
+    """Return an outside agent's metadata without what it may say of agents beyond itself."""
+    return {k: v for k, v in metadata.items() if k not in {REMOTE_TASK, REMOTE_CONTEXT}}
+
+
+class Asking:
+    """At most one question at a time."""
+
+    def __init__(self, ctx: RunContext, timeout: float) -> None:
+        """Ask the user of `ctx`, for `timeout` seconds."""
+        self._ctx, self._timeout = ctx, timeout
+        self._asked: asyncio.Task[Json] | None = None
+        self._answer: Json | None = None
+
+    def ask(self, message: Json) -> None:
+        """Ask, unless that is being done."""
+        if self._asked is None:
+            self._asked = asyncio.create_task(self._wait(message))
+
+    async def stop(self) -> None:
+        """Ask no more: whoever asked goes on."""
+        asked, self._asked = self._asked, None
+        if asked is not None:
+            asked.cancel()
+            with suppress(asyncio.CancelledError, TimeoutError):
+                await asked
+
+    def answer(self) -> Json | None:
+        """Return the user's answer, once."""
+        answer, self._answer = self._answer, None
+        return answer
+
+    async def beside[T](self, events: AsyncIterator[T]) -> AsyncIterator[T]:
+        """Yield `events` until they end, or the user has answered.
+
+        Raises:
+            TimeoutError: the user was asked, and did not.
+        """
+        waiting: asyncio.Task[T] | None = None
+        try:
+            while True:
+                waiting = waiting or asyncio.ensure_future(_next(events))
+                both = {waiting, self._asked} if self._asked is not None else {waiting}
+                await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+                if self._asked is not None and self._asked.done():
+                    self._answer, self._asked = self._asked.result(), None
+                    return
+                if waiting.done():
+                    came, waiting = waiting, None
+                    try:
+                        event = came.result()
+                    except StopAsyncIteration:
+                        return
+                    yield event
+        finally:
+            if waiting is not None:
+                waiting.cancel()
+                with suppress(asyncio.CancelledError, Exception):
+                    await waiting
+
+    async def _wait(self, message: Json) -> Json:
+        content = [hinted(part, parts.TASK) for part in message.get("parts", [])]
+        name = message.get("messageId") or self._ctx.new_id("message")
+        prompt = {**message, "messageId": name, "role": "ROLE_AGENT", "parts": content}
+        async with asyncio.timeout(self._timeout):
+            return await runtime_of(self._ctx).ask(prompt)
+
+
+async def _next[T](events: AsyncIterator[T]) -> T:
+    return await anext(events)
+
+
+_USER = "ROLE_USER"
+
+
+class Told:
+    """What this task's log has of the other one."""
+
+    def __init__(self, task: Json | None = None) -> None:
+        """Begin with `task`, ours, as former runs have left it."""
+        task = task or {}
+        self.artifacts = {
+            artifact["artifactId"]: _content(artifact.get("parts", []))
+            for artifact in task.get("artifacts", [])
+        }
+        self.messages = {
+            message["messageId"]: _content(message.get("parts", []))
+            for message in task.get("history", [])
+        }
+        if last := task.get("status", {}).get("message", {}).get("messageId"):
+            self.messages[last] = _content(task["status"]["message"].get("parts", []))
+
+
+class RemoteEvents:
+    """Tells the events of one run."""
+
+    def __init__(self, ctx: RunContext, told: Told) -> None:
+        """Tell them in the run of `ctx`, whose log has `told` so far."""
+        self._ctx, self._told = ctx, told
+        self.task = self.context = ""
+        """Ids of the other task and its conversation, once they are known."""
+        self.asks: Json | None = None
+        """What the other agent asks its user for credentials with; None: it does not."""
+        self.is_over = False
+        self.joined = False
+        """Whether a stream was opened anew without a cursor: what its first snapshot told may then
+        come again as events, which only the task as a whole sets right."""
+
+    async def mend(self, task: Json) -> None:
+        """Tell the artifacts of the other task, ours being over, where ours are unlike them."""
+        _check_links({"task": task})
+        for artifact in task.get("artifacts", []):
+            await self._whole(artifact)
+
+    async def take(self, event: Json) -> None:
+        """Tell an event, a StreamResponse.
+
+        Raises:
+            MalformedOutput: it is not of A2A's shape, or names a file of this fleet.
+        """
+        _check_links(event)
+        if "task" in event:
+            await self._snapshot(event["task"])
+        elif "message" in event:
+            message = event["message"]
+            await self._end(Outcome("TASK_STATE_COMPLETED", message.get("parts", [])))
+        elif "artifactUpdate" in event:
+            self.asks = None
+            await self._chunk(event["artifactUpdate"])
+        elif "statusUpdate" in event:
+            update = event["statusUpdate"]
+            self._note(update.get("taskId", ""), update.get("contextId", ""))
+            await self._status(
+                update.get("status", {}), without_names(foreign(update.get("metadata", {})))
+            )
+
+    async def _snapshot(self, task: Json) -> None:
+        self._note(task.get("id", ""), task.get("contextId", ""))
+        for message in task.get("history", []):
+            if message.get("role") != _USER:
+                await self._message(message, {}, whole=True)
+        for artifact in task.get("artifacts", []):
+            await self._whole(artifact)
+        await self._status(task.get("status", {}), {}, whole=True)
+
+    def _note(self, task: str, context: str) -> None:
+        self.task, self.context = task or self.task, context or self.context
+
+    async def _chunk(self, update: Json) -> None:
+        chunk = artifact_of(update)
+        known = self._told.artifacts.get(chunk.id)
+        if chunk.append and known is None:
+            update = {**update, "append": False}
+            chunk = artifact_of(update)
+        before = (known or "") if chunk.append else ""
+        self._told.artifacts[chunk.id] = before + _content(chunk.parts)
+        await self._ctx.emit(chunk)
+
+    async def _whole(self, artifact: Json) -> None:
+        chunk = artifact_of({"artifact": artifact, "lastChunk": True})
+        content, known = _content(chunk.parts), self._told.artifacts.get(chunk.id)
+        self._told.artifacts[chunk.id] = content
+        if known == content:
+            return
+        if known and _is_text(chunk.parts) and content.startswith(known):
+            rest = {**chunk.parts[-1], "text": content[len(known) :]}
+            chunk = Artifact(chunk.id, [rest], append=True)
+        await self._ctx.emit(chunk)
+
+    async def _status(self, status: Json, metadata: Json, *, whole: bool = False) -> None:
+        state = status.get("state", "")
+        message = status.get("message", {})
+        if state in RUN_ENDED:
+            if not self._is_past(status):
+                await self._end(outcome_of(status, metadata))
+        elif message.get("role") == _USER:
+            return
+        elif state == AUTH_REQUIRED:
+            self.asks = message
+        else:
+            if not whole or message:
+                self.asks = None
+            if message.get("messageId"):
+                await self._message(message, metadata, whole=whole)
+            elif (said := said_of(status, metadata)) is not None:
+                await self._ctx.emit(said)
+
+    def _is_past(self, status: Json) -> bool:
+        """Tell whether a question is the one that this run's message has answered."""
+        asked = status.get("message", {}).get("messageId")
+        return status.get("state") == "TASK_STATE_INPUT_REQUIRED" and asked in self._told.messages
+
+    async def _message(self, message: Json, metadata: Json, *, whole: bool) -> None:
+        name, said = message.get("messageId", ""), message.get("parts", [])
+        content, known = _content(said), self._told.messages.get(name)
+        if self.joined and known == content:
+            return
+        if whole and known is not None:
+            if not _is_text(said) or not content.startswith(known) or content == known:
+                return
+            said = [{**said[-1], "text": content[len(known) :]}]
+            self._told.messages[name] = content
+        else:
+            self._told.messages[name] = (known or "") + content
+        await self._ctx.emit(Said(said, name, metadata))
+
+    async def _end(self, said: Outcome) -> None:
+        self.is_over = True
+        await self._ctx.emit(said)
+
+
+def _check_links(event: Json) -> None:
+    """Refuse links to this fleet's files: only this fleet's own agents can say them."""
+    task = event.get("task", {})
+    for holder in (
+        event.get("message", {}),
+        event.get("artifactUpdate", {}).get("artifact", {}),
+        event.get("statusUpdate", {}).get("status", {}).get("message", {}),
+        task.get("status", {}).get("message", {}),
+        *task.get("artifacts", []),
+        *task.get("history", []),
+    ):
+        for number, part in enumerate(holder.get("parts", [])):
+            if is_link(part.get("url")):
+                raise MalformedOutput(f"parts[{number}].url {LINKS_ARE_OURS}")
+
+
+def _is_text(said: object) -> bool:
+    return isinstance(said, list) and bool(said) and all("text" in part for part in said)
+
+
+def _content(said: object) -> str:
+    """Return what parts say, to be compared: their text, and of other parts all but metadata."""
+    if not isinstance(said, list):
+        return ""
+    return "".join(
+        part["text"] if "text" in part else repr({k: v for k, v in part.items() if k != "metadata"})
+        for part in said
+    )
+
 
 with needs("a2a"):
     import grpc
@@ -39,8 +310,11 @@ type Opening = Callable[[], AsyncIterator[StreamResponse]]
 
 _PAUSES = (0.1, 0.3, 1.0, 2.0)
 """Seconds before a stream is opened anew; the last one again and again."""
+
 _CANCEL_TIMEOUT = 5.0
+
 UNAUTHORIZED = 401
+
 _LATER = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.ABORTED}
 
 
