@@ -10,7 +10,7 @@ from nats.aio.msg import Msg
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.direct_get import direct_get
 from headrace.jetstream.headers import SUBJECT
-from headrace.log.stored import Stored, from_message
+from headrace.log.read import Stored, from_message
 from headrace.model.entry import Entry
 from headrace.model.errors import BusUnavailable
 from headrace.model.events import Json

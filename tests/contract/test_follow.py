@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from headrace.jetstream.connection import Bus
-from headrace.log import TailRule, last_entry, verify_tail
+from headrace.log import TailRule, follow, last_entry
 from tests.contract.conftest import Connect
 from tests.contract.soon import soon
 from tests.support.nats_proxy import Frame, NatsProxy
@@ -74,7 +74,7 @@ def is_live(frame: Frame) -> bool:
 async def test_a_live_message_that_is_never_republished_is_still_delivered(
     own: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verify_tail, "SILENCE", 0.5)
+    monkeypatch.setattr(follow, "SILENCE", 0.5)
     rule = TailRule(own)
     await rule.start()
     log = TaskLog(own)

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from headrace.jetstream.connection import Bus
-from headrace.log import TailRule, last_entry, verify_tail
+from headrace.log import TailRule, follow, last_entry
 from tests.contract.conftest import Connect
 from tests.support.servers import NatsProcess
 from tests.support.task_log import TaskLog, following
@@ -33,7 +33,7 @@ async def test_a_loop_that_was_blocked_until_the_server_hung_up_catches_up(
     await log.begin()
     async with following(bus, rule, log.key) as reading:
         await reading.until(1)
-        monkeypatch.setattr(verify_tail, "SILENCE", 3600.0)  # only the reconnect can tell
+        monkeypatch.setattr(follow, "SILENCE", 3600.0)  # only the reconnect can tell
         writing = threading.Thread(target=asyncio.run, args=[write(log)])
         writing.start()
         while writing.is_alive():

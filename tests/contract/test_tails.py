@@ -6,8 +6,8 @@ import secrets
 import pytest
 
 from headrace.jetstream.connection import Bus
-from headrace.log import verify_tail
-from headrace.log.verify_tail import FEW, last_sequences
+from headrace.log import follow
+from headrace.log.follow import FEW, last_sequences
 from headrace.model.errors import BusUnavailable
 from headrace.model.task import TaskKey, mint_task_id
 from tests.contract.conftest import Connect
@@ -37,21 +37,21 @@ async def test_one_question_for_many_logs_is_answered_like_many_questions(
 
     async def is_believed() -> bool:
         # A copy that is behind the leader, or slow, is not.
-        answer = await verify_tail._multi_last(bus, bus.streams.events(0), tuple(tails))
+        answer = await follow._multi_last(bus, bus.streams.events(0), tuple(tails))
         found.extend([] if answer is None else [answer])
         return bool(found)
 
     await eventually(is_believed, "a copy that has caught up answers")
     assert found == [tails]
     assert await told_lasts(bus, tails) == tails
-    monkeypatch.setattr(verify_tail, "FEW", 1000)
+    monkeypatch.setattr(follow, "FEW", 1000)
     assert await told_lasts(bus, tails) == tails
 
 
 async def test_more_logs_than_one_question_takes_are_asked_for_in_several(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verify_tail, "_MULTI_MAX", FEW + 2)
+    monkeypatch.setattr(follow, "_MULTI_MAX", FEW + 2)
     tails = await some_logs(bus, 20)
     assert await told_lasts(bus, tails) == tails
 

@@ -10,8 +10,7 @@ import pytest
 from headrace.jetstream.purge import erase, purge
 from headrace.jetstream.streams import ensure_streams
 from headrace.log import TailRule, last_entry, replay
-from headrace.log.read import last_stored, next_stored, read_on
-from headrace.log.stored import Stored
+from headrace.log.read import Stored, last_stored, next_stored, read_on
 from headrace.log.tombstone import is_forgotten, put_tombstone
 from headrace.model.errors import Fenced, LogFull, LogLost, TaskForgotten
 from headrace.model.task import COMPLETED, SUBMITTED

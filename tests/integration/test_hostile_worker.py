@@ -19,7 +19,7 @@ from nats.js import api
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.permissions import WorkerGroup
 from headrace.log import Follower, LogWriter, TailRule
-from headrace.log.stored import TOMBSTONE
+from headrace.log.read import TOMBSTONE
 from headrace.model.entry import CONTRACT_VERSION, VERSION, Entry, Stamp
 from headrace.model.errors import BusUnavailable, LogLost
 from headrace.model.events import task_submitted

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from headrace.jetstream.connection import Bus
 from headrace.log import Follower, LogWriter, TailRule, last_entry, replay
 from headrace.log.append import Appended
-from headrace.log.verify_tail import last_sequences
+from headrace.log.follow import last_sequences
 from headrace.model import events
 from headrace.model.entry import Entry, Stamp
 from headrace.model.errors import BusUnavailable, LogLost

@@ -2,9 +2,8 @@
 
 from headrace.log.append import Appended, FencedBy, LogWriter
 from headrace.log.find import find_generation, first_entry, last_entry
-from headrace.log.follow import Follower
+from headrace.log.follow import Follower, TailRule
 from headrace.log.read import replay
-from headrace.log.verify_tail import TailRule
 
 __all__ = [
     "Appended",

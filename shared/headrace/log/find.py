@@ -4,8 +4,7 @@ from sys import maxsize
 
 from headrace.jetstream.api import stream_info, until_answered
 from headrace.jetstream.connection import Bus
-from headrace.log.read import get_batch, last_stored, next_stored
-from headrace.log.stored import Stored
+from headrace.log.read import Stored, get_batch, last_stored, next_stored
 from headrace.model.entry import Entry
 from headrace.model.errors import LogLost, TaskUnknown
 from headrace.model.task import TaskKey, check_task_id

@@ -1,20 +1,340 @@
-"""Following one log: each entry once, in order, from a point on, although live is only a hint."""
+"""Following one log: each entry once, in order, from a point on, although live is only a hint.
+
+The tail rule: live is a hint, only a read of the leader shows that nothing is missing.
+Republish skips messages at server kills and leader stepdowns without any disconnect. A gap shows
+when the next message comes; if none comes, only a read shows it. So a process re-checks each log
+that it follows: 250 ms after it subscribed, at once after a disturbance or a poke, and while the
+log is open and silent after 2 s, backing off to 10 s.
+"""
 
 import asyncio
+import heapq
+import itertools
 import logging
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import batched, groupby
+from typing import Protocol
 
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
+from headrace.background import keep_running
+from headrace.jetstream.api import LEADER_TIMEOUT, stream_state
 from headrace.jetstream.connection import Bus
-from headrace.log.read import Continuity, check_reaches, replay_stored
-from headrace.log.reorder_buffer import ReorderBuffer
-from headrace.log.stored import Stored, from_message
-from headrace.log.verify_tail import FIRST_CHECK, TailRule
+from headrace.jetstream.direct_get import direct_get
+from headrace.jetstream.headers import SEQUENCE, SUBJECT
+from headrace.log.read import (
+    Continuity,
+    Stored,
+    check_reaches,
+    from_message,
+    last_stored,
+    replay_stored,
+)
 from headrace.model.entry import Entry
 from headrace.model.errors import BusUnavailable, LogLost, TaskForgotten, UndecodableMessage
+from headrace.model.subjects import stream_of_shard
 from headrace.model.task import TaskKey
+
+LIMIT = 256 * 1024
+"""Bytes of events that are kept; what exceeds it is read like the rest."""
+
+
+class ReorderBuffer:
+    """The newest live messages, without a hole between them, until reading has reached them.
+
+    Without it a reader whose every read takes longer than the log is silent reads for ever: when
+    it is done, more has come that only a read can bring.
+    """
+
+    def __init__(self, limit: int = LIMIT) -> None:
+        """Keep nothing yet, and never more than about `limit` bytes."""
+        self._limit = limit
+        self._kept: deque[Stored] = deque()
+        self._size = 0
+
+    @property
+    def first(self) -> Stored | None:
+        """The oldest one kept; None: nothing is."""
+        return self._kept[0] if self._kept else None
+
+    def keep(self, live: Stored) -> int:
+        """Keep `live`; return up to which stream sequence the log is to be read all the same."""
+        size = _size(live)
+        if self._kept and live.previous != self._kept[-1].sequence:
+            self._clear()
+        if self._size + size > self._limit:
+            self._clear()
+        self._kept.append(live)
+        self._size += size
+        return self._kept[0].previous
+
+    def following(self, sequence: int) -> Iterator[Stored]:
+        """Give back what follows on stream sequence `sequence`, one after the other."""
+        while self._kept and self._kept[0].sequence <= sequence:
+            self._take()
+        while self._kept and self._kept[0].previous == sequence:
+            live = self._take()
+            sequence = live.sequence
+            yield live
+
+    def _take(self) -> Stored:
+        live = self._kept.popleft()
+        self._size -= _size(live)
+        return live
+
+    def _clear(self) -> None:
+        self._kept.clear()
+        self._size = 0
+
+
+def _size(live: Stored) -> int:
+    return 0 if live.entry is None else sum(map(len, live.entry.lines))
+
+
+FEW = 8
+"""Up to so many logs of a stream, the leader is asked for each; above, one multi_last asks."""
+
+_MULTI_MAX = 512
+
+
+async def last_sequences(bus: Bus, keys: Iterable[TaskKey]) -> dict[TaskKey, int]:
+    """Return each log's last sequence; 0: it is empty.
+
+    Raises:
+        BusUnavailable: a leader does not answer.
+    """
+    found: dict[TaskKey, int] = {}
+    by_stream = sorted(keys, key=lambda key: stream_of_shard(key.shard))
+    for stream, group in groupby(by_stream, key=lambda key: stream_of_shard(key.shard)):
+        for some in batched(group, _MULTI_MAX):
+            found |= await _of_stream(bus, bus.streams.events(stream), some)
+    return found
+
+
+async def _of_stream(bus: Bus, stream: str, keys: tuple[TaskKey, ...]) -> dict[TaskKey, int]:
+    if len(keys) > FEW and (found := await _multi_last(bus, stream, keys)) is not None:
+        return found
+    sequences = await asyncio.gather(*(_one(bus, key) for key in keys))
+    return dict(zip(keys, sequences, strict=True))
+
+
+async def _one(bus: Bus, key: TaskKey) -> int:
+    stored = await last_stored(bus, key, timeout=LEADER_TIMEOUT)
+    return 0 if stored is None else stored.sequence
+
+
+async def _multi_last(
+    bus: Bus, stream: str, keys: tuple[TaskKey, ...]
+) -> dict[TaskKey, int] | None:
+    """Ask one copy for all; None: its answer is partial or behind the leader and proves nothing."""
+    head = (await stream_state(bus, stream)).last
+    subjects = {bus.subjects.event(key): key for key in keys}
+    answer = await direct_get(bus, stream, {"multi_last": list(subjects)}, _subject_and_sequence)
+    if not answer.complete or answer.pending or answer.up_to < head:
+        return None
+    found = dict(answer.messages)
+    return {key: found.get(subject, 0) for subject, key in subjects.items()}
+
+
+def _subject_and_sequence(msg: Msg) -> tuple[str, int]:
+    headers = msg.headers or {}
+    return headers[SUBJECT], int(headers[SEQUENCE])
+
+
+FIRST_CHECK = 0.25
+"""Seconds after subscribing to the first check."""
+
+SILENCE = 2.0
+"""Seconds of silence after which an open log is checked."""
+
+SILENCE_MAX = 10.0
+"""What the silence backs off to, seconds."""
+
+_TICK = 0.05
+
+
+class TailFollower(Protocol):
+    """What the rule needs of a follower."""
+
+    key: TaskKey
+    heard: float
+    """When the last message of the log arrived, loop time in seconds."""
+
+    def tail_is(self, sequence: int) -> None:
+        """Be told the leader's last sequence of the log; 0: the log is empty."""
+
+
+@dataclass(slots=True)
+class _Plan:
+    """When a follower's log is looked at next."""
+
+    checked: float
+    """When it was last checked, loop time in seconds."""
+    silence: float
+    """How long the log may be silent from then on."""
+    ticket: int = -1
+    """The one valid ticket in the queue; earlier ones are void."""
+    urgent: bool = True
+    """Whether it is checked then even if it was heard from lately."""
+
+
+class TailRule:
+    """Checks the tails of all logs that this process follows."""
+
+    def __init__(self, bus: Bus) -> None:
+        """Watch nothing yet; `start` begins."""
+        self._bus = bus
+        self._watched: dict[TailFollower, _Plan] = {}
+        self._due: list[tuple[float, int, TailFollower]] = []
+        self._tickets = itertools.count()
+        self._wake = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._task: asyncio.Task[None] | None = None
+        self._checks: set[asyncio.Task[None]] = set()
+        self._pokes: Subscription | None = None
+        self._unregister = bus.on_disturbance(self.check_all)
+
+    async def start(self) -> None:
+        """Begin to check, and to listen for pokes.
+
+        Raises:
+            BusUnavailable: the connection is closed.
+        """
+        self._pokes = await self._bus.subscribe(self._bus.subjects.poke("*"), self._on_poke)
+        self._task = keep_running(self._run, "tail rule")
+
+    async def stop(self) -> None:
+        """End all checks."""
+        self._unregister()
+        if self._pokes is not None:
+            await self._bus.unsubscribe(self._pokes)
+        running = [*self._checks, *([self._task] if self._task is not None else [])]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    def watch(self, follower: TailFollower, first: float = FIRST_CHECK) -> None:
+        """Check `follower`'s log from now on, first after `first` seconds."""
+        now = self._loop.time()
+        self._watched[follower] = _Plan(checked=now, silence=SILENCE)
+        self._schedule(follower, now + first, urgent=True)
+
+    def forget(self, follower: TailFollower) -> None:
+        """Check it no more."""
+        self._watched.pop(follower, None)
+
+    def check_all(self) -> None:
+        """Check every log at once: live messages may have been missed."""
+        for follower in self._watched:
+            self._check_now(follower)
+
+    async def _on_poke(self, msg: Msg) -> None:
+        task = msg.subject.rpartition(".")[2]
+        for follower in self._watched:
+            if follower.key.task == task:
+                self._check_now(follower)
+
+    def _check_now(self, follower: TailFollower) -> None:
+        self._watched[follower].silence = SILENCE
+        self._schedule(follower, self._loop.time(), urgent=True)
+
+    def _schedule(self, follower: TailFollower, at: float, *, urgent: bool) -> None:
+        """Plan the follower's one next look; an earlier plan of its is void from now on."""
+        plan = self._watched[follower]
+        plan.ticket, plan.urgent = next(self._tickets), urgent
+        heapq.heappush(self._due, (at, plan.ticket, follower))
+        if self._due[0][1] == plan.ticket:
+            self._wake.set()
+
+    async def _run(self) -> None:
+        while True:
+            await self._sleep()
+            due = sorted(self._take_due(), key=_stream)
+            for _, group in groupby(due, _stream):
+                # Each stream for itself: one without a leader holds up no other.
+                self._start_check(list(group))
+
+    async def _sleep(self) -> None:
+        self._wake.clear()
+        delay = max(self._due[0][0] - self._loop.time(), 0) if self._due else None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(delay):
+                await self._wake.wait()
+        # Checks that fall due together are asked together.
+        await asyncio.sleep(_TICK)
+
+    def _take_due(self) -> list[TailFollower]:
+        """Return who is to be checked now; who was heard from lately is put off."""
+        now, taken = self._loop.time(), []
+        while self._due and self._due[0][0] <= now:
+            _, ticket, follower = heapq.heappop(self._due)
+            plan = self._watched.get(follower)
+            if plan is None or plan.ticket != ticket:
+                continue
+            if plan.urgent:
+                taken.append(follower)
+            elif self._silent_until(follower, plan) <= now:
+                taken.append(follower)
+                plan.silence = min(plan.silence * 2, SILENCE_MAX)
+            else:
+                self._look_again(follower, plan, now)
+        return taken
+
+    @staticmethod
+    def _silent_until(follower: TailFollower, plan: _Plan) -> float:
+        """Return when the follower is to be checked if nothing is heard until then."""
+        if follower.heard > plan.checked:
+            plan.silence = SILENCE
+        return max(follower.heard, plan.checked) + plan.silence
+
+    def _look_again(self, follower: TailFollower, plan: _Plan, now: float) -> None:
+        # Never later than one silence, so that what is heard meanwhile counts from when it came.
+        at = min(self._silent_until(follower, plan), now + SILENCE)
+        self._schedule(follower, at, urgent=False)
+
+    def _start_check(self, due: list[TailFollower]) -> None:
+        check = asyncio.create_task(self._check(due))
+        self._checks.add(check)
+        check.add_done_callback(self._checks.discard)
+
+    async def _check(self, due: list[TailFollower]) -> None:
+        tickets = {follower: self._watched[follower].ticket for follower in self._watched_of(due)}
+        tails: dict[TaskKey, int] = {}
+        try:
+            tails = await last_sequences(self._bus, {follower.key for follower in tickets})
+        except BusUnavailable as trouble:
+            _log.debug("tail rule: %s", trouble)
+        finally:
+            for follower, ticket in tickets.items():
+                self._checked(follower, ticket, tails.get(follower.key))
+
+    def _watched_of(self, followers: list[TailFollower]) -> list[TailFollower]:
+        return [follower for follower in followers if follower in self._watched]
+
+    def _checked(self, follower: TailFollower, ticket: int, tail: int | None) -> None:
+        plan = self._watched.get(follower)
+        if plan is None:
+            return
+        now = self._loop.time()
+        if tail is not None:
+            plan.checked = now
+        # Asked for again meanwhile: that plan stands, this answer may be older than its reason.
+        if plan.ticket == ticket:
+            if tail is None:
+                self._schedule(follower, now + _AFTER_TROUBLE, urgent=True)
+            else:
+                self._look_again(follower, plan, now)
+        if tail is not None:
+            follower.tail_is(tail)
+
+
+def _stream(follower: TailFollower) -> int:
+    return stream_of_shard(follower.key.shard)
+
 
 _log = logging.getLogger(__name__)
 

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from headrace.jetstream.connection import Bus
-from headrace.log.read import last_raw, replay
-from headrace.log.stored import Tombstone, headers_of, tombstone_of
+from headrace.log.read import Tombstone, headers_of, last_raw, replay, tombstone_of
 from headrace.model.entry import Entry
 from headrace.model.errors import LogLost, TaskUnknown
 from headrace.model.events import TRACEPARENT

@@ -14,8 +14,7 @@ from headrace.jetstream.errors import Refused
 from headrace.jetstream.headers import EXPECTED, TTL
 from headrace.jetstream.purge import purge
 from headrace.log.append import ACK_TIMEOUT
-from headrace.log.read import last_stored
-from headrace.log.stored import TOMBSTONE
+from headrace.log.read import TOMBSTONE, last_stored
 from headrace.model.entry import CONTRACT_VERSION, OWNER, VERSION
 from headrace.model.errors import BusUnavailable, Fenced, LogFull
 from headrace.model.task import TaskKey

@@ -11,8 +11,7 @@ from nats.aio.msg import Msg
 
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.objects import FileOwner, FileStore
-from headrace.log.read import last_stored, next_stored
-from headrace.log.stored import tombstone_of
+from headrace.log.read import last_stored, next_stored, tombstone_of
 from headrace.model.task import TaskKey
 from headrace.tasks.forget import clear_away
 from headrace_gateway.settings import GatewaySettings

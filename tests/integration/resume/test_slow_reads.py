@@ -11,8 +11,8 @@ from headrace.jetstream import direct_get as direct
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.direct_get import DirectAnswer
 from headrace.log import TailRule, read
-from headrace.log.reorder_buffer import ReorderBuffer
-from headrace.log.stored import Stored
+from headrace.log.follow import ReorderBuffer
+from headrace.log.read import Stored
 from headrace.settings import BusSettings
 from tests.support.servers import NatsProcess
 from tests.support.task_log import TaskLog, following, generations

@@ -7,7 +7,7 @@ import pytest
 
 from headrace.jetstream.connection import Bus
 from headrace.log.find import locate
-from headrace.log.stored import TOMBSTONE
+from headrace.log.read import TOMBSTONE
 from headrace.model.entry import OWNER, VERSION
 from headrace.model.names import encode_token
 from headrace.model.task import COMPLETED

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from nats.aio.msg import Msg
 
-from headrace.log.stored import TOMBSTONE
+from headrace.log.read import TOMBSTONE
 from headrace.model.entry import OWNER
 from headrace.model.errors import StateUnavailable
 from headrace.model.events import Json

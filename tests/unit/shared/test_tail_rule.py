@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator, Iterable
 
 import pytest
 
-from headrace.log import verify_tail
-from headrace.log.verify_tail import TailRule
+from headrace.log import follow
+from headrace.log.follow import TailRule
 from headrace.model.errors import BusUnavailable
 from headrace.model.task import TaskKey, mint_task_id
 from tests.unit.shared.fake_bus import FakeBus
@@ -62,11 +62,11 @@ class Leader:
 @pytest.fixture
 def leader(monkeypatch: pytest.MonkeyPatch) -> Leader:
     leader = Leader()
-    monkeypatch.setattr(verify_tail, "last_sequences", leader.last_sequences)
-    monkeypatch.setattr(verify_tail, "SILENCE", 2 * UNIT)
-    monkeypatch.setattr(verify_tail, "SILENCE_MAX", 10 * UNIT)
-    monkeypatch.setattr(verify_tail, "_TICK", 0.001)
-    monkeypatch.setattr(verify_tail, "_AFTER_TROUBLE", UNIT)
+    monkeypatch.setattr(follow, "last_sequences", leader.last_sequences)
+    monkeypatch.setattr(follow, "SILENCE", 2 * UNIT)
+    monkeypatch.setattr(follow, "SILENCE_MAX", 10 * UNIT)
+    monkeypatch.setattr(follow, "_TICK", 0.001)
+    monkeypatch.setattr(follow, "_AFTER_TROUBLE", UNIT)
     return leader
 
 
@@ -95,7 +95,7 @@ async def test_a_silent_log_is_checked_ever_more_rarely(rule: TailRule, leader: 
 async def test_a_log_that_is_heard_from_is_not_asked_for(
     rule: TailRule, leader: Leader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verify_tail, "SILENCE", 1.0)  # Longer than a busy machine keeps still.
+    monkeypatch.setattr(follow, "SILENCE", 1.0)  # Longer than a busy machine keeps still.
     log = Log()
     rule.watch(log, first=0)
     await log.until_told(1)
@@ -146,7 +146,7 @@ async def test_a_disturbance_has_all_logs_checked_together(
 async def test_what_is_asked_for_while_a_check_is_on_its_way_is_checked_again(
     bus: FakeBus, rule: TailRule, leader: Leader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verify_tail, "SILENCE", 3600.0)
+    monkeypatch.setattr(follow, "SILENCE", 3600.0)
     log = Log()
     leader.answers.clear()
     rule.watch(log, first=0)

@@ -7,7 +7,7 @@ from nats.aio.msg import Msg
 from headrace.jetstream.client import Received
 from headrace.jetstream.consumers import delivery
 from headrace.jetstream.headers import SEQUENCE, SUBJECT, TIME, nanoseconds
-from headrace.log.stored import tombstone_of
+from headrace.log.read import tombstone_of
 from headrace.model.entry import Stamp, parse_stamp, read_stamp
 
 
