@@ -5,8 +5,7 @@ only goes on with the text before it is kept as that text alone (`headrace.model
 """
 
 from headrace.model.events import Json
-from headrace.model.fold.change import ADD, KIN, META, NEW, OUT, TEXTS, Item
-from headrace.model.fold.pieces import same_but_text
+from headrace.model.fold import ADD, KIN, META, NEW, OUT, TEXTS, Item, same_but_text
 
 _BEARING = frozenset({NEW, ADD, OUT, KIN})
 _EXTENDING = frozenset({ADD, OUT, KIN})

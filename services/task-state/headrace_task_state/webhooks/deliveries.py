@@ -13,7 +13,7 @@ from headrace.jetstream.connection import Bus
 from headrace.log import last_entry, replay
 from headrace.model.entry import Entry
 from headrace.model.events import GENERATION, Json
-from headrace.model.fold.pieces import Pieces
+from headrace.model.fold import Pieces
 from headrace.model.task import WORKING, TaskKey
 from headrace.webhooks import WebhookProgress
 

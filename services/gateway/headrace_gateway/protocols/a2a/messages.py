@@ -8,8 +8,7 @@ from functools import partial
 from headrace.model.entry import ANSWERED, Entry
 from headrace.model.errors import BusUnavailable, StateUnavailable
 from headrace.model.events import ACCEPTED_MODES, EXTENSIONS, SHOWN, Json
-from headrace.model.fold import TaskFold
-from headrace.model.fold.change import OWN
+from headrace.model.fold import OWN, TaskFold
 from headrace.model.messages import GetTask, TaskFound
 from headrace.model.task import INTERRUPTED, TERMINAL, TaskKey
 from headrace.webhooks import Webhook

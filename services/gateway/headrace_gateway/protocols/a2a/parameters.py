@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 
 from headrace.jetstream.objects import LINKS_ARE_OURS, is_link
 from headrace.model.events import Json
-from headrace.model.fold.change import OWN
+from headrace.model.fold import OWN
 from headrace.model.names import LONGEST_CONTEXT
 from headrace_gateway.protocols.a2a.protojson import read
 from headrace_gateway.refusals import Malformed, Violation
