@@ -26,7 +26,7 @@ from headrace.model.events import task_submitted
 from headrace.model.queues import RunQueue
 from headrace.model.task import COMPLETED, SUBMITTED, TaskKey, mint_task_id
 from headrace.settings import BusSettings
-from headrace.tasks.queues import ensure_queue, make_queue
+from headrace.tasks.runs import ensure_queue, make_queue
 from headrace_gateway.settings import GatewaySettings
 from tests.support.compose_file import ROOT
 from tests.support.roles import NatsOfRoles

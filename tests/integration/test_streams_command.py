@@ -19,7 +19,7 @@ from headrace.model.errors import StreamsDiffer
 from headrace.model.queues import RunQueue
 from headrace.model.task import TaskKey, mint_task_id
 from headrace.settings import BusSettings
-from headrace.tasks.queues import ensure_queue
+from headrace.tasks.runs import ensure_queue
 from headrace_cli import streams
 from headrace_cli.main import main
 from headrace_cli.streams import CHANGES_WANTED

@@ -38,10 +38,9 @@ from headrace.model.messages import Control, DeadLetter, Holding, RunRequest
 from headrace.model.names import is_token
 from headrace.model.task import FAILED, SUBMITTED, WORKING, TaskKey, check_task_id
 from headrace.sdk.policy import Policy
-from headrace.tasks.clean_up import have_cleaned_up
 from headrace.tasks.dead_letters import write_letter
+from headrace.tasks.end import TOO_LATE, have_cleaned_up, reject_unbegun
 from headrace.tasks.holder import ask_holder
-from headrace.tasks.rejecting import TOO_LATE, reject_unbegun
 from headrace.tasks.runs import publish_unconfirmed
 from headrace_worker.appender import Authorship
 from headrace_worker.encoder import RunIds

@@ -30,7 +30,7 @@ from headrace.jetstream.errors import ErrorCode, Refused
 from headrace.jetstream.headers import STATUS
 from headrace.model.errors import BusUnavailable
 from headrace.model.queues import RunQueue, agent_of, weight_of
-from headrace.tasks.queues import no_right_to
+from headrace.tasks.runs import no_right_to
 from headrace_worker.concurrency import AgentConcurrency, Permit, PermitTurn
 
 LOOK_EVERY = 3.0

@@ -17,7 +17,7 @@ from headrace.model.errors import BusUnavailable, UndecodableMessage
 from headrace.model.queues import RunQueue
 from headrace.sdk.agent import Agent, Agents
 from headrace.sdk.interrupt import Interrupt
-from headrace.tasks.queues import ensure_queue
+from headrace.tasks.runs import ensure_queue
 from headrace.wait_for import reason, wait_for
 from headrace_worker import claim
 from headrace_worker.attempt import Attempt

@@ -11,7 +11,7 @@ from headrace.model.errors import BusUnavailable, LogLost
 from headrace.model.messages import RunRequest
 from headrace.model.subjects import NORMAL
 from headrace.model.task import TaskKey
-from headrace.tasks.rejecting import QUEUE_FULL, reject_unbegun
+from headrace.tasks.end import QUEUE_FULL, reject_unbegun
 from headrace.tasks.runs import RunRequests
 
 _log = logging.getLogger(__name__)

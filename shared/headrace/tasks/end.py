@@ -2,21 +2,96 @@
 
 The append fences a holder, and loses against whatever comes first. Once it is there nobody does
 what waits for the task: its runs are taken off the queue, and its agent is asked to clean up.
+
+Having an agent clean up after a task that ended while nobody was at work on it.
+An agent that has begun something elsewhere ends it when its run is stopped. A task that waits for
+its user has no run at work, nor has one whose worker is dead: whoever ends it over the agent's head
+asks for a last run, named after the generation of the end. Its worker calls the agent's `clean_up`.
 """
 
+import logging
 import secrets
 from contextlib import suppress
 
 from headrace.jetstream.connection import Bus
+from headrace.jetstream.kv import Bucket
 from headrace.jetstream.purge import purge
 from headrace.log import LogWriter, first_entry, last_entry
 from headrace.model import events, parts
+from headrace.model.agent_card import AgentCard
 from headrace.model.entry import Entry, Stamp
-from headrace.model.errors import BusUnavailable, Fenced, HeadraceError, TaskUnknown
+from headrace.model.errors import (
+    BusUnavailable,
+    Fenced,
+    HeadraceError,
+    TaskUnknown,
+    UndecodableMessage,
+)
 from headrace.model.events import Json
-from headrace.model.task import FAILED, TaskKey
-from headrace.tasks.clean_up import have_cleaned_up
+from headrace.model.messages import RunRequest
+from headrace.model.task import FAILED, REJECTED, SUBMITTED, TaskKey
+from headrace.tasks.runs import RunRequests
 from headrace.wait_for import ELECTION
+
+_log = logging.getLogger(__name__)
+
+
+async def have_cleaned_up(bus: Bus, key: TaskKey, last: Entry, context: str, owner: str) -> None:
+    """Ask for it, where somebody has begun the task and its agent cleans up.
+
+    `last` is the entry behind which the end was appended. Should NATS not take the run, that is
+    logged: the task has ended all the same.
+    """
+    if last.stamp.attempt == 0 and last.stamp.run == 1:
+        return
+    try:
+        await _ask(bus, key, last, context, owner)
+    except BusUnavailable as trouble:
+        _log.warning("task %s: its agent can't clean up: %s", key.task, trouble)
+
+
+async def _ask(bus: Bus, key: TaskKey, last: Entry, context: str, owner: str) -> None:
+    if not await _cleans_up(bus, key.agent):
+        return
+    request = RunRequest(log=last.stamp.log, context=context, owner=owner)
+    await RunRequests(bus).publish(key, last.last_generation + 1, request)
+
+
+async def _cleans_up(bus: Bus, agent: str) -> bool:
+    value = await Bucket(bus, bus.streams.agents).get(f"card.{agent}")
+    try:
+        return value.data is not None and AgentCard.decode(agent, value.data).cleans_up
+    except UndecodableMessage:
+        return False
+
+
+QUEUE_FULL = "Rejected: no more runs can wait now; try again later"
+
+TOO_LATE = "Rejected: no worker started it in time"
+
+
+def is_unbegun(last: Entry, run: int) -> bool:
+    """Tell whether no worker has begun `run` of the task whose log ends with `last`."""
+    stamp = last.stamp
+    return stamp.run == run and stamp.state == SUBMITTED and stamp.attempt == 0
+
+
+async def reject_unbegun(bus: Bus, key: TaskKey, run: int, reason: str) -> bool:
+    """End the task if no worker has begun `run`; return whether it was ended here.
+
+    Raises:
+        BusUnavailable: the log does not answer.
+        LogLost: it is gone.
+    """
+    last = await last_entry(bus, key)
+    if last is None or not is_unbegun(last, run):
+        return False
+    try:
+        await end_behind(bus, key, last, REJECTED, writer_of("rejection"), reason)
+    except Fenced:
+        # A worker has begun it in the moment.
+        return False
+    return True
 
 
 async def withdraw(bus: Bus, runs: str, timeout: float) -> None:
@@ -29,6 +104,7 @@ async def withdraw(bus: Bus, runs: str, timeout: float) -> None:
 
 
 _TIMEOUT = ELECTION
+
 _WITHDRAWAL = 1.0
 """Seconds that whoever ends a task waits for the queue to be cleared of its runs."""
 

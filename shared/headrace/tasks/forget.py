@@ -17,7 +17,7 @@ from headrace.model.errors import TaskUnknown
 from headrace.model.names import decode_token
 from headrace.model.task import TaskKey
 from headrace.tasks.cancel import cancel_task
-from headrace.tasks.dead_letters.letters import Letters, LetterUnknown, Wanted
+from headrace.tasks.dead_letters import Letters, LetterUnknown, Wanted
 from headrace.tasks.end import writer_of
 from headrace.tasks.runs import until_gone
 

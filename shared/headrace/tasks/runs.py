@@ -1,17 +1,114 @@
-"""Asking workers for runs."""
+"""Asking workers for runs.
+
+Queues: the runs of one agent that wait in one line, those of one tenant and one priority.
+Each queue is a consumer of the stream RUNS, so that workers can take turns between them: however
+many runs one tenant has waiting, another's first one is next. The queue of the tenant without a
+name is made by workers as they start; every other one by who first asks for a run of it. Workers in
+an account without streams have task state make queues.
+"""
 
 import asyncio
 from contextlib import suppress
 
-from headrace.jetstream.api import LEADER_TIMEOUT, Json, store_surely, stream_info
+from headrace.jetstream.api import LEADER_TIMEOUT, Json, store_surely, stream_info, until_answered
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.errors import Refused
-from headrace.model.errors import BusUnavailable
-from headrace.model.messages import RunRequest
+from headrace.jetstream.consumers import consumer_info
+from headrace.jetstream.durables import ensure_consumer, of_runs
+from headrace.jetstream.errors import ErrorCode, Refused
+from headrace.model.errors import BusUnavailable, StateUnavailable, StreamsDiffer
+from headrace.model.messages import OpenQueue, RunRequest
 from headrace.model.queues import RunQueue
 from headrace.model.subjects import NORMAL
 from headrace.model.task import TaskKey
-from headrace.tasks.queues import RunQueues
+from headrace.state_client import StateClient
+
+REMEMBERED = 60.0
+"""Seconds for which a queue that was there is taken to be there still."""
+
+UNUSED = 600.0
+"""Seconds without a run after which a queue is let go; many times `REMEMBERED`, so that nobody who
+takes it to be there has one to publish."""
+
+
+async def ensure_queue(bus: Bus, queue: RunQueue, timeout: float = 5.0) -> None:
+    """Make the queue, if it is not there, or have task state make it where this process may not.
+
+    Raises:
+        BusUnavailable: JetStream or task state does not answer, or refuses.
+        StreamsDiffer: it is there and breaks the bus contract.
+    """
+    try:
+        await make_queue(bus, queue, timeout)
+    except Refused as refused:
+        if refused.number != ErrorCode.NOT_ENABLED_FOR_ACCOUNT:
+            raise
+        await _have_made(bus, queue, timeout)
+
+
+async def _have_made(bus: Bus, queue: RunQueue, timeout: float) -> None:
+    try:
+        await consumer_info(bus, bus.streams.runs, queue.consumer, timeout)
+    except Refused as refused:
+        if refused.number == ErrorCode.CONSUMER_NOT_FOUND:
+            await _ask_for(bus, queue)
+            return
+        if refused.number != ErrorCode.NOT_ENABLED_FOR_ACCOUNT:
+            raise
+        raise BusUnavailable(no_right_to(queue.consumer)) from refused
+
+
+def no_right_to(consumer: str) -> str:
+    """Return what to say of a queue that this process' NATS account keeps from it."""
+    return (
+        f"NATS gives this worker no right to the queue {consumer}: add its agent, or its tenant, "
+        "to the worker's group (headrace nats-permissions)"
+    )
+
+
+async def _ask_for(bus: Bus, queue: RunQueue) -> None:
+    wanted = OpenQueue(tenant=queue.tenant, agent=queue.agent, priority=queue.priority)
+    try:
+        await StateClient(bus).open_queue(wanted)
+    except StateUnavailable as trouble:
+        raise BusUnavailable(f"the queue {queue.consumer}: {trouble}") from trouble
+
+
+async def make_queue(bus: Bus, queue: RunQueue, timeout: float = 5.0) -> None:
+    """Make the queue's consumer of the stream RUNS, if it is not there, within `timeout` seconds.
+
+    Raises:
+        StreamsDiffer: it is there and breaks the bus contract.
+        BusUnavailable: JetStream does not answer, or refuses.
+    """
+    config = of_runs(bus.subjects, queue)
+    await ensure_consumer(bus, bus.streams.runs, config, timeout)
+
+
+class RunQueues:
+    """Where somebody who publishes runs makes sure that they find a queue."""
+
+    def __init__(self, bus: Bus) -> None:
+        """Make queues on `bus`."""
+        self._bus = bus
+        self._known: dict[RunQueue, float] = {}
+
+    async def open(self, queue: RunQueue) -> None:
+        """Return once there is the queue; who published into it lately is not held up.
+
+        Raises:
+            BusUnavailable: JetStream does not answer, or refuses.
+        """
+        now = asyncio.get_running_loop().time()
+        if now - self._known.get(queue, -REMEMBERED) < REMEMBERED:
+            return
+        try:
+            await until_answered(self._bus, lambda: ensure_queue(self._bus, queue))
+        except StreamsDiffer as trouble:
+            raise BusUnavailable(f"the queue {queue.consumer}: {trouble}") from trouble
+        self._known = {one: at for one, at in self._known.items() if now - at < REMEMBERED}
+        self._known[queue] = now
+        await self._bus.publish(self._bus.subjects.queue(queue.agent), b"")
+
 
 _LOOK_EVERY = 0.1
 

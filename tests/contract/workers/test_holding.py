@@ -14,7 +14,7 @@ from headrace.model.events import Json
 from headrace.model.messages import Control, Holding
 from headrace.model.queues import RunQueue
 from headrace.model.task import CANCELED, COMPLETED, FAILED
-from headrace.tasks.queues import ensure_queue
+from headrace.tasks.runs import ensure_queue
 from tests.contract.workers.conftest import Spawn, Worker
 from tests.contract.workers.scripts import (
     attempts,

@@ -19,7 +19,7 @@ from headrace.model.queues import RunQueue
 from headrace.model.task import TaskKey, mint_task_id
 from headrace.settings import BusSettings
 from headrace.tasks.dead_letters import Letters, Wanted, write_letter
-from headrace.tasks.queues import RunQueues
+from headrace.tasks.runs import RunQueues
 from headrace.webhooks import Webhooks
 from tests.support.cluster import NatsCluster
 from tests.support.event_stream import Json

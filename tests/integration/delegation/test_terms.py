@@ -9,7 +9,7 @@ from headrace.model.queues import RunQueue
 from headrace.model.subjects import NORMAL
 from headrace.model.task import REJECTED
 from headrace.tasks.end import withdraw
-from headrace.tasks.queues import RunQueues
+from headrace.tasks.runs import RunQueues
 from tests.integration.worker.conftest import Working
 from tests.support.desk import Desk, fresh_names
 from tests.support.family import answer, children, log_of

@@ -15,7 +15,7 @@ from headrace.jetstream.connection import Bus
 from headrace.model.messages import RunRequest
 from headrace.model.queues import RunQueue
 from headrace.model.task import TaskKey, mint_task_id
-from headrace.tasks.queues import ensure_queue
+from headrace.tasks.runs import ensure_queue
 from headrace_gateway.refusals import TooManyWaiting
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.tasks import admission

@@ -16,7 +16,7 @@ from headrace.model.subjects import NORMAL
 from headrace.model.task import CANCELED, COMPLETED, TERMINAL
 from headrace.state_client import StateClient
 from headrace.tasks import cancel as cancelling
-from headrace.tasks.queues import ensure_queue
+from headrace.tasks.runs import ensure_queue
 from headrace_gateway.detached import Detached
 from headrace_gateway.feeds import Feeds
 from headrace_gateway.refusals import TaskEnded

@@ -11,7 +11,7 @@ from headrace.model.errors import HeadraceError
 from headrace.model.queues import RunQueue
 from headrace.model.task import COMPLETED, FAILED, TERMINAL
 from headrace.tasks.end import AlreadyOver, fail_task
-from headrace.tasks.queues import ensure_queue
+from headrace.tasks.runs import ensure_queue
 from tests.integration.worker.conftest import Spawn, Working
 from tests.integration.worker.terminal import Terminal
 from tests.support.desk import Desk, Task, eventually

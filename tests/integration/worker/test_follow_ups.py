@@ -14,7 +14,7 @@ from headrace.model.events import Json
 from headrace.model.fold import TaskFold
 from headrace.model.queues import RunQueue
 from headrace.model.task import AUTH_REQUIRED, COMPLETED, FAILED, INPUT_REQUIRED, SUBMITTED
-from headrace.tasks.queues import ensure_queue
+from headrace.tasks.runs import ensure_queue
 from headrace_gateway.refusals import TaskBusy
 from headrace_gateway.tasks.accepted import FollowUp
 from headrace_gateway.tasks.inputs import QueuedInputs

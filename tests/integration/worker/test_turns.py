@@ -10,7 +10,7 @@ from nats.js import api
 from headrace import Emission, RunContext, agent
 from headrace.model.errors import StreamsDiffer
 from headrace.model.queues import RunQueue
-from headrace.tasks.queues import RunQueues, ensure_queue
+from headrace.tasks.runs import RunQueues, ensure_queue
 from headrace_task_state.maintenance import queue_upkeep
 from headrace_task_state.maintenance.queue_upkeep import QueueUpkeep
 from headrace_worker import poll as queue_watch

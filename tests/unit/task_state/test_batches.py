@@ -12,7 +12,7 @@ from headrace.model.events import Json
 from headrace.model.fold import Change
 from headrace.model.subjects import Subjects
 from headrace.model.task import COMPLETED, WORKING
-from headrace.tasks.dead_letters.letters import addressee
+from headrace.tasks.dead_letters import addressee
 from headrace_task_state.projector import batches as module
 from headrace_task_state.projector.arrival import Arrival
 from headrace_task_state.projector.batches import Batches

@@ -28,7 +28,7 @@ from headrace.model.task import TaskKey, check_task_id
 from headrace.tasks.cancel import cancel_task
 from headrace.tasks.end import writer_of
 from headrace.tasks.holder import ask_holder
-from headrace.tasks.queues import RunQueues
+from headrace.tasks.runs import RunQueues
 from headrace_task_state.commands.start_child import Starting
 
 _HOLDER_TIMEOUT = 2.0

@@ -10,7 +10,7 @@ from headrace.jetstream.consumers import consumers, delete_consumer
 from headrace.model.errors import BusUnavailable
 from headrace.model.events import Json
 from headrace.model.queues import agent_of
-from headrace.tasks.queues import UNUSED
+from headrace.tasks.runs import UNUSED
 
 _log = logging.getLogger(__name__)
 

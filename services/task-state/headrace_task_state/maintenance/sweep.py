@@ -22,8 +22,8 @@ from headrace.model.errors import BusUnavailable, StateUnavailable
 from headrace.model.messages import Control, RunRequest
 from headrace.model.subjects import NORMAL
 from headrace.model.task import TaskKey
+from headrace.tasks.end import TOO_LATE, is_unbegun, reject_unbegun
 from headrace.tasks.holder import ask_holder
-from headrace.tasks.rejecting import TOO_LATE, is_unbegun, reject_unbegun
 from headrace.tasks.runs import RunRequests
 from headrace_task_state.maintenance.clock import Clock
 from headrace_task_state.maintenance.due import DueTasks
