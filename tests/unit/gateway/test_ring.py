@@ -1,7 +1,6 @@
 from headrace.model.entry import Entry, Stamp
 from headrace.model.task import WORKING
-from headrace_gateway.feeds import FeedBlock
-from headrace_gateway.feeds.ring import Ring
+from headrace_gateway.feeds import FeedBlock, Ring
 
 
 def entry(generation: int, events: int = 1, size: int = 10) -> Entry:

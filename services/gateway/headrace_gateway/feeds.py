@@ -1,7 +1,11 @@
-"""One task's log as this gateway sees it, and each client's place in it."""
+"""Feeds: a gateway's shared, live views of task logs, read by any number of clients."""
 
 import asyncio
+from bisect import bisect_left
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Protocol
 
 from headrace.jetstream.connection import Bus
 from headrace.links import Links
@@ -10,7 +14,88 @@ from headrace.log.read import read_on
 from headrace.model.entry import Entry
 from headrace.model.errors import LogLost, TaskUnknown
 from headrace.model.task import TaskKey
-from headrace_gateway.feeds.ring import FeedBlock, Ring
+from headrace_gateway.detached import Detached
+
+
+class EntryRenderer(Protocol):
+    """Renders entries into a stream's bytes, without state: one object for all clients."""
+
+    def render(self, entry: Entry, skip: int) -> tuple[bytes, ...]:
+        """Return the entry's events after its first `skip` as frames.
+
+        The bytes are cut where each client's own envelope (a JSON-RPC id) goes between.
+        """
+
+
+class FeedBlock:
+    """An entry, rendered at most once by each entry renderer however many clients read it."""
+
+    __slots__ = ("_rendered", "entry", "size")
+
+    def __init__(self, entry: Entry) -> None:
+        """Hold `entry`."""
+        self.entry = entry
+        self.size = sum(map(len, entry.lines))
+        self._rendered: dict[EntryRenderer, tuple[bytes, ...]] = {}
+
+    def render(self, entry_renderer: EntryRenderer, splice: bytes, after: int) -> bytes:
+        """Return the frames of the events behind generation `after`, `splice` in each envelope."""
+        return splice.join(self.pieces(entry_renderer, after))
+
+    def pieces(self, entry_renderer: EntryRenderer, after: int) -> tuple[bytes, ...]:
+        """Return what `entry_renderer` makes of the events behind generation `after`."""
+        skip = after + 1 - self.entry.generation
+        if skip > 0:
+            return entry_renderer.render(self.entry, skip)
+        pieces = self._rendered.get(entry_renderer)
+        if pieces is None:
+            pieces = self._rendered[entry_renderer] = entry_renderer.render(self.entry, 0)
+        return pieces
+
+
+_TRIM_TO = 0.75
+
+
+class Ring:
+    """Blocks in order, without holes; the oldest fall out when the bound is reached."""
+
+    def __init__(self, limit: int) -> None:
+        """Keep about `limit` bytes of events, and always the newest block."""
+        self._limit = limit
+        self._blocks: list[FeedBlock] = []
+        self._size = 0
+
+    def append(self, block: FeedBlock) -> None:
+        """Take the next block."""
+        self._blocks.append(block)
+        self._size += block.size
+        if self._size > self._limit:
+            self._trim()
+
+    def _trim(self) -> None:
+        # Trimming well below the limit makes the shift of the list rare.
+        drop = 0
+        while self._size > self._limit * _TRIM_TO and drop < len(self._blocks) - 1:
+            self._size -= self._blocks[drop].size
+            drop += 1
+        del self._blocks[:drop]
+
+    def after(self, generation: int, most: int) -> list[FeedBlock] | None:
+        """Return blocks with events behind `generation`, about `most` bytes; None: fallen out."""
+        blocks = self._blocks
+        if not blocks or blocks[0].entry.generation > generation + 1:
+            return None
+        start = end = bisect_left(blocks, generation + 1, key=_last_generation)
+        size = 0
+        while end < len(blocks) and size < most:
+            size += blocks[end].size
+            end += 1
+        return blocks[start:end]
+
+
+def _last_generation(block: FeedBlock) -> int:
+    return block.entry.last_generation
+
 
 MOST = 256 * 1024
 """About how many bytes of events one read returns."""
@@ -237,3 +322,140 @@ class Feed:
         waiting, self._waiting = self._waiting, set()
         for wake in waiting:
             wake()
+
+
+_READS = 8
+"""Clients that have fallen behind read the log so many at a time: each read holds a batch of it,
+and more at once would only wait for each other."""
+
+
+class Feeds:
+    """Counts who uses which feed.
+
+    Each `acquire` or `begin` must be answered by one `release`.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        rule: TailRule,
+        ring_bytes: int,
+        detached: Detached,
+        links: Links | None = None,
+    ) -> None:
+        """Open nothing yet, and later in `detached`; `links` show clients where files are."""
+        self._detached = detached
+        self.links = links
+        """How clients are shown links of files."""
+        self._bus, self._rule, self._ring_bytes = bus, rule, ring_bytes
+        self._reading = asyncio.Semaphore(_READS)
+        self._feeds: dict[TaskKey, Feed] = {}
+        self._opening: dict[Feed, asyncio.Task[None]] = {}
+
+    def __len__(self) -> int:
+        """Return how many tasks are watched."""
+        return len(self._feeds)
+
+    async def begin(self, key: TaskKey) -> Feed:
+        """Return a feed that waits for generation 1 of a new log, which the caller appends.
+
+        Raises:
+            BusUnavailable: there is no connection.
+        """
+        feed = self._new(key)
+        feed.users += 1
+        try:
+            await feed.open_fresh()
+        except BaseException:
+            await self.release(feed)
+            raise
+        return feed
+
+    async def acquire(self, key: TaskKey) -> Feed:
+        """Return the feed of a log that exists.
+
+        Raises:
+            TaskUnknown: there is no such log.
+            BusUnavailable: its leader does not answer.
+        """
+        feed = self._feeds.get(key)
+        opening: asyncio.Task[None] | None
+        if feed is None:
+            feed = self._new(key)
+            feed.users += 1  # So it is not closed while it opens, whoever leaves meanwhile.
+            opening = self._detached.start(self._open(feed))
+            if not opening.done():
+                self._opening[feed] = opening
+        else:
+            opening = self._opening.get(feed)
+        feed.users += 1
+        if opening is not None:
+            try:
+                await asyncio.shield(opening)
+            except BaseException:
+                await self.release(feed)
+                raise
+        return feed
+
+    async def _open(self, feed: Feed) -> None:
+        try:
+            await feed.open()
+        except BaseException:
+            # Or who comes before the last one that waits has gone would be given it.
+            self._forget(feed)
+            raise
+        finally:
+            self._opening.pop(feed, None)
+            await self.release(feed)
+
+    def _new(self, key: TaskKey) -> Feed:
+        feed = Feed(self._bus, self._rule, key, self._ring_bytes, self._reading, links=self.links)
+        self._feeds[key] = feed
+        return feed
+
+    async def release(self, feed: Feed) -> None:
+        """Use `feed` no more; the last one to say so closes it."""
+        feed.users -= 1
+        if feed.users == 0:
+            self._forget(feed)
+            await self._detached.run(feed.close())
+
+    def held(self, feed: Feed) -> "FeedUse":
+        """Return what releases `feed` at the end of a block."""
+        return FeedUse(self, feed)
+
+    def handed_on(self, feed: Feed) -> "FeedUse":
+        """Return what releases `feed` if a block raises; else whoever is handed it does."""
+        return FeedUse(self, feed, only_if_raised=True)
+
+    def _forget(self, feed: Feed) -> None:
+        if self._feeds.get(feed.key) is feed:
+            del self._feeds[feed.key]
+
+    @asynccontextmanager
+    async def using(self, key: TaskKey) -> AsyncIterator[Feed]:
+        """Acquire the feed for the length of a block."""
+        async with self.held(await self.acquire(key)) as feed:
+            yield feed
+
+
+class FeedUse:
+    """One use of a feed, for the length of a block."""
+
+    __slots__ = ("_feed", "_feeds", "_only_if_raised")
+
+    def __init__(self, feeds: Feeds, feed: Feed, *, only_if_raised: bool = False) -> None:
+        """See `Feeds.held` and `Feeds.handed_on`."""
+        self._feeds, self._feed, self._only_if_raised = feeds, feed, only_if_raised
+
+    async def __aenter__(self) -> Feed:
+        return self._feed
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        raised: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        if raised is not None or not self._only_if_raised:
+            await self._feeds.release(self._feed)
