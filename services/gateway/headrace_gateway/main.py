@@ -25,7 +25,7 @@ from headrace_gateway.server.auth.authenticate import Callers
 from headrace_gateway.server.auth.schemes import key_headers
 from headrace_gateway.server.deferred_response import FrontDoor
 from headrace_gateway.server.held_bodies import HeldBodies
-from headrace_gateway.server.http_server import HttpServer
+from headrace_gateway.server.http_protocol import HttpServer
 from headrace_gateway.server.listeners import Unprotected, check_exposure, listen
 from headrace_gateway.server.open_requests import ANSWERS, OpenRequests
 from headrace_gateway.server.public_url import own_url

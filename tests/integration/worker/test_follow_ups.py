@@ -16,8 +16,7 @@ from headrace.model.queues import RunQueue
 from headrace.model.task import AUTH_REQUIRED, COMPLETED, FAILED, INPUT_REQUIRED, SUBMITTED
 from headrace.tasks.runs import ensure_queue
 from headrace_gateway.refusals import TaskBusy
-from headrace_gateway.tasks.accepted import FollowUp
-from headrace_gateway.tasks.inputs import QueuedInputs
+from headrace_gateway.tasks.inputs import FollowUp, QueuedInputs
 from tests.integration.worker.conftest import Spawn, Working
 from tests.support.desk import Desk, Task, eventually, open_desk, user_message
 from tests.support.worker_process import WorkerProcess

@@ -17,9 +17,9 @@ from headrace_gateway.feeds import Feeds
 from headrace_gateway.refusals import GenerationMismatch, KeyReused, TaskEnded
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.settings import GatewaySettings
-from headrace_gateway.tasks.accepted import Accepted, FollowUp
 from headrace_gateway.tasks.admission import Admission, AdmittedRuns
 from headrace_gateway.tasks.idempotency import Idempotency, Keyed, SentRecords
+from headrace_gateway.tasks.inputs import Accepted, FollowUp
 from headrace_gateway.tasks.settle import Settling
 from headrace_gateway.tasks.submit import Submissions
 from tests.integration.worker.conftest import Spawn, Working

@@ -1,17 +1,58 @@
 """Clients' connections: bounds on half-sent requests, and what waits at the client unread."""
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import Enum
 from typing import Any, cast
 
 import orjson
+import uvicorn
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import CloseCode, Frame
 
 from headrace_gateway.refusals import TooManyBytes, TooManyBytesOfOwner
 from headrace_gateway.server.held_bodies import HeldBody
+from headrace_gateway.server.open_requests import GRACE
 from headrace_gateway.server.slow_client import EXTENSION, Backlog
+from headrace_gateway.settings import GatewaySettings
+
+_KEEP_ALIVE = 75
+
+
+class HttpServer(uvicorn.Server):
+    """Uvicorn on uvloop's loop with httptools."""
+
+    def __init__(self, app: ASGIApp, settings: GatewaySettings) -> None:
+        """Serve `app`."""
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http=HttpWire,
+                ws=SocketWire,
+                ws_max_size=settings.max_body_bytes,
+                ws_ping_interval=settings.keepalive,
+                # A client that reads slowly finds the ping late, behind what it has yet to read.
+                # It is cut off when it takes nothing at all, as every stream is.
+                ws_ping_timeout=None,
+                ws_per_message_deflate=False,
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                timeout_keep_alive=_KEEP_ALIVE,
+                timeout_graceful_shutdown=int(GRACE),
+            )
+        )
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to the process: it has more to stop than this server."""
+        yield
+
 
 _HEAD = b"HTTP/1.1 "
 
@@ -375,10 +416,15 @@ HOLD_BY = "headrace.hold_by"
 """Where a WebSocket's scope has what is told by whom its messages are held."""
 
 _NOT_WHOLE = "the message was not whole in time"
+
 _TOO_MANY_FRAMES = f"the message has more than {MOST_FRAMES} frames"
+
 _TOO_LARGE = f"the request's head exceeds the limit of {HEAD_BYTES} bytes"
+
 _TOO_MANY_HEADERS = f"the request has more than {MOST_HEADERS} headers"
+
 _TRAILERS_TOO_LARGE = f"the body's trailers exceed the limit of {HEAD_BYTES} bytes"
+
 _REASONS = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fields Too Large"}
 
 

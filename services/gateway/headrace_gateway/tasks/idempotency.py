@@ -31,8 +31,7 @@ from headrace_gateway.feeds import Feeds
 from headrace_gateway.refusals import GenerationMismatch, KeyReused, TaskBusy, TaskEnded
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.server.open_requests import may_be_repeated
-from headrace_gateway.tasks.accepted import Accepted, FollowUp
-from headrace_gateway.tasks.inputs import ROUNDS
+from headrace_gateway.tasks.inputs import ROUNDS, Accepted, FollowUp
 from headrace_gateway.tasks.settle import Unsettled
 from headrace_gateway.tasks.submit import Submissions
 

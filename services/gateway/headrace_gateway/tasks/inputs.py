@@ -1,30 +1,146 @@
 """Messages to tasks that exist: behind what waits for them, or queued at what is at work."""
 
+import asyncio
 import secrets
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import AsyncIterator, Container
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 
 from headrace.directory import Directory
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.objects import FileOwner
+from headrace.jetstream.objects import FileOwner, FileStore, drop_links, offloaded_part, with_parts
+from headrace.links import Links
 from headrace.log import last_entry, replay
 from headrace.model import events
 from headrace.model.entry import Entry
-from headrace.model.errors import BusUnavailable, EventTooLarge, Fenced, OutcomeUnknown, TaskUnknown
+from headrace.model.errors import (
+    BusUnavailable,
+    EventTooLarge,
+    Fenced,
+    FileUnknown,
+    OutcomeUnknown,
+    TaskUnknown,
+)
+from headrace.model.events import Json
 from headrace.model.messages import Control, GetTask, Holding, RunRequest, TaskFound
 from headrace.model.task import AUTH_REQUIRED, INPUT_REQUIRED, TERMINAL, TaskKey
+from headrace.model.user_content import with_links
 from headrace.state_client import StateClient
 from headrace.tasks.continue_ import LogEnd, QueuedInput, next_input, queue_input
 from headrace.tasks.holder import ask_holder
 from headrace.wait_for import ELECTION
-from headrace_gateway.feeds import Feeds
+from headrace_gateway.feeds import Feed, Feeds
 from headrace_gateway.refusals import ContextMismatch, GenerationMismatch, TaskBusy, TaskEnded
 from headrace_gateway.server.auth.caller import Caller
-from headrace_gateway.tasks.accepted import Accepted, FollowUp
 from headrace_gateway.tasks.admission import AdmittedRuns
-from headrace_gateway.tasks.offload import InputOffload
-from headrace_gateway.tasks.settle import Settling
+from headrace_gateway.tasks.settle import Settling, Unsettled
+
+
+@dataclass(slots=True)
+class Accepted:
+    """An input that is in the log."""
+
+    key: TaskKey
+    context: str
+    log: str
+    generation: int
+    """The input's generation: the run's name."""
+    feed: Feed
+    """Open: whoever holds this must release it (`Feeds.release`)."""
+    snapshot: TaskFound | None = None
+    """For a follow-up: the Task just before the input."""
+    again: bool = False
+    """Whether the input had been accepted before: this is what came of it."""
+
+
+def new_writer() -> str:
+    """Return a writer id for one entry."""
+    return f"gateway-{secrets.token_hex(6)}"
+
+
+@dataclass(frozen=True, slots=True)
+class FollowUp:
+    """A message to a task that exists."""
+
+    task: str
+    message: Json
+    """An A2A v1.0 Message."""
+    context: str | None = None
+    """The context that the message says it belongs to."""
+    metadata: Json | None = None
+    if_generation: int | None = None
+    """Generation that the task must be at; None: any."""
+
+    def without(self, keys: Container[str]) -> "FollowUp":
+        """Return the same message without these keys of its metadata."""
+        metadata = self.metadata or {}
+        return replace(self, metadata={k: v for k, v in metadata.items() if k not in keys})
+
+
+class InputOffload:
+    """Keeps the files that are too large for a log."""
+
+    def __init__(self, bus: Bus, links: Links | None) -> None:
+        """Keep them in the fleet's store; clients are shown them as `links` has it."""
+        self._files, self._inline = FileStore(bus), bus.settings.inline_bytes
+        self._links = links
+
+    @asynccontextmanager
+    async def offloaded(
+        self, key: TaskKey, belongs_to: FileOwner, message: Json, metadata: Json | None = None
+    ) -> AsyncIterator[tuple[Json, Json | None]]:
+        """Yield Message and metadata with links for their large files, for a block that appends.
+
+        The address of a file that the fleet has shown its owner becomes a link again, so that
+        agents are given the file. Others' addresses stay what they are.
+        The metadata of an AG-UI input holds the conversation, and its files with it. Where the
+        block says that it is in no log, the files are dropped: nothing else would, for retention
+        knows only those of tasks that there are.
+
+        Raises:
+            LogFull: the store is at its limit.
+            BusUnavailable: it does not take a file now.
+        """
+        links = list[str]()
+
+        async def put(content: bytes, media_type: str) -> str:
+            links.append(await self._files.put(key, belongs_to, content, "", media_type))
+            return links[-1]
+
+        async def link_of(url: object) -> str | None:
+            return await self._link_of(url, key.tenant, belongs_to)
+
+        async def stored(part: Json) -> Json:
+            one = await offloaded_part(self._files, key, belongs_to, part, self._inline)
+            if one is not part:
+                links.append(one["url"])
+            elif (link := await link_of(part.get("url"))) is not None:
+                return {**part, "url": link}
+            return one
+
+        try:
+            said = await with_parts(message, stored)
+            yield said, await with_links(metadata, self._inline, put, link_of)
+        except BaseException as error:
+            if not _may_be_in_a_log(error):
+                await drop_links(self._files, key, links)
+            raise
+
+    async def _link_of(self, url: object, tenant: str, reader: FileOwner) -> str | None:
+        link = None if self._links is None else self._links.stored(url)
+        if link is None:
+            return None
+        try:
+            await self._files.find(link, tenant, reader)
+        except FileUnknown:
+            return None
+        return link
+
+
+def _may_be_in_a_log(error: BaseException) -> bool:
+    return isinstance(error, Unsettled | OutcomeUnknown | asyncio.CancelledError)
+
 
 HOLDER_TIMEOUT = 2.0
 """Seconds that a holder has to put a message into the log; then the gateway does."""

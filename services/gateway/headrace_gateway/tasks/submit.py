@@ -19,10 +19,8 @@ from headrace_gateway.detached import Detached
 from headrace_gateway.feeds import Feeds
 from headrace_gateway.refusals import AgentUnknown
 from headrace_gateway.server.auth.caller import Caller
-from headrace_gateway.tasks.accepted import Accepted, FollowUp, new_writer
 from headrace_gateway.tasks.admission import AdmittedRuns
-from headrace_gateway.tasks.inputs import FollowUps
-from headrace_gateway.tasks.offload import InputOffload
+from headrace_gateway.tasks.inputs import Accepted, FollowUp, FollowUps, InputOffload, new_writer
 from headrace_gateway.tasks.settle import Settling
 
 type Prepare = Callable[[TaskKey], Awaitable[None]]

@@ -22,9 +22,9 @@ from headrace_gateway.refusals import Malformed, Violation
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.renderer import Messages, Renderer
 from headrace_gateway.streaming.wait import Wait
-from headrace_gateway.tasks.accepted import Accepted, FollowUp
 from headrace_gateway.tasks.idempotency import Keyed
 from headrace_gateway.tasks.ids import task_key
+from headrace_gateway.tasks.inputs import Accepted, FollowUp
 from headrace_gateway.tasks.settle import AnswerLost, Stopping
 from headrace_gateway.tasks.subscribe import Snapshot, TaskStream
 from headrace_gateway.tasks.terms import check_parts, terms

@@ -25,9 +25,9 @@ from headrace_gateway.protocols.agui.run_input import RunInput
 from headrace_gateway.protocols.agui.threads import RunThread
 from headrace_gateway.refusals import KeyReused, TaskEnded
 from headrace_gateway.services import Services
-from headrace_gateway.tasks.accepted import Accepted, FollowUp
 from headrace_gateway.tasks.idempotency import Keyed
 from headrace_gateway.tasks.ids import task_key
+from headrace_gateway.tasks.inputs import Accepted, FollowUp
 from headrace_gateway.tasks.terms import check_parts, terms
 
 
