@@ -18,9 +18,9 @@ from headrace.model.events import Json
 from headrace.model.messages import ListTasks
 from headrace.model.subjects import Subjects
 from headrace.model.task import COMPLETED, INPUT_REQUIRED, TERMINAL, WORKING, TaskKey
-from headrace_task_state.projector.arrival import Arrival
 from headrace_task_state.projector.batches import Batches
-from headrace_task_state.queries.found import read_found
+from headrace_task_state.projector.consumer import Arrival
+from headrace_task_state.queries.get import read_found
 from headrace_task_state.ranges import all_ranges
 from headrace_task_state.store import (
     After,

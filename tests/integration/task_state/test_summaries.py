@@ -16,7 +16,7 @@ from headrace.model.errors import StateUnavailable
 from headrace.model.task import CANCELED, COMPLETED, INPUT_REQUIRED, WORKING, TaskKey
 from headrace.tasks.end import end_task
 from headrace_task_state.maintenance import completion
-from headrace_task_state.projector import last_entries
+from headrace_task_state.projector import follower
 from headrace_task_state.projector.summaries import Summaries
 from tests.integration.task_state.test_rebuild import pages
 from tests.support.legal_logs import LegalLog, legal_logs
@@ -27,7 +27,7 @@ from tests.support.waiting import TIMEOUT, eventually
 
 @pytest.fixture(autouse=True)
 def _few_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(last_entries, "LEAST_MESSAGES", 0)
+    monkeypatch.setattr(follower, "LEAST_MESSAGES", 0)
 
 
 @pytest.fixture
@@ -320,7 +320,7 @@ async def held(monkeypatch: pytest.MonkeyPatch, after: int) -> AsyncIterator[Cal
 async def test_who_takes_over_in_the_middle_of_a_rebuild_begins_it_again(
     fleet: TaskStates, gate: asyncio.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(last_entries, "MOST", 2)
+    monkeypatch.setattr(follower, "MOST", 2)
     gate.set()
     logs = [ended(new_key(n % 16)) for n in range(20)]
     waiting = ended(state=INPUT_REQUIRED)
@@ -365,7 +365,7 @@ async def test_what_is_past_its_retention_leaves_a_view_of_summaries(
 async def test_few_messages_are_all_read(
     fleet: TaskStates, gate: asyncio.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(last_entries, "LEAST_MESSAGES", 1000)
+    monkeypatch.setattr(follower, "LEAST_MESSAGES", 1000)
     gate.clear()
     logs = [ended() for _ in range(3)]
     await rebuilt(fleet, logs)

@@ -14,11 +14,10 @@ from headrace.model.subjects import Subjects
 from headrace.model.task import COMPLETED, WORKING
 from headrace.tasks.dead_letters import addressee
 from headrace_task_state.projector import batches as module
-from headrace_task_state.projector.arrival import Arrival
 from headrace_task_state.projector.batches import Batches
-from headrace_task_state.projector.compaction import Compaction
+from headrace_task_state.projector.consumer import Arrival
 from headrace_task_state.projector.dead_letters import BODY_MOST, letter
-from headrace_task_state.projector.delta import time_of
+from headrace_task_state.projector.delta import Compaction, time_of
 from headrace_task_state.store import Progress, TaskChange
 from tests.support.legal_logs import LegalLog
 from tests.support.task_states import new_key

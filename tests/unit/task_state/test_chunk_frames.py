@@ -9,7 +9,7 @@ from headrace.model.events import Draft, TextChunks
 from headrace.model.task import WORKING
 from headrace_task_state.projector import delta
 from headrace_task_state.projector.batches import Batches, StoreBatch
-from headrace_task_state.projector.chunk_frame import ChunkFrame
+from headrace_task_state.projector.delta import ChunkFrame
 from headrace_task_state.store import Progress
 from tests.support.legal_logs import LegalLog
 from tests.support.task_states import new_key

@@ -11,8 +11,7 @@ from nats.aio.msg import Msg
 from headrace.jetstream.consumers import WINDOW
 from headrace.model.errors import BusUnavailable
 from headrace_task_state.projector import consumer as module
-from headrace_task_state.projector.arrival import read_arrival
-from headrace_task_state.projector.consumer import Consumer, ConsumerLost
+from headrace_task_state.projector.consumer import Consumer, ConsumerLost, read_arrival
 
 type Receive = Callable[[Msg], None]
 

@@ -13,7 +13,7 @@ from headrace.model.fold import IllFormedEvent, read_artifact, read_change
 from headrace.model.messages import DeadLetter
 from headrace.model.subjects import Subjects
 from headrace.model.task import TaskKey
-from headrace_task_state.projector.arrival import Arrival
+from headrace_task_state.projector.consumer import Arrival
 from headrace_task_state.projector.dead_letters import letter
 from headrace_task_state.projector.delta import LEARNT_FROM, Delta
 from headrace_task_state.store import Departure, Progress, TaskChange

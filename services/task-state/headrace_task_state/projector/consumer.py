@@ -8,16 +8,90 @@ is of no more use: make another behind the last message taken.
 import asyncio
 import logging
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from headrace.jetstream.api import Json
+from headrace.jetstream.client import Received
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.consumers import HEARTBEAT, Pulls, create_consumer, delete_consumer
-from headrace.jetstream.headers import DESCRIPTION, LAST_CONSUMER, LAST_STREAM, STATUS
+from headrace.jetstream.consumers import (
+    HEARTBEAT,
+    Pulls,
+    create_consumer,
+    delete_consumer,
+    delivery,
+)
+from headrace.jetstream.headers import (
+    DESCRIPTION,
+    LAST_CONSUMER,
+    LAST_STREAM,
+    SEQUENCE,
+    STATUS,
+    SUBJECT,
+    TIME,
+    nanoseconds,
+)
+from headrace.log.read import tombstone_of
+from headrace.model.entry import Stamp, parse_stamp, read_stamp
 from headrace.model.errors import BusUnavailable, HeadraceError
-from headrace_task_state.projector.arrival import Arrival, read_arrival
+
+
+class Arrival(NamedTuple):
+    """One message, with what its reply subject says of it."""
+
+    sequence: int
+    """In the stream."""
+    number: int
+    """How many messages the consumer has handed out, this one included."""
+    time: int
+    """When NATS stored it, nanoseconds since 1970."""
+    msg: Msg
+
+    @property
+    def pending(self) -> int:
+        """How many messages the consumer had still to hand out behind this one."""
+        return int(self.msg.reply.rpartition(".")[2])
+
+    @property
+    def is_tombstone(self) -> bool:
+        """Whether it is a tombstone."""
+        # Headers are read where there is no body only: tombstones have none.
+        return not self.msg.data and tombstone_of(self.msg.headers) is not None
+
+    def stamp(self) -> Stamp:
+        """Read what the headers say of the entry.
+
+        Raises:
+            UndecodableMessage: they are no entry's.
+        """
+        msg = self.msg
+        if isinstance(msg, Received):
+            return read_stamp(msg.subject, msg.block, lambda: msg.headers)
+        return parse_stamp(msg.subject, msg.headers)
+
+
+def read_arrival(msg: Msg) -> Arrival:
+    """Return the message with what its reply subject says.
+
+    Raises:
+        ValueError: the reply subject is not a consumer's.
+    """
+    return Arrival(*delivery(msg.reply), msg)
+
+
+def read_directly(msg: Msg) -> Arrival:
+    """Return a message that was got directly as if a consumer had handed it out.
+
+    Raises:
+        KeyError: JetStream did not send it.
+    """
+    headers = msg.headers or {}
+    # The headers of the answer come behind those of the entry, which are read from the block.
+    msg.subject = headers[SUBJECT]
+    return Arrival(int(headers[SEQUENCE]), 0, nanoseconds(headers[TIME]), msg)
+
 
 _log = logging.getLogger(__name__)
 
@@ -28,6 +102,7 @@ MOST_BYTES = 1024 * 1024
 """Bytes of messages in one batch: some 10 ms, for which nothing else here gets its turn."""
 
 _SILENCE = 3 * HEARTBEAT
+
 _FORGET_AFTER = 10 * 1_000_000_000
 """Nanoseconds after which NATS drops the consumer of a replica that is gone."""
 

@@ -14,7 +14,7 @@ from headrace.jetstream.headers import MESSAGE_ID, SEQUENCE
 from headrace.model.errors import BusUnavailable
 from headrace.model.messages import DeadLetter
 from headrace.tasks.dead_letters import write_letter
-from headrace_task_state.projector.arrival import Arrival
+from headrace_task_state.projector.consumer import Arrival
 
 _log = logging.getLogger(__name__)
 

@@ -18,8 +18,8 @@ from headrace.model.entry import ANSWERED, Stamp, parse_lines
 from headrace.model.errors import HeadraceError, UndecodableMessage
 from headrace.model.fold import IllFormedEvent, read_change
 from headrace.model.task import INPUT_REQUIRED, RUN_ENDED, TaskKey
-from headrace_task_state.projector.arrival import Arrival
 from headrace_task_state.projector.batches import StoreBatch
+from headrace_task_state.projector.consumer import Arrival
 from headrace_task_state.projector.dead_letters import letter
 from headrace_task_state.projector.delta import fall_due, time_of
 from headrace_task_state.projector.whole_log import WholeLog, read_whole_log

@@ -7,8 +7,8 @@ from headrace.log.read import replay_as
 from headrace.model.errors import LogLost, UndecodableMessage
 from headrace.model.messages import DeadLetter
 from headrace.model.task import TaskKey
-from headrace_task_state.projector.arrival import Arrival, read_directly
 from headrace_task_state.projector.batches import Batches
+from headrace_task_state.projector.consumer import Arrival, read_directly
 from headrace_task_state.store import Progress, TaskChange
 
 

@@ -13,8 +13,8 @@ from headrace.model.events import Json
 from headrace.model.messages import ListTasks
 from headrace.model.subjects import stream_of_shard
 from headrace.model.task import STATES, TaskKey, check_task_id
-from headrace_task_state.queries.found import read_found
 from headrace_task_state.queries.frontier import Frontier
+from headrace_task_state.queries.get import read_found
 from headrace_task_state.ranges import Range
 from headrace_task_state.store import After, ProjectionBehind, Reader, StoredTask
 

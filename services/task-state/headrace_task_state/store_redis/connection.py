@@ -1,17 +1,166 @@
 """The connections to Redis, and what its trouble means here."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from hashlib import sha1
 from importlib.resources import files
 from typing import Any
 
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.connection import AbstractConnection, Connection, SSLConnection, parse_url
+from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import (
+    Sentinel,
+    SentinelConnectionPool,
+    SentinelManagedConnection,
+    SentinelManagedSSLConnection,
+)
+from redis.backoff import NoBackoff
+from redis.connection import HiredisRespSerializer
+from redis.credentials import CredentialProvider
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from headrace.model.errors import StateUnavailable
-from headrace_task_state.store_redis.pool import Server
-from headrace_task_state.store_redis.settings import RedisSettings
+from headrace.tls import tls_context
+from headrace_task_state.store_redis.settings import Login, RedisSettings
+
+ANSWER_TIMEOUT = 3.0
+"""Seconds for one answer; a batch takes milliseconds."""
+
+_CONNECT_TIMEOUT = 2.0
+
+_CONNECTIONS = 32
+
+_MANAGED = {Connection: SentinelManagedConnection, SSLConnection: SentinelManagedSSLConnection}
+
+
+class Server:
+    """A client of one server, and what it asks for its address."""
+
+    def __init__(self, settings: RedisSettings) -> None:
+        """Connect where `settings` say when it is needed."""
+        options = _options(settings, settings.redis_url, settings.redis_login)
+        if not settings.sentinel_urls:
+            self._pools = [_Pool(**options)]
+            self.client = Redis(connection_pool=self._pools[0])
+            return
+        login = settings.sentinel_login
+        self._pools = [_Pool(**_options(settings, url, login)) for url in settings.sentinel_urls]
+        sentinel = Sentinel([])  # type: ignore[no-untyped-call]
+        sentinel.sentinels = [Redis(connection_pool=pool) for pool in self._pools]
+        master = _SentinelPool(
+            service_name=settings.redis_master, sentinel_manager=sentinel, **options
+        )
+        self._pools.append(master)
+        self.client = Redis(connection_pool=master)
+
+    async def close(self) -> None:
+        """Hang up."""
+        for pool in self._pools:
+            await pool.hang_up()
+
+
+class _Pool(BlockingConnectionPool):
+    """Connections of which none is left open once it has hung up, whoever still wants one.
+
+    redis-py's own pool connects again for whoever asks after `disconnect`, and keeps what was about
+    to connect meanwhile; nobody closes those.
+    """
+
+    _has_hung_up = False
+
+    async def hang_up(self) -> None:
+        """Close all connections for good."""
+        self._has_hung_up = True
+        await self.disconnect()
+
+    async def get_connection(self, *args: Any, **options: Any) -> AbstractConnection:  # noqa: ANN401 - redis-py's own
+        """Return a connection that is free.
+
+        Raises:
+            ConnectionError: the pool has hung up, or the server does not answer.
+        """
+        if self._has_hung_up:
+            raise RedisConnectionError("the connection is closed")
+        free: AbstractConnection = await super().get_connection(*args, **options)  # type: ignore[no-untyped-call]
+        return free
+
+    async def release(self, connection: AbstractConnection) -> None:
+        """Take the connection back."""
+        if self._has_hung_up:
+            await connection.disconnect(nowait=True)
+        await super().release(connection)
+
+
+class _SentinelPool(_Pool, SentinelConnectionPool):
+    """Connections to a master, whichever that is: who wants one waits until one is free."""
+
+
+class _Credentials(CredentialProvider):
+    """Reads its login anew for each connection."""
+
+    def __init__(self, login: Callable[[], Login]) -> None:
+        self._login = login
+
+    def get_credentials(self) -> Any:  # noqa: ANN401 - redis-py takes none too
+        return self._login()
+
+    async def get_credentials_async(self) -> Any:  # noqa: ANN401 - as above
+        return self._login()
+
+
+def _options(settings: RedisSettings, url: str, login: Callable[[], Login]) -> dict[str, Any]:
+    """Return the arguments of a pool of connections to `url`."""
+    options: dict[str, Any] = dict(parse_url(url))
+    user, password = options.pop("username", ""), options.pop("password", "")
+    of_url: Login = ((user, password) if user else (password,)) if password else None
+    kind = options.pop("connection_class", Connection)
+    if settings.sentinel_urls and url == settings.redis_url:
+        kind = _MANAGED.get(kind, kind)
+        for name in ("host", "port", "path"):
+            options.pop(name, None)
+    if issubclass(kind, SSLConnection):
+        kind = _encrypted(kind, settings)
+    return options | {
+        "connection_class": packed_in_c(kind),
+        "credential_provider": _Credentials(lambda: login() or of_url),
+        "max_connections": _CONNECTIONS,
+        "timeout": ANSWER_TIMEOUT,
+        "socket_timeout": ANSWER_TIMEOUT,
+        "socket_connect_timeout": _CONNECT_TIMEOUT,
+        "retry": Retry(NoBackoff(), 0),
+        "protocol": 2,
+    }
+
+
+def _encrypted(kind: type[AbstractConnection], settings: RedisSettings) -> type[AbstractConnection]:
+    """Return `kind` with the certificates of `settings`, as they are when it connects."""
+
+    class Encrypted(kind):  # type: ignore[valid-type,misc]
+        def _connection_arguments(self) -> Mapping[str, Any]:
+            return {**super()._connection_arguments(), "ssl": tls_context(settings, "redis")}
+
+    return Encrypted
+
+
+_serializer = HiredisRespSerializer()
+
+
+class PackedInC:
+    """What a connection packs commands with: a batch of 100 tasks has some 1,500 arguments."""
+
+    def pack_command(self, *args: Any) -> list[bytes]:  # noqa: ANN401 - redis-py's own
+        """Return the bytes of one command."""
+        packed: list[bytes] = _serializer.pack(*args)
+        return packed
+
+
+def packed_in_c(kind: type[AbstractConnection]) -> type[AbstractConnection]:
+    """Return `kind` of connection (TCP, TLS, Unix) that packs commands in C."""
+    return type(kind.__name__, (PackedInC, kind), {})
+
 
 _log = logging.getLogger(__name__)
 
