@@ -37,7 +37,6 @@ LAWS = [
             "shared/headrace/tasks/",
             "services/worker/headrace_worker/appender.py",
             "services/worker/headrace_worker/claim.py",
-            "services/worker/headrace_worker/claim.py",
         ),
         "writer = LogWriter(bus, key)",
     ),
@@ -68,7 +67,7 @@ LAWS = [
     Law(
         "only headrace.tasks writes and reads dead letters",
         re.compile(r"\bsubjects\.dead\("),
-        ("shared/headrace/tasks/dead_letters/",),
+        ("shared/headrace/tasks/dead_letters.py",),
         "subject = bus.subjects.dead(tenant, agent)",
     ),
     Law(

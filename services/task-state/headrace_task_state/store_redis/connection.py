@@ -8,7 +8,8 @@ from importlib.resources import files
 from typing import Any
 
 from redis.asyncio import BlockingConnectionPool, Redis
-from redis.asyncio.connection import AbstractConnection, Connection, SSLConnection, parse_url
+from redis.asyncio.connection import AbstractConnection, SSLConnection, parse_url
+from redis.asyncio.connection import Connection as PlainConnection
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import (
     Sentinel,
@@ -33,7 +34,7 @@ _CONNECT_TIMEOUT = 2.0
 
 _CONNECTIONS = 32
 
-_MANAGED = {Connection: SentinelManagedConnection, SSLConnection: SentinelManagedSSLConnection}
+_MANAGED = {PlainConnection: SentinelManagedConnection, SSLConnection: SentinelManagedSSLConnection}
 
 
 class Server:
@@ -116,7 +117,7 @@ def _options(settings: RedisSettings, url: str, login: Callable[[], Login]) -> d
     options: dict[str, Any] = dict(parse_url(url))
     user, password = options.pop("username", ""), options.pop("password", "")
     of_url: Login = ((user, password) if user else (password,)) if password else None
-    kind = options.pop("connection_class", Connection)
+    kind = options.pop("connection_class", PlainConnection)
     if settings.sentinel_urls and url == settings.redis_url:
         kind = _MANAGED.get(kind, kind)
         for name in ("host", "port", "path"):
