@@ -11,7 +11,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-import headrace.tasks.dead_letters.letters
+import headrace.tasks.dead_letters
 from headrace.jetstream.streams import ensure_streams
 from headrace.log import LogWriter
 from headrace.model.entry import Stamp
@@ -305,7 +305,7 @@ async def test_old_dead_letters_are_not_sent_again_after_a_rebuild(
 ) -> None:
     # As if JetStream had forgotten the message ids already.
     monkeypatch.setattr(dead_letters, "WINDOW", -1e9)
-    for module in (dead_letters, headrace.tasks.dead_letters.letters):
+    for module in (dead_letters, headrace.tasks.dead_letters):
         monkeypatch.setattr(module, "MESSAGE_ID", "Some-Id")
     subject = fleet.bus.subjects.event(new_key())
     for _ in range(3):
