@@ -5,10 +5,12 @@ from typing import Protocol
 
 from headrace.jetstream.connection import Bus
 from headrace.log import last_entry
+from headrace.model.errors import BusUnavailable
 from headrace.model.messages import Control, Holding
 from headrace.model.task import CANCELED, TaskKey
 from headrace.tasks.end import end_task
 from headrace.tasks.holder import ask_holder
+from headrace.wait_for import ELECTION, RECONNECT
 
 HOLDER_TIMEOUT = 0.5
 """Seconds that a holder has to answer; no answer twice and it counts as gone."""
@@ -56,10 +58,23 @@ async def cancel_task(bus: Bus, key: TaskKey, writer: str, log: CanceledLog | No
 
 
 async def _ask(bus: Bus, key: TaskKey) -> Holding | None:
-    for _ in range(_ASKED):
+    """Return the holder's answer; None: there is no holder.
+
+    Silence says nothing while this process, and most likely the holder too, finds another server.
+
+    Raises:
+        BusUnavailable: NATS does not answer.
+    """
+    loop, asked = asyncio.get_running_loop(), 0
+    deadline = loop.time() + ELECTION
+    while asked < _ASKED:
         holding = await ask_holder(bus, key, _CANCEL, HOLDER_TIMEOUT)
         if holding is not None:
             return holding
+        if bus.answers and loop.time() > bus.back_since + RECONNECT:
+            asked += 1
+        elif loop.time() > deadline:
+            raise BusUnavailable("NATS does not answer")
     return None
 
 
