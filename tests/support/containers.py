@@ -14,6 +14,7 @@ from pathlib import Path
 from threading import Thread
 
 from docker.errors import DockerException
+from testcontainers.core.config import testcontainers_config
 from testcontainers.core.container import DockerContainer
 from testcontainers.core.docker_client import DockerClient
 
@@ -61,7 +62,9 @@ def _trouble(images: Iterable[str]) -> str:
         engine = DockerClient().client
         engine.ping()
         present = {tag for image in engine.images.list() for tag in image.tags}
-        for image in set(images) - present:
+        # testcontainers' own, which removes what a killed run leaves behind.
+        reaper = () if testcontainers_config.ryuk_disabled else (testcontainers_config.ryuk_image,)
+        for image in {*images, *reaper} - present:
             engine.images.pull(image)
     except DockerException as error:
         return " ".join(str(error).split())[:200]
