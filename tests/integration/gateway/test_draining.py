@@ -5,43 +5,28 @@ import json
 import re
 import secrets
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-import grpc.aio
 import httpx
 import pytest
 import pytest_asyncio
 
-from headrace.jetstream.connection import Bus
-from headrace.model.parts import text_of
-from headrace.settings import BusSettings
 from headrace_gateway import detached
-from headrace_gateway.settings import GatewaySettings
 from tests.integration.agui.asking import run_input
-from tests.integration.gateway.running import running, until
-from tests.integration.gateway.scripts import AGENTS
+from tests.integration.gateway.own_nats import OwnNats, own_nats, task_in
+from tests.integration.gateway.running import until
 from tests.integration.gateway.socket_client import Json, socket_to
 from tests.integration.gateway.talking import Rest, Rpc, message
 from tests.integration.gateway.talking_grpc import Grpc
-from tests.support.scripted_fleet import ScriptedFleet
-from tests.support.servers import NatsProcess, ports
 
-_TASK = re.compile(r"\d+-[0-9a-f]{32}")
 _OPEN = re.compile(r"^headrace_open_requests (\S+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class Stopped:
-    """A gateway and a fleet on a server of their own, and how the gateway is stopped."""
+class Stopped(OwnNats):
+    """What stops, and a task of it."""
 
-    server: NatsProcess
-    fleet: ScriptedFleet
-    stack: AsyncExitStack
-    url: str
-    http: httpx.AsyncClient
-    channel: grpc.aio.Channel
     task: str
     """One that waits for an answer, of the agent `ask`."""
 
@@ -51,45 +36,14 @@ class Stopped:
         assert found is not None
         return int(float(found[1]))
 
-    @property
-    def worked_on(self) -> list[str]:
-        """The messages that work was begun on."""
-        return [text_of(run.message["parts"]) for run in self.fleet.runs]
-
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stopped]:
     """All of it, at work. Whoever asks waits for NATS longer than the gateway has to stop."""
     monkeypatch.setattr(detached, "TIMEOUT", 0.1)
-    name, server = f"draining{secrets.token_hex(4)}", NatsProcess(tmp_path)
-    settings = GatewaySettings(
-        nats_url=server.url,
-        prefix=name,
-        stream_prefix=name,
-        http_port=ports.pick(),
-        grpc_port=ports.pick(),
-        append_timeout=120,
-    )
-    with server:
-        bus = Bus(
-            BusSettings.model_validate(
-                settings.model_dump(include={"nats_url", "prefix", "stream_prefix"})
-            )
-        )
-        await bus.connect("fleet")
-        fleet = await ScriptedFleet(bus, AGENTS).start()
-        async with AsyncExitStack() as stack, AsyncExitStack() as clients:
-            url = await stack.enter_async_context(running(settings))
-            headers = {"A2A-Version": "1.0"}
-            http = httpx.AsyncClient(base_url=url, headers=headers, timeout=120)
-            await clients.enter_async_context(http)
-            channel = grpc.aio.insecure_channel(f"127.0.0.1:{settings.grpc_port}")
-            await clients.enter_async_context(channel)
-            task = (await Rest(http, "ask").call("SendMessage", message("before")))["task"]["id"]
-            yield Stopped(server, fleet, stack, url, http, channel, task)
-            server.thaw()
-        await fleet.stop()
-        await bus.close()
+    async with own_nats(tmp_path, append_timeout=120) as own:
+        task = (await Rest(own.http, "ask").call("SendMessage", message("before")))["task"]["id"]
+        yield Stopped(own.server, own.fleet, own.gateway, own.url, own.http, own.channel, task)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +60,8 @@ class Answer:
 def told(response: httpx.Response) -> Answer:
     assert "application/json" in response.headers["content-type"], response.text
     assert response.json()["error"], response.text
-    found = _TASK.search(response.text)
-    named = found.group() if found else ""
-    return Answer(response.status_code, "retry-after" in response.headers, named)
+    again = "retry-after" in response.headers
+    return Answer(response.status_code, again, task_in(response.text))
 
 
 type Asks = Callable[[Stopped, str], Coroutine[None, None, Answer]]
@@ -152,10 +105,7 @@ async def by_socket(to: Stopped, text: str) -> Answer:
         await socket.send({"id": "s", "send": message(text)})
         *_, last = await socket.rest("s")
     said = json.dumps(last)
-    found = _TASK.search(said)
-    return Answer(
-        last["error"]["code"], "retryDelay" in said, found.group() if found is not None else ""
-    )
+    return Answer(last["error"]["code"], "retryDelay" in said, task_in(said))
 
 
 SENDS: dict[str, Asks] = {
@@ -239,7 +189,7 @@ async def test_what_is_under_way_when_a_gateway_stops_is_answered_though_nats_is
         return await stopped.open() >= pending
 
     await until(has_all, "the gateway is carrying all of them out")
-    await stopped.stack.aclose()
+    await stopped.gateway.aclose()
     await asyncio.wait(asking.values())
     answers = {name: one.result() for name, one in asking.items()}
     assert {name: one.status for name, one in answers.items()} == dict.fromkeys(answers, 503)

@@ -2,30 +2,19 @@
 
 import asyncio
 import json
-import re
-import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import grpc.aio
 import httpx
 import pytest_asyncio
 
-from headrace.jetstream.connection import Bus
-from headrace.model.parts import text_of
-from headrace.settings import BusSettings
-from headrace_gateway.settings import GatewaySettings
 from tests.integration.agui.asking import run_input
-from tests.integration.gateway.running import running, until
-from tests.integration.gateway.scripts import AGENTS
+from tests.integration.gateway.own_nats import OwnNats, own_nats, task_in
+from tests.integration.gateway.running import until
 from tests.integration.gateway.socket_client import socket_to
 from tests.integration.gateway.talking import Rest, Rpc, message
 from tests.integration.gateway.talking_grpc import Grpc
-from tests.support.scripted_fleet import ScriptedFleet
-from tests.support.servers import NatsProcess, ports
-
-TASK = re.compile(r"\d+-[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,60 +28,28 @@ class Answer:
     """The task that the refusal names."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outage:
-    """A gateway and a fleet on a server of their own."""
-
-    server: NatsProcess
-    fleet: ScriptedFleet
-    url: str
-    http: httpx.AsyncClient
-    channel: grpc.aio.Channel
+class Outage(OwnNats):
+    """A gateway and a fleet whose server is about to be away."""
 
     def times(self, text: str) -> int:
         """Return how often work on a message was begun."""
-        return [text_of(run.message["parts"]) for run in self.fleet.runs].count(text)
+        return self.worked_on.count(text)
 
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def outage(tmp_path: Path) -> AsyncIterator[Outage]:
     """All of it, at work."""
-    name, server = f"unknown{secrets.token_hex(4)}", NatsProcess(tmp_path)
-    settings = GatewaySettings(
-        nats_url=server.url,
-        prefix=name,
-        stream_prefix=name,
-        http_port=ports.pick(),
-        grpc_port=ports.pick(),
-        append_timeout=0.5,
-    )
-    with server:
-        bus = Bus(
-            BusSettings.model_validate(
-                settings.model_dump(include={"nats_url", "prefix", "stream_prefix"})
-            )
-        )
-        await bus.connect("fleet")
-        fleet = await ScriptedFleet(bus, AGENTS).start()
-        headers = {"A2A-Version": "1.0"}
-        async with (
-            running(settings) as url,
-            httpx.AsyncClient(base_url=url, headers=headers, timeout=120) as http,
-            grpc.aio.insecure_channel(f"127.0.0.1:{settings.grpc_port}") as channel,
-        ):
-            assert (await Rest(http).call("SendMessage", message("before")))["task"]
-            yield Outage(server, fleet, url, http, channel)
-        await fleet.stop()
-        await bus.close()
+    async with own_nats(tmp_path, append_timeout=0.5) as own:
+        assert (await Rest(own.http).call("SendMessage", message("before")))["task"]
+        yield Outage(own.server, own.fleet, own.gateway, own.url, own.http, own.channel)
 
 
 def told(response: httpx.Response) -> Answer:
     """Return what a response says, which may be JSON-RPC's."""
     if response.is_success and '"error"' not in response.text:
         return Answer(accepted=True)
-    found = TASK.search(response.text)
-    named = found.group() if found else ""
-    return Answer(accepted=False, again="retry-after" in response.headers, task=named)
+    again = "retry-after" in response.headers
+    return Answer(accepted=False, again=again, task=task_in(response.text))
 
 
 async def by_rest(outage: Outage, text: str) -> Answer:
@@ -120,10 +77,9 @@ async def by_socket(outage: Outage, text: str) -> Answer:
         await socket.send({"id": "s", "send": message(text)})
         *_, last = await socket.rest("s")
     said = json.dumps(last)
-    found = TASK.search(said)
     if "error" not in last:
         return Answer(accepted=True)
-    return Answer(accepted=False, again="retryDelay" in said, task=found.group() if found else "")
+    return Answer(accepted=False, again="retryDelay" in said, task=task_in(said))
 
 
 async def by_agui(outage: Outage, text: str) -> Answer:

@@ -1,0 +1,76 @@
+"""A gateway and a scripted fleet on a NATS server of their own, which may freeze and die."""
+
+import re
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc.aio
+import httpx
+
+from headrace.jetstream.connection import Bus
+from headrace.model.parts import text_of
+from headrace.settings import BusSettings
+from headrace_gateway.settings import GatewaySettings
+from tests.integration.gateway.running import running
+from tests.integration.gateway.scripts import AGENTS
+from tests.support.scripted_fleet import ScriptedFleet
+from tests.support.servers import NatsProcess, ports
+
+_TASK = re.compile(r"\d+-[0-9a-f]{32}")
+
+
+@dataclass(frozen=True, slots=True)
+class OwnNats:
+    """All of it, and clients of the gateway."""
+
+    server: NatsProcess
+    fleet: ScriptedFleet
+    gateway: AsyncExitStack
+    """Closing it stops the gateway."""
+    url: str
+    http: httpx.AsyncClient
+    channel: grpc.aio.Channel
+
+    @property
+    def worked_on(self) -> list[str]:
+        """The messages that work was begun on."""
+        return [text_of(run.message["parts"]) for run in self.fleet.runs]
+
+
+@asynccontextmanager
+async def own_nats(folder: Path, append_timeout: float) -> AsyncIterator[OwnNats]:
+    """Yield all of it, at work; the server's data lie in `folder`."""
+    name, server = f"own{secrets.token_hex(4)}", NatsProcess(folder)
+    bus_settings = {"nats_url": server.url, "prefix": name, "stream_prefix": name}
+    settings = GatewaySettings.model_validate(
+        bus_settings
+        | {
+            "http_port": ports.pick(),
+            "grpc_port": ports.pick(),
+            "append_timeout": append_timeout,
+        }
+    )
+    with server:
+        bus = Bus(BusSettings.model_validate(bus_settings))
+        await bus.connect("fleet")
+        fleet = await ScriptedFleet(bus, AGENTS).start()
+        async with AsyncExitStack() as gateway, AsyncExitStack() as clients:
+            url = await gateway.enter_async_context(running(settings))
+            headers = {"A2A-Version": "1.0"}
+            http = httpx.AsyncClient(base_url=url, headers=headers, timeout=120)
+            await clients.enter_async_context(http)
+            channel = grpc.aio.insecure_channel(f"127.0.0.1:{settings.grpc_port}")
+            await clients.enter_async_context(channel)
+            yield OwnNats(server, fleet, gateway, url, http, channel)
+            server.thaw()
+        await fleet.stop()
+        await bus.close()
+
+
+def task_in(text: str) -> str:
+    """Return the first task's id in an answer, or nothing."""
+    found = _TASK.search(text)
+    return found.group() if found else ""
