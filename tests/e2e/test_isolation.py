@@ -56,6 +56,7 @@ REACHES: Mapping[str, tuple[str, ...]] = {
     "GetExtendedAgentCard": _EVERYBODYS,
     "AG-UI: run": _ANNS,
     "AG-UI: attach": _ANNS,
+    "AG-UI: connect": _ANNS,
     "AG-UI: stop": _ANNS,
     "AG-UI: thread": _ANNS,
     "CopilotKit: run": _ANNS,

@@ -214,6 +214,7 @@ class Pages(Binding):
         self._asks: Mapping[str, Callable[[Thing], Awaitable[Answer]]] = {
             "AG-UI: run": lambda thing: self._run(thing, self._agui(thing)),
             "AG-UI: attach": lambda t: self._stream(t, f"{self._agui(t)}/attach", _thread(t)),
+            "AG-UI: connect": lambda t: self._stream(t, f"{self._agui(t)}/connect", _thread(t)),
             "AG-UI: stop": lambda t: self._post(t, f"{self._agui(t)}/stop", _thread(t)),
             "AG-UI: thread": lambda t: self._get(t, f"{self._agui(t)}/threads/{t.context}"),
             "CopilotKit: run": lambda t: self._run(t, f"/copilotkit/agent/{t.agent}/run"),
