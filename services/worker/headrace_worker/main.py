@@ -10,9 +10,8 @@ from pathlib import Path
 
 from headrace import service
 from headrace.background import keep_running
-from headrace.sdk.agent import Agents
 from headrace.sdk.errors import Misdeclared
-from headrace_worker.config import Unusable, declared_in
+from headrace_worker.config import DeclaredAgents, Unusable, declared_in
 from headrace_worker.config.follow import follow
 from headrace_worker.loading import load
 from headrace_worker.settings import WorkerSettings
@@ -32,20 +31,13 @@ def run(target: str = "", config: str = "") -> int:
 
 def _prepare(target: str, file: Path | None) -> service.Prepared:
     settings = WorkerSettings()
-    agents = _declared(file) if file else load(target)
-    return service.Prepared(settings.log_level, lambda _: serving(settings, agents, file))
-
-
-def _declared(file: Path) -> Agents:
-    declared = declared_in(file, os.environ)
-    for warning in declared.warnings:
-        _log.warning("%s", warning)
-    return declared.agents
+    declared = declared_in(file, os.environ) if file else DeclaredAgents(load(target))
+    return service.Prepared(settings.log_level, lambda _: serving(settings, declared, file))
 
 
 @asynccontextmanager
 async def serving(
-    settings: WorkerSettings, agents: Agents, file: Path | None = None
+    settings: WorkerSettings, declared: DeclaredAgents, file: Path | None = None
 ) -> AsyncIterator[None]:
     """Work for the length of a block; follow the `file` that the agents are from, if any.
 
@@ -54,10 +46,11 @@ async def serving(
         BusUnavailable: NATS was not there within HEADRACE_STARTUP_TIMEOUT.
         StreamsDiffer: the streams are not what the settings ask for.
     """
-    worker = Worker(settings, agents)
+    declared.warn(_log)
+    worker = Worker(settings, declared.agents)
     service.observe(settings.metrics_host, settings.metrics_port, lambda: worker.is_ready)
     await worker.start()
-    _log.info("%s serves %s", worker.id, ", ".join(agent.name for agent in agents))
+    _log.info("%s serves %s", worker.id, ", ".join(agent.name for agent in declared.agents))
     following = _following(worker, file) if file else None
     try:
         yield

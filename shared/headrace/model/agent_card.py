@@ -11,7 +11,7 @@ class Provider(BusMessage):
     """Who runs an agent."""
 
     organization: str
-    url: str = ""
+    url: str
     """Of the organization."""
 
 

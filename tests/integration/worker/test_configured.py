@@ -108,10 +108,13 @@ async def test_a_file_that_can_not_be_used_changes_nothing(
     worker = await started(spawn, file)
     for wrong, told in (
         ("{type: python}", "headrace.yaml:2: agents.repeater.target: Field required"),
-        ("{type: python, target: 'no.such:thing'}", "agents.repeater: there is no module no.such"),
+        (
+            "{type: python, target: 'no.such:thing'}",
+            "headrace.yaml:2: agents.repeater: there is no module no.such",
+        ),
         (
             "{type: python, target: 'tests.support.exits_at_import:x'}",
-            "agents.repeater: SystemExit: not to be imported",
+            "headrace.yaml:2: agents.repeater: SystemExit: not to be imported",
         ),
         (f"{ECHO}\n  repeater: {ECHO}", "headrace.yaml:3: agents.repeater: is there twice"),
     ):
@@ -120,6 +123,17 @@ async def test_a_file_that_can_not_be_used_changes_nothing(
     file.path.unlink()
     await eventually(lambda: has_written(worker, "No such file"))
     assert (await folded(await desk.start("repeater", "hello")))["status"]["state"] == COMPLETED
+
+
+async def test_what_has_no_effect_is_logged_as_a_warning(
+    desk: Desk, spawn: Spawn, file: File
+) -> None:
+    assert desk.bus
+    talker = "{model: {model: m, base_url: 'http://127.0.0.1:1'}, reasoning: {engine: x}}"
+    file.says(talker=talker)
+    worker = await started(spawn, file)
+    expected = "WARNING headrace.yaml:2: agents.talker.reasoning.engine: has no effect"
+    assert await has_written(worker, expected)
 
 
 async def test_a_worker_whose_file_is_wrong_does_not_start(spawn: Spawn, file: File) -> None:

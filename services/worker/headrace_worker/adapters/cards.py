@@ -9,14 +9,13 @@ from headrace.sdk.errors import Misdeclared
 
 def taken_over(card: Json) -> Json:
     """Return the keywords of `agent` that a card, an A2A AgentCard in ProtoJSON, answers for."""
-    provider = card.get("provider")
     taken = {
         "display_name": card.get("name"),
         "description": card.get("description"),
         "version": card.get("version"),
         "icon_url": _url(card.get("iconUrl")),
         "documentation_url": _url(card.get("documentationUrl")),
-        "provider": _provider(provider) if provider else None,
+        "provider": _provider(card.get("provider", {})),
         "skills": [_skill(skill) for skill in card.get("skills", [])],
         "input_modes": card.get("defaultInputModes"),
         "output_modes": card.get("defaultOutputModes"),
@@ -24,8 +23,9 @@ def taken_over(card: Json) -> Json:
     return {key: value for key, value in taken.items() if value}
 
 
-def _provider(provider: Json) -> Provider:
-    return Provider(organization=provider.get("organization", ""), url=_url(provider.get("url")))
+def _provider(said: Json) -> Provider | None:
+    name, url = said.get("organization"), _url(said.get("url"))
+    return Provider(organization=name, url=url) if name and url else None
 
 
 def _url(said: str | None) -> str:

@@ -199,7 +199,7 @@ def _said(section: Described) -> dict[str, Any]:
     plain = {*Described.model_fields} - {"name", "provider", "skills", "security"}
     said = section.model_dump(include=plain) | {"display_name": section.name}
     if section.provider is not None:
-        said["provider"] = Provider(**section.provider.model_dump(exclude_none=True))
+        said["provider"] = Provider(**section.provider.model_dump())
     if section.skills is not None:
         said["skills"] = [Skill(**one.model_dump()).to_json() for one in section.skills]
     return {key: value for key, value in said.items() if value is not None}

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from logging import Logger
 from pathlib import Path
 
 from headrace.sdk.agent import Agents
@@ -15,8 +16,13 @@ class DeclaredAgents:
     """What a file declares."""
 
     agents: Agents
-    warnings: Sequence[str]
+    warnings: Sequence[str] = ()
     """What of it has no effect, by line and field, and what to do about it."""
+
+    def warn(self, log: Logger) -> None:
+        """Log the warnings."""
+        for warning in self.warnings:
+            log.warning("%s", warning)
 
 
 def declared_in(

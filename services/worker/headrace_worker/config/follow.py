@@ -35,8 +35,7 @@ async def follow(worker: Worker, path: Path, environment: Mapping[str, str]) -> 
         except Exception as trouble:  # noqa: BLE001  # the next change must be seen too
             _log.error("agents not reloaded, the old ones stay in use: %s", trouble)
         else:
-            for warning in declared.warnings:
-                _log.warning("%s", warning)
+            declared.warn(_log)
             names = ", ".join(agent.name for agent in declared.agents)
             _log.info("%s reloaded: %s serves %s", path.name, worker.id, names)
 

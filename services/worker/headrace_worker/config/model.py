@@ -186,8 +186,8 @@ class ProviderSection(Section):
     """Who runs an agent."""
 
     organization: str
-    url: Url | None = None
-    """Of the organization."""
+    url: Url
+    """Of the organization; A2A requires it."""
 
 
 class Described(Section):

@@ -101,7 +101,9 @@ class Callers:
             if (key := headers.get(name)) and (caller := self._known_by(key.strip())):
                 return replace(caller, has_agents_key=True)
         if self._known.required:
-            raise CredentialsMissing("credentials are required: a bearer token or X-API-Key")
+            raise CredentialsMissing(
+                "credentials are required: a bearer token, X-API-Key, or what the agent's card says"
+            )
         return Caller()
 
     def asking(self, headers: Mapping[str, str], schemes: Schemes) -> Caller:
