@@ -59,7 +59,7 @@ def static() -> Iterator[tuple[str, int]]:
     yield "source modules", len(sources)
     yield "source lines", sum(len(text.splitlines()) for text in sources.values())
     yield f"modules with one importer and under {_SMALL} lines", len(_lonely(sources, trees))
-    yield "class names that stand in several modules", len(_repeated(trees))
+    yield "class names that stand in several modules", len(repeated_classes(trees))
     outside_feeds = {p: t for p, t in sources.items() if not str(p).endswith("/feeds.py")}
     yield "modules outside feeds.py that read a feed", _count(outside_feeds, _READS_A_FEED)
     for command, pattern in _COMMANDS.items():
@@ -112,7 +112,8 @@ def _imports(tree: ast.Module) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def _repeated(trees: dict[Path, ast.Module]) -> list[str]:
+def repeated_classes(trees: dict[Path, ast.Module]) -> list[str]:
+    """Return the names of classes that stand at the top of several modules."""
     where: dict[str, set[Path]] = defaultdict(set)
     for path, tree in trees.items():
         for node in tree.body:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.architecture.measure import repeated_classes
 from tests.architecture.tree import ROOT, modules
 
 NAMES_OF_NOTHING = {"base", "common", "core", "helpers", "manager", "misc", "util", "utils"}
@@ -44,6 +45,15 @@ def test_only_composition_roots_read_their_surroundings() -> None:
         if not is_composition_root(path) and (places := list(surroundings(path.read_text())))
     }
     assert found == {}
+
+
+def test_class_names_are_unique() -> None:
+    assert repeated_classes({path: ast.parse(path.read_text()) for path in modules()}) == []
+
+
+def test_a_class_name_in_two_modules_is_seen() -> None:
+    tree = ast.parse("class Same: ...")
+    assert repeated_classes({Path("a.py"): tree, Path("b.py"): tree}) == ["Same"]
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from headrace_gateway.protocols.a2a.grpc.server import GrpcServer
 from headrace_gateway.server.auth.access import Access, RateLimits
 from headrace_gateway.server.auth.authenticate import Callers
 from headrace_gateway.server.auth.schemes import key_headers
-from headrace_gateway.server.deferred_response import FrontDoor
+from headrace_gateway.server.deferred_response import StartupApp
 from headrace_gateway.server.held_bodies import HeldBodies
 from headrace_gateway.server.http_protocol import HttpServer
 from headrace_gateway.server.listeners import Unprotected, check_exposure, listen
@@ -72,7 +72,7 @@ async def serving(
     """
     check_exposure(settings)
     requests = OpenRequests()
-    front = FrontDoor(requests)
+    front = StartupApp(requests)
     async with AsyncExitStack() as stack:
         listeners = [listen(settings.http_host, settings.http_port)]
         stack.callback(listeners[0].close)

@@ -459,13 +459,13 @@ async def _begin(
     writer_id = f"{worker}-{next(_attempts)}"
     if recovered.replaced:
         await count_survivors(bus, assignment.key.agent, recovered)
-    if has_failed(policy, recovered, free.attempt) and await may_come_back(
-        bus, assignment.key.agent, recovered
-    ):
-        return Held(recovered.holder)
     asked = assignment.request
     authorship = Authorship(asked.log, writer_id, assignment.run, free.attempt, asked.owner or None)
     if (reason := why_given_up(policy, recovered, free.attempt)) is not None:
+        if has_failed(policy, recovered, free.attempt) and await may_come_back(
+            bus, assignment.key.agent, recovered
+        ):
+            return Held(recovered.holder)
         await give_up(bus, assignment, authorship, free.last, reason)
         return Void(reason)
     writer = LogWriter.behind(bus, assignment.key, free.last)

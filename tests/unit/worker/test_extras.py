@@ -56,6 +56,6 @@ def test_every_door_is_known_by_its_extra() -> None:
     assert set(adapters.__all__) == set(LIBRARIES)
 
 
-def test_there_is_no_other_door() -> None:
+def test_there_is_no_other_adapter() -> None:
     with pytest.raises(AttributeError, match="'window'"):
         adapters.window  # noqa: B018  # asking is the test

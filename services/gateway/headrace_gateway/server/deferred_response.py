@@ -63,7 +63,7 @@ def deferred_of(scope: Scope) -> DeferredResponse | None:
 _MESSAGE = "the gateway is starting; it waits for NATS"
 
 
-class FrontDoor:
+class StartupApp:
     """An ASGI application that says that it is starting until there is one to hand on to."""
 
     def __init__(self, requests: OpenRequests) -> None:

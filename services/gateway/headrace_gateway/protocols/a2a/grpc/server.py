@@ -41,9 +41,9 @@ class GrpcServer:
         """Make the server of those versions of A2A, in the running loop."""
         self._settings, self._forms = settings, forms
         self._names = [form.service for form in forms]
-        self._door = _Door(self._names)
+        self._handlers = _Handlers(self._names)
         self._health = health.aio.HealthServicer()
-        self._server = grpc.aio.server(handlers=[self._door], options=_options(settings))
+        self._server = grpc.aio.server(handlers=[self._handlers], options=_options(settings))
         self._watching: asyncio.Task[None] | None = None
 
     async def start(self) -> int:
@@ -69,7 +69,7 @@ class GrpcServer:
 
     def open(self, services: Services) -> None:
         """Serve the operations over `services` from now on."""
-        self._door.handlers = {
+        self._handlers.handlers = {
             path: handler
             for form in self._forms
             for path, handler in Service(services, form).handlers()
@@ -96,7 +96,7 @@ class GrpcServer:
             await self._health.set(name, status)
 
 
-class _Door(grpc.GenericRpcHandler):
+class _Handlers(grpc.GenericRpcHandler):
     """Hands RPCs on by their path."""
 
     def __init__(self, services: Sequence[str]) -> None:
