@@ -145,7 +145,7 @@ class TaskChange:
     matter), ms, its ``priority`` and ``traceparent``; ``parent``, ``parent_agent`` and
     ``parent_run`` where another task has asked."""
     history: list[Item] = field(default_factory=list)
-    """What comes after the history items that there are (`headrace.model.fold.change`)."""
+    """What comes after the history items that there are (`headrace.model.fold`)."""
     artifacts: list[Item] = field(default_factory=list)
     """The same of artifact items."""
 

@@ -6,7 +6,7 @@ per task, and compared as bytes from then on: a third of what parsing every line
 
 Items of one task's history or artifacts on their way to the store, texts in their shortest form.
 A chunk of streamed text repeats its artifact's id and the part's metadata a thousand times. What
-only goes on with the text before it is kept as that text alone (`headrace.model.fold.change`, "t").
+only goes on with the text before it is kept as that text alone (`headrace.model.fold`, "t").
 """
 
 from datetime import datetime
