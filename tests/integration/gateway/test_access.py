@@ -155,9 +155,11 @@ async def test_who_asks_is_looked_up_and_counted_once(
     looks, counted = list[object](), list[str]()
     of, check = Callers.of, Access.check
 
-    def looked_up(callers: Callers, headers: Mapping[str, str]) -> Caller:
+    def looked_up(
+        callers: Callers, headers: Mapping[str, str], *, of_any_agent: bool = False
+    ) -> Caller:
         looks.append(headers)
-        return of(callers, headers)
+        return of(callers, headers, of_any_agent=of_any_agent)
 
     def asked(access: Access, caller: Caller, agent: str, operation: str, task: str = "") -> None:
         counted.append(operation)
