@@ -18,6 +18,7 @@ from headrace.tasks.forget import clear_away
 from headrace_gateway.protocols.agui.run_input import RunInput
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.settings import GatewaySettings
+from headrace_gateway.tasks import idempotency
 from headrace_gateway.tasks.idempotency import Keyed, Sent, SentRecords
 from tests.integration.agui.asking import path, run, run_input, run_of, running
 from tests.integration.gateway.running import running as gateway_running
@@ -210,6 +211,19 @@ async def test_a_gateway_killed_before_the_log_began_leaves_the_run_to_the_next(
     told = [await run(client, "assistant", body) for client in (http, elsewhere)]
     assert raw(told[0]) == raw(told[1])
     assert [one.key.task for one in fleet.runs] == [sent.task]
+
+
+async def test_a_run_that_never_began_is_not_begun_long_after_it_was_first_sent(
+    http: httpx.AsyncClient, fleet: ScriptedFleet, bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = run_input()
+    await _claimed(bus, body, task=mint_task_id(3), run=1)
+    monkeypatch.setattr(idempotency, "_BEGINS", -1.0)
+    answer = await http.post(path("assistant"), json=body)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "run_unknown")
+    assert fleet.runs == []
+    again = await run(http, "assistant", {**body, "runId": f"{body['runId']}-2"})
+    assert again[-1].json["type"] == "RUN_FINISHED"
 
 
 async def test_a_run_that_is_not_kept_any_more_is_not_begun_again(
