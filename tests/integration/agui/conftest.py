@@ -1,4 +1,3 @@
-import secrets
 from collections.abc import AsyncIterator
 
 import httpx
@@ -9,9 +8,9 @@ from headrace.jetstream.connection import Bus
 from headrace.settings import BusSettings
 from headrace_gateway.settings import GatewaySettings
 from tests.integration.agui.scripts import AGENTS
-from tests.integration.gateway.running import running
+from tests.integration.gateway.running import own_settings, running
 from tests.support.scripted_fleet import ScriptedFleet
-from tests.support.servers import NatsProcess, ports
+from tests.support.servers import NatsProcess
 
 module_fixture = pytest_asyncio.fixture(scope="module", loop_scope="module")
 """One for all tests of a module: starting and stopping gateways takes most of a test's time."""
@@ -20,17 +19,7 @@ module_fixture = pytest_asyncio.fixture(scope="module", loop_scope="module")
 @pytest.fixture(scope="module")
 def settings(nats_server: NatsProcess) -> GatewaySettings:
     """A gateway's settings, with subjects and streams of the module's own."""
-    name = f"agui{secrets.token_hex(4)}"
-    return GatewaySettings(
-        nats_url=nats_server.url,
-        prefix=name,
-        stream_prefix=name,
-        http_port=ports.pick(),
-        grpc_port=0,
-        startup_timeout=60,
-        keepalive=1,
-        feed_bytes=200_000,
-    )
+    return own_settings(nats_server.url, grpc_port=0, keepalive=1, feed_bytes=200_000)
 
 
 @module_fixture

@@ -1,7 +1,6 @@
 """A gateway and a scripted fleet on a NATS server of their own, which may freeze and die."""
 
 import re
-import secrets
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -13,11 +12,10 @@ import httpx
 from headrace.jetstream.connection import Bus
 from headrace.model.parts import text_of
 from headrace.settings import BusSettings
-from headrace_gateway.settings import GatewaySettings
-from tests.integration.gateway.running import running
+from tests.integration.gateway.running import own_settings, running
 from tests.integration.gateway.scripts import AGENTS
 from tests.support.scripted_fleet import ScriptedFleet
-from tests.support.servers import NatsProcess, ports
+from tests.support.servers import NatsProcess
 
 _TASK = re.compile(r"\d+-[0-9a-f]{32}")
 
@@ -43,18 +41,10 @@ class OwnNats:
 @asynccontextmanager
 async def own_nats(folder: Path, append_timeout: float) -> AsyncIterator[OwnNats]:
     """Yield all of it, at work; the server's data lie in `folder`."""
-    name, server = f"own{secrets.token_hex(4)}", NatsProcess(folder)
-    bus_settings = {"nats_url": server.url, "prefix": name, "stream_prefix": name}
-    settings = GatewaySettings.model_validate(
-        bus_settings
-        | {
-            "http_port": ports.pick(),
-            "grpc_port": ports.pick(),
-            "append_timeout": append_timeout,
-        }
-    )
+    server = NatsProcess(folder)
+    settings = own_settings(server.url, append_timeout=append_timeout)
     with server:
-        bus = Bus(BusSettings.model_validate(bus_settings))
+        bus = Bus(BusSettings.model_validate(settings.model_dump()))
         await bus.connect("fleet")
         fleet = await ScriptedFleet(bus, AGENTS).start()
         async with AsyncExitStack() as gateway, AsyncExitStack() as clients:

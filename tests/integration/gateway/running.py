@@ -1,6 +1,7 @@
 """A gateway in this process."""
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -11,6 +12,15 @@ from headrace.service import serve
 from headrace_gateway.main import serving
 from headrace_gateway.protocol_table import PROTOCOLS, Protocol
 from headrace_gateway.settings import GatewaySettings
+from tests.support.servers import ports
+
+
+def own_settings(nats_url: str, **given: object) -> GatewaySettings:
+    """Return a gateway's settings: free ports, subjects and streams of its own, and `given`."""
+    name = f"gateway{secrets.token_hex(4)}"
+    own = {"prefix": name, "stream_prefix": name, "http_port": ports.pick()}
+    own |= {"grpc_port": ports.pick(), "startup_timeout": 60}
+    return GatewaySettings.model_validate({"nats_url": nats_url, **own, **given})
 
 
 @asynccontextmanager

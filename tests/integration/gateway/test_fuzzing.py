@@ -1,7 +1,6 @@
 """Whatever is drawn: no 5xx but a documented 503, no hang, each error in its protocol's shape."""
 
 import asyncio
-import secrets
 from collections.abc import Callable
 
 import httpx
@@ -24,8 +23,9 @@ from tests.integration.gateway.requests_drawn import (
     rest_requests,
     rpc_requests,
 )
+from tests.integration.gateway.running import own_settings
 from tests.support.resuming_sizes import sized
-from tests.support.servers import NatsProcess, ports
+from tests.support.servers import NatsProcess
 
 EXAMPLES = sized(150, 20_000)
 """Each binding's; what is drawn after that is not sent, but for so many on a slow machine."""
@@ -40,16 +40,7 @@ CODES = {
 @pytest.fixture(scope="module")
 def settings(nats_server: NatsProcess) -> GatewaySettings:
     """A gateway's settings; it waits for news of a task but briefly."""
-    name = f"fuzz{secrets.token_hex(4)}"
-    return GatewaySettings(
-        nats_url=nats_server.url,
-        prefix=name,
-        stream_prefix=name,
-        http_port=ports.pick(),
-        grpc_port=0,
-        startup_timeout=60,
-        long_poll=0.1,
-    )
+    return own_settings(nats_server.url, grpc_port=0, long_poll=0.1)
 
 
 def check_rest(response: httpx.Response, *, is_hector: bool) -> None:

@@ -1,7 +1,6 @@
 """Whatever is drawn over gRPC, in both versions: no hang, no status but a documented one."""
 
 import asyncio
-import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,9 +20,10 @@ from hypothesis import strategies as st
 
 from headrace_gateway.settings import GatewaySettings
 from tests.integration.gateway.requests_drawn import TASK, bodies, sound
+from tests.integration.gateway.running import own_settings
 from tests.integration.gateway.talking import Json
 from tests.support.resuming_sizes import sized
-from tests.support.servers import NatsProcess, ports
+from tests.support.servers import NatsProcess
 
 EXAMPLES = sized(150, 20_000)
 TIMEOUT = 60.0
@@ -104,16 +104,7 @@ def calls(draw: st.DrawFn) -> Drawn:
 @pytest.fixture(scope="module")
 def settings(nats_server: NatsProcess) -> GatewaySettings:
     """A gateway's settings; it waits for news of a task but briefly."""
-    name = f"fuzz{secrets.token_hex(4)}"
-    return GatewaySettings(
-        nats_url=nats_server.url,
-        prefix=name,
-        stream_prefix=name,
-        http_port=ports.pick(),
-        grpc_port=ports.pick(),
-        startup_timeout=60,
-        long_poll=0.1,
-    )
+    return own_settings(nats_server.url, long_poll=0.1)
 
 
 def answered(channel: grpc.Channel, drawn: Drawn, task: str) -> None:

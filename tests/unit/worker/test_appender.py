@@ -72,6 +72,15 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
+async def in_flight(writer: FakeWriter, appender: Appender, *pending: Draft) -> None:
+    """Have event 1 in an append until ``writer.free`` is set, and others wait behind it."""
+    writer.free.clear()
+    appender.offer(event(1))
+    await settle()
+    for draft in pending:
+        appender.offer(draft)
+
+
 async def test_an_idle_log_gets_an_event_at_once() -> None:
     writer = FakeWriter()
     appender = make(writer)
@@ -83,9 +92,7 @@ async def test_an_idle_log_gets_an_event_at_once() -> None:
 async def test_what_is_said_during_an_append_goes_into_the_next_one() -> None:
     writer = FakeWriter()
     appender = make(writer)
-    writer.free.clear()
-    appender.offer(event(1))
-    await settle()
+    await in_flight(writer, appender)
     for number in range(2, 12):
         appender.offer(event(number))
         await settle()
@@ -128,9 +135,7 @@ async def test_who_is_far_ahead_waits_until_the_log_has_caught_up(
 ) -> None:
     writer = FakeWriter()
     appender = make(writer, max_events=max_events, max_bytes=max_bytes)
-    writer.free.clear()
-    appender.offer(event("first"))
-    await settle()
+    await in_flight(writer, appender)
     answers = [appender.offer(event(number, size=20)) for number in range(10)]
     assert answers[0] is True
     assert answers[-1] is False
@@ -161,10 +166,7 @@ async def test_output_and_end_of_a_quick_agent_are_one_append() -> None:
 async def test_the_end_waits_for_the_append_in_flight() -> None:
     writer = FakeWriter()
     appender = make(writer)
-    writer.free.clear()
-    appender.offer(event(1))
-    await settle()
-    appender.offer(event(2))
+    await in_flight(writer, appender, event(2))
     closing = asyncio.ensure_future(appender.close([event("end")], COMPLETED))
     await settle()
     assert not closing.done()
@@ -198,11 +200,8 @@ async def test_who_is_fenced_hears_of_it_once_and_appends_nothing_more() -> None
 async def test_who_waits_for_room_is_let_go_by_a_loss() -> None:
     writer = FakeWriter()
     appender = make(writer, max_events=1)
-    writer.free.clear()
     writer.failures = [Fenced("another was first")]
-    appender.offer(event(1))
-    await settle()
-    appender.offer(event(2))
+    await in_flight(writer, appender, event(2))
     waiting = asyncio.ensure_future(appender.room())
     writer.free.set()
     await asyncio.wait_for(waiting, 60)
@@ -225,10 +224,7 @@ async def test_output_is_kept_while_nats_is_away(monkeypatch: pytest.MonkeyPatch
 async def test_the_mute_append_nothing_of_what_is_pending() -> None:
     writer = FakeWriter()
     appender = make(writer)
-    writer.free.clear()
-    appender.offer(event(1))
-    await settle()
-    appender.offer(event(2))
+    await in_flight(writer, appender, event(2))
     appender.mute()
     writer.free.set()
     await settle()
@@ -238,10 +234,7 @@ async def test_the_mute_append_nothing_of_what_is_pending() -> None:
 async def test_a_farewell_comes_behind_the_append_in_flight_and_drops_what_is_pending() -> None:
     writer = FakeWriter()
     appender = make(writer)
-    writer.free.clear()
-    appender.offer(event(1))
-    await settle()
-    appender.offer(event(2))
+    await in_flight(writer, appender, event(2))
     leaving = asyncio.ensure_future(appender.append_last(event("bye"), 5))
     await settle()
     writer.free.set()
@@ -253,9 +246,7 @@ async def test_a_farewell_comes_behind_the_append_in_flight_and_drops_what_is_pe
 async def test_a_farewell_that_the_log_does_not_take_in_time_is_left_unsaid() -> None:
     writer = FakeWriter()
     appender = make(writer)
-    writer.free.clear()
-    appender.offer(event(1))
-    await settle()
+    await in_flight(writer, appender)
     await appender.append_last(event("bye"), 0.05)
     writer.free.set()
     await settle()
@@ -265,10 +256,7 @@ async def test_a_farewell_that_the_log_does_not_take_in_time_is_left_unsaid() ->
 async def test_a_checkpoint_ends_its_message_and_is_confirmed_when_that_is_stored() -> None:
     writer = FakeWriter()
     appender = make(writer)
-    writer.free.clear()
-    appender.offer(event(1))
-    await settle()
-    appender.offer(event(2))
+    await in_flight(writer, appender, event(2))
     saving = asyncio.ensure_future(appender.deliver(event(3), checkpoint="{}"))
     await settle()
     appender.offer(event(4))
