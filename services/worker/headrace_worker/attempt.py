@@ -7,23 +7,41 @@ nothing, acknowledges nothing and answers nobody.
 
 import asyncio
 import logging
-from contextlib import aclosing
+import secrets
+from collections.abc import Callable
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import Any
 
 from headrace import metrics
 from headrace.jetstream.connection import TROUBLE, Bus
+from headrace.jetstream.objects import FileOwner
+from headrace.log import TailRule
 from headrace.model import events
-from headrace.model.entry import Entry
+from headrace.model.delegation import Lineage
+from headrace.model.entry import ANSWERED, Entry
 from headrace.model.errors import BusUnavailable, Fenced, LogLost
-from headrace.model.events import Json
+from headrace.model.events import AGUI, Draft, Json
 from headrace.model.fold import TaskFold
 from headrace.model.messages import Holding
+from headrace.model.task import COMPLETED, INPUT_REQUIRED, WORKING, TaskKey
 from headrace.sdk.agent import Agent
 from headrace.sdk.context import RunContext, runtime_of
-from headrace.sdk.emit import FILES
+from headrace.sdk.emit import FILES, Emission, ToolArguments, ToolResult
 from headrace.sdk.ended import EndedTask
-from headrace.sdk.errors import AgentExited, Retryable
+from headrace.sdk.errors import (
+    AgentExited,
+    DelegationFailed,
+    DelegationRefused,
+    MalformedOutput,
+    Retryable,
+    RunOver,
+)
 from headrace.sdk.interrupt import Interrupt
+from headrace.sdk.results import Named, Result
+from headrace.tasks.continue_ import submitted
+from headrace_worker.appender import Appender, GivesWay, Queued
 from headrace_worker.claim import (
     Assignment,
     Behind,
@@ -35,12 +53,544 @@ from headrace_worker.claim import (
     pause_before,
     why_overdue,
 )
-from headrace_worker.completion import complete
 from headrace_worker.concurrency import Permit
-from headrace_worker.delegation.children import CONFIRMATION
-from headrace_worker.execution import Execution, WorkerResources
-from headrace_worker.heartbeats import Hold, HolderAnswers
-from headrace_worker.recovery import events_before
+from headrace_worker.delegation.child import Child
+from headrace_worker.delegation.children import CONFIRMATION, Children, ChildStream
+from headrace_worker.delegation.parent import Parent
+from headrace_worker.delegation.question import Question, message_of, name_of
+from headrace_worker.earlier import earlier_logs, earlier_tasks
+from headrace_worker.emitter import Emitter
+from headrace_worker.encoder import Encoder, End, Endings, Fault, RunIds
+from headrace_worker.heartbeats import Hold, HolderAnswers, WorkerLeases
+from headrace_worker.inputs import Inputs
+from headrace_worker.offload import Offload, WorkerFiles
+from headrace_worker.recovery import (
+    Recovered,
+    entries_before,
+    events_before,
+    task_before,
+    waiting_child,
+)
+from headrace_worker.settings import WorkerSettings
+from headrace_worker.shared_state import SharedState
+from headrace_worker.watch import Watch
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptLog:
+    """The log of one attempt's task, and what its conversation has beside it."""
+
+    bus: Bus
+    parent: Parent
+    owner: str
+    head: int
+    """Stream sequence of the log's last entry before the attempt."""
+
+    async def task(self) -> Json:
+        """See `Runtime.task`."""
+        return await task_before(self.bus, self.parent.key, self.head)
+
+    async def events(self) -> list[tuple[int, Json]]:
+        """See `Runtime.events`."""
+        return await events_before(self.bus, self.parent.key, self.head)
+
+    async def entries(self) -> list[Entry]:
+        """See `Runtime.entries`."""
+        return await entries_before(self.bus, self.parent.key, self.head)
+
+    async def context_tasks(self) -> list[Json]:
+        """See `Runtime.context_tasks`."""
+        return await earlier_tasks(self.bus, self.parent.key, self.owner, self.parent.context)
+
+    async def context_logs(self, asked_by: str | None) -> list[list[Entry]]:
+        """See `Runtime.context_logs`."""
+        parent = self.parent
+        return await earlier_logs(self.bus, parent.key, self.owner, parent.context, asked_by)
+
+    async def waiting_child(self) -> tuple[str, str]:
+        """Return task and agent of the child on whose behalf the run before has asked the user.
+
+        Raises:
+            DelegationRefused: no child waits.
+        """
+        try:
+            found = await waiting_child(self.bus, self.parent.key, self.parent.run)
+        except LogLost:
+            found = None
+        if found is None:
+            raise DelegationRefused("", "not_waiting", "no child waits for an answer")
+        return found
+
+
+class WorkerRuntime:
+    """A `headrace.sdk.runtime.Runtime`: see there."""
+
+    def __init__(
+        self, emitter: Emitter, state: SharedState, children: Children, logged: AttemptLog
+    ) -> None:
+        """Put together what one attempt is made of."""
+        parent, inputs = logged.parent, logged.parent.inputs
+        # Called per token: no frame of its own.
+        self.emit: Callable[[Emission], bool] = emitter.emit
+        self.room = emitter.room
+        self.new_id = emitter.new_id
+        self.ask, self.next_input = inputs.ask, inputs.next_steering
+        self.offloaded = parent.offload.offloaded
+        self.task, self.events, self.entries = logged.task, logged.events, logged.entries
+        self.context_tasks, self.context_logs = logged.context_tasks, logged.context_logs
+        self._emitter, self._inputs, self._state = emitter, inputs, state
+        self._parent, self._children, self._logged = parent, children, logged
+
+    async def checkpoint(
+        self,
+        data: Any,  # noqa: ANN401  # any JSON
+        said: ToolArguments | ToolResult | None = None,
+    ) -> None:
+        """See `Runtime.checkpoint`."""
+        await self._emitter.checkpoint(data, said)
+
+    async def store(self, content: bytes, media_type: str = "") -> str | None:
+        """See `Runtime.store`."""
+        return await self._offload.put(content, media_type=media_type)
+
+    async def content(self, link: str) -> bytes:
+        """See `Runtime.content`."""
+        offload = self._offload
+        return await offload.files.read(link, self._parent.key.tenant, offload.belongs_to)
+
+    @property
+    def has_input(self) -> bool:
+        """See `Runtime.has_input`."""
+        return self._inputs.has_steering
+
+    @property
+    def interrupt(self) -> Interrupt:
+        """See `Runtime.interrupt`."""
+        return self._parent.interrupt()
+
+    @property
+    def state(self) -> Any:  # noqa: ANN401  # any JSON
+        """See `Runtime.state`."""
+        return self._state.now
+
+    @property
+    def tokens_left(self) -> int | None:
+        """See `Runtime.tokens_left`."""
+        return self._parent.tokens_left
+
+    async def delegate(  # as `RunContext.delegate`
+        self,
+        agent: str | Named,
+        message: str | Json,
+        key: str | None,
+        *,
+        relay: bool,
+        timeout: float | None,
+        budget: int | None,
+    ) -> Result:
+        """See `RunContext.delegate`."""
+        child = self._asked(_question(agent, message, relay=relay, budget=budget), key, timeout)
+        return await self._children.result(child)
+
+    def delegate_stream(  # as `RunContext.delegate`
+        self,
+        agent: str | Named,
+        message: str | Json,
+        key: str | None,
+        *,
+        relay: bool,
+        timeout: float | None,
+        budget: int | None,
+    ) -> ChildStream:
+        """See `RunContext.delegate_stream`."""
+        child = self._asked(_question(agent, message, relay=relay, budget=budget), key, timeout)
+        return ChildStream(self._children, child)
+
+    async def answer(
+        self, result: Result | None, message: str | Json, *, relay: bool, timeout: float | None
+    ) -> Result:
+        """See `RunContext.answer`."""
+        if result is not None:
+            task, agent = result.id, result.agent
+        else:
+            task, agent = await self._logged.waiting_child()
+        said = message_of(agent, message)
+        said = {key: value for key, value in said.items() if key not in {"taskId", "contextId"}}
+        question = Question(agent, said, relay=relay, into=task).within(self._parent, timeout)
+        return await self._children.result(self._children.answer(question))
+
+    def _asked(self, question: Question, key: str | None, timeout: float | None) -> Child:
+        return self._children.ask(question.within(self._parent, timeout), key)
+
+    @property
+    def _offload(self) -> Offload:
+        return self._parent.offload
+
+
+def _question(
+    agent: str | Named, message: str | Json, *, relay: bool, budget: int | None
+) -> Question:
+    name = name_of(agent)
+    return Question(name, message_of(name, message), relay=relay, budget=budget)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerResources:
+    """What the attempts of one worker share."""
+
+    worker: str
+    """The worker's instance id, a subject token."""
+    bus: Bus
+    leases: WorkerLeases
+    rule: TailRule
+    watch: Watch
+    settings: WorkerSettings
+    abandoned: set[asyncio.Task[None]] = field(default_factory=set)
+    """Agents that did not stop in time; kept until they do."""
+
+
+class Execution:
+    """An agent at work on a run that this worker holds."""
+
+    def __init__(  # noqa: PLR0913  # what an attempt is made of
+        self,
+        resources: WorkerResources,
+        agent: Agent,
+        assignment: Assignment,
+        taken: Taken,
+        *,
+        permit: Permit,
+        lost: Callable[[], None],
+        superseded: Callable[[], None],
+        interrupt: Callable[[], Interrupt],
+    ) -> None:
+        """Set up what the attempt needs.
+
+        `lost` is called when its log is somebody else's, `superseded` when a message is to stop it.
+        `interrupt` tells why the agent is being stopped.
+        """
+        key, run, request = assignment.key, assignment.run, assignment.request
+        saved = taken.recovered.checkpoint
+        ids = RunIds(key.task, run, saved.ids)
+        self.policy = agent.policy
+        self.authorship = taken.authorship
+        self.assignment = assignment
+        self.key: TaskKey = key
+        self.writer = taken.authorship.writer
+        self.recovered = taken.recovered
+        self.appender = Appender(
+            taken.writer,
+            taken.authorship,
+            lambda _: lost(),
+            lambda *told: self.inputs.overtaken(*told),  # noqa: PLW0108  # made below
+            max_events=resources.settings.emit_buffer_events,
+            max_bytes=resources.settings.emit_buffer_bytes,
+        )
+        self.look = self.appender.look
+        self.inputs = Inputs(
+            self.appender,
+            (key.task, request.context),
+            agent.card.follow_ups,
+            taken.recovered.waiting,
+            superseded,
+        )
+        state = _state_of(taken.recovered)
+        self.encoder = Encoder(key.task, request.context, ids, saved.index, state)
+        self.endings = Endings(key.task, request.context, ids)
+        self.emitter = Emitter(
+            self.encoder,
+            self.endings,
+            self.appender,
+            ids,
+            usage_totals=taken.recovered.usage,
+            may_answer=agent.card.bare_message,
+        )
+        trace = taken.recovered.metadata.get(events.TRACEPARENT) or request.traceparent
+        offload = Offload(
+            files=WorkerFiles(resources.bus),
+            key=key,
+            belongs_to=FileOwner(request.owner, request.context),
+            inline=resources.settings.inline_bytes,
+        )
+        parent = Parent(
+            key=key,
+            context=request.context,
+            run=run,
+            attempt=taken.authorship.attempt,
+            bus=resources.bus,
+            rule=resources.rule,
+            appender=self.appender,
+            inputs=self.inputs,
+            permit=permit,
+            usage_totals=self.emitter.usage_totals,
+            offload=offload,
+            interrupt=interrupt,
+            most_children=resources.settings.delegation_children,
+            deadline=taken.deadline,
+            budget=_budget_of(taken.recovered),
+            priority=resources.bus.subjects.priority_of_run(assignment.message.subject),
+            traceparent=trace,
+        )
+        self.children = Children(parent, taken.recovered.known_children)
+        logged = AttemptLog(resources.bus, parent, request.owner, taken.writer.sequence)
+        self.context = RunContext(
+            key=key,
+            context=request.context,
+            owner=request.owner,
+            run=run,
+            attempt=taken.authorship.attempt,
+            message=taken.recovered.message,
+            metadata=taken.recovered.metadata,
+            deadline=taken.deadline,
+            checkpoint_data=saved.data,
+            traceparent=trace,
+            _runtime=WorkerRuntime(self.emitter, state, self.children, logged),
+        )
+        self.acting: asyncio.Task[None] | None = None
+
+    @property
+    def failures(self) -> int:
+        """Attempts at the run that count as failed, should this one fail."""
+        return self.authorship.attempt - self.recovered.excused
+
+    @property
+    def tries_again(self) -> Retryable | None:
+        """Why its agent wants another attempt, if it does and may have one."""
+        return self._wish if self.failures < self.policy.max_attempts else None
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether its agent wants another attempt and may not have one."""
+        return self._wish is not None and self.tries_again is None
+
+    @property
+    def _wish(self) -> Retryable | None:
+        acting = self.acting
+        if acting is None or not acting.done() or acting.cancelled():
+            return None
+        error = acting.exception()
+        return error if isinstance(error, Retryable) else None
+
+    def says(self, message: Json) -> Draft:
+        """Return the event in which the agent says `message`, and goes on."""
+        return events.status_update(self.key.task, self.context.context, WORKING, message)
+
+    async def say_handed_back(self, why: str, timeout: float) -> None:
+        """End the attempt, not the run: nothing more is said, and the log tells `why`."""
+        draft = events.status_update(
+            self.key.task, self.context.context, WORKING, metadata={events.HANDED_BACK: why}
+        )
+        await self.appender.append_last(draft, timeout)
+
+    async def say_ending(self, state: str) -> bool:
+        """Have the log tell in which state the run is to end; False: it is somebody else's."""
+        draft = events.status_update(
+            self.key.task, self.context.context, WORKING, metadata={events.ENDING: state}
+        )
+        try:
+            await self.appender.deliver(draft)
+        except RunOver:
+            return False
+        return True
+
+    @property
+    def spoke(self) -> float:
+        """When its last append ended, loop time in seconds."""
+        return self.appender.spoke
+
+    @property
+    def sequence(self) -> int:
+        """Stream sequence of its last entry."""
+        return self.appender.sequence
+
+    @property
+    def appending(self) -> bool:
+        """Whether an append is in flight."""
+        return self.appender.appending
+
+
+def _budget_of(recovered: Recovered) -> int | None:
+    lineage = Lineage.of(recovered.metadata)
+    return lineage.budget if lineage is not None else None
+
+
+def _state_of(recovered: Recovered) -> SharedState:
+    """Return the state that the attempt begins with: its client's, and what was saved since."""
+    sent = recovered.metadata.get(AGUI)
+    state = SharedState(sent.get("state") if isinstance(sent, dict) else None)
+    for part in recovered.signals:
+        state.replay(part)
+    return state
+
+
+BARE_WITHIN = 1.5
+"""Seconds after its input was stored within which an answer can be a bare Message: the gateway
+shows the Task after 2 s."""
+
+LONGEST_REASON = 500
+"""Characters of a reason that a failed task shows."""
+
+
+_GOES_ON = frozenset({COMPLETED, INPUT_REQUIRED})
+"""Ends that give way to the next run where a message waits."""
+
+
+async def complete(execution: Execution, why: Interrupt) -> int | None:
+    """Append what the agent said last, and how its run ends; return the next run, if one follows.
+
+    Raises:
+        Fenced, LogLost: the log is somebody else's; it does not say so.
+    """
+    end = _interrupted(execution, why) if why else _end(execution)
+    try:
+        following = await _append(execution, end)
+    except (Fenced, LogLost):
+        if end.fault is not None:
+            _log.info("task %s: its agent raised %r", execution.key.task, end.fault.error)
+        raise
+    except BaseException:
+        _tell(execution, end.fault)
+        raise
+    _tell(execution, end.fault)
+    return following
+
+
+def _tell(execution: Execution, fault: Fault | None) -> None:
+    """Log what went wrong, which is nobody's fault where the log is somebody else's."""
+    if fault is not None:
+        said = (execution.key.task, fault.id, fault.reason)
+        _log.error("task %s: error %s: %s", *said, exc_info=fault.error)
+
+
+async def _append(execution: Execution, end: End) -> int | None:
+    await _end_children(execution, end.state)
+    end = _with_usage(execution, end)
+    made = execution.encoder.artifacts
+    unfinished_artifacts = [
+        artifact for artifact in execution.recovered.unfinished_artifacts if artifact not in made
+    ]
+    retractions = [_retraction(execution, artifact) for artifact in unfinished_artifacts]
+    inputs, appender = execution.inputs, execution.appender
+
+    def gives_way() -> bool:
+        return end.state in _GOES_ON and bool(inputs.waiting)
+
+    if not gives_way():
+        with suppress(GivesWay):
+            await appender.close([*retractions, end.draft], end.state, gives_way=gives_way)
+            metrics.RUNS_ENDED.labels(execution.key.agent, end.state).inc()
+            return None
+    # Not the end after all: what was said last is said, and the next message has its turn.
+    last = [execution.says(end.message)] if end.message else []
+    await appender.close([*retractions, *last], WORKING)
+    return await appender.go_on(lambda: _next_input(execution, *inputs.waiting))
+
+
+async def _end_children(execution: Execution, state: str) -> None:
+    children = execution.children
+    # The log decides whether they are still ours to cancel: an attempt that takes over wants them.
+    if children.are_at_work and not await execution.say_ending(state):
+        await children.let_go()
+    else:
+        await children.end(state)
+
+
+def _with_usage(execution: Execution, end: End) -> End:
+    told, ctx = execution.emitter.usage_totals.metadata(), execution.context
+    if not told or end.state == ANSWERED:
+        return end
+    # What the agent itself says of it, as one elsewhere does, it knows better.
+    metadata = {**told, **end.metadata}
+    draft = events.status_update(ctx.task, ctx.context, end.state, end.message, metadata)
+    return replace(end, draft=draft, metadata=metadata)
+
+
+def _next_input(execution: Execution, following: Queued, *others: Queued) -> Draft:
+    metadata = {**following.metadata, events.WAITING: [other.generation for other in others]}
+    ctx = execution.context
+    return submitted(ctx.task, ctx.context, following.message, metadata)
+
+
+def _interrupted(execution: Execution, why: Interrupt) -> End:
+    acting = execution.acting
+    if acting is not None and not acting.done():
+        _log.error("task %s: the agent did not stop after it was canceled", execution.key.task)
+    elif acting is not None and not acting.cancelled() and (error := acting.exception()):
+        _log.error("task %s: the agent's clean-up failed", execution.key.task, exc_info=error)
+    if why is Interrupt.OVERDUE:
+        return execution.endings.failed(why_overdue(execution.policy, execution.recovered))
+    if why is Interrupt.SUPERSEDED:
+        return execution.endings.completed()
+    return execution.endings.canceled()
+
+
+def _end(execution: Execution) -> End:
+    acting = execution.acting
+    if acting is None or acting.cancelled():
+        return _failed(execution, "The agent was cancelled from within", None)
+    match acting.exception():
+        case None:
+            return _asked_for(execution)
+        case Retryable() as error:
+            reason = f"Given up after {execution.failures} attempts: {error}"
+            return execution.endings.failed(reason[:LONGEST_REASON])
+        case error if (malformed := _malformed(error)) is not None:
+            return _failed(execution, f"The agent's output is malformed: {malformed}", error)
+        case error:
+            return _failed(execution, _shown(error), error)
+
+
+def _malformed(error: BaseException | None) -> MalformedOutput | None:
+    """Return what was wrong with the agent's output, also where a framework wraps the error."""
+    while error is not None and not isinstance(error, MalformedOutput):
+        error = error.__cause__ or error.__context__
+    return error
+
+
+def _shown(error: BaseException) -> str:
+    """Return what a client may know of it: what became of others that were asked, say."""
+    if isinstance(error, DelegationFailed):
+        return str(error)
+    if isinstance(error, BaseExceptionGroup) and (found := error.subgroup(DelegationFailed)):
+        first: BaseException = found
+        while isinstance(first, BaseExceptionGroup):
+            first = first.exceptions[0]
+        return str(first)
+    return "The agent failed"
+
+
+def _failed(execution: Execution, reason: str, error: BaseException | None) -> End:
+    """Return a failure that shows nothing of `error` but an id; our log has the rest under it."""
+    fault = Fault(secrets.token_hex(4), reason[:LONGEST_REASON], error)
+    failed = execution.endings.failed(f"{fault.reason} (error {fault.id})")
+    return replace(failed, fault=fault)
+
+
+def _asked_for(execution: Execution) -> End:
+    emitter, endings = execution.emitter, execution.endings
+    if emitter.answer is not None and _is_shown(execution):
+        return endings.completed_with(emitter.answer)
+    return emitter.end or endings.completed()
+
+
+def _is_shown(execution: Execution) -> bool:
+    """Tell whether the Task has been shown to its client, so that it must end as a task."""
+    recovered, ctx = execution.recovered, execution.context
+    if ctx.run > 1 or ctx.attempt > 1 or recovered.metadata.get(events.SHOWN) is True:
+        return True
+    age = datetime.now(UTC) - datetime.fromisoformat(recovered.time)
+    return age.total_seconds() > BARE_WITHIN
+
+
+def _retraction(execution: Execution, artifact: str) -> Draft:
+    """Return the event that empties an artifact which only a dead attempt made."""
+    return events.artifact_update(
+        execution.key.task,
+        execution.context.context,
+        {"artifactId": artifact, "parts": [{"text": ""}]},
+        last_chunk=True,
+        metadata={events.RETRACTED: True},
+    )
 
 
 async def drive(agent: Agent, ctx: RunContext) -> None:

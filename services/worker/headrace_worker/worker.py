@@ -20,9 +20,8 @@ from headrace.sdk.interrupt import Interrupt
 from headrace.tasks.runs import ensure_queue
 from headrace.wait_for import reason, wait_for
 from headrace_worker import claim
-from headrace_worker.attempt import Attempt
+from headrace_worker.attempt import Attempt, WorkerResources
 from headrace_worker.concurrency import AgentConcurrency, ConcurrencyLimit, Permit
-from headrace_worker.execution import WorkerResources
 from headrace_worker.heartbeats import HeartbeatThread, WorkerLeases
 from headrace_worker.poll import Mending, Puller, QueueWatch
 from headrace_worker.settings import WorkerSettings

@@ -29,7 +29,7 @@ from headrace.model.entry import ANSWERED
 from headrace.model.events import Json
 from headrace.model.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, REJECTED
 from headrace.sdk.agent import AgentFunction
-from headrace_worker import completion
+from headrace_worker import attempt
 from tests.integration.worker.conftest import Working
 from tests.support.desk import Desk, Task, eventually
 
@@ -274,7 +274,7 @@ async def terse(ctx: RunContext) -> Message:
 async def test_a_bare_message_ends_the_log(
     desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(completion, "BARE_WITHIN", 60.0)
+    monkeypatch.setattr(attempt, "BARE_WITHIN", 60.0)
     async with working(terse):
         task = await desk.start("terse", "0")
         *_, last = await task.ended()

@@ -28,7 +28,7 @@ from headrace.jetstream.objects import FileOwner, FileStore
 from headrace.model.events import ACCEPTED_MODES, EXTENSIONS, Json
 from headrace.model.messages import Control
 from headrace_gateway.tasks.terms import check_parts
-from headrace_worker import completion
+from headrace_worker import attempt
 from headrace_worker.adapters import executor_agent
 from headrace_worker.adapters.executor import RUN
 from tests.integration.worker.conftest import Working
@@ -214,7 +214,7 @@ async def test_the_task_so_far_has_its_files_and_may_be_told_again(
 async def test_a_message_is_the_answer_or_the_tasks_last_word(
     desk: Desk, working: Working, monkeypatch: pytest.MonkeyPatch, *, bare: bool
 ) -> None:
-    monkeypatch.setattr(completion, "BARE_WITHIN", 60.0)
+    monkeypatch.setattr(attempt, "BARE_WITHIN", 60.0)
 
     async def say(_: RequestContext, queue: EventQueue) -> None:
         await queue.enqueue_event(new_text_message("hi", role=Role.ROLE_AGENT))
