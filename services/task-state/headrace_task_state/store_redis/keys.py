@@ -6,7 +6,7 @@ from headrace_task_state.ranges import Range
 
 SHAPE = "5"
 """Version of what is kept and how, a number. A new one is built from the log beside the old one,
-which replicas of the old version go on to keep and to answer from (`store_redis/shapes.py`)."""
+which replicas of the old version go on to keep and to answer from (`store_redis/store.py`)."""
 
 _AHEAD = 10
 """Versions after this one that a fleet may have been rolled back from."""

@@ -1,16 +1,330 @@
-"""The store in Redis or Valkey, put together."""
+"""The store in Redis or Valkey: leases of ranges, what is read, what is written, its shapes."""
 
-from collections.abc import Iterable
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 
+import orjson
+
+from headrace.model.errors import StateUnavailable
+from headrace.model.fold import Item
+from headrace.model.messages import ListTasks
 from headrace_task_state.ranges import Range
-from headrace_task_state.store import Lease
+from headrace_task_state.store import (
+    LEASE_SECONDS,
+    LOOK_AFTER_MS,
+    After,
+    Census,
+    Departure,
+    DueList,
+    Fields,
+    Heads,
+    Lease,
+    LeaseLost,
+    PositionMoved,
+    Progress,
+    ProjectionBehind,
+    StoredPage,
+    StoredTask,
+    TaskChange,
+)
 from headrace_task_state.store_redis.connection import Connection
 from headrace_task_state.store_redis.keys import Keys
-from headrace_task_state.store_redis.leases import RedisLeases
-from headrace_task_state.store_redis.reading import RedisReader
 from headrace_task_state.store_redis.settings import RedisSettings
-from headrace_task_state.store_redis.shapes import Shapes
-from headrace_task_state.store_redis.writing import RedisWriter
+
+LIFE_MS = round(LEASE_SECONDS * 1000)
+
+
+class RedisLeases:
+    """One replica's leases in Redis. Every call raises StateUnavailable without Redis."""
+
+    def __init__(
+        self, redis: Connection, keys: Keys, replica: str, ranges: Iterable[Range]
+    ) -> None:
+        """Speak for `replica`, whose id is unique."""
+        self._redis, self._keys, self._replica = redis, keys, replica
+        self._ranges = {place.name: place for place in ranges}
+
+    async def renew(self, held: Mapping[Range, Lease]) -> Census:
+        """Say that this replica lives, renew what it holds, and see what there is."""
+        tokens = [word for place, lease in held.items() for word in (place.name, lease.token)]
+        replicas, lost, free = await self._redis.run(
+            "renew",
+            [self._keys.replicas],
+            [self._replica, LIFE_MS, self._keys.leases, len(held), *tokens, *self._ranges],
+        )
+        return Census(
+            sorted(replica.decode() for replica in replicas),
+            [self._ranges[name.decode()] for name in lost],
+            [self._ranges[name.decode()] for name in free],
+        )
+
+    async def take(self, place: Range) -> Lease | None:
+        """Take a range; None: somebody else was first."""
+        keys = [self._keys.lease(place), self._keys.epoch(place), self._keys.era]
+        answer = await self._redis.run("take", keys, [self._replica, LIFE_MS])
+        return None if answer is None else Lease(place, answer[0].decode(), int(answer[1]))
+
+    async def release(self, leases: Iterable[Lease]) -> None:
+        """Give ranges back so that others need not wait until they lapse."""
+        held = list(leases)
+        keys = [self._keys.lease(lease.range) for lease in held]
+        await self._redis.run("release", keys, [lease.token for lease in held])
+
+    async def leave(self) -> None:
+        """Say that this replica is gone."""
+        await self._redis.ask(["ZREM", self._keys.replicas, self._replica])
+
+
+class RedisReader:
+    """Reads the view in use. Every call raises StateUnavailable without Redis."""
+
+    def __init__(self, redis: Connection, keys: Keys) -> None:
+        """Read the view of one fleet."""
+        self._redis, self._keys = redis, keys
+
+    async def task(self, tenant: str, task: str) -> StoredTask | None:
+        """Return a task; None: it is not in the view."""
+        pairs, history, artifacts = await self._redis.run(
+            "task", [self._keys.era], [self._keys.root, f"{tenant}:{task}"]
+        )
+        return _stored_task(task.encode(), b"", pairs, history, artifacts) if pairs else None
+
+    async def page(self, query: ListTasks, least: str, after: After, heads: Heads) -> StoredPage:
+        """Return one page; `least` is the least time of a status (us since 1970, or ``-inf``).
+
+        Raises:
+            ProjectionBehind: the view has not reached `heads` (any more).
+        """
+        positions, total, more, *tasks = await self._redis.run(
+            "page",
+            [self._keys.era, *self._progress(heads)],
+            [
+                *(
+                    self._keys.root,
+                    query.tenant,
+                    "" if query.any_owner else query.owner,
+                    query.agent or "",
+                ),
+                *(query.status or "", "" if query.context is None else "1", query.context or ""),
+                *(least, after.time, after.task, query.page_size),
+                "1" if query.include_artifacts else "",
+            ],
+        )
+        _check_reached(heads, positions)
+        return StoredPage([_stored_task(*task) for task in tasks], total, more == b"1")
+
+    async def hasten(self, place: Range, name: str) -> None:
+        """Have the summary of `name` completed before all others."""
+        [era] = await self._redis.ask(["GET", self._keys.era])
+        key = f"{self._keys.view(int(era or 0))}{DueList.SUMMARIES}:{place.name}"
+        await self._redis.ask(["ZADD", key, "XX", "-inf", name])
+
+    async def positions(self, ranges: Iterable[Range]) -> list[int]:
+        """Return up to where each range has been applied."""
+        queries = [["HGET", self._keys.progress(place), "position"] for place in ranges]
+        return [int(position or 0) for position in await self._redis.ask(*queries)]
+
+    async def are_followed(self, ranges: Iterable[Range]) -> bool:
+        """Tell whether every range is being applied by somebody."""
+        queries = [
+            query
+            for place in ranges
+            for query in (
+                ["EXISTS", self._keys.lease(place)],
+                ["HEXISTS", self._keys.progress(place), "origin"],
+            )
+        ]
+        return all(await self._redis.ask(*queries))
+
+    def _progress(self, heads: Heads) -> list[str]:
+        return [self._keys.progress(place) for place in heads]
+
+
+def _check_reached(heads: Heads, positions: Iterable[bytes | None]) -> None:
+    if any(int(at or 0) < head for at, head in zip(positions, heads.values(), strict=True)):
+        raise ProjectionBehind("the view is being rebuilt; try again")
+
+
+def _stored_task(
+    task: bytes, time: bytes, pairs: list[bytes], history: list[bytes], artifacts: list[bytes]
+) -> StoredTask:
+    words = [word.decode() for word in pairs]
+    fields = dict(zip(words[::2], words[1::2], strict=True))
+    return StoredTask(task.decode(), time.decode(), fields, _items(history), _items(artifacts))
+
+
+def _items(encoded: Iterable[bytes]) -> list[Item]:
+    items: list[Item] = orjson.loads(b"[%b]" % b",".join(encoded))
+    return items
+
+
+class RedisWriter:
+    """Writes one range under one lease.
+
+    Every call raises LeaseLost once the lease is gone, and StateUnavailable without Redis.
+    """
+
+    def __init__(
+        self, redis: Connection, keys: Keys, lease: Lease, ranges: Iterable[Range]
+    ) -> None:
+        """Write under `lease`; `ranges` are those of the whole fleet."""
+        self._redis, self._keys, self.lease = redis, keys, lease
+        self._ranges = list(ranges)
+        self._view = keys.view(lease.era)
+
+    async def progress(self) -> Progress:
+        """Return how far the range has been applied."""
+        [fields] = await self._redis.ask(["HGETALL", self._keys.progress(self.lease.range)])
+        return Progress(
+            position=int(fields.get(b"position", 0)),
+            last=int(fields.get(b"last", 0)),
+            time=int(fields.get(b"time", 0)),
+            origin=fields.get(b"origin", b"").decode(),
+            summarized=int(fields.get(b"summarized", 0)),
+        )
+
+    async def apply(
+        self, expected: Progress, then: Progress, changes: Iterable[TaskChange | Departure]
+    ) -> list[str]:
+        """Write a batch and move the range on, in one step; return what is of other agents.
+
+        Raises:
+            PositionMoved: the range is not at `expected`.
+        """
+        place = self.lease.range
+        fields = [word for pair in asdict(then).items() for word in pair]
+        head = [self._view, place.name, LOOK_AFTER_MS, expected.position, len(fields), *fields]
+        answer = await self._redis.run(
+            "apply",
+            [self._keys.lease(place), self._keys.progress(place)],
+            [self.lease.token, LIFE_MS, *head, *map(_encoded, changes)],
+        )
+        self._check(answer)
+        return [name.decode() for name in answer]
+
+    async def complete(self, name: str, sequence: int, task: TaskChange | None) -> bool:
+        """Put all that is in a log in place of the summary of the entry with that `sequence`."""
+        place = self.lease.range
+        encoded = b"" if task is None else _encoded(task)
+        answer = await self._redis.run(
+            "complete",
+            [self._keys.lease(place)],
+            [self.lease.token, self._view, place.name, LOOK_AFTER_MS, name, sequence, encoded],
+        )
+        self._check(answer)
+        return bool(answer)
+
+    async def defer(self, due_list: DueList, name: str, due: int | None) -> None:
+        """Put off looking again at a name until `due`, ms since 1970; None: take it out."""
+        place = self.lease.range
+        keys = [self._keys.lease(place), f"{self._view}{due_list}:{place.name}"]
+        score = "" if due is None else due
+        self._check(await self._redis.run("defer", keys, [self.lease.token, name, score]))
+
+    async def begin_era(self) -> None:
+        """Leave a view made of logs that are gone; the lease ends with it."""
+        places = [self._keys.progress(place) for place in self._ranges]
+        leases = [self._keys.lease(place) for place in self._ranges]
+        keys = [self._keys.lease(self.lease.range), self._keys.era, *places, *leases]
+        left = await self._redis.run("begin_era", keys, [self.lease.token])
+        if left is not None:
+            await self._redis.unlink_all(self._keys.view(int(left)))
+
+    async def due(self, due_list: DueList, until: int, most: int) -> list[str]:
+        """Return names in the range's sorted set of that `kind` that are due by `until`."""
+        key = f"{self._view}{due_list}:{self.lease.range.name}"
+        [names] = await self._redis.ask(["ZRANGE", key, "-inf", until, "BYSCORE", "LIMIT", 0, most])
+        return [name.decode() for name in names]
+
+    async def fields(self, name: str) -> Fields:
+        """Return what of a task each event overwrites; empty: it is not there."""
+        [fields] = await self._redis.ask(["HGETALL", f"{self._view}t:{name}"])
+        return {key.decode(): value.decode() for key, value in fields.items()}
+
+    @staticmethod
+    def _check(answer: object) -> None:
+        if answer == b"fenced":
+            raise LeaseLost("the lease is gone")
+        if answer == b"moved":
+            raise PositionMoved("the range was applied from elsewhere")
+
+
+def _encoded(change: TaskChange | Departure) -> bytes:
+    """Return a change as ``apply.lua`` takes it: one argument, for the client packs each."""
+    key = change.key
+    if isinstance(change, Departure):
+        when, rest = str(change.at), ["", "", "", key.agent, "", "", [], [], []]
+        return orjson.dumps([key.tenant, key.task, "", "gone", "", when, *rest, "", ""])
+    return orjson.dumps(
+        [
+            key.tenant,
+            key.task,
+            change.log,
+            "1" if change.begins else "",
+            change.state,
+            str(change.time),
+            "" if change.due is None else str(change.due),
+            "" if change.ended is None else str(change.ended),
+            change.owner,
+            key.agent,
+            change.context,
+            "1" if change.is_asked_for else "",
+            [word for pair in change.fields.items() for word in pair],
+            [orjson.dumps(item).decode() for item in change.history],
+            [orjson.dumps(item).decode() for item in change.artifacts],
+            change.replaces,
+            "" if change.urgency is None else str(change.urgency),
+        ]
+    )
+
+
+_log = logging.getLogger(__name__)
+
+EVERY = 30.0
+"""Seconds between looks for views that nobody keeps any more."""
+
+
+class Shapes:
+    """What there is in Redis beside the view that this version keeps."""
+
+    def __init__(self, redis: Connection, keys: Keys, ranges: Iterable[Range]) -> None:
+        """Look beside the view with these `keys`."""
+        self._redis, self._keys, self._ranges = redis, keys, list(ranges)
+
+    async def is_another_kept(self) -> bool:
+        """Tell whether replicas of another version live.
+
+        Raises:
+            StateUnavailable: Redis does not answer.
+        """
+        return any([await self._is_kept(other) for other in self._keys.others()])
+
+    async def _is_kept(self, keys: Keys) -> bool:
+        now = await self._redis.time()
+        [until] = await self._redis.ask(["ZRANGE", keys.replicas, 0, -1, "WITHSCORES"])
+        return any(float(when) >= now * 1000 for when in until[1::2])
+
+    async def delete_unkept(self) -> None:
+        """Delete, again and again, views of other versions that no replica keeps."""
+        while True:
+            try:
+                for other in self._keys.others():
+                    await self._delete_unkept(other)
+            except StateUnavailable as trouble:
+                _log.info("views of other versions will be deleted later: %s", trouble)
+            await asyncio.sleep(EVERY)
+
+    async def _delete_unkept(self, keys: Keys) -> None:
+        # They stand longest, so that a deletion which was broken off is seen and goes on.
+        marks = [keys.progress(place) for place in self._ranges]
+        [there] = await self._redis.ask(["EXISTS", *marks])
+        if not there or await self._is_kept(keys):
+            return
+        _log.warning("deleting the view of version %s: no service uses it", keys.shape)
+        await self._redis.unlink_all(keys.root, but=marks)
+        await self._redis.ask(["DEL", *marks])
 
 
 class RedisStore:
