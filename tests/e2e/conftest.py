@@ -9,6 +9,7 @@ import pytest
 
 from tests.support import extra_services
 from tests.support.fleet import Fleet
+from tests.support.plain_http import NO_TLS
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.service_process import ServiceProcess
 from tests.support.stack import Stack
@@ -26,7 +27,7 @@ async def fleet(stack: Stack, stack_servers: tuple[NatsProcess, ValkeyProcess] |
 @pytest.fixture
 async def http() -> AsyncIterator[httpx.AsyncClient]:
     """A plain HTTP client: no header but what HTTP needs."""
-    async with httpx.AsyncClient(timeout=90) as client:
+    async with httpx.AsyncClient(timeout=90, verify=NO_TLS) as client:
         yield client
 
 

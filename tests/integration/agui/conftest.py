@@ -9,6 +9,7 @@ from headrace.settings import BusSettings
 from headrace_gateway.settings import GatewaySettings
 from tests.integration.agui.scripts import AGENTS
 from tests.integration.gateway.running import own_settings, running
+from tests.support.plain_http import NO_TLS
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import NatsProcess
 
@@ -58,5 +59,5 @@ async def fleet(one_fleet: ScriptedFleet) -> ScriptedFleet:
 @pytest_asyncio.fixture(loop_scope="module")
 async def http(gateway: str) -> AsyncIterator[httpx.AsyncClient]:
     """A client of that gateway."""
-    async with httpx.AsyncClient(base_url=gateway, timeout=60) as http:
+    async with httpx.AsyncClient(base_url=gateway, timeout=60, verify=NO_TLS) as http:
         yield http

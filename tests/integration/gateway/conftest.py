@@ -13,6 +13,7 @@ from tests.integration.gateway.running import own_settings, running
 from tests.integration.gateway.scripts import AGENTS
 from tests.integration.gateway.talking import Rest, Rpc, Talk
 from tests.integration.gateway.talking_grpc import Grpc
+from tests.support.plain_http import NO_TLS
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import NatsProcess
 
@@ -66,7 +67,9 @@ async def fleet(one_fleet: ScriptedFleet) -> AsyncIterator[ScriptedFleet]:
 async def http(gateway: str) -> AsyncIterator[httpx.AsyncClient]:
     """A client of that gateway."""
     headers = {"A2A-Version": "1.0"}
-    async with httpx.AsyncClient(base_url=gateway, headers=headers, timeout=60) as http:
+    async with httpx.AsyncClient(
+        base_url=gateway, headers=headers, timeout=60, verify=NO_TLS
+    ) as http:
         yield http
 
 

@@ -14,6 +14,7 @@ from headrace.model.parts import text_of
 from headrace.settings import BusSettings
 from tests.integration.gateway.running import own_settings, running
 from tests.integration.gateway.scripts import AGENTS
+from tests.support.plain_http import NO_TLS
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import NatsProcess
 
@@ -50,7 +51,7 @@ async def own_nats(folder: Path, append_timeout: float) -> AsyncIterator[OwnNats
         async with AsyncExitStack() as gateway, AsyncExitStack() as clients:
             url = await gateway.enter_async_context(running(settings))
             headers = {"A2A-Version": "1.0"}
-            http = httpx.AsyncClient(base_url=url, headers=headers, timeout=120)
+            http = httpx.AsyncClient(base_url=url, headers=headers, timeout=120, verify=NO_TLS)
             await clients.enter_async_context(http)
             channel = grpc.aio.insecure_channel(f"127.0.0.1:{settings.grpc_port}")
             await clients.enter_async_context(channel)

@@ -12,6 +12,7 @@ from headrace.service import serve
 from headrace_gateway.main import serving
 from headrace_gateway.protocol_table import PROTOCOLS, Protocol
 from headrace_gateway.settings import GatewaySettings
+from tests.support.plain_http import NO_TLS
 from tests.support.servers import ports
 
 
@@ -32,7 +33,7 @@ async def running(
     block = partial(serving, settings, protocols=protocols)
     running = asyncio.create_task(serve(block, stop))
     try:
-        async with httpx.AsyncClient(base_url=url, timeout=60) as http:
+        async with httpx.AsyncClient(base_url=url, timeout=60, verify=NO_TLS) as http:
             await until_ready(http)
         yield url
     finally:
