@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -19,7 +20,7 @@ from headrace_gateway.protocols.agui.run_input import RunInput
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.tasks import idempotency
-from headrace_gateway.tasks.idempotency import Keyed, Sent, SentRecords
+from headrace_gateway.tasks.idempotency import Keyed, Sent, SentRecords, StoredRecord
 from tests.integration.agui.asking import path, run, run_input, run_of, running
 from tests.integration.gateway.running import running as gateway_running
 from tests.support.event_stream import Frame, all_frames, frames
@@ -213,12 +214,32 @@ async def test_a_gateway_killed_before_the_log_began_leaves_the_run_to_the_next(
     assert [one.key.task for one in fleet.runs] == [sent.task]
 
 
+def _age_records(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    find = SentRecords.find
+
+    async def find_older(records: SentRecords, name: str) -> StoredRecord | None:
+        found = await find(records, name)
+        return None if found is None else replace(found, age=seconds)
+
+    monkeypatch.setattr(SentRecords, "find", find_older)
+
+
+async def test_a_run_that_was_refused_minutes_ago_begins_when_it_is_sent_again(
+    http: httpx.AsyncClient, fleet: ScriptedFleet, bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = run_input()
+    sent = await _claimed(bus, body, task=mint_task_id(3), run=1)
+    _age_records(monkeypatch, 250)
+    assert (await run(http, "assistant", body))[-1].json["type"] == "RUN_FINISHED"
+    assert [one.key.task for one in fleet.runs] == [sent.task]
+
+
 async def test_a_run_that_never_began_is_not_begun_long_after_it_was_first_sent(
     http: httpx.AsyncClient, fleet: ScriptedFleet, bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     body = run_input()
     await _claimed(bus, body, task=mint_task_id(3), run=1)
-    monkeypatch.setattr(idempotency, "_BEGINS", -1.0)
+    _age_records(monkeypatch, idempotency.begins_within(600) + 1)
     answer = await http.post(path("assistant"), json=body)
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, "run_unknown")
     assert fleet.runs == []

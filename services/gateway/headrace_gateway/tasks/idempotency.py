@@ -106,9 +106,14 @@ class SentRecords:
         return await self._bucket.put(name, sent.encode(), behind, seconds=self._seconds)
 
 
-_BEGINS = 60.0
-"""Seconds within which a task begins after its record was made. Without a log it has been forgotten
-by then: to begin it anew would do its work twice."""
+def begins_within(tombstone_seconds: float) -> float:
+    """Return for how many seconds a record without a log stands for a task that never began.
+
+    A log is purged only after it began, and leaves a tombstone for `tombstone_seconds`. So an empty
+    log younger than that never began. Half of the time is left for the append. Later the task may
+    have run and been purged, and starting it would repeat its work.
+    """
+    return max(60.0, tombstone_seconds / 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +153,7 @@ class Idempotency:
         """Accept through `submissions` what `records` do not know; go on in `detached`."""
         self._detached = detached
         self._bus, self._feeds, self._submissions, self._records = bus, feeds, submissions, records
+        self._begins = begins_within(bus.settings.tombstone_seconds)
         self._under_way = WeakValueDictionary[str, asyncio.Lock]()
 
     async def start(
@@ -179,7 +185,7 @@ class Idempotency:
                     return met
                 if sent.run > 1:
                     raise TaskBusy(f"task {key.task} waits no more for what was sent")
-                if not is_mine and kept.age > _BEGINS:
+                if not is_mine and kept.age > self._begins:
                     raise _gone(key)
                 try:
                     return await self._submissions.begin(
