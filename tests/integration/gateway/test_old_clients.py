@@ -309,6 +309,15 @@ async def test_a_card_can_be_read_by_old_clients(
     assert [at["protocolVersion"] for at in card["supportedInterfaces"]] == ["1.0"] * 3
 
 
+async def test_over_grpc_old_clients_are_sent_to_no_agent_but_the_default(
+    unversioned: httpx.AsyncClient, gateway: str
+) -> None:
+    card = (await unversioned.get("/v1/agents/ask/.well-known/agent-card.json")).json()
+    others = OldCard.model_validate(card).additional_interfaces or ()
+    assert [(at.transport, at.url) for at in others] == [("HTTP+JSON", f"{gateway}/v1/agents/ask")]
+    assert [at["protocolBinding"] for at in card["supportedInterfaces"]][-1] == "GRPC"
+
+
 async def test_a_route_with_a_tenant_goes_to_the_agent_that_it_names(
     http: httpx.AsyncClient,
 ) -> None:

@@ -101,11 +101,14 @@ class Discovery:
             declared = self._asked(request).capabilities
             found = {"agent": signed.card, "declared": declared}
             return json_response(self._variant.shapes.answer(GET_CARD, found))
-        return self._kept(request, signed, {"agent": self._versions.card(signed.card)})
+        return self._kept(request, signed, {"agent": self._readable(signed.card)})
 
     async def _card(self, request: Request) -> Response:
         signed = self._signed(request)
-        return self._kept(request, signed, self._versions.card(signed.card))
+        return self._kept(request, signed, self._readable(signed.card))
+
+    def _readable(self, card: Json) -> Json:
+        return self._versions.card(card, self._services.default_agent)
 
     def _kept(self, request: Request, signed: SignedCard, content: Json) -> Response:
         """Return what a client may keep for a while, and then ask whether it has changed."""

@@ -49,8 +49,9 @@ from headrace_gateway.tasks.subscribe import NothingFollows
 def get_card(services: Services, call: Call, versions: Versions) -> Json:
     """Return the asked agent's signed card as its page does: for clients of all `versions`."""
     base = call.base or services.settings.public_url or ""
-    said = agent_card(call.card, base, call.grpc, services.callers.known)
-    return {"agent": versions.card(services.cards.sign(call.agent, base, said).card)}
+    card = agent_card(call.card, base, call.grpc, services.callers.known)
+    signed = services.cards.sign(call.agent, base, card).card
+    return {"agent": versions.card(signed, services.default_agent)}
 
 
 class Adapt(Protocol):

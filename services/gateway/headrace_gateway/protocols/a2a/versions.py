@@ -115,8 +115,11 @@ class Versions:
     """Over JSON-RPC, by version."""
     old_rest: Callable[[str, Json], Wording]
     """Returns that of a REST request in 0.3: the operation, its parameters as they came."""
-    card: Callable[[Json], Json]
-    """Returns a signed card of 1.0 with what the others need beside it."""
+    card: Callable[[Json, str], Json]
+    """Returns a signed card of 1.0 with what the others need beside it.
+
+    Its second argument names the default agent, which is where a request without a name goes.
+    """
 
 
 @dataclass(frozen=True, slots=True)

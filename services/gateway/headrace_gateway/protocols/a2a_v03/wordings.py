@@ -13,11 +13,16 @@ from headrace_gateway.protocols.a2a_v03.answering import dumped
 from headrace_gateway.streaming.sse import LOG_LINES
 
 
-def readable_by_old(card: Json) -> Json:
-    """Return `card` with what 0.3 needs to know; nothing that stands there is changed."""
+def readable_by_old(card: Json, default_agent: str) -> Json:
+    """Return `card` with the fields of 0.3 added; existing fields are not changed.
+
+    0.3 has no tenant. Over gRPC, where the tenant names the agent, its clients reach the default
+    agent only, so the interface is left out for all others.
+    """
     old = [
         interface | {"protocolVersion": PROTOCOL_VERSION_0_3}
         for interface in card["supportedInterfaces"]
+        if interface.get("tenant", default_agent) == default_agent
     ]
     unsigned = {key: value for key, value in card.items() if key != "signatures"}
     core = ParseDict(
