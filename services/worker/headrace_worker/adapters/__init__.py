@@ -1,6 +1,6 @@
-"""Adapters: agents written with another framework or SDK, served unchanged.
+"""Adapters that serve agents of other frameworks and SDKs unchanged.
 
-Each makes an `Agent` and needs an extra of its own, imported when it is first asked for:
+Each adapter returns an `Agent`. It needs an extra of its own and is imported on first access:
 
 =======================  ===========================  ==========================================
 ``McpServer``            ``headrace[mcp]``            the tools of an MCP server
@@ -11,7 +11,7 @@ Each makes an `Agent` and needs an extra of its own, imported when it is first a
 ``openai_agent``         ``headrace[openai]``         a model behind an OpenAI-compatible endpoint
 ``openai_agents_agent``  ``headrace[openai-agents]``  an agent of the OpenAI Agents SDK
 ``pydantic_ai_agent``    ``headrace[pydantic-ai]``    a pydantic-ai agent
-``remote_agent``         ``headrace[a2a]``            an A2A agent elsewhere, by its URL
+``remote_agent``         ``headrace[a2a]``            an external A2A agent, by its URL
 =======================  ===========================  ==========================================
 """
 
@@ -62,10 +62,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401  # whatever the adapter is
-    """Import the adapter that is asked for.
+    """Import the requested adapter.
 
     Raises:
-        MissingExtra: the library that it needs is not installed.
+        MissingExtra: The library that the adapter needs is not installed.
     """
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

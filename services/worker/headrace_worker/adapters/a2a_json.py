@@ -1,4 +1,4 @@
-"""The official SDK's messages as the JSON that logs are made of, and back."""
+"""Conversion between the official SDK's messages and the JSON of task logs."""
 
 from typing import Any
 
@@ -12,23 +12,23 @@ with needs("a2a"):
 
 
 def json_of(message: Message) -> Json:
-    """Return the ProtoJSON; whole numbers, which a Struct holds as floats, are whole again."""
+    """Return the message as ProtoJSON, with the whole floats of a Struct as integers."""
     plain: Json = _whole(MessageToDict(message))
     return plain
 
 
 def parsed[T: Message](body: Json, into: T) -> T:
-    """Return `into` with what `body` says; fields that its version does not know are left out.
+    """Fill `into` from `body` and return it; unknown fields are ignored.
 
     Raises:
-        ParseError: it is not of that type's shape.
+        ParseError: `body` does not match the type of `into`.
     """
     ParseDict(body, into, ignore_unknown_fields=True)
     return into
 
 
 def artifact_of(update: Json) -> Artifact:
-    """Return the chunk that an ``artifactUpdate`` brings."""
+    """Return the chunk that an ``artifactUpdate`` contains."""
     artifact = update.get("artifact", {})
     return Artifact(
         id=artifact.get("artifactId", ""),
@@ -43,7 +43,7 @@ def artifact_of(update: Json) -> Artifact:
 
 
 def said_of(status: Json, metadata: Json) -> Said | None:
-    """Return what a status at work says; None: nothing that its log does not say already."""
+    """Return what a WORKING status adds to the log, or None if it adds nothing."""
     message = status.get("message", {})
     if not message.get("parts") and not metadata:
         return None
@@ -51,7 +51,7 @@ def said_of(status: Json, metadata: Json) -> Said | None:
 
 
 def outcome_of(status: Json, metadata: Json) -> Outcome:
-    """Return how a run ends whose last status this is."""
+    """Return the outcome of a run whose last status is `status`."""
     message = status.get("message", {})
     return Outcome(
         state=status.get("state", ""),

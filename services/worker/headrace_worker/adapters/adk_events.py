@@ -1,7 +1,7 @@
-"""What an ADK agent does, said in a task's log while it does it.
+"""The events of an ADK agent, emitted to a task's log while the agent runs.
 
-ADK has one event for all results of a round. A plugin, as its users write them, saves each result
-as soon as it is there, and answers calls whose results the log has already.
+ADK has one event for all results of a round. A plugin therefore saves each result as soon as it is
+available, and answers calls whose results are already in the log.
 """
 
 import re
@@ -33,24 +33,24 @@ with needs("google-adk"):
     from google.genai import types
 
 _KEY = re.compile(r"\$\.([A-Za-z_]\w*)")
-"""The path of an argument that is no part of another."""
+"""JSON path of a top-level argument."""
 
 
 class ArgumentsText:
-    """Puts together the text of one call's arguments.
+    """Assembles the JSON text of one streaming call's arguments.
 
-    Text, numbers and other plain values are told as they come. What follows a piece of an object or
-    of a list is told at the end, when the whole is known.
+    Strings, numbers and booleans are emitted as they arrive. After a piece of an object or a list,
+    the rest is emitted at the end, when the complete arguments are known.
     """
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Start without arguments."""
         self._told: Json = {}
         self._open = ""
         self._waits = False
 
     def add(self, piece: types.PartialArg) -> str:
-        """Return the text that a piece adds; empty where it has to wait for the rest."""
+        """Return the text that a piece adds; empty if it must wait for the complete arguments."""
         found = _KEY.fullmatch(piece.json_path or "")
         key = found[1] if found else ""
         if piece.string_value is not None and key and key == self._open and not self._waits:
@@ -68,7 +68,7 @@ class ArgumentsText:
         return f'{begins}"{_inside(value)}'
 
     def rest(self, arguments: Json) -> str:
-        """Return the text that is missing to the whole `arguments`."""
+        """Return the text that is still missing from the complete `arguments`."""
         text = ""
         if self._open:
             whole, told = arguments.get(self._open), self._told[self._open]
@@ -87,7 +87,7 @@ class ArgumentsText:
 
 
 def _value(piece: types.PartialArg) -> Any:  # noqa: ANN401  # any JSON
-    """Return a plain value; None: it is none, or nothing."""
+    """Return the piece's plain value, or None if it has none."""
     number = piece.number_value
     if number is not None:
         return int(number) if number.is_integer() else number
@@ -99,7 +99,7 @@ def _json(value: Any) -> str:  # noqa: ANN401  # any JSON
 
 
 def _inside(said: str) -> str:
-    """Return text as it stands between the quotes of a JSON string."""
+    """Return text as it appears between the quotes of a JSON string."""
     return _json(said)[1:-1]
 
 
@@ -119,7 +119,7 @@ _TEMPORARY = "temp:"
 
 
 class ClientTool(BaseTool):
-    """A tool that an AG-UI client brings: its call ends the run instead of being carried out."""
+    """A tool of an AG-UI client: a call ends the run instead of being executed."""
 
     def __init__(self, tool: Json) -> None:
         """Offer `tool`, an AG-UI Tool."""
@@ -136,12 +136,12 @@ class ClientTool(BaseTool):
         )
 
     async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> None:
-        """Leave it to the client."""
+        """Do nothing: the client executes the call."""
         del args, tool_context
 
 
 class AdkEvents(BasePlugin):
-    """Says one run's events."""
+    """Plugin that emits the events of one run."""
 
     def __init__(
         self,
@@ -152,9 +152,14 @@ class AdkEvents(BasePlugin):
         thinking: bool,
         has_plugins: bool,
     ) -> None:
-        """Say them in the run of `ctx`, where `root` works in `session`; `thinking`: reasoning too.
+        """Emit events in the run of `ctx`.
 
-        `has_plugins`: others may change what a tool has answered.
+        Args:
+            ctx: The run's context.
+            root: The agent or workflow that runs.
+            session: Id of the ADK session; events of other sessions are ignored.
+            thinking: Whether to emit reasoning too.
+            has_plugins: Whether other plugins may change a tool's result.
         """
         super().__init__("headrace")
         self._ctx, self._root, self._session = ctx, root, session
@@ -162,53 +167,53 @@ class AdkEvents(BasePlugin):
         sent = ctx.agui.get("tools") or ()
         self.client_tools = [ClientTool(tool) for tool in sent]
         self.decisions: Mapping[str, Decision] = {}
-        """On calls that waited for approval."""
+        """Decisions on calls that waited for approval, by call id."""
         self.results: dict[str, Json] = {}
-        """What the log has, by call id."""
+        """Results in the log, by call id."""
         self.calls: set[str] = set()
         """Ids of the calls of this task's agents."""
         self.used: set[str] = set()
-        """Ids of the calls of the conversation."""
+        """Ids of all calls of the conversation."""
         self.state: Json = {}
-        """The session's, as it was told last."""
+        """The session's state as last emitted."""
         self.beside: types.Content | None = None
-        """What the user said beside an answer."""
+        """What the user said in addition to an answer."""
         self.model_error: Exception | None = None
         self.events: list[Event] = []
-        """The task's, in order."""
+        """The task's events, in order."""
         self.speaker = Speaker(ctx, root.name)
         self._agents = {each.name: each for each in _tree(root)}
         self._spoke: dict[str, int] = {}
         self._streams: set[str] = set()
         self._held: list[Event] = []
         self._streaming: dict[tuple[str, str], str] = {}
-        """Ids of the calls that stream, by agent and the model's own id."""
+        """Ids of the streaming calls, by agent and the model's own id."""
         self._arguments: dict[str, ArgumentsText] = {}
-        """Those of the calls that stream, by call id."""
+        """Arguments of the streaming calls, by call id."""
 
     async def before_model_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest
     ) -> None:
-        """Offer the client's tools, but those of a name that the agent has itself."""
+        """Offer the client's tools, except those whose names the agent uses itself."""
         if callback_context.session.id != self._session:
             return
         known, told = llm_request.tools_dict, llm_request.contents
         llm_request.append_tools([each for each in self.client_tools if each.name not in known])
         if self.beside is not None and all(c.parts != self.beside.parts for c in told):
-            # ADK leaves out what stands between a call and the answer to it.
+            # ADK leaves out content between a call and its response.
             told.append(self.beside)
 
     async def after_model_callback(
         self, *, callback_context: CallbackContext, llm_response: LlmResponse
     ) -> None:
-        """Give calls ids of their own: some models count theirs anew in each response."""
+        """Give each call a unique id: some models restart their numbering in each response."""
         if callback_context.session.id != self._session:
             return
         content = llm_response.content
         for part in (content.parts if content else None) or ():
             if (call := part.function_call) is None or not call.id:
                 continue
-            # A call that streams has the id of its first piece.
+            # A streaming call keeps the id of its first piece.
             whose = callback_context.agent_name, call.id
             if not llm_response.partial:
                 call.id = self._streaming.pop(whose, None) or self._own(call.id)
@@ -219,14 +224,14 @@ class AdkEvents(BasePlugin):
     async def on_model_error_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest, error: Exception
     ) -> None:
-        """Take note that it was the model, and no tool, that failed."""
+        """Record that the model failed, not a tool."""
         del callback_context, llm_request
         self.model_error = error
 
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
     ) -> dict[str, Any] | None:
-        """Answer a call whose result the log has, and heed what was decided on it."""
+        """Return a result that is already in the log, or apply the decision on the call."""
         del tool
         call = self._call(tool_context)
         if call in self.results:
@@ -249,19 +254,19 @@ class AdkEvents(BasePlugin):
         tool_context: ToolContext,
         result: dict[str, Any],
     ) -> None:
-        """Save what a tool answered: no later attempt calls it again."""
+        """Save a tool's result, so that no later attempt calls the tool again."""
         del tool_args
         call = self._call(tool_context)
         if call not in self.calls or call in self.results or tool.is_long_running:
             return
         if self._may_change(tool_context) or _holds_media(result):
-            # The event with all results of the round says what became of it.
+            # The event with all results of the round contains the final result.
             return
         await self._tell_state(tool_context.actions.state_delta)
         await self._keep_result(call, as_response(as_json(result)), None)
 
     async def take(self, event: Event) -> None:
-        """Say `event`."""
+        """Emit `event`."""
         if event.author == "user":
             await self._take_user(event)
             return
@@ -283,7 +288,7 @@ class AdkEvents(BasePlugin):
             await self.keep(event)
 
     async def keep(self, *events: Event) -> None:
-        """Save events: a later attempt, and a later run of the task, finds them."""
+        """Save events for later attempts and for later runs of the task."""
         await runtime_of(self._ctx).checkpoint(await self._as_kept(*events))
 
     async def end(self) -> None:
@@ -292,18 +297,18 @@ class AdkEvents(BasePlugin):
             await self.keep(*self._held)
 
     def _own(self, theirs: str) -> str:
-        """Return the id that a call has in the log, where each has one of its own."""
+        """Return the call's id in the log, where ids are unique."""
         own = theirs if theirs not in self.used else f"adk-{self._ctx.new_id('call')}"
         self.used.add(own)
         return own
 
     def _call(self, tool_context: ToolContext) -> str:
-        """Return the id of the call; empty: an agent that is a tool makes it."""
+        """Return the id of the call; empty if an agent that is used as a tool makes it."""
         is_own = tool_context.session.id == self._session
         return (tool_context.function_call_id or "") if is_own else ""
 
     def _may_change(self, tool_context: ToolContext) -> bool:
-        """Tell whether callbacks see a result after this plugin, or it is no plain result."""
+        """Return whether the result may still change, or is not a plain result."""
         agent = self._agents.get(tool_context.agent_name)
         actions = tool_context.actions.model_dump(
             exclude={"state_delta", "artifact_delta"}, exclude_none=True
@@ -312,14 +317,14 @@ class AdkEvents(BasePlugin):
         return self._has_plugins or bool(may_change) or any(actions.values())
 
     async def take_first(self, events: Sequence[Event]) -> None:
-        """Keep what the user said beside the message with which the run begins."""
+        """Save what the user said in addition to the message that starts the run."""
         self.events += events
         for event in events:
             await self._keep_results_of(event)
         await self.keep(*events)
 
     async def _take_user(self, event: Event) -> None:
-        """Keep what answers calls; other words of the user stand in the log."""
+        """Save responses to calls; other messages of the user are in the log already."""
         self.events.append(event)
         await self._keep_results_of(event)
         if event.get_function_responses():
@@ -328,7 +333,7 @@ class AdkEvents(BasePlugin):
     async def _keep_results_of(self, event: Event) -> None:
         for each in event.get_function_responses():
             if each.id in self.calls and each.id not in self.results:
-                # A long-running tool's, for which the user has spoken.
+                # The result of a long-running tool, given by the user.
                 await self._keep_result(each.id, each.response or {}, None)
 
     async def _take_partial(self, event: Event) -> None:
@@ -341,7 +346,7 @@ class AdkEvents(BasePlugin):
                 await self._take_arguments(call)
 
     async def _take_arguments(self, call: types.FunctionCall) -> None:
-        """Say a piece of a call's arguments; what comes before the tool's name waits."""
+        """Emit a piece of a call's arguments; pieces before the tool's name wait for the end."""
         if not call.id or not (call.name or call.id in self._arguments):
             return
         begins = call.id not in self._arguments
@@ -351,7 +356,7 @@ class AdkEvents(BasePlugin):
             await self._ctx.emit(ToolArguments(call.id, said, call.name or ""))
 
     async def _take_response(self, event: Event) -> None:
-        """Save a response: no later attempt asks for it again."""
+        """Save a response, so that no later attempt requests it again."""
         await self.speaker.become(event.author)
         stream = event.branch or ""
         said = (event.content.parts if event.content else None) or ()
@@ -377,7 +382,7 @@ class AdkEvents(BasePlugin):
             await self._ctx.emit(Text(part.text, self._block(event)))
 
     def _block(self, event: Event) -> str:
-        """Return the label of the block of text; empty: nobody else speaks at the same time."""
+        """Return the label of the text block; empty if no other agent writes in parallel."""
         if not event.branch:
             return ""
         return f"{event.branch}.{self._spoke.setdefault(event.branch, 0)}"
@@ -420,7 +425,7 @@ class AdkEvents(BasePlugin):
         await self._ctx.emit(said)
 
     async def _take_results(self, event: Event) -> None:
-        """Save the results that are not yet, and the event that holds them."""
+        """Save the results that are not saved yet, and the event that contains them."""
         waiting = {*event.actions.requested_tool_confirmations}
         waiting |= {*event.actions.requested_auth_configs}
         left = [
@@ -445,14 +450,14 @@ class AdkEvents(BasePlugin):
             await self.keep(event)
 
     async def _keep_question(self, event: Event) -> None:
-        """Save the two events that ask for approval together, in whatever order they come."""
+        """Save the two events of an approval request together, in either order."""
         self._held.append(event)
         if len(self._held) > 1:
             await self.keep(*self._held)
             self._held = []
 
     def _runs_on(self, call: str | None) -> bool:
-        """Tell whether a long-running tool has only said so far that it works."""
+        """Return whether the call's long-running tool has only reported progress so far."""
         return any(call in (event.long_running_tool_ids or ()) for event in self.events)
 
     async def _keep_result(self, call: str | None, response: Json, kept: Json | None) -> None:
@@ -468,11 +473,11 @@ class AdkEvents(BasePlugin):
         return await beside_responses(self._ctx, kept)
 
     def _is_progress(self, event: Event) -> bool:
-        """Tell whether the event says how far an agent that runs others has come."""
+        """Return whether the event reports the progress of an agent that runs others."""
         return not isinstance(self._root, LlmAgent) and not event.error_code
 
     async def _tell_state(self, delta: Mapping[str, Any]) -> None:
-        """Tell the state that is shared with the user interface, where it changes."""
+        """Emit the state that is shared with the user interface, if it changes."""
         if not delta:
             return
         changed = {
@@ -496,7 +501,7 @@ class AdkEvents(BasePlugin):
 
 
 def _tree(node: BaseNode) -> Iterator[BaseAgent]:
-    """Yield the agents below a root: an agent's sub-agents, a workflow's nodes."""
+    """Yield the agents of a tree: an agent and its sub-agents, or a workflow's nodes."""
     if isinstance(node, BaseAgent):
         yield node
         for agent in node.sub_agents:
@@ -507,7 +512,7 @@ def _tree(node: BaseNode) -> Iterator[BaseAgent]:
 
 
 def _holds_media(result: object) -> bool:
-    """Tell whether a tool has answered with files, which ADK takes out of the result."""
+    """Return whether a tool returned files, which ADK removes from the result."""
     among: Iterable[object] = (result,)
     if isinstance(result, dict):
         among = result.values()
@@ -517,7 +522,7 @@ def _holds_media(result: object) -> bool:
 
 
 def _is_said_by_a_model(event: Event) -> bool:
-    """Tell whether the event is a model's response, and not a question of ADK's own."""
+    """Return whether the event is a model's response, not a request of ADK itself."""
     if event.content is None or event.content.role == "user":
         return False
     calls: Collection[str | None] = [call.name for call in event.get_function_calls()]
@@ -525,7 +530,7 @@ def _is_said_by_a_model(event: Event) -> bool:
 
 
 def _asks_for_approval(event: Event) -> bool:
-    """Tell whether the event is one of the two with which ADK asks for an approval."""
+    """Return whether the event is one of the two with which ADK requests an approval."""
     names = [call.name for call in event.get_function_calls()]
     return CONFIRMATION in names or bool(event.actions.requested_tool_confirmations)
 
@@ -535,5 +540,5 @@ def _text(said: Sequence[types.Part] | None) -> str:
 
 
 def _streams(call: types.FunctionCall) -> bool:
-    """Tell whether this is a piece of a call, not all of it."""
+    """Return whether this is a piece of a call, not a complete one."""
     return bool(call.partial_args) or call.will_continue is not None

@@ -1,4 +1,4 @@
-"""What an ADK agent waits for, as interrupts, and what the user's answer makes of it."""
+"""Interrupts for the calls that an ADK agent waits for, and the user's answers to them."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,40 +21,40 @@ CONFIRMATION = "adk_request_confirmation"
 INPUT = "adk_request_input"
 CREDENTIAL = "adk_request_credential"
 FRAMEWORKS = frozenset({CONFIRMATION, CREDENTIAL})
-"""Names of the calls with which ADK itself asks its client, beside the model's."""
+"""Names of the calls with which ADK itself, not a model, sends requests to its client."""
 
 _UNANSWERED = "The user did not answer."
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A call that its agent waits for."""
+    """A call that waits for the client."""
 
     id: str
-    """Of the call that is to be answered."""
+    """Id of the call to answer."""
     name: str
-    """Of that call: a long-running tool's, or one of ADK's own."""
+    """Name of that call: a long-running tool's, or one of ADK's own."""
     call: CallItem
-    """The tool call that it is about, as the log has it."""
+    """The tool call that it concerns, as in the log."""
     hint: str = ""
-    """What the tool says for its approval, or has said so far."""
+    """The tool's hint for its approval, or its progress so far."""
     payload: Any = None
-    """What its tool wants the user to fill in, for an approval."""
+    """For an approval: the payload that the user is asked to fill in."""
 
 
 @dataclass(frozen=True, slots=True)
 class UserDecision:
-    """What the user has decided."""
+    """The user's answer to the calls that wait."""
 
     content: types.Content
-    """For ADK: a response to each call that waits, or to each that asks for approval."""
+    """For ADK: a response to each call that waits or, if any ask for approval, to each of those."""
     results: types.Content | None = None
-    """What else was answered, if `content` is about approvals: ADK shows its model nothing of a
-    message that has these."""
+    """The other answers, if `content` is about approvals: ADK shows its model nothing of a message
+    that contains approvals."""
     decisions: dict[str, Decision] = field(default_factory=dict)
-    """On the tools that wait for approval, by call id."""
+    """Decisions on the tools that wait for approval, by call id."""
     beside: Sequence[Json] = ()
-    """What was said beside it, A2A Parts."""
+    """A2A Parts that the user sent in addition to the answers."""
 
 
 def waiting_calls(events: Iterable[Event]) -> list[Waiting]:
@@ -79,7 +79,7 @@ def waiting_calls(events: Iterable[Event]) -> list[Waiting]:
 def questions(
     waiting: Sequence[Waiting], brought: Collection[str], within: float | None
 ) -> tuple[list[Json], list[str]]:
-    """Return the interrupts to ask, and the ids of the calls of tools that the client `brought`."""
+    """Return the interrupts to emit, and the ids of calls to tools that the client `brought`."""
     asked = [_asked(each, within) for each in waiting if each.name not in brought]
     return asked, [each.call.id for each in waiting if each.name in brought]
 
@@ -90,13 +90,16 @@ def answer_of(
     asked: Sequence[Json],
     brought: Mapping[str, Json],
 ) -> UserDecision | None:
-    """Return what a message says to the calls that wait, of which `asked` are the interrupts.
+    """Return the message's answers to the calls that wait; None if no interrupt is answered.
 
-    `brought` are the results of the client's tools, by call id. None: there is no word on the
-    interrupts.
+    Args:
+        said: The message's A2A Parts.
+        waiting: The calls that wait.
+        asked: The interrupts among them.
+        brought: Results of the client's tools, by call id.
 
     Raises:
-        AnswerInvalid: an answer is of none of the shapes that were asked for.
+        AnswerInvalid: An answer matches none of the requested schemas.
     """
     words = [part for part in said if parts.tool_result(part) is None]
     if asked and not words:

@@ -1,4 +1,4 @@
-"""An agent of Google's Agent Development Kit, unchanged, as an agent."""
+"""Adapter for agents of Google's Agent Development Kit (ADK)."""
 
 import warnings
 from collections.abc import Sequence
@@ -58,10 +58,10 @@ with needs("google-adk"):
 _REFUSALS = frozenset(
     {"SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY"}
 )
-"""Reasons for which Gemini gives no answer."""
+"""Finish reasons with which Gemini refuses to answer."""
 
 
-def adk_agent(  # noqa: PLR0913  # what such an agent can be told
+def adk_agent(  # noqa: PLR0913  # the adapter's options
     wrapped: BaseNode | App,
     *,
     name: str,
@@ -73,18 +73,27 @@ def adk_agent(  # noqa: PLR0913  # what such an agent can be told
     approve_within: float | None = None,
     **declared: Unpack[Declaration],
 ) -> Agent:
-    """Make an agent of an agent, a workflow or an app of Google's ADK.
+    """Return an agent that runs an agent, a workflow or an app of Google's ADK.
 
-    It runs through ADK's own runner. The session is made of the log for each run, so no session
-    service is needed; its state is shared with the user interface. `run_config` is ADK's; without
-    one, models stream. The tools that an AG-UI client brings are offered to every agent. Tools that
-    need confirmation, long-running tools and ADK's requests for input end the run with an interrupt
-    for each call; what is not approved `approve_within` seconds later is refused (None: there is no
-    hurry). The output of an agent with an `output_schema` becomes a data artifact. The other
-    keywords are `agent`'s.
+    ADK's own runner executes it. The session is built from the log for each run, so no session
+    service is needed. Its state is shared with the user interface. The tools of an AG-UI client are
+    offered to every agent. Tools that need confirmation, long-running tools and ADK's requests for
+    input end the run with one interrupt for each call. The output of an agent with an
+    `output_schema` becomes a data artifact.
+
+    Args:
+        wrapped: The agent, workflow or app.
+        name: The agent's name in the fleet.
+        run_config: ADK's `RunConfig`; by default, models stream.
+        artifact_service: ADK's artifact service, if agents use one.
+        memory_service: ADK's memory service, if agents use one.
+        memory: How much of the conversation the agent gets.
+        show_thinking: Whether to emit reasoning.
+        approve_within: Seconds after which an open approval counts as refused; None for no limit.
+        **declared: Keywords of `agent`.
 
     Raises:
-        Misdeclared: as `agent`.
+        Misdeclared: The app has no root agent, or as for `agent`.
     """
     app = wrapped if isinstance(wrapped, App) else App(name=wrapped.name, root_agent=wrapped)
     root = app.root_agent
@@ -114,7 +123,7 @@ class _Services:
 
 @dataclass(frozen=True, slots=True)
 class _AdkOptions:
-    """How the agent is run; see `adk_agent`."""
+    """Options of `adk_agent`."""
 
     app: App
     root: BaseNode
@@ -128,32 +137,32 @@ class _AdkOptions:
 
 @dataclass(slots=True)
 class _Begun:
-    """Where a run begins: with a message, or behind the last event of an invocation."""
+    """Where a run starts: with a message, or after the last event of an invocation."""
 
     past: list[Event]
-    """Of earlier tasks."""
+    """Events of earlier tasks."""
     own: list[Event]
-    """Of the task."""
+    """Events of this task."""
     results: dict[str, Json]
-    """What the task's tools have answered, by call id."""
+    """Results of the task's tools, by call id."""
     message: types.Content | None = None
     invocation: str | None = None
     answer: UserDecision | None = None
     first: list[Event] = field(default_factory=list)
-    """What the user said beside that message, and is still to be kept."""
+    """What the user said in addition to that message, not saved yet."""
     is_over: bool = False
-    """Whether nothing is left but to end it."""
+    """Whether only the run's end is left to emit."""
 
 
 class _AdkRun:
-    """One run."""
+    """One run of an ADK agent."""
 
     def __init__(self, ctx: RunContext, options: _AdkOptions) -> None:
         self._ctx, self._options = ctx, options
         self._brought = {tool["name"] for tool in ctx.agui.get("tools") or ()}
 
     async def run(self) -> None:
-        """Carry it out."""
+        """Execute the run."""
         ctx, options = self._ctx, self._options
         known = await remembered(ctx, options.memory, FORMAT)
         try:
@@ -162,7 +171,7 @@ class _AdkRun:
             await ask(ctx, await self._asked(), wrong=f"{error}.")
             return
         if begun is None:
-            # The results of the client's tools have come, without a word on the interrupts.
+            # The results of the client's tools have arrived, without an answer to the interrupts.
             await ask(ctx, await self._asked())
             return
         user, session = f"{ctx.tenant}.{ctx.owner}", outside_context(ctx, known.asked_by)
@@ -199,7 +208,7 @@ class _AdkRun:
         begun: _Begun,
         place: tuple[str, str],
     ) -> bool:
-        """Have the agent work; return whether the run is still to be ended."""
+        """Run the agent; return whether the run still has to be ended."""
         ctx, options = self._ctx, self._options
         update = {
             "plugins": [telling, *options.app.plugins],
@@ -225,9 +234,9 @@ class _AdkRun:
             async with aclosing(events):
                 async for event in events:
                     await telling.take(event)
-                    # What stops the runner is raised behind the event that tells of it.
+                    # The runner raises an error after the event that reports it.
                     ending = _ending_of(event) or ending
-        except Exception as error:  # noqa: BLE001  # `_ending` raises what is the agent's own
+        except Exception as error:  # noqa: BLE001  # `_ending` re-raises the agent's own errors
             ending = _ending(error, telling.model_error)
             ctx.log.warning("the agent %s: %s", options.root.name, error)
         if ending is not None:
@@ -237,7 +246,7 @@ class _AdkRun:
         return ending is None
 
     async def _end(self, telling: AdkEvents) -> None:
-        """End the run with what waits for the user, if anything does."""
+        """End the run, with interrupts for the calls that wait for the user, if any."""
         waiting = waiting_calls(telling.events)
         await telling.speaker.end(suspended=bool(waiting))
         if any(each.name == CREDENTIAL for each in waiting):
@@ -251,11 +260,11 @@ class _AdkRun:
         return asked_before(await self._ctx.load_events(), self._ctx.run)
 
     async def _begin(self, known: Remembered) -> _Begun | None:
-        """Return where the run begins; None: the interrupts are to be asked again.
+        """Return where the run starts; None if the interrupts must be repeated.
 
         Raises:
-            AnswerInvalid: what the user has answered can't be understood.
-            Retryable: the conversation can't be read.
+            AnswerInvalid: The user's answer matches none of the requested schemas.
+            Retryable: The conversation can't be read.
         """
         ctx = self._ctx
         own_turns = turns_of_log(known.log, ctx.task) or user_turn(ctx.message, ctx.task, ctx.run)
@@ -284,7 +293,7 @@ class _AdkRun:
         return begun
 
     def _go_on(self, begun: _Begun, mine: list[Event], said: Sequence[Json]) -> None:
-        """Go on behind what a former attempt has kept of this run."""
+        """Continue after the events that an earlier attempt saved for this run."""
         if begun.answer is None:
             begun.own.append(user_event(said, mine[0].invocation_id))
         begun.own += mine
@@ -294,7 +303,7 @@ class _AdkRun:
         is_answer = bool(last.content) and last.is_final_response()
         if begun.is_over or not is_answer or last.author == "user":
             return
-        # All that this agent had to say; ADK would ask its model again.
+        # This was the agent's final answer; ADK would call its model again.
         begun.is_over = isinstance(root, LlmAgent)
         update = {"id": Event.new_id(), "content": None}
         ends = last.model_copy(update={**update, "actions": EventActions(end_of_agent=True)})
@@ -302,7 +311,7 @@ class _AdkRun:
 
 
 async def _inputs(ctx: RunContext, own: Sequence[Turn]) -> dict[int, list[Json]]:
-    """Return what the task's user said, by run, without results of tools."""
+    """Return the parts that the task's user sent, by run, without tool results."""
     inputs = dict[int, list[Json]]()
     for turn in own:
         if turn.role == "user":
@@ -311,7 +320,7 @@ async def _inputs(ctx: RunContext, own: Sequence[Turn]) -> dict[int, list[Json]]
 
 
 def _answers(events: Sequence[Event], content: types.Content) -> bool:
-    """Tell whether the user has said `content`, responses to calls, in one of the events."""
+    """Return whether one of the user's events contains `content`, responses to calls."""
     wanted = {part.function_response.id for part in content.parts or () if part.function_response}
     given = (
         {response.id for response in event.get_function_responses()}
@@ -322,9 +331,9 @@ def _answers(events: Sequence[Event], content: types.Content) -> bool:
 
 
 def _first(answer: UserDecision, asking: str, invocation: str) -> list[Event]:
-    """Return what the user said beside the answer's content.
+    """Return what the user said in addition to the answer's content.
 
-    Results belong to the invocation that is `asking` for them, and goes on.
+    Results belong to the invocation that is `asking` for them and continues.
     """
     events = list[Event]()
     if answer.results is not None:
@@ -337,7 +346,7 @@ def _first(answer: UserDecision, asking: str, invocation: str) -> list[Event]:
 def _past(ctx: RunContext, turns: Sequence[Turn], own: Sequence[Turn]) -> Sequence[Turn]:
     """Return the turns before the task's first."""
     mine = {turn.id for turn in own if turn.role == "user"}
-    # An AG-UI client sends the run's input without its content, under an id of its own.
+    # An AG-UI client sends the run's input without content, under its own id.
     mine |= {m.get("id") for m in ctx.agui.get("messages") or () if m.get("content") is None}
     first = (
         index
@@ -355,7 +364,7 @@ def _own_events(
     answering = {run for run, event in kept if event.author == "user"}
     for run in sorted({*inputs, *(run for run, _ in kept)} - {ctx.run}):
         made = [event for number, event in kept if number == run]
-        # An answer that was none is no message of the conversation.
+        # A message that was no valid answer is not part of the conversation.
         is_message = bool(made) or not waiting_calls(events)
         if run in inputs and run not in answering and is_message:
             invocation = made[0].invocation_id if made else _invocation(ctx, run)
@@ -369,24 +378,24 @@ def _invocation(ctx: RunContext, run: int) -> str:
 
 
 def _results(own: Sequence[Turn]) -> dict[str, Json]:
-    """Return what the task's tools have answered, by call id."""
+    """Return the results of the task's tools, by call id."""
     return {turn.result.id: response_of(turn.result) for turn in own if turn.result is not None}
 
 
 def _calls(events: Sequence[Event]) -> set[str]:
-    """Return the ids of the calls of tools."""
+    """Return the ids of the tool calls."""
     calls = [call for event in events for call in event.get_function_calls()]
     return {call.id for call in calls if call.id and call.name not in FRAMEWORKS}
 
 
 def _state(ctx: RunContext, known: Remembered) -> Json:
-    """Return the session's state: the client's, or as the conversation has left it."""
+    """Return the session's state: the client's if it sent one, else the conversation's."""
     state = ctx.state if ctx.agui.get("state") is not None else known.state()
     return dict(state) if isinstance(state, dict) else {}
 
 
 def _ending_of(event: Event) -> Ending | None:
-    """Return what ends the run where a model has given no answer; None: it goes on."""
+    """Return how the run ends if a model gave no answer; None if it continues."""
     code = event.error_code
     if event.partial or not code or (event.content and event.content.parts):
         return None
@@ -397,11 +406,11 @@ def _ending_of(event: Event) -> Ending | None:
 
 
 def _ending(error: Exception, model_error: Exception | None) -> Ending:
-    """Return how a run ends that `error` has stopped.
+    """Return how a run ends that was stopped by `error`.
 
     Raises:
-        Retryable: it may go better later.
-        Exception: `error` itself: it is the agent's.
+        Retryable: The model's endpoint is busy or unreachable.
+        Exception: `error` itself, if the agent raised it.
     """
     if isinstance(error, LlmCallsLimitExceededError):
         return _failed("the agent has not come to an end in as many model calls as it may make")
@@ -422,7 +431,7 @@ def _failed(reason: str) -> Outcome:
 
 
 def _resumable() -> ResumabilityConfig:
-    """Return that invocations go on where they stopped; ADK warns of it as experimental."""
+    """Return a config with which invocations resume; ADK warns that it is experimental."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         return ResumabilityConfig(is_resumable=True)

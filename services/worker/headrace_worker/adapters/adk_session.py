@@ -1,9 +1,9 @@
-"""A conversation as a session of Google's ADK.
+"""Conversion of a conversation into a session of Google's ADK.
 
-A session is a list of events. What earlier tasks said is translated into events; those of the task
-itself are kept as ADK made them, in the checkpoints of the task's log, because ADK goes on by them:
-who was at work, what was asked, and which calls have not been carried out. Results of tools stand
-in the log already, and are put back into their events.
+A session is a list of events. The conversation of earlier tasks is translated into events. The
+task's own events are kept as ADK made them, in checkpoints of the task's log, because ADK resumes
+from them: which agent was active, which requests are open, and which calls have not been executed.
+Tool results are in the log already and are put back into their events.
 """
 
 from base64 import b64decode
@@ -28,31 +28,36 @@ with needs("google-adk"):
     from google.genai import types
 
 FORMAT = "google.adk"
-"""Of the responses that are kept verbatim, and key in the data of a checkpoint that keeps other
-events: ``events``, and the ``run`` that they belong to."""
+"""Format of the responses that are kept verbatim. Also the key, in a checkpoint's data, of other
+events that are kept: ``events``, and the ``run`` that they belong to."""
 
 
 def as_kept(events: Sequence[Event], run: int, recorded: Collection[str]) -> Json:
-    """Return what is kept of events of `run`.
+    """Return the record that keeps `events` of `run`.
 
-    Results that are `recorded` in the log, by call id, are left out, and so are changes of the
-    state, which are told as the shared state.
+    It leaves out results that are already `recorded` in the log (call ids), and changes of the
+    state, which are emitted as shared state.
     """
     return {"run": run, "events": [_as_kept(event, recorded) for event in events]}
 
 
 async def beside_responses(ctx: RunContext, kept: Json) -> Json:
-    """Return the data of the checkpoint that keeps events which are no response of a model."""
+    """Return checkpoint data for events that are not a model's response."""
     return {FORMAT: await stored(ctx, kept)}
 
 
 async def kept_events(
     ctx: RunContext, log: Sequence[Entry], results: Mapping[str, Json]
 ) -> list[tuple[int, Event]]:
-    """Return the events that the task's log keeps, each with its run; `results` by call id.
+    """Return the events kept in the task's log, each with its run.
+
+    Args:
+        ctx: The run's context.
+        log: The task's log.
+        results: Tool results, by call id.
 
     Raises:
-        Retryable: the store has lost one.
+        Retryable: The object store no longer has one of the events.
     """
     found = list[tuple[int, Event]]()
     for entry in log:
@@ -74,7 +79,7 @@ async def kept_events(
 
 
 def past_events(turns: Sequence[Turn], root: str) -> list[Event]:
-    """Return the events of earlier tasks; what is not kept is the agent `root`'s."""
+    """Return the events of earlier tasks; those not kept verbatim get `root` as their author."""
     events = list[Event]()
     calls = dict[str, tuple[str, Event]]()
     for turn in answered(turns):
@@ -92,29 +97,29 @@ def past_events(turns: Sequence[Turn], root: str) -> list[Event]:
 
 
 def user_event(said: Sequence[Json], invocation: str) -> Event:
-    """Return what the user said as an event."""
+    """Return the user's A2A Parts as an event."""
     return Event(author="user", invocation_id=invocation, content=user_content(said))
 
 
 def user_content(said: Sequence[Json]) -> types.Content:
-    """Return what the user said, A2A Parts."""
+    """Return the user's A2A Parts as content."""
     return types.Content(role="user", parts=[_part(part) for part in said])
 
 
 def response_of(result: ToolResultPart) -> Json:
-    """Return a tool's result as ADK has it."""
+    """Return a tool's result as ADK represents it."""
     if result.error:
         return {"error": result.error}
     return as_response(result.content)
 
 
 def as_response(said: Any) -> Json:  # noqa: ANN401  # any JSON
-    """Return what was answered as ADK has it: an object."""
+    """Return an answer as ADK represents it: an object."""
     return said if isinstance(said, dict) else {"result": said}
 
 
 def said_in(response: Json) -> tuple[Any, str]:
-    """Return content and error of a response, such that `response_of` makes the same of them."""
+    """Return the response's content and error; the inverse of `response_of`."""
     match response:
         case {"error": str(error)} if error and len(response) == 1:
             return "", error
@@ -145,7 +150,7 @@ def _event(kept: Json, results: Mapping[str, Json]) -> Event:
 def _response(turn: Turn, root: str, invocation: str) -> Event:
     kept = turn.verbatim.response if turn.verbatim and turn.verbatim.format == FORMAT else None
     if isinstance(kept, dict):
-        # Nobody answers it any more.
+        # This call can no longer be answered.
         return _event({**kept["events"][0], "longRunningToolIds": None}, {})
     parts = [part for item in turn.items if (part := _item(item)) is not None]
     content = types.Content(role="model", parts=parts)
@@ -164,7 +169,7 @@ def _item(said: Any) -> types.Part | None:  # noqa: ANN401  # an Item
         case ResultItem():
             return types.Part(text=said.told)
         case _:
-            # Reasoning is its model's own: without what is kept verbatim, no provider takes it.
+            # Providers accept reasoning only verbatim, and only from their own model.
             return None
 
 

@@ -1,4 +1,4 @@
-"""What an agent of the OpenAI Agents SDK does, said in a task's log while it does it."""
+"""The events of an OpenAI Agents SDK agent, emitted to a task's log while it runs."""
 
 import asyncio
 from collections.abc import Collection
@@ -31,19 +31,23 @@ _THOUGHTS = frozenset({"response.reasoning_summary_text.delta", "response.reason
 
 
 class AgentsEvents(RunHooks[Any]):
-    """Says one run's events.
+    """Emits the events of one run.
 
-    The SDK runs ahead of whoever reads its events. So a tool waits until the response that calls
+    The SDK runs ahead of the consumer of its events. So a tool waits until the response that calls
     it is stored, and its result is stored before the next request.
     """
 
     def __init__(
         self, ctx: RunContext, first: str, used: set[str], known: Collection[str], *, thinking: bool
     ) -> None:
-        """Say them in the run of `ctx`; `thinking`: reasoning too.
+        """Emit events in the run of `ctx`.
 
-        `first` is the name of the task's own agent, `used` are the ids of the conversation's calls
-        so far, `known` those whose results the log has.
+        Args:
+            ctx: The run's context.
+            first: Name of the task's own agent.
+            used: Ids of the conversation's calls so far.
+            known: Ids of the calls whose results are in the log.
+            thinking: Whether to emit reasoning too.
         """
         self._ctx, self._thinking = ctx, thinking
         self._used, self._answered = used, set(known)
@@ -56,29 +60,29 @@ class AgentsEvents(RunHooks[Any]):
         self._speaker = Speaker(ctx, first)
         self._is_structured = False
         self.refusal = ""
-        """Why the model does not want to, if it does not."""
+        """The model's refusal; empty if it did not refuse."""
         self.calls: dict[str, CallItem] = {}
-        """Those of the last response, by the id that the SDK has for them."""
+        """Calls of the last response, by the SDK's id."""
 
     async def on_llm_end(self, context: Any, agent: Any, response: ModelResponse) -> None:  # noqa: ANN401  # the library's
-        """Take note that a response has been given; its last events may be still to come."""
+        """Record that a response is complete; its last events may still arrive."""
         del context, agent, response
         self._given += 1
         self._mark()
 
     async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:  # noqa: ANN401  # the library's
-        """Have a tool wait until its call is stored."""
+        """Delay a tool until its call is stored."""
         del context, agent, tool
         await self._stored.wait()
 
     async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: object) -> None:  # noqa: ANN401  # the library's
-        """Save what a tool answered: no later attempt calls it again."""
+        """Save a tool's result, so that no later attempt calls the tool again."""
         del agent, tool
         if isinstance(context, ToolContext):
             await self._result(context.tool_call_id, result)
 
     async def take(self, event: Any) -> None:  # noqa: ANN401  # whatever the library says
-        """Say `event`."""
+        """Emit `event`."""
         match event:
             case RawResponsesStreamEvent(data=data):
                 await self._raw(data)
@@ -90,11 +94,11 @@ class AgentsEvents(RunHooks[Any]):
                 await self._hand_over(agent)
 
     async def end(self, *, suspended: bool = False) -> None:
-        """Take note that nothing more comes; `suspended`: before the user has answered."""
+        """End the current agent's part; `suspended` means that it waits for the user."""
         await self._speaker.end(suspended=suspended)
 
     async def _hand_over(self, agent: Agent[Any]) -> None:
-        """Say who goes on."""
+        """Emit which agent continues."""
         await self._speaker.become(agent.name)
         self._is_structured = agent.output_type not in {None, str}
 
@@ -123,7 +127,7 @@ class AgentsEvents(RunHooks[Any]):
                 await self._completed(data.response)
 
     async def _completed(self, response: Any) -> None:  # noqa: ANN401  # a Response
-        """Save a response: no later attempt asks for it again."""
+        """Save a response, so that no later attempt requests it again."""
         called = [item for item in response.output if item.type == "function_call"]
         if response.id != REPLAYED:
             await self._say_rest(response, called)
@@ -140,7 +144,7 @@ class AgentsEvents(RunHooks[Any]):
         self._mark()
 
     async def _say_rest(self, response: Any, called: list[Any]) -> None:  # noqa: ANN401  # a Response
-        """Say what has not streamed, and end what has."""
+        """Emit what has not streamed, and end the calls that have."""
         for item in response.output:
             if item.type == "message" and not self._spoke:
                 await self._text("".join(getattr(part, "text", "") for part in item.content))
@@ -154,7 +158,7 @@ class AgentsEvents(RunHooks[Any]):
                 await self._ctx.emit(ToolCall(call.name, call.arguments, own))
 
     async def _text(self, said: str) -> None:
-        # Output that has a shape is told as data, at the end.
+        # Structured output is emitted as data at the end.
         if said and not self._is_structured:
             await self._ctx.emit(Text(said))
 
@@ -188,7 +192,7 @@ class AgentsEvents(RunHooks[Any]):
             await keep_result(self._ctx, ToolResult(own, words), Verbatim(FORMAT, said))
 
     def _own(self, theirs: str) -> str:
-        """Return the id that a call has in the log, where each has one of its own."""
+        """Return the call's id in the log, where ids are unique."""
         own = self._ids[theirs] = own_call_id(self._ctx, self._used, theirs)
         return own
 

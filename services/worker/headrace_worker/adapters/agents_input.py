@@ -1,4 +1,4 @@
-"""A conversation in the words of the OpenAI Agents SDK: items of the Responses API."""
+"""Conversion of a conversation into items of the Responses API, for the OpenAI Agents SDK."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -15,9 +15,9 @@ with needs("openai-agents"):
     from openai.types.responses import ResponseFunctionToolCall
 
 FORMAT = "openai.agents"
-"""Of the responses that are kept verbatim: ``items``, the response's items as the SDK tells them
-to the model again, and ``agent``, the name of the agent that gave it. Of results: what a tool
-returned."""
+"""Format of what is kept verbatim. Of a response: ``items``, in the form in which the SDK sends
+them back to the model, and ``agent``, the name of the agent that gave it. Of a result: what the
+tool returned."""
 
 _PIECES = ContentNames(
     text=lambda said: {"type": "input_text", "text": said},
@@ -27,7 +27,7 @@ _PIECES = ContentNames(
 
 
 def items_of(turns: Iterable[Turn]) -> list[Any]:
-    """Return the input of a run. An AG-UI client's system messages are left out."""
+    """Return the input of a run, without an AG-UI client's system messages."""
     return [item for turn in turns for item in _items(turn)]
 
 
@@ -40,12 +40,12 @@ def response_items(turn: Turn) -> list[Json]:
 
 
 def agent_of(turn: Turn) -> str:
-    """Return the name of the agent whose response this is; empty: it is not known."""
+    """Return the name of the agent that gave the response; empty if unknown."""
     return str(_kept(turn).get("agent") or "")
 
 
 def verbatim_of(agent: str, items: Iterable[Any], ids: Mapping[str, str]) -> Json:
-    """Return a response as it is kept, with its calls under the `ids` that the log has."""
+    """Return the record that keeps a response, with its calls' `ids` in the log."""
     return {"agent": agent, "items": [_renamed(item, ids) for item in items]}
 
 
@@ -83,7 +83,7 @@ def _item(said: Item) -> Json | None:
         case ResultItem():
             return _message(said.told)
         case _:
-            # Reasoning is its model's own: without what is kept verbatim, no provider takes it.
+            # Providers accept reasoning only verbatim, and only from their own model.
             return None
 
 
@@ -94,14 +94,14 @@ def _message(text: str) -> Json:
 
 
 def returned(turn: Turn, result: ToolResultPart) -> Any:  # noqa: ANN401  # any JSON
-    """Return what a tool returned: its content or its error, images and files as they were."""
+    """Return what a tool returned: content, error, or the original images and files."""
     if turn.verbatim is not None and turn.verbatim.format == FORMAT:
         return turn.verbatim.response
     return result.error or result.content
 
 
 def words_of(value: Any) -> str | None:  # noqa: ANN401  # any JSON
-    """Return what the log tells of a tool's images and files; None: it returned none of these."""
+    """Return the text that the log has for a tool's images and files; None if it has none."""
     output = _converted(value)
     if isinstance(output, str):
         return None
@@ -114,7 +114,7 @@ def _mention(piece: Any) -> str:  # noqa: ANN401  # the API's types
 
 
 def _converted(value: Any) -> Any:  # noqa: ANN401  # any JSON
-    """Return a tool's value as the SDK tells it: pieces of content, else text."""
+    """Return a tool's value as the SDK sends it: pieces of content, else text."""
     call = ResponseFunctionToolCall(arguments="", call_id="", name="", type="function_call")
     return ItemHelpers.tool_call_output_item(call, value)["output"]
 

@@ -1,8 +1,8 @@
-"""Going on behind a response that the log holds, in the OpenAI Agents SDK.
+"""Replay of a response from the log, in the OpenAI Agents SDK.
 
-The SDK carries out calls only of a response that its model gives. So the agent is copied, with a
-model that first gives the response from the log, and then what the agent's own model says. The
-tools of the copy answer what has been answered from the log, and heed what was decided.
+The SDK executes only calls of a response that its model gives. So the agent is copied with a model
+that first returns the response from the log, and then calls the agent's own model. The copy's tools
+return results that are already in the log, and apply the user's decisions.
 """
 
 import copy
@@ -30,22 +30,22 @@ _REFUSED = "The user did not approve it."
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A response from the log, and what has become of its calls."""
+    """A response from the log, and the results and decisions on its calls."""
 
     items: Sequence[Json]
     calls: Sequence[CallItem]
     results: Mapping[str, Any]
-    """What was answered, by call id."""
+    """Results in the log, by call id."""
     decisions: Mapping[str, Decision] = field(default_factory=dict)
-    """What was decided, by call id."""
+    """The user's decisions, by call id."""
     beside: Sequence[Json] = ()
-    """Items that the user said beside the decisions."""
+    """Items of what the user said in addition to the decisions."""
 
 
 def client_tools(tools: Sequence[Json], taken: Collection[str]) -> list[FunctionTool]:
-    """Return the tools that an AG-UI client brings, but those whose name the agent has `taken`.
+    """Return an AG-UI client's tools, except those with names in `taken`.
 
-    Each needs approval, so that a call ends the run instead of being carried out.
+    Each needs approval, so that a call ends the run instead of being executed.
     """
     return [
         FunctionTool(
@@ -62,7 +62,7 @@ def client_tools(tools: Sequence[Json], taken: Collection[str]) -> list[Function
 
 
 def handoff_names(agent: Agent[Any]) -> set[str]:
-    """Return the names of the tools with which the agent hands over."""
+    """Return the names of the agent's handoff tools."""
     return {
         each.tool_name if isinstance(each, Handoff) else Handoff.default_tool_name(each)
         for each in agent.handoffs
@@ -70,7 +70,7 @@ def handoff_names(agent: Agent[Any]) -> set[str]:
 
 
 def reachable(entry: Agent[Any], name: str) -> Agent[Any]:
-    """Return the agent called `name` among those that `entry` may hand over to; else `entry`."""
+    """Return the agent `name` among those reachable by handoffs from `entry`, else `entry`."""
     waiting, seen = [entry], set[int]()
     while waiting:
         agent = waiting.pop(0)
@@ -89,7 +89,7 @@ def reachable(entry: Agent[Any], name: str) -> Agent[Any]:
 def replaying(
     agent: Agent[Any], tools: Sequence[Any], replay: Replay, config: RunConfig
 ) -> Agent[Any]:
-    """Return a copy of `agent`, which has `tools`, that begins with the response of `replay`."""
+    """Return a copy of `agent`, with `tools`, that starts with the response of `replay`."""
     names = {getattr(tool, "name", "") for tool in tools} | handoff_names(agent)
     gone = [{"name": call.name} for call in replay.calls if call.name not in names]
     wrapped = [
@@ -103,7 +103,7 @@ def replaying(
 
 
 class _Replaying(Model):
-    """Gives the response from the log, then what the agent's own model says."""
+    """Model that returns the response from the log, then those of the agent's own model."""
 
     def __init__(self, model: Model, replay: Replay) -> None:
         self._model, self._replay, self._is_over = model, replay, False
@@ -127,7 +127,7 @@ class _Replaying(Model):
             yield event
 
     def _with_words(self, told: Any) -> Any:  # noqa: ANN401  # the library's
-        """Put what the user said beside the decisions behind the results that they led to."""
+        """Insert what the user said with the decisions after the results of these."""
         if not self._replay.beside or isinstance(told, str):
             return told
         mine = {call.id for call in self._replay.calls}
@@ -157,13 +157,13 @@ def _completed(items: Sequence[Json]) -> ResponseCompletedEvent:
 
 
 def _model_of(agent: Agent[Any], config: RunConfig) -> Model:
-    """Return the model that the SDK would ask for the agent."""
+    """Return the model that the SDK would use for the agent."""
     model = config.model if config.model is not None else agent.model
     return model if isinstance(model, Model) else config.model_provider.get_model(model)
 
 
 def _answering(tool: FunctionTool, replay: Replay) -> FunctionTool:
-    """Return a copy of the tool that heeds what is known of the calls."""
+    """Return a copy of the tool that uses known results and decisions."""
     carry_out, asks = tool.on_invoke_tool, tool.needs_approval
 
     async def invoke(ctx: ToolContext[Any], arguments: str) -> Any:  # noqa: ANN401  # a result

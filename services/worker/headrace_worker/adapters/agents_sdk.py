@@ -1,4 +1,4 @@
-"""An agent of the OpenAI Agents SDK, unchanged, as an agent."""
+"""Adapter for agents of the OpenAI Agents SDK."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -59,7 +59,7 @@ with needs("openai-agents"):
     from openai import APIError
 
 
-def openai_agents_agent(  # noqa: PLR0913  # what such an agent can be told
+def openai_agents_agent(  # noqa: PLR0913  # the adapter's options
     wrapped: SdkAgent[Any],
     *,
     name: str,
@@ -71,19 +71,27 @@ def openai_agents_agent(  # noqa: PLR0913  # what such an agent can be told
     approve_within: float | None = None,
     **declared: Unpack[Declaration],
 ) -> Agent:
-    """Make an agent of an agent of the OpenAI Agents SDK.
+    """Return an agent that runs an agent of the OpenAI Agents SDK.
 
-    `context` is what its tools get as context, or a function that makes it of the run's context
-    (None: the run's context itself). `run_config` is the SDK's; without one, nothing is traced.
-    The conversation is read from the log, so no session is needed. A new task begins with
-    `wrapped`; the next message of a task, with the agent that it was handed over to. The tools that
-    an AG-UI client brings are offered to the agent that begins. Tools that need approval end the
-    run with an interrupt for each call; what is not approved `approve_within` seconds later is
-    refused (None: there is no hurry). Output that is no text becomes a data artifact. The other
-    keywords are `agent`'s.
+    The conversation is read from the log, so no session is needed. A new task starts with
+    `wrapped`; a follow-up starts with the agent that the task was handed over to. The tools of an
+    AG-UI client are offered to the agent that starts. Tools that need approval end the run with one
+    interrupt for each call. Output that is not text becomes a data artifact.
+
+    Args:
+        wrapped: The SDK's agent.
+        name: The agent's name in the fleet.
+        context: The context for tools, or a function that makes it from the run's context. By
+            default, the run's context itself.
+        run_config: The SDK's `RunConfig`; by default, nothing is traced.
+        max_turns: Maximum number of turns in a run.
+        memory: How much of the conversation the agent gets.
+        show_thinking: Whether to emit reasoning.
+        approve_within: Seconds after which an open approval counts as refused; None for no limit.
+        **declared: Keywords of `agent`.
 
     Raises:
-        Misdeclared: as `agent`.
+        Misdeclared: As for `agent`.
     """
     config = run_config if run_config is not None else RunConfig(tracing_disabled=True)
     options = _AgentsOptions(config, max_turns, memory, show_thinking, approve_within)
@@ -107,7 +115,7 @@ def openai_agents_agent(  # noqa: PLR0913  # what such an agent can be told
 
 @dataclass(frozen=True, slots=True)
 class _AgentsOptions:
-    """How the agent is run; see `openai_agents_agent`."""
+    """Options of `openai_agents_agent`."""
 
     config: RunConfig
     max_turns: int
@@ -122,7 +130,7 @@ async def _run(
     options: _AgentsOptions,
     given: Any,  # noqa: ANN401  # whatever the agent takes
 ) -> None:
-    """Carry out one run; its tools get `given` as context."""
+    """Execute one run; its tools get `given` as context."""
     turns = await conversation(ctx, options.memory, FORMAT)
     try:
         begun = await _begin(ctx, wrapped, turns)
@@ -160,16 +168,16 @@ async def _run(
     elif not isinstance(output := result.final_output, str | None):
         await ctx.emit(Data(as_json(output), "output"))
     elif output and telling.calls:
-        # What a tool has answered is the answer: the agent's `tool_use_behavior`.
+        # The agent's `tool_use_behavior` makes a tool's result the answer.
         await ctx.emit(output)
 
 
 def _ending(error: APIError | AgentsException) -> Ending:
-    """Return how a run ends that `error` has stopped.
+    """Return how a run ends that was stopped by `error`.
 
     Raises:
-        Retryable: it may go better later.
-        AgentsException: the agent itself is at fault.
+        Retryable: The endpoint is busy or unreachable, or the model's answer is unusable.
+        AgentsException: The error is the agent's own.
     """
     match error:
         case APIError():
@@ -187,17 +195,17 @@ def _ending(error: APIError | AgentsException) -> Ending:
 
 @dataclass(slots=True)
 class _AgentsStart:
-    """Where a run begins."""
+    """Where a run starts."""
 
     agent: SdkAgent[Any]
     items: list[Any]
     replay: Replay | None = None
-    """The response that it goes on with; None: the model is asked."""
+    """The response to replay first; None if the model is called first."""
 
 
 @dataclass(slots=True)
 class _Last:
-    """The last response of a conversation, and what is behind it."""
+    """The last response of a conversation, and the results after it."""
 
     turn: Turn
     before: list[Turn]
@@ -206,7 +214,7 @@ class _Last:
     def replay(
         self, agent: SdkAgent[Any], decisions: dict[str, Decision], said: Sequence[Json] = ()
     ) -> _AgentsStart:
-        """Begin with this response."""
+        """Return a start that replays this response."""
         beside = items_of([Turn("user", parts=said)]) if said else []
         items, calls = response_items(self.turn), self.turn.calls
         replay = Replay(items, calls, self.results, decisions, beside)
@@ -216,10 +224,10 @@ class _Last:
 async def _begin(
     ctx: RunContext, wrapped: SdkAgent[Any], turns: Sequence[Turn]
 ) -> _AgentsStart | None:
-    """Return where the run begins; None: there is nothing left to do but to end it.
+    """Return where the run starts; None if it only has to be ended.
 
     Raises:
-        AnswerInvalid: what the user has answered can't be understood.
+        AnswerInvalid: The user's answer matches none of the requested schemas.
     """
     last = _last(turns)
     if last is None or last.turn.task != ctx.task:
@@ -241,7 +249,7 @@ async def _begin(
 async def _answer(
     ctx: RunContext, agent: SdkAgent[Any], last: _Last, turns: Sequence[Turn]
 ) -> _AgentsStart | None:
-    """Go on behind open calls of an earlier run, with what the user says to them."""
+    """Resume open calls of an earlier run with the user's answers."""
     asked = asked_before(await ctx.load_events(), ctx.run)
     named = {call_of(interrupt) for interrupt in asked}
     left = open_calls(turns)
@@ -250,7 +258,7 @@ async def _answer(
         return _AgentsStart(agent, items_of(answered(turns)))
     said = [part for part in ctx.parts if parts.tool_result(part) is None]
     if not said:
-        # The results of the client's tools have come, without a word on the approvals.
+        # The results of the client's tools have arrived, without an answer to the approvals.
         await ask(ctx, asked)
         return None
     decided = decisions_of(said, asked)
@@ -279,7 +287,7 @@ async def _prepared(
     given: Any,  # noqa: ANN401  # whatever the agent takes
     config: RunConfig,
 ) -> tuple[SdkAgent[Any], set[str]]:
-    """Return the agent that begins, and the names of the client's tools that it was given."""
+    """Return the agent that starts, and the names of the client's tools that it was given."""
     sent = ctx.agui.get("tools") or ()
     if begun.replay is None and not sent:
         return begun.agent, set()
@@ -299,7 +307,7 @@ async def _interrupt(
     brought: set[str],
     within: float | None,
 ) -> None:
-    """End the run with what waits for the user, or for the client's tools."""
+    """End the run with the calls that wait for the user or for the client's tools."""
     calls = [telling.calls.get(getattr(each.raw_item, "call_id", "")) for each in interruptions]
     known = [call for call in calls if call is not None]
     if len(known) < len(calls):
