@@ -1,4 +1,4 @@
-"""Reading a request's body, never more of it than the limit, and JSON."""
+"""Reading a request's body up to a limit, and parsing it as JSON."""
 
 import re
 from dataclasses import dataclass
@@ -20,36 +20,36 @@ class BodyTooLarge(HeadraceError):
     code = "body_too_large"
 
     def __init__(self, limit: int, of: str = "") -> None:
-        """Keep the limit, in bytes; `of` says of which part, if it is not of all."""
+        """Keep the limit, in bytes; `of` names the part that it applies to, if not the whole."""
         super().__init__(f"the body exceeds the limit of {limit} bytes{of}")
         self.limit = limit
 
 
 class RequestNotWhole(HeadraceError):
-    """The rest of a request did not come in time."""
+    """The rest of a request did not arrive in time."""
 
     code = "request_not_whole"
 
 
 _LONG_STRING = re.compile(rb'"[^"]{4096,}')
-"""A file or a text, which costs little to read, however long it is."""
+"""A file or a text, which is cheap to parse at any length."""
 
 
 @dataclass(frozen=True, slots=True)
 class BodyLimits:
-    """How large a body may be, in bytes, and all that are held at a time."""
+    """Limits on bodies, in bytes: of one body, and of all that are held at a time."""
 
     whole: int
     beside_files: int
-    """All but its long strings. Reading that takes time in which the gateway does nothing else, and
-    no log would take it."""
+    """Limit without long strings. Parsing the rest blocks the gateway's event loop, and no log
+    would store so much."""
     held: HeldBodies
 
     def check(self, body: bytes) -> bytes:
-        """Return `body`, which is JSON or is to be.
+        """Return `body`, which should be JSON.
 
         Raises:
-            BodyTooLarge: it is larger than it may be.
+            BodyTooLarge: the body exceeds a limit.
         """
         if len(body) > self.whole:
             raise BodyTooLarge(self.whole)
@@ -61,18 +61,18 @@ class BodyLimits:
 
 
 CALLER = "headrace.caller"
-"""Where a request's scope has who sends it, once that is known."""
+"""Key in a request's scope: its caller, once known."""
 
 
 async def read_body(request: Request, limits: BodyLimits) -> bytes:
     """Return the request's body, which is held until the request is answered.
 
     Raises:
-        LookupError: it is not known yet who sends it; nothing is read from whom nobody knows. Or
-            it is not within `OpenRequests.one`.
-        TooManyBytes, TooManyBytesOfOwner: too much is held already.
-        BodyTooLarge: it says so, or turns out to be, larger than it may be.
-        starlette.requests.ClientDisconnect: the client went away meanwhile.
+        LookupError: the caller is not known yet (bodies of unknown callers are never read), or the
+            request is not within `OpenRequests.one`.
+        TooManyBytes, TooManyBytesOfOwner: too many bytes are held already.
+        BodyTooLarge: the declared or actual size exceeds the limit.
+        starlette.requests.ClientDisconnect: the client disconnected.
     """
     if CALLER not in request.scope:
         raise LookupError("call_of, or caller_of, comes before read_body")
@@ -91,10 +91,10 @@ async def read_body(request: Request, limits: BodyLimits) -> bytes:
 
 
 def parse(body: bytes) -> object:
-    """Return what the JSON says.
+    """Return the parsed JSON.
 
     Raises:
-        JSONParseError: it is no JSON; says where.
+        JSONParseError: the body is not JSON; the message names the place.
     """
     try:
         return orjson.loads(body)
@@ -103,11 +103,11 @@ def parse(body: bytes) -> object:
 
 
 def parse_object(body: bytes) -> Json:
-    """Return the JSON object.
+    """Return the parsed JSON object.
 
     Raises:
-        JSONParseError: it is no JSON.
-        Malformed: it is JSON, but no object.
+        JSONParseError: the body is not JSON.
+        Malformed: the JSON is not an object.
     """
     parsed = parse(body)
     if not isinstance(parsed, dict):
@@ -116,17 +116,18 @@ def parse_object(body: bytes) -> Json:
 
 
 FORM = "application/x-www-form-urlencoded"
-"""What curl says of a body when it is not told: JSON, all the same, where it is sent to a route."""
+"""Curl's default content type; routes that allow it read the body as JSON all the same."""
 
 
 def check_content_type(request: Request, *, form: bool = False) -> None:
-    """Return if the body is declared as JSON of some kind, or not at all.
+    """Check that the body is declared as JSON of some kind, or not declared.
 
-    With `form` it may also be declared as a form, as those do who leave it to curl. Not by pages:
-    a browser sends a form anywhere without asking, and always says of which page it is.
+    With `form` the body may also be declared as a form, which is curl's default. This does not
+    apply to web pages: a browser sends forms to any site without CORS checks, and always names the
+    page's origin.
 
     Raises:
-        ContentTypeNotSupportedError: it is declared as something else.
+        ContentTypeNotSupportedError: another type is declared.
     """
     stated = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     kind, _, subtype = stated.partition("/")
@@ -139,13 +140,13 @@ def check_content_type(request: Request, *, form: bool = False) -> None:
 
 
 MAX_DEPTH = 90
-"""Levels of ``data``, ``metadata`` and AG-UI's fields: protobuf's parsers stop at 100 in all."""
+"""Maximum levels of ``data``, ``metadata`` and AG-UI's fields; protobuf parsers stop at 100."""
 
 RULE = f"must not be nested deeper than {MAX_DEPTH} levels"
 
 
 def is_too_deep(value: object) -> bool:
-    """Tell whether the objects and lists in `value` nest deeper than `MAX_DEPTH`."""
+    """Return whether the objects and lists in `value` nest deeper than `MAX_DEPTH`."""
     level = [value]
     for _ in range(MAX_DEPTH):
         level = [

@@ -1,4 +1,4 @@
-"""Clients' connections: bounds on half-sent requests, and what waits at the client unread."""
+"""Client connections: limits on incomplete requests, and the backlog of unread bytes."""
 
 import asyncio
 from collections.abc import Iterator
@@ -34,8 +34,8 @@ class HttpServer(uvicorn.Server):
                 ws=SocketWire,
                 ws_max_size=settings.max_body_bytes,
                 ws_ping_interval=settings.keepalive,
-                # A client that reads slowly finds the ping late, behind what it has yet to read.
-                # It is cut off when it takes nothing at all, as every stream is.
+                # The ping of a slow client arrives late, after the unread bytes before it. A client
+                # that reads nothing is disconnected by the stall timeout, like every stream.
                 ws_ping_timeout=None,
                 ws_per_message_deflate=False,
                 lifespan="off",
@@ -50,7 +50,7 @@ class HttpServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave signals to the process: it has more to stop than this server."""
+        """Leave signals to the process, which has more to stop than this server."""
         yield
 
 
@@ -58,15 +58,15 @@ _HEAD = b"HTTP/1.1 "
 
 
 class WholeHeads:
-    """A transport that keeps a head until something follows, or the loop's turn ends.
+    """A transport that holds a response's head until more is written, or the loop's turn ends.
 
-    What it does not do itself the transport behind it does.
+    Everything else is passed to the underlying transport.
     """
 
     __slots__ = ("_head", "_loop", "behind")
 
     def __init__(self, behind: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        """Write to `behind`, a transport of `loop`."""
+        """Write to `behind`, the underlying transport, on `loop`."""
         self.behind, self._loop = behind, loop
         self._head = b""
 
@@ -74,23 +74,23 @@ class WholeHeads:
         return getattr(self.behind, name)
 
     def write(self, data: bytes) -> None:
-        """Write, a head with what comes next."""
+        """Write `data`; hold a head so that it is sent together with the next write."""
         if self._head:
             data, self._head = self._head + data, b""
         elif data.startswith(_HEAD):
-            # A body that begins like this is late by less than a turn.
+            # A body that begins with these bytes is delayed too, by less than a turn.
             self._head = data
             self._loop.call_soon(self._flush)
             return
         self.behind.write(data)
 
     def close(self) -> None:
-        """Hang up once all is written."""
+        """Close the connection after everything is written."""
         self._flush()
         self.behind.close()
 
     def is_closing(self) -> bool:
-        """Whether the connection is closing."""
+        """Return whether the connection is closing."""
         return self.behind.is_closing()
 
     def _flush(self) -> None:
@@ -100,34 +100,34 @@ class WholeHeads:
 
 
 HEAD_BYTES = 64 * 1024
-"""Of a request line and its headers."""
+"""Maximum bytes of a request line and its headers."""
 
 MOST_HEADERS = 256
-"""Of one request: thousands of short ones cost several times their bytes."""
+"""Maximum headers of a request: thousands of short ones cost several times their bytes."""
 
 SECONDS = 30.0
-"""In which a head must be there; and for which a body may be silent."""
+"""Seconds in which a head must be complete, and for which a body may be silent."""
 
 BODY_SECONDS = 180.0
-"""In which a body must be there, however it comes in: 10 MB at half a megabit per second."""
+"""Seconds in which a body must be complete: enough for 10 MB at half a megabit per second."""
 
 
 MOST_PIPELINED = 16
-"""Requests that may wait behind the one that is being answered on their connection."""
+"""Requests that may wait on a connection while an earlier one is being answered."""
 
 MOST_FRAMES = 16 * 1024
-"""Of one message over a WebSocket; empty ones count, for they cost memory too."""
+"""Maximum frames of one WebSocket message; empty frames count, because they use memory too."""
 
 
 class TooManyPipelined(Exception):
-    """A client sends request after request, and waits for no answer."""
+    """A client sends more requests than allowed without waiting for answers."""
 
 
 class _Awaited(Enum):
-    """What of a request is to come next."""
+    """The part of a request that must come next."""
 
     NOTHING = 0
-    """Not before the client asks for something more."""
+    """No part, until the client begins another request."""
     HEAD = 1
     BODY = 2
 
@@ -135,25 +135,25 @@ class _Awaited(Enum):
 class HttpWire(HttpToolsProtocol):
     """Uvicorn's protocol on httptools, with its backlog in every request's scope.
 
-    Uvicorn itself would keep any head, and wait for the rest of any request, for ever. A request
-    that comes in one piece, as most do, starts no timer.
+    Uvicorn itself would store heads of any size, and wait forever for the rest of a request. A
+    request that arrives in one piece, as most do, starts no timer.
     """
 
-    # In slots: with more than 30 attributes each connection's dictionary takes a kilobyte more.
+    # Slots, because with more than 30 attributes each connection's dictionary needs 1 kB more.
     __slots__ = ("_awaited", "_deadline", "_framing", "_head_bytes", "_last", "_plain", "_timer")
 
     def __init__(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401 - uvicorn's, handed on
-        """Take what uvicorn gives."""
+        """Pass the arguments to uvicorn."""
         super().__init__(*arguments, **named)
         self._awaited = _Awaited.HEAD
         self._head_bytes = 0
         self._framing = 0
-        """Bytes since the last of the body: chunk sizes, their extensions, trailers."""
+        """Bytes since the last body bytes: chunk sizes, their extensions, trailers."""
         self._deadline = self._last = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # theirs
-        """Begin a connection, on which a request is to come."""
+        """Begin a connection, and start the timer for its first request."""
         self._plain = transport
         super().connection_made(cast("asyncio.Transport", WholeHeads(transport, self.loop)))
         self._deadline = self.loop.time() + SECONDS
@@ -165,7 +165,7 @@ class HttpWire(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take what came, and see what is still to come."""
+        """Parse `data`, and update limits and the timer for the part that must come next."""
         if self._awaited is _Awaited.BODY:
             self._deadline = min(self.loop.time() + SECONDS, self._last)
             self._framing += len(data)
@@ -182,7 +182,7 @@ class HttpWire(HttpToolsProtocol):
             self._look_again()
 
     def handle_websocket_upgrade(self) -> None:
-        """Hand the connection on to the other protocol."""
+        """Pass the connection to the WebSocket protocol."""
         self._awaited = _Awaited.NOTHING
         self._stop_timer()
         self.transport = self._plain
@@ -192,8 +192,8 @@ class HttpWire(HttpToolsProtocol):
         """Begin a request.
 
         Raises:
-            TooManyPipelined: too many wait already. Uvicorn hangs up then: what was answered now
-                would be taken for the answer to another one.
+            TooManyPipelined: too many requests wait already. Uvicorn then closes the connection,
+                because an answer sent now would be read as the answer to another request.
         """
         if len(self.pipeline) >= MOST_PIPELINED:
             self._awaited = _Awaited.HEAD
@@ -206,7 +206,7 @@ class HttpWire(HttpToolsProtocol):
         self._head_bytes = 0
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep a header; trailers, which come behind the body, are for nobody here."""
+        """Keep a header; trailers, which come after the body, are ignored."""
         if self._awaited is not _Awaited.HEAD:
             return
         if len(self.headers) >= MOST_HEADERS:
@@ -227,19 +227,19 @@ class HttpWire(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """Take a piece of the body."""
+        """Pass on a piece of the body."""
         self._framing = 0
         if not self.transport.is_closing():
             super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Know the request to be whole."""
+        """Record that the request is complete."""
         self._awaited = _Awaited.NOTHING
         if not self.transport.is_closing():
             super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Say that what came is no HTTP, unless something else has been said."""
+        """Answer data that is not HTTP with 400, unless another answer has begun."""
         self._refuse(400, "INVALID_ARGUMENT", msg)
 
     def _look_again(self) -> None:
@@ -251,7 +251,7 @@ class HttpWire(HttpToolsProtocol):
             self._timer = None
 
     def _on_time(self) -> None:
-        """Give up on a request that is not whole by now, where that is its client's doing."""
+        """Refuse a request that is not complete in time, unless the server delays it."""
         now = self.loop.time()
         if self.flow.read_paused or self._serves_another():
             self._deadline, self._last = now + SECONDS, self._last + SECONDS
@@ -260,17 +260,17 @@ class HttpWire(HttpToolsProtocol):
             return
         self._timer = None
         if self._awaited is _Awaited.HEAD and not self._head_bytes:
-            self.transport.close()  # Nothing was asked.
+            self.transport.close()  # No request has begun.
             return
         self._refuse(408, "DEADLINE_EXCEEDED", "the request was not complete in time")
 
     def _serves_another(self) -> bool:
-        """Tell whether an earlier request of this connection is being answered."""
+        """Return whether an earlier request of this connection is being answered."""
         cycle = self._cycle
         return self._awaited is _Awaited.HEAD and cycle is not None and not cycle.response_complete
 
     def _refuse(self, status: int, name: str, message: str) -> None:
-        """Say why, where there is a request to answer, and hang up."""
+        """Answer with the error if there is a request to answer, and close the connection."""
         if not self.transport.is_closing():
             if not self._is_answered():
                 self.transport.write(_refusal(status, name, message))
@@ -279,37 +279,37 @@ class HttpWire(HttpToolsProtocol):
         self._stop_timer()
 
     def _is_answered(self) -> bool:
-        """Tell whether an answer would be to no request, or within another answer."""
+        """Return whether an answer would have no request, or would be inside another answer."""
         if self._awaited is _Awaited.HEAD:
             return self._serves_another()
         return self._cycle is not None and self._cycle.response_started
 
     @property
     def _cycle(self) -> RequestResponseCycle | None:
-        """The newest request and its answer; uvicorn has None for none, and does not say so."""
+        """The newest request and its answer; None at first, which uvicorn does not declare."""
         return self.cycle
 
 
 class SocketWire(WebSocketsSansIOProtocol):
     """Uvicorn's protocol for WebSockets, with its backlog in the scope.
 
-    Uvicorn itself would keep the part of a message for ever, in any number of frames, and answer
-    pings whether or not the client takes the answers.
+    Uvicorn itself would store an incomplete message forever, in any number of frames. It would also
+    answer pings whether or not the client reads the answers.
     """
 
     def __init__(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401 - uvicorn's, handed on
-        """Take what uvicorn gives."""
+        """Pass the arguments to uvicorn."""
         super().__init__(*arguments, **named)
         self._deadline = self._last = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._pong: list[bytes] = []
-        """The answer to the newest ping, while the client takes nothing."""
+        """The answer to the newest ping, while the client reads nothing."""
         self._held: HeldBody | None = None
         self._part = self._whole = 0
-        """Bytes of a message that is not whole, and of those that are not taken."""
+        """Bytes of the incomplete message, and of complete messages not yet received by the app."""
 
     def data_received(self, data: bytes) -> None:
-        """Take what came, and see whether the rest of a message is to come."""
+        """Parse `data`, and start or stop the timer for the rest of a message."""
         self._part += len(data)
         super().data_received(data)
         is_part = bool(self.frames or self.conn.reader.buffer)
@@ -333,11 +333,11 @@ class SocketWire(WebSocketsSansIOProtocol):
         super().connection_lost(exc)
 
     def hold_by(self, held: HeldBody) -> None:
-        """Have what comes in held by `held`, until it is received."""
+        """Count incoming bytes in `held` until the app receives them."""
         self._held = held
 
     async def receive(self) -> Any:  # noqa: ANN401 - uvicorn's, handed on
-        """Return what came next."""
+        """Return the next event."""
         event = await super().receive()
         if self.queue.empty():
             self._whole = 0
@@ -345,13 +345,13 @@ class SocketWire(WebSocketsSansIOProtocol):
         return event
 
     def send_receive_event_to_app(self) -> None:
-        """Hand a whole message on."""
+        """Pass a complete message to the app."""
         self._whole, self._part = self._whole + self._part, 0
         super().send_receive_event_to_app()
         self._last = self.loop.time() + BODY_SECONDS
 
     def handle_cont(self, event: Frame) -> None:
-        """Keep a further frame of a message, unless it has too many."""
+        """Keep a further frame of a message, unless the message has too many."""
         if self.close_sent:
             return
         if len(self.frames) >= MOST_FRAMES:
@@ -360,21 +360,21 @@ class SocketWire(WebSocketsSansIOProtocol):
         super().handle_cont(event)
 
     def handle_ping(self) -> None:
-        """Answer a ping; a client that takes nothing is told the newest one's answer later."""
+        """Answer a ping; if the client reads nothing, only the newest ping is answered, later."""
         if self.writable.is_set():
             super().handle_ping()
         elif unsent := self.conn.data_to_send():
             self._pong = unsent[-1:]
 
     def resume_writing(self) -> None:
-        """Go on writing."""
+        """Resume writing."""
         super().resume_writing()
         pong, self._pong = self._pong, []
         if pong and not self.transport.is_closing():
             self.transport.write(b"".join(pong))
 
     def _hold(self) -> None:
-        """Have as much held as there is; a message that is not whole has no answer but a close."""
+        """Update the held size; above a limit, close the connection if a message is incomplete."""
         if self._held is not None:
             try:
                 self._held.resize(self._part + self._whole)
@@ -383,7 +383,7 @@ class SocketWire(WebSocketsSansIOProtocol):
                     self._fail(CloseCode.TRY_AGAIN_LATER, str(many))
 
     def _on_time(self) -> None:
-        """Give up on a message that is not whole by now, where that is its client's doing."""
+        """Refuse a message that is not complete in time, unless the server delays it."""
         now = self.loop.time()
         if self.read_paused:
             self._deadline, self._last = now + SECONDS, self._last + SECONDS
@@ -394,7 +394,7 @@ class SocketWire(WebSocketsSansIOProtocol):
         self._fail(CloseCode.POLICY_VIOLATION, _NOT_WHOLE)
 
     def _fail(self, code: CloseCode, reason: str) -> None:
-        """Close the connection, saying why."""
+        """Close the connection with a code and a reason."""
         if not self.close_sent and not self.transport.is_closing():
             self.conn.fail(code, reason)
             self.handle_parser_exception()
@@ -413,7 +413,7 @@ class SocketWire(WebSocketsSansIOProtocol):
 
 
 HOLD_BY = "headrace.hold_by"
-"""Where a WebSocket's scope has what is told by whom its messages are held."""
+"""Key in a WebSocket scope's extensions: a function that sets what holds its messages."""
 
 _NOT_WHOLE = "the message was not whole in time"
 

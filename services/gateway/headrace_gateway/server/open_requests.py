@@ -1,8 +1,8 @@
-"""Requests that are being carried out, and are answered before the server hangs up.
+"""Requests in progress, which are answered before the server closes their connections.
 
-A server that stops gives what is under way a little time and then cancels it. What waits for NATS
-may need longer, and a client that is only cut off learns neither why nor whether its message was
-stored. So each binding carries requests out within `OpenRequests.one`, which raises in time.
+A server that stops gives requests a short time and then cancels them. A request that waits for NATS
+may need longer. A client that is only disconnected learns neither why nor whether its message was
+stored. So each binding runs requests within `OpenRequests.one`, which raises in time.
 """
 
 import asyncio
@@ -17,27 +17,28 @@ from headrace_gateway.refusals import Restarting
 from headrace_gateway.server.held_bodies import HeldBody
 
 GRACE = 2.0
-"""Seconds that answers under way have once the server stops; streams are told and end at once."""
+"""Seconds for requests to be answered after the server stops; streams end at once."""
 
 ANSWERS = GRACE / 2
-"""Seconds after which requests are given up, so that there is time left to tell their clients."""
+"""Seconds after which requests are abandoned, so that time is left to answer their clients."""
 
 EXTENSION = "headrace.requests"
-"""Where a request's scope has the gateway's `OpenRequests`."""
+"""Key in a request's scope: the gateway's `OpenRequests`."""
 
 
 class OpenRequest:
-    """One request: an ``async with`` block that raises when the request is given up.
+    """One request: an ``async with`` block that raises when the request is abandoned.
 
     Raises:
         Restarting: the gateway stops, and nothing of the request is stored.
-        HeadraceError: it stops, and the message may be stored: what `storing` was given.
+        HeadraceError: the gateway stops, and the message may be stored; this is the error given to
+            `storing`.
     """
 
     __slots__ = ("_limit", "_open", "_outer", "_replaces", "_unsettled", "held", "is_given_up")
 
     def __init__(self, among: set["OpenRequest"]) -> None:
-        """Count as one `among` those in the block; in another one's block, instead of that one."""
+        """Count as one of `among` in the block; within another request's block, replace that."""
         self.is_given_up = False
         self._open = among
         self._outer = _current.get()
@@ -45,10 +46,10 @@ class OpenRequest:
         self._limit = asyncio.timeout(None)
         self._unsettled: HeadraceError | None = None
         self.held: HeldBody | None = None
-        """Its body, which is released when it has been carried out."""
+        """The request's body, released at the end of the block."""
 
     async def __aenter__(self) -> Self:
-        """Begin: nothing of it is stored."""
+        """Begin the request; nothing of it is stored yet."""
         if self._replaces and self._outer is not None:
             self._open.discard(self._outer)
         self._open.add(self)
@@ -62,7 +63,7 @@ class OpenRequest:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """End it."""
+        """End the request."""
         self._open.discard(self)
         if self._replaces and self._outer is not None:
             self._open.add(self._outer)
@@ -75,25 +76,25 @@ class OpenRequest:
             raise self._unsettled or _restarting() from error
 
     def give_up(self) -> None:
-        """Have whoever carries it out raise `Restarting`, or what `storing` was given."""
+        """Make the block raise `Restarting`, or the error given to `storing`."""
         if not self.is_given_up:
             self.is_given_up = True
             self._limit.reschedule(asyncio.get_running_loop().time())
 
     def storing(self, unsettled: HeadraceError) -> None:
-        """Be told that an append of the message is about to be sent.
+        """Record that an append of the message is about to be sent.
 
-        From now on `unsettled` is what its client is told: the message may be in a log.
+        From now on an abandoned request raises `unsettled`, because the message may be in a log.
 
         Raises:
-            Restarting: the client has been told that nothing was.
+            Restarting: the request is already abandoned, with the answer that nothing is stored.
         """
         if self.is_given_up:
             raise _restarting()
         self._unsettled = unsettled
 
     def stored_nothing(self) -> None:
-        """Be told that what was sent is in no log."""
+        """Record that the append is in no log."""
         self._unsettled = None
 
 
@@ -101,15 +102,15 @@ _current: ContextVar[OpenRequest | None] = ContextVar("request", default=None)
 
 
 def open_request() -> OpenRequest | None:
-    """Return the request that the current task works for; None: for no single one."""
+    """Return the request of the current task, or None."""
     return _current.get()
 
 
 def hold(body: HeldBody) -> HeldBody:
-    """Return `body`, to be released when the current task's request has been carried out.
+    """Return `body`, and release it at the end of the current task's request.
 
     Raises:
-        LookupError: there is no such request, so nobody would.
+        LookupError: there is no current request, so nothing would release it.
     """
     request = _current.get()
     if request is None:
@@ -119,7 +120,7 @@ def hold(body: HeldBody) -> HeldBody:
 
 
 def may_be_repeated() -> None:
-    """Let the current task, detached from its request, store what is safe to be sent again."""
+    """Detach the current task from its request, because repeating the request is safe."""
     _current.set(None)
 
 
@@ -127,22 +128,22 @@ class OpenRequests:
     """The requests of one gateway."""
 
     def __init__(self) -> None:
-        """Have none yet."""
+        """Begin without requests."""
         self._open = set[OpenRequest]()
         self._is_stopping = False
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of requests."""
         return len(self._open)
 
     def give_up(self) -> None:
-        """Give up those that there are, and those that are still to come."""
+        """Abandon all current requests; refuse later ones."""
         self._is_stopping = True
         for request in list(self._open):
             request.give_up()
 
     def one(self) -> OpenRequest:
-        """Return a block that a request is to be carried out in.
+        """Return the block in which to run a request.
 
         Raises:
             Restarting: the gateway stops.
@@ -157,13 +158,13 @@ def _restarting() -> Restarting:
 
 
 def requests_of(scope: Scope) -> OpenRequests:
-    """Return where a request counts as being carried out."""
+    """Return the `OpenRequests` in which the request is counted."""
     found: OpenRequests | None = _extensions(scope).get(EXTENSION)
     return OpenRequests() if found is None else found
 
 
 def with_requests(scope: Scope, requests: OpenRequests) -> Scope:
-    """Return `scope` for an application whose requests are counted among `requests`."""
+    """Return `scope` for an application whose requests are counted in `requests`."""
     return {**scope, "extensions": _extensions(scope) | {EXTENSION: requests}}
 
 

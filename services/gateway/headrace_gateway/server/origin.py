@@ -1,13 +1,13 @@
-"""Who may call from a browser: a page on the web must not reach a gateway on loopback.
+"""Origin checks: pages on the web must not reach a gateway on loopback through a browser.
 
-A browser tells where a page comes from (Origin, Sec-Fetch-Site) and which host it means (Host).
-Requests of foreign pages are refused before anything is read; so are hosts that this gateway does
-not go by, since a name that turns to loopback (DNS rebinding) makes a foreign page look like ours.
-An address is nobody's to turn: probes and Prometheus, which know a gateway by it, are let through.
-Programs that are no browsers send no Origin and are not concerned.
+A browser sends where a page comes from (Origin, Sec-Fetch-Site) and which host it addresses (Host).
+Requests of foreign pages are refused before anything is read. Requests with an unknown host name
+are refused too, because with a name that resolves to loopback (DNS rebinding) a foreign page would
+have the gateway's origin. IP addresses in Host are allowed: they can't be rebound, and probes and
+Prometheus use them. Programs other than browsers send no Origin and are not affected.
 
-A browser sends a plain GET anywhere, without Origin: a link, a frame, an image. A GET that starts
-work is therefore held to more (`Origins.refusal_of_effect`).
+A browser sends a plain GET to any site without Origin: a link, a frame, an image. So a GET that
+starts work has stricter rules (`Origins.refusal_of_effect`).
 """
 
 import re
@@ -26,7 +26,7 @@ from headrace_gateway.server.json_response import json_response
 from headrace_gateway.settings import GatewaySettings
 
 LOOPBACK = "loopback"
-"""In HEADRACE_CORS_ORIGINS: any page of this machine, if it asks by CORS (`fetch`)."""
+"""In HEADRACE_CORS_ORIGINS: any page of this machine, if it uses CORS (`fetch`)."""
 
 LOOPBACK_ORIGIN = re.compile(
     r"https?://(localhost|[\w.-]+\.localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d+)?"
@@ -37,7 +37,7 @@ _HOST = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(:[0-9]{0,5}
 
 
 class PageRefused(HeadraceError):
-    """A page calls, or starts work by a GET, and not every page may."""
+    """A page without permission calls the gateway, or starts work by a GET."""
 
     code = "page_refused"
 
@@ -48,7 +48,7 @@ def _forbidden(request: Request, refused: PageRefused) -> Response:  # noqa: ARG
 
 
 class OriginGuard:
-    """Middleware that lets through what may come from where it comes from."""
+    """Middleware that refuses requests of foreign pages and for unknown hosts."""
 
     def __init__(
         self,
@@ -56,11 +56,11 @@ class OriginGuard:
         settings: GatewaySettings,
         forbidden: Callable[[Request, PageRefused], Response] = _forbidden,
     ) -> None:
-        """Guard `app`; `forbidden` answers a request that is refused."""
+        """Guard `app`; `forbidden` answers a refused request."""
         self._app, self._origins, self._forbidden = app, Origins(settings), forbidden
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse, or hand on."""
+        """Refuse the request, or pass it on."""
         if scope["type"] in ("http", "websocket"):
             refusal = self._origins.refusal(Headers(scope=scope))
             if refusal:
@@ -76,13 +76,13 @@ class OriginGuard:
 
 
 class Origins:
-    """Which pages may call, and by which names of the gateway."""
+    """The pages that may call, and the host names of the gateway."""
 
     def __init__(self, settings: GatewaySettings) -> None:
-        """Let call whom `settings` name, beside the gateway's own pages."""
+        """Allow the origins in `settings` and the gateway's own pages."""
         self._origins = set(settings.cors_origins)
         self._hosts = {host.lower() for host in settings.allowed_hosts}
-        # Behind a proxy that listens on loopback, only the operator can know.
+        # Behind a proxy that connects over loopback, only the operator knows the host names.
         self._any_host = not (self._hosts or is_loopback(settings.http_host))
         if settings.public_url:
             public = urlsplit(settings.public_url)
@@ -90,7 +90,7 @@ class Origins:
             self._origins.add(f"{public.scheme}://{public.netloc}")
 
     def refusal(self, headers: Headers) -> str:
-        """Return why a request with these headers is refused; empty: it is not."""
+        """Return why a request with these headers is refused; empty if it is not."""
         host = headers.get("host", "")
         if host and _HOST.fullmatch(host) is None:
             return f"{host!r} in Host is no name or address, perhaps with a port"
@@ -104,11 +104,11 @@ class Origins:
         return f"pages of {origin!r} may not call; HEADRACE_CORS_ORIGINS may name it"
 
     def refusal_of_effect(self, headers: Headers) -> str:
-        """Return why a GET that starts work is refused; empty: it is not.
+        """Return why a GET that starts work is refused; empty if it is not.
 
-        A page must say that it is the gateway's own or a listed one: by Origin, which `refusal` has
-        looked at, by Sec-Fetch-Site, or, over plain HTTP, where browsers leave that out, by
-        Referer.
+        A page must be the gateway's own or from a listed origin. This is known from Origin, which
+        `refusal` has checked, or from Sec-Fetch-Site. Over plain HTTP, where browsers omit both, it
+        is known from Referer.
         """
         if "origin" in headers:
             return ""
@@ -130,7 +130,7 @@ class Origins:
 
     def _is_local_fetch(self, origin: str, headers: Headers) -> bool:
         is_local = LOOPBACK in self._origins and LOOPBACK_ORIGIN.fullmatch(origin) is not None
-        # A form, too, names its page's origin, but the browser asks nobody before it is sent.
+        # A form also sends its page's origin, but browsers send forms without a CORS preflight.
         return is_local and headers.get("sec-fetch-mode") == "cors"
 
     def _goes_by(self, host: str) -> bool:
@@ -139,7 +139,7 @@ class Origins:
 
 
 def _split(url: str) -> SplitResult:
-    """Return the parts of what a client calls a URL; of what is none, nothing."""
+    """Return the parts of a client's URL; empty parts if it is invalid."""
     try:
         return urlsplit(url)
     except ValueError:
@@ -148,7 +148,7 @@ def _split(url: str) -> SplitResult:
 
 @lru_cache(maxsize=256)
 def is_loopback(host: str) -> bool:
-    """Whether `host`, a name or an address, is this machine for itself."""
+    """Return whether `host`, a name or an address, is the machine's loopback."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:
@@ -166,7 +166,7 @@ def _is_address(host: str) -> bool:
 
 
 def _is_browser(headers: Headers) -> bool:
-    # Every browser says so, and pages can't change it in what they send without permission.
+    # Every browser sends this, and pages can't change it in requests without a CORS preflight.
     return headers.get("user-agent", "").startswith("Mozilla/")
 
 

@@ -1,4 +1,4 @@
-"""Where a client reaches the fleet: a URL for HTTP, an address for gRPC."""
+"""Public addresses of the fleet: a URL for HTTP, host and port for gRPC."""
 
 from starlette.requests import HTTPConnection
 
@@ -6,10 +6,10 @@ from headrace_gateway.settings import GatewaySettings
 
 
 def public_url(request: HTTPConnection, settings: GatewaySettings) -> str:
-    """Return scheme, host and perhaps a path, without a slash at the end.
+    """Return scheme, host and possibly a path, without a trailing slash.
 
-    Without HEADRACE_PUBLIC_URL it is what the request was sent to: a client that came this way
-    can come this way again.
+    Without HEADRACE_PUBLIC_URL this is the address that the request was sent to, because the client
+    can reach the gateway there again.
     """
     if settings.public_url:
         return settings.public_url.rstrip("/")
@@ -21,7 +21,7 @@ def public_url(request: HTTPConnection, settings: GatewaySettings) -> str:
 
 
 def own_url(settings: GatewaySettings) -> str:
-    """Return the fleet's URL where no request tells: the public one, or that of this gateway."""
+    """Return the fleet's URL outside of a request: the public one, or that of this gateway."""
     if settings.public_url:
         return settings.public_url.rstrip("/")
     host = settings.http_host
@@ -35,10 +35,10 @@ def own_url(settings: GatewaySettings) -> str:
 
 
 def public_grpc(request: HTTPConnection, settings: GatewaySettings) -> str | None:
-    """Return host and port for gRPC; None: nobody has said where clients find it.
+    """Return host and port for gRPC, or None if no setting contains them.
 
-    Without HEADRACE_PUBLIC_URL that is the host that the request was sent to. Behind a proxy gRPC
-    may be anywhere, so there HEADRACE_PUBLIC_GRPC must say.
+    Without HEADRACE_PUBLIC_URL the host is the one that the request was sent to. Behind a proxy
+    gRPC may have another address, so HEADRACE_PUBLIC_GRPC is required there.
     """
     if settings.public_grpc:
         return settings.public_grpc

@@ -1,4 +1,4 @@
-"""Clients that read slowly, told from those that take nothing at all."""
+"""Detection of clients that read nothing at all, as opposed to slowly."""
 
 import asyncio
 import fcntl
@@ -9,36 +9,36 @@ from collections.abc import Awaitable, Callable
 from starlette.types import Scope
 
 EXTENSION = "headrace.backlog"
-"""Where a connection's backlog is found in the scopes of its requests."""
+"""Key in the scopes of a connection's requests: its backlog."""
 
 
 _LOOK = 0.05
-"""Seconds between two looks at what a client has taken."""
+"""Seconds between two checks of what a client has read."""
 
 
 class Backlog:
-    """Bytes written to one connection that its client has not taken yet."""
+    """Bytes written to one connection that its client has not received yet."""
 
     __slots__ = ("_drained", "_socket", "_transport")
 
     def __init__(
         self, transport: asyncio.Transport, drained: Callable[[], Awaitable[object]]
     ) -> None:
-        """Look at `transport`; `drained` returns when more may be written to it."""
+        """Measure `transport`; `drained` returns when more may be written to it."""
         self._transport, self._drained = transport, drained
         self._socket = transport.get_extra_info("socket")
 
     def buffered(self) -> int:
-        """Return how many bytes wait in this process."""
+        """Return the bytes that wait in this process."""
         return self._transport.get_write_buffer_size()
 
     def size(self) -> int:
-        """Return how many bytes wait, in this process and in the kernel's send queue."""
+        """Return the bytes that wait in this process and in the kernel's send queue."""
         return self.buffered() + self._queued()
 
     def _queued(self) -> int:
         try:
-            # On a socket Linux answers with what the other end has not acknowledged.
+            # For a socket, Linux returns the bytes that the other end has not acknowledged.
             answer = fcntl.ioctl(self._socket.fileno(), termios.TIOCOUTQ, bytes(4))
         except (OSError, ValueError, AttributeError):
             return 0
@@ -50,38 +50,39 @@ class Backlog:
         await self._drained()
 
     def drop(self) -> None:
-        """Disconnect without waiting for anything to be taken."""
+        """Disconnect without waiting for the client to receive anything."""
         self._transport.abort()
 
 
 def backlog_of(scope: Scope) -> Backlog | None:
-    """Return the backlog of the connection that a request came by; None: it can't be seen."""
+    """Return the backlog of the request's connection, or None if it can't be measured."""
     found: Backlog | None = scope.get("extensions", {}).get(EXTENSION)
     return found
 
 
 class SlowClient:
-    """Measures how long a client has taken nothing of what waits for it.
+    """Measures for how long a client has received none of the bytes that wait for it.
 
-    A slow one may take minutes over one write, so writes say nothing: bytes taken do.
+    A slow client may need minutes for one write, so the progress of received bytes counts, not that
+    of writes.
     """
 
     __slots__ = ("_backlog", "_since", "_taken", "_written")
 
     def __init__(self, backlog: Backlog | None) -> None:
-        """Judge by `backlog`; without one, by how long a write takes."""
+        """Use `backlog`; if None, measure how long a write takes."""
         self._backlog = backlog
         self._written = self._taken = 0
         self._since: float | None = None
 
     @property
     def is_visible(self) -> bool:
-        """Whether it can be seen how much waits for the client."""
+        """Whether the bytes that wait for the client can be measured."""
         return self._backlog is not None
 
     @property
     def buffered(self) -> int:
-        """Bytes that this process holds for the client; 0 if that can't be seen."""
+        """Bytes that this process holds for the client; 0 if that can't be measured."""
         return self._backlog.buffered() if self._backlog is not None else 0
 
     def wrote(self, size: int) -> None:
@@ -89,9 +90,9 @@ class SlowClient:
         self._written += size
 
     def seconds(self, now: float, *, writing: bool) -> float:
-        """Return for how long the client has taken nothing; `now` is loop time in seconds."""
+        """Return for how long the client has received nothing; `now` is loop time in seconds."""
         waiting = self._backlog.size() if self._backlog is not None else int(writing)
-        # The framing around what was written counts as not taken: a few bytes of each write.
+        # Framing bytes around each write are counted as not received; they are few.
         taken = self._written - waiting
         if not waiting or taken > self._taken or self._since is None:
             self._since = now if waiting else None
@@ -99,17 +100,17 @@ class SlowClient:
         return now - self._since if self._since is not None else 0.0
 
     async def room(self) -> None:
-        """Return when most of what was written has been taken, as far as that can be seen."""
+        """Return when the client has received most bytes, if that can be measured."""
         if self._backlog is not None:
             await self._backlog.room()
 
     async def taken(self) -> None:
-        """Return when this process holds nothing for the client any more."""
+        """Return when this process holds nothing more for the client."""
         while self.buffered:  # noqa: ASYNC110 - nobody says when the rest has been taken
             await asyncio.sleep(_LOOK)
 
     def drop(self) -> bool:
-        """Disconnect the client if that is possible; whatever is being written then returns."""
+        """Disconnect the client if possible, and return whether it was; a pending write returns."""
         if self._backlog is None:
             return False
         self._backlog.drop()

@@ -1,10 +1,10 @@
-"""Whether one more run may wait: bounds per agent, and per tenant of an agent.
+"""Limits on waiting runs, per agent and per tenant of an agent.
 
-How many runs wait is read in the background, about once a second, from the work queue's consumers,
-and this gateway counts what it has admitted since, so that a request costs no round trip. Only
-where that says too little (a bound is reached, or much of what was left below it has been used up)
-is it read anew first. What other gateways admit meanwhile is not seen, so a bound may be exceeded
-by as much: see ``docs/back-pressure.md``.
+A background task reads the number of waiting runs from the work queue's consumers, about once a
+second. The gateway adds what it has admitted since, so a request costs no round trip. The queue is
+read again first only if that number is not enough to decide: a bound is reached, or much of the
+room below it is used up. Runs that other gateways admit meanwhile are not counted, so a bound may
+be exceeded by that number: see ``docs/back-pressure.md``.
 """
 
 import asyncio
@@ -30,26 +30,26 @@ from headrace_gateway.settings import GatewaySettings
 
 
 class Scope(NamedTuple):
-    """Whose runs are counted: an agent's, or those of one of its tenants."""
+    """The runs that a bound counts: an agent's, or those of one of its tenants."""
 
     agent: str
     tenant: str = ""
-    """Empty: all."""
+    """Empty for all tenants."""
 
 
 @dataclass(slots=True)
 class Figures:
-    """One look at the queue."""
+    """Figures from one read of the queue."""
 
     waiting: Counter[Scope] = field(default_factory=Counter)
-    """Runs that no worker has been handed."""
+    """Runs that no worker has received."""
     handed_out: Counter[Scope] = field(default_factory=Counter)
-    """Runs that workers have been handed, ever."""
+    """Total number of runs that workers have received."""
     queues: int = 0
 
 
 async def read_figures(bus: Bus, timeout: float) -> Figures:
-    """Look at the queue, within `timeout` seconds.
+    """Read the queue's figures, within `timeout` seconds.
 
     Raises:
         BusUnavailable: JetStream does not answer.
@@ -72,35 +72,35 @@ def _count(figures: Figures, consumer: Json, start: str) -> None:
 _log = logging.getLogger(__name__)
 
 LOOK_EVERY = 1.0
-"""Seconds between looks at what is queued; longer with very many queues."""
+"""Seconds between reads of the queue; longer with very many queues."""
 
 QUEUES_A_SECOND = 500
-"""Queues that are looked at per second, on the whole."""
+"""Maximum number of queues read per second, on average."""
 
 YOUNG = 0.1
-"""Seconds for which a look that ended in a refusal is good for others."""
+"""Seconds for which the figures behind one refusal are reused for other requests."""
 
 SHARE = 4
-"""A gateway looks again before it has used up this part of what was left below a bound."""
+"""A gateway reads again before it has used 1/SHARE of the room left below a bound."""
 
 _PAUSES = (0.0, 0.0, 0.0, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32)
-"""Seconds before each look at the queue for one run, until it is clear whether it may wait."""
+"""Seconds before each read of the queue for one run, until it is clear whether it may wait."""
 
 _TIMEOUT = 1.0
 _SOONEST, _LATEST, _UNKNOWN = 1, 30, 5
-"""Seconds that a refused client is told to wait: at least, at most, and if nothing is known."""
+"""Seconds in ``Retry-After``: minimum, maximum, and the value if the pace is unknown."""
 
 
 @dataclass(slots=True)
 class Admitted:
-    """A run that is about to wait; to be settled once it is in the queue, or will never be."""
+    """An admitted run; settle it once it is in the queue, or if it never will be."""
 
     admission: "Admission"
     scopes: list[Scope]
     settled: bool = False
 
     def settle(self) -> None:
-        """Tell that looks at the queue see the run from now on."""
+        """Record that reads of the queue include the run from now on."""
         if not self.settled:
             self.settled = True
             self.admission.settle(self.scopes)
@@ -108,7 +108,7 @@ class Admitted:
 
 @dataclass(slots=True)
 class _QueueLook:
-    """A look at the queue, and what this gateway has put there since it was begun."""
+    """One read of the queue, and the runs that this gateway has queued since it began."""
 
     at: float = -math.inf
     figures: Figures = field(default_factory=Figures)
@@ -116,10 +116,10 @@ class _QueueLook:
 
 
 class Admission:
-    """Admits runs as long as few enough wait."""
+    """Admits runs while the number of waiting runs is below the bounds."""
 
     def __init__(self, bus: Bus, settings: GatewaySettings) -> None:
-        """Keep to the bounds that `settings` give."""
+        """Apply the bounds in `settings`."""
         self._bus = bus
         self._per_agent = settings.max_waiting_per_agent
         self._per_tenant = settings.max_waiting_per_tenant
@@ -130,22 +130,22 @@ class Admission:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to look at the queue."""
+        """Begin to read the queue in the background."""
         if self._per_agent >= 0 or self._per_tenant >= 0:
             self._task = keep_running(self._keep_looking, "admission")
 
     async def stop(self) -> None:
-        """Look no more."""
+        """Stop reading the queue."""
         tasks = [task for task in (self._task, self._looking) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def admit(self, key: TaskKey) -> Admitted:
-        """Count one more run of that tenant's that is to wait for that agent.
+        """Count one more run of `key`'s tenant and agent as waiting.
 
         Raises:
-            TooManyWaiting: as many wait as may.
+            TooManyWaiting: a bound is reached.
         """
         bounds = self._bounds(key)
         for pause in _PAUSES:
@@ -154,7 +154,7 @@ class Admission:
             if pause:
                 if not any(self._is_full(scope, bound) for scope, bound in bounds):
                     break
-                # A run that is on its way into the queue is counted twice once it is there.
+                # A run on its way into the queue is counted twice once it is there.
                 await asyncio.sleep(pause)
             await self._look_together()
         for scope, bound in bounds:
@@ -186,18 +186,18 @@ class Admission:
 
     def _is_doubtful(self, scope: Scope, bound: int) -> bool:
         if not math.isfinite(self._look.at):
-            return True  # Nothing is known yet; what waits since before this gateway counts, too.
+            return True  # No figures yet; runs queued before the start count, too.
         left = bound - self._look.figures.waiting[scope]
         used = self._waiting(scope) - self._look.figures.waiting[scope]
         if 0 < left <= used:
-            # What came into the queue during the look may count twice; a further look tells.
+            # A run queued during the read may be counted twice; another read corrects that.
             return True
         if left <= 0:
             return asyncio.get_running_loop().time() - self._look.at > YOUNG
         return used >= max(1, left // SHARE)
 
     async def _look_together(self) -> None:
-        """Look at the queue, together with whoever wants to at the moment."""
+        """Read the queue once for all concurrent callers."""
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look_once())
         await asyncio.shield(self._looking)
@@ -209,7 +209,7 @@ class Admission:
             begun.figures = await read_figures(self._bus, _TIMEOUT)
         except BusUnavailable as trouble:
             _log.info("can't count waiting runs: %s", trouble)
-            # What was known is still the best guess, and asking at every request would not help.
+            # The last figures are the best estimate, and a read for every request would not help.
             self._look.at, self._begun = now, self._look
         else:
             self._look = begun
@@ -225,7 +225,7 @@ class Admission:
             await asyncio.sleep(max(LOOK_EVERY, self._look.figures.queues / QUEUES_A_SECOND))
 
     def _retry_after(self, scope: Scope) -> int:
-        """Return in how many seconds a tenth of what waits will have been begun, at this pace."""
+        """Return the seconds until a tenth of the waiting runs will have begun, at this pace."""
         pace = self._pace[scope]
         if not pace:
             return _UNKNOWN
@@ -233,18 +233,18 @@ class Admission:
 
 
 class AdmittedRuns:
-    """Admits runs, and asks workers for them."""
+    """Admits runs, and publishes their run requests."""
 
     def __init__(self, bus: Bus, admission: Admission) -> None:
-        """Ask on `bus` for what `admission` admits."""
+        """Publish requests on `bus` for the runs that `admission` admits."""
         self._requests, self._admission = BackgroundRuns(bus), admission
 
     @asynccontextmanager
     async def admitted(self, key: TaskKey) -> AsyncIterator[Admitted]:
-        """Yield leave to put one more run into the queue, for a block that appends its input.
+        """Admit one more run, for a block that appends its input.
 
         Raises:
-            TooManyWaiting: as many wait as may.
+            TooManyWaiting: a bound is reached.
         """
         admitted = await self._admission.admit(key)
         try:
@@ -254,7 +254,7 @@ class AdmittedRuns:
             raise
 
     def request(self, asked: Input, admitted: Admitted, appended: Appended) -> None:
-        """Ask workers for the run on an input that was appended."""
+        """Publish the run request of an appended input."""
         request = asked.run_request(appended)
         asking = self._requests.publish_soon(asked.key, asked.stamp.run, request, asked.priority)
         asking.add_done_callback(lambda _: admitted.settle())

@@ -1,4 +1,4 @@
-"""Cancelling a task: confirmed by CANCELED in the log, whoever writes it."""
+"""Cancelling a task: confirmed by CANCELED in the log, from any writer."""
 
 from headrace.jetstream.connection import Bus
 from headrace.model.messages import GetTask, TaskFound
@@ -13,21 +13,21 @@ from headrace_gateway.server.auth.caller import Caller
 
 
 class Cancelling:
-    """Cancels tasks, through their holder if it lives, over its head if it does not."""
+    """Cancels tasks through their holder, or by a direct append if the holder does not answer."""
 
     def __init__(self, bus: Bus, feeds: Feeds, state: StateClient, detached: Detached) -> None:
-        """Work over these; what is begun goes on in `detached` when its client leaves."""
+        """Use these services; a cancel finishes in `detached` if its client disconnects."""
         self._bus, self._feeds, self._state = bus, feeds, state
         self._detached = detached
 
     async def cancel(self, caller: Caller, agent: str, task: str) -> TaskFound:
-        """Return the task once its log says that it is over.
+        """Cancel the task, and return it once its log has ended.
 
-        It may have ended otherwise in the moment: then that is what is returned.
+        The task may have ended in another state meanwhile; it is returned in that state.
 
         Raises:
             TaskUnknown: no such task of this caller and agent.
-            TaskEnded: the task was over before.
+            TaskEnded: the task was already over.
             BusUnavailable, StateUnavailable: try again.
         """
         return await self._detached.run(self._cancel(caller, agent, task))
@@ -49,7 +49,7 @@ class Cancelling:
 
 
 class _WatchedFeed:
-    """Follows the task's feed."""
+    """Watches a task's feed for its end."""
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed

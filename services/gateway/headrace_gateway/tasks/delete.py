@@ -1,4 +1,4 @@
-"""Deleting a task on its owner's request, to the end also if the owner has gone meanwhile."""
+"""Deleting a task on its owner's request; completes even if the client disconnects."""
 
 import asyncio
 
@@ -14,25 +14,25 @@ from headrace_gateway.detached import Detached
 from headrace_gateway.server.auth.caller import Caller
 
 _TIMEOUT = 2 * ELECTION
-"""Seconds that task state has to erase what is deleted: it follows the log once that has a leader,
-and then catches up."""
+"""Seconds that task state has to erase a deleted task. Task state can follow the log once the log
+has a leader, and then has to catch up."""
 
 _PAUSE = 0.05
 
 
 class Deleting:
-    """Deletes tasks, each once however many ask for it."""
+    """Deletes tasks, each once for any number of concurrent requests."""
 
     def __init__(self, bus: Bus, state: StateClient, detached: Detached) -> None:
-        """Work over these."""
+        """Use these services."""
         self._bus, self._state, self._detached = bus, state, detached
         self._under_way: dict[TaskKey, asyncio.Task[None]] = {}
 
     async def delete(self, caller: Caller, key: TaskKey) -> None:
-        """Return once the task is canceled, if it had not ended, and erased.
+        """Return once the task is erased; a task that has not ended is canceled first.
 
-        To delete what is deleted is no trouble, as long as that is known. What is erased is erased
-        by task state: a gateway may not take anything out of a log.
+        Deleting a deleted task succeeds as long as its tombstone exists. Task state erases the
+        task, because a gateway may not remove anything from a log.
 
         Raises:
             TaskUnknown: no such task of this caller and agent.

@@ -1,4 +1,4 @@
-"""Whether an event stream is at its limit: what makes tasks wait that were taken in just before."""
+"""Whether an event stream is at its limit, which delays tasks that were just accepted."""
 
 import asyncio
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from headrace.model.errors import BusUnavailable
 from headrace.model.task import TaskKey
 
 _EVERY = 1.0
-"""Seconds between looks at one stream, while anybody asks."""
+"""Seconds between reads of one stream, while callers request it."""
 
 _BELIEVED = 5.0
-"""Seconds for which a look is believed."""
+"""Seconds for which a read stays valid."""
 
 _TIMEOUT = 2.0
 _LEAST = 4096
-"""Bytes below which there is no room for an entry, and a hundredth of a large stream."""
+"""Free bytes below which a stream counts as full; for a large stream, a hundredth of it."""
 
 
 @dataclass(slots=True)
@@ -26,18 +26,18 @@ class _StreamLook:
 
 
 class FullStreams:
-    """Looks at streams for those who wait in silence; many cost one look a second."""
+    """Reads whether streams are full, for callers whose log is silent; at most once a second."""
 
     def __init__(self, bus: Bus) -> None:
-        """Look over `bus`."""
+        """Read streams over `bus`."""
         self._bus = bus
         self._looks: dict[str, _StreamLook] = {}
         self._looking: dict[str, asyncio.Task[None]] = {}
 
     def has(self, key: TaskKey, now: float) -> bool:
-        """Tell whether the task's stream was full a moment ago, and look again; never waits.
+        """Return whether the task's stream was full at the last read; never waits.
 
-        `now` is loop time.
+        If a read is due, start one. `now` is loop time.
         """
         stream = self._bus.streams.of_shard(key.shard)
         look = self._looks.get(stream)
@@ -52,7 +52,7 @@ class FullStreams:
         try:
             info = await stream_info(self._bus, stream, timeout=_TIMEOUT)
         except BusUnavailable:
-            pass  # That nobody answers is another trouble, told elsewhere.
+            pass  # Other code reports that JetStream does not answer.
         else:
             look.is_full = _is_full(info)
         self._looks[stream] = look

@@ -1,8 +1,8 @@
-"""Inputs under an Idempotency-Key: sent again, they meet what came of them the first time.
+"""Inputs under an Idempotency-Key: a repeated request returns the first one's result.
 
-The record of a key names the task before its log begins. So whoever finds a record without a log
-(the gateway that made it is busy, or was killed) begins that log itself, by compare-and-set: nobody
-waits for anybody, and exactly one task comes of it.
+The record of a key names the task before its log begins. A gateway that finds a record without a
+log (its gateway is busy or was killed) begins that log itself, by compare-and-set. So no gateway
+waits for another, and exactly one task is created.
 """
 
 import asyncio
@@ -40,10 +40,10 @@ _PAUSE = 0.05
 
 
 class Sent(BusMessage):
-    """One request, and where what it asks for is or is to be."""
+    """The record of one request, and the place of its input in a log."""
 
     fingerprint: str
-    """Hash of the request: another one may not use the key."""
+    """Hash of the request; a request with another hash may not use the key."""
     task: str
     context: str
     run: int
@@ -52,29 +52,29 @@ class Sent(BusMessage):
 
 @dataclass(frozen=True, slots=True)
 class StoredRecord:
-    """A record as it is in the bucket."""
+    """A record as stored in the bucket."""
 
     sent: Sent
     sequence: int
-    """Of the bucket's stream: what a change of the record expects."""
+    """Sequence in the bucket's stream, which a change of the record must expect."""
     age: float = field(default=0.0, compare=False)
-    """Seconds since it was made."""
+    """Seconds since the record was made."""
 
 
 class SentRecords:
     """The bucket's records, by name (a subject token)."""
 
     def __init__(self, bus: Bus, seconds: int) -> None:
-        """Keep records for so long."""
+        """Keep each record for `seconds`."""
         self._bucket, self._seconds = Bucket(bus, bus.streams.idempotency), seconds
 
     async def claim(self, name: str, sent: Sent, *, behind: int = 0) -> StoredRecord:
-        """Make the record, or change the one at sequence `behind`; return the one that is there.
+        """Create the record, or replace the one at sequence `behind`; return the stored record.
 
-        That is another one if somebody else was first.
+        The result is another request's record if that request was first.
 
         Raises:
-            BusUnavailable: the bucket does not answer, or takes no more.
+            BusUnavailable: the bucket does not answer, or is full.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _TIMEOUT
@@ -86,13 +86,13 @@ class SentRecords:
                 if kept is not None and kept.sequence != behind:
                     return kept
                 if kept is None and behind:
-                    behind = 0  # it expired meanwhile
+                    behind = 0  # The record has expired meanwhile.
                 elif loop.time() > deadline:
                     raise BusUnavailable(str(moved)) from moved
             await asyncio.sleep(_PAUSE)
 
     async def find(self, name: str) -> StoredRecord | None:
-        """Return the record of that name as the leader knows it; None: there is none.
+        """Return the record of that name from the bucket's leader, or None.
 
         Raises:
             BusUnavailable: no leader answers.
@@ -107,35 +107,35 @@ class SentRecords:
 
 
 def begins_within(tombstone_seconds: float) -> float:
-    """Return for how many seconds a record without a log stands for a task that never began.
+    """Return for how many seconds a record without a log proves that its task never began.
 
     A log is purged only after it began, and leaves a tombstone for `tombstone_seconds`. So an empty
-    log younger than that never began. Half of the time is left for the append. Later the task may
-    have run and been purged, and starting it would repeat its work.
+    log younger than that never began. Half of the time is reserved for the append. Later the task
+    may have run and been purged, and starting it would repeat its work.
     """
     return max(60.0, tombstone_seconds / 2)
 
 
 @dataclass(frozen=True, slots=True)
 class Keyed:
-    """Who sends what to which agent under which key."""
+    """A request under a key: its caller, agent and content."""
 
     caller: Caller
     agent: str
     key: str
-    """What the client says."""
+    """The key as the client sent it."""
     fingerprint: str
     """Hash of the whole request."""
 
     @property
     def name(self) -> str:
-        """The key's record: every owner's keys are their own, for each agent."""
+        """The name of the key's record; keys are separate for each owner and agent."""
         whose = [self.caller.tenant, self.caller.owner, self.agent, self.key]
         return hashlib.sha256(orjson.dumps(whose)).hexdigest()
 
     @property
     def writer(self) -> str:
-        """Who appends under the key, on whichever gateway, and the name of what is handed in."""
+        """The writer id, and the name of a queued message; the same on every gateway."""
         return f"key-{self.name[:24]}"
 
 
@@ -150,7 +150,7 @@ class Idempotency:
         records: SentRecords,
         detached: Detached,
     ) -> None:
-        """Accept through `submissions` what `records` do not know; go on in `detached`."""
+        """Accept requests without a record through `submissions`; finish them in `detached`."""
         self._detached = detached
         self._bus, self._feeds, self._submissions, self._records = bus, feeds, submissions, records
         self._begins = begins_within(bus.settings.tombstone_seconds)
@@ -159,11 +159,11 @@ class Idempotency:
     async def start(
         self, request: Keyed, message: Json, context: str | None, metadata: Json | None
     ) -> Accepted:
-        """Make a task of `message`, or return the one that was made of it.
+        """Create a task from `message`, or return the one that this request created before.
 
         Raises:
-            KeyReused: the key stands for another request.
-            TaskUnknown: what was made of it is past its retention.
+            KeyReused: the key was used for another request.
+            TaskUnknown: the task that this request created is past its retention.
             HeadraceError: as `Submissions.start`.
         """
         starting = self._start(request, message, context, metadata)
@@ -196,7 +196,7 @@ class Idempotency:
             raise TaskBusy(f"task {key.task} is being started")
 
     async def again(self, request: Keyed) -> Accepted | None:
-        """Return what came of the same request; None: it has not been taken in.
+        """Return the result of the same earlier request, or None if it was never accepted.
 
         Raises:
             KeyReused, TaskUnknown: as `start`.
@@ -209,7 +209,7 @@ class Idempotency:
         return await self._met(request, kept.sent)
 
     async def follow_up(self, request: Keyed, asked: FollowUp) -> Accepted:
-        """Take the message in to its task, or return where it has been taken in.
+        """Append the message to its task, or return where it was appended before.
 
         Raises:
             KeyReused, TaskUnknown: as `start`.
@@ -226,16 +226,16 @@ class Idempotency:
             raise TaskBusy(f"task {asked.task} is busy with other messages")
 
     async def _once(self, request: Keyed, asked: FollowUp) -> Accepted:
-        """Look whether the message is there already, and put it there if not.
+        """Append the message unless the log already has it.
 
         Raises:
-            Fenced: something else came first, this message perhaps: look again.
+            Fenced: another entry came first, possibly this message; try again.
         """
         kept = await self._records.find(request.name)
         if kept is not None:
             _check_same(kept, request)
         found, refused = await self._look(request, asked)
-        # After the look: what comes behind that is found by whoever puts it there.
+        # Read the log after the task: an entry that comes later fences this gateway's append.
         if kept is not None and (met := await self._met(request, kept.sent)) is not None:
             return met
         if found is None:
@@ -247,7 +247,7 @@ class Idempotency:
     async def _look(
         self, request: Keyed, asked: FollowUp
     ) -> tuple[TaskFound | None, HeadraceError | None]:
-        """Return the task or why the message can't come behind it, which need not matter."""
+        """Return the task, or its refusal; a refusal is ignored if the log has the message."""
         try:
             return await self._submissions.follow_ups.look(
                 request.caller, request.agent, asked
@@ -271,13 +271,13 @@ class Idempotency:
 
     @asynccontextmanager
     async def _one_at_a_time(self, request: Keyed) -> AsyncIterator[None]:
-        # Between gateways the log decides; within one it need not come to that.
+        # Between gateways the log decides; this lock avoids that contention within one gateway.
         lock = self._under_way.setdefault(request.name, asyncio.Lock())
         async with lock:
             yield
 
     async def _met(self, request: Keyed, sent: Sent) -> Accepted | None:
-        """Return where what the record names has been taken in; None: nowhere."""
+        """Return where the record's input was appended, or None if it was not."""
         key = TaskKey(request.caller.tenant, request.agent, sent.task)
         if sent.run == 1:
             first = await self._entry_after(key, 0)
@@ -301,7 +301,7 @@ class Idempotency:
         return Accepted(key, sent.context, first.stamp.log, 1, feed, again=True)
 
     async def _input(self, key: TaskKey, sent: Sent, request: Keyed) -> Entry | None:
-        """Return the entry with what was sent; None: it has not been taken in."""
+        """Return the entry with the request's message, or None if it was not appended."""
         last = await last_entry(self._bus, key)
         if last is None:
             raise _gone(key)
@@ -318,7 +318,7 @@ class Idempotency:
         return None
 
     async def _continued(self, key: TaskKey, sent: Sent, entry: Entry, request: Keyed) -> Accepted:
-        """Return what was taken in with `entry`, with the Task as it was just before."""
+        """Return the input in `entry`, with the Task as it was just before."""
         snapshot = await self._before(key, entry)
         generation = _place(entry, request) or entry.generation
         feed = await self._feeds.acquire(key)
@@ -347,10 +347,10 @@ class Idempotency:
 
 
 async def _repeatable(accepting: Coroutine[Any, Any, Accepted]) -> Accepted:
-    """Return what `accepting` does; who sends again under the same key meets what came of it.
+    """Return the result of `accepting`; a repeat under the same key gets the same result.
 
     Raises:
-        BusUnavailable: it is not known yet what came of it; sending again is safe.
+        BusUnavailable: the outcome is not known yet; repeating the request is safe.
     """
     may_be_repeated()
     try:
@@ -360,7 +360,7 @@ async def _repeatable(accepting: Coroutine[Any, Any, Accepted]) -> Accepted:
 
 
 def _place(entry: Entry, request: Keyed) -> int | None:
-    """Return the generation of what was sent, if it is in `entry`: an input, or queued."""
+    """Return the generation of the request's message in `entry`, as an input or queued."""
     if entry.stamp.writer == request.writer:
         return entry.generation
     for generation, event in enumerate(entry.parsed(), entry.generation):

@@ -13,7 +13,7 @@ from headrace_gateway.server.auth.caller import Caller
 
 
 def task_key(settings: BusSettings, caller: Caller, agent: str, task: str) -> TaskKey:
-    """Return where the log of the caller's task would be; an id that can't be one is unknown.
+    """Return the key of the caller's task; the task need not exist.
 
     Raises:
         TaskUnknown: no task can have that id, or no stream its shard.
@@ -37,14 +37,14 @@ _CURSOR = re.compile(r"([0-9a-z]{4,16}):([1-9][0-9]{0,17})")
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """A place in one log: behind the event with that generation."""
+    """A place in one log: after the event with that generation."""
 
     log: str
     generation: int
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """Return what `text` says; None: it is nothing that we ever handed out."""
+        """Return the cursor in `text`, or None if it is not one that Headrace issues."""
         found = _CURSOR.fullmatch(text.strip())
         return cls(found[1], int(found[2])) if found else None
 

@@ -1,4 +1,4 @@
-"""Messages to tasks that exist: behind what waits for them, or queued at what is at work."""
+"""Messages to existing tasks: appended as the next input, or queued while a run is active."""
 
 import asyncio
 import secrets
@@ -47,11 +47,11 @@ class Accepted:
     generation: int
     """The input's generation: the run's name."""
     feed: Feed
-    """Open: whoever holds this must release it (`Feeds.release`)."""
+    """Open; the owner of this object must release it (`Feeds.release`)."""
     snapshot: TaskFound | None = None
     """For a follow-up: the Task just before the input."""
     again: bool = False
-    """Whether the input had been accepted before: this is what came of it."""
+    """Whether the input had been accepted before, under the same Idempotency-Key."""
 
 
 def new_writer() -> str:
@@ -61,28 +61,28 @@ def new_writer() -> str:
 
 @dataclass(frozen=True, slots=True)
 class FollowUp:
-    """A message to a task that exists."""
+    """A message to an existing task."""
 
     task: str
     message: Json
     """An A2A v1.0 Message."""
     context: str | None = None
-    """The context that the message says it belongs to."""
+    """The context that the message names."""
     metadata: Json | None = None
     if_generation: int | None = None
-    """Generation that the task must be at; None: any."""
+    """The generation that the task must be at; None for any."""
 
     def without(self, keys: Container[str]) -> "FollowUp":
-        """Return the same message without these keys of its metadata."""
+        """Return the same message without the given metadata keys."""
         metadata = self.metadata or {}
         return replace(self, metadata={k: v for k, v in metadata.items() if k not in keys})
 
 
 class InputOffload:
-    """Keeps the files that are too large for a log."""
+    """Stores the files that are too large for a log in the object store."""
 
     def __init__(self, bus: Bus, links: Links | None) -> None:
-        """Keep them in the fleet's store; clients are shown them as `links` has it."""
+        """Store files on `bus`; `links` converts the addresses that clients see."""
         self._files, self._inline = FileStore(bus), bus.settings.inline_bytes
         self._links = links
 
@@ -90,17 +90,18 @@ class InputOffload:
     async def offloaded(
         self, key: TaskKey, belongs_to: FileOwner, message: Json, metadata: Json | None = None
     ) -> AsyncIterator[tuple[Json, Json | None]]:
-        """Yield Message and metadata with links for their large files, for a block that appends.
+        """Yield Message and metadata with links in place of large files, for a block that appends.
 
-        The address of a file that the fleet has shown its owner becomes a link again, so that
-        agents are given the file. Others' addresses stay what they are.
-        The metadata of an AG-UI input holds the conversation, and its files with it. Where the
-        block says that it is in no log, the files are dropped: nothing else would, for retention
-        knows only those of tasks that there are.
+        If the message contains the public address of a file that this owner may read, the address
+        becomes a link again, so that the agent gets the file. Other addresses stay unchanged. The
+        metadata of an AG-UI input holds the conversation, including its files.
+
+        If the block fails and the input is in no log, the files are dropped. Retention would not
+        remove them, because it knows only the files of existing tasks.
 
         Raises:
             LogFull: the store is at its limit.
-            BusUnavailable: it does not take a file now.
+            BusUnavailable: the store cannot accept a file now.
         """
         links = list[str]()
 
@@ -143,37 +144,38 @@ def _may_be_in_a_log(error: BaseException) -> bool:
 
 
 HOLDER_TIMEOUT = 2.0
-"""Seconds that a holder has to put a message into the log; then the gateway does."""
+"""Seconds that a holder has to append a message; then the gateway appends it."""
 
 _APPENDS = 20
-"""Times that a message is appended while others append, too."""
+"""Maximum number of appends of one message while other writers append too."""
 
 
 class QueuedInputs:
-    """Messages to tasks at work: into the log, by its holder or over the holder's head.
+    """Queues messages to tasks with an active run: through the holder, or by a direct append.
 
-    Either way one stands there as *queued*, under a name of its own, so whoever looks at the log
-    knows whether it was accepted. That makes a holder that dies with the message in its hands no
-    trouble: its append and this gateway's compare-and-set cannot both succeed behind the same tail.
-    A holder that lives finds the message there, goes on behind it, and queues none of that name
-    itself.
+    Either way the message is in the log as *queued*, under its own name, so any reader of the log
+    can see whether it was accepted. A holder that dies with the message loses nothing: its append
+    and the gateway's compare-and-set cannot both succeed after the same last entry. A holder that
+    is alive finds the message in the log, continues after it, and does not queue the same name
+    again.
     """
 
     def __init__(self, bus: Bus) -> None:
-        """Queue them on `bus`."""
+        """Queue messages on `bus`."""
         self._bus = bus
 
     async def add(self, key: TaskKey, found: TaskFound, asked: FollowUp, name: str) -> int | None:
-        """Return the message's generation in the log; None: the run is over, so look again.
+        """Return the message's generation in the log, or None if the run is over.
 
-        Added again under the same `name`, it is the same message.
+        After None, the caller must read the task again. A message that is added twice under the
+        same `name` is queued once.
 
         Raises:
-            TaskBusy: the agent takes none while it is at work, or others keep appending.
-            GenerationMismatch: the task is not where the message wants it.
-            EventTooLarge: it does not fit a bus message.
+            TaskBusy: the agent accepts no messages during a run, or other writers keep appending.
+            GenerationMismatch: the task is not at the generation that the message requires.
+            EventTooLarge: the message does not fit a bus message.
             TaskUnknown: the task is gone.
-            OutcomeUnknown: it is not known whether the holder or the log has taken it.
+            OutcomeUnknown: it is unknown whether the message has been stored.
         """
         control = Control(
             ask="input",
@@ -190,7 +192,7 @@ class QueuedInputs:
                 return _answered(key.task, holding, size)
             return await self._append(key, found, asked, name)
         except BusUnavailable as trouble:
-            # A holder may have been asked, and append it however late.
+            # A holder may have received the request, and may still append the message later.
             raise OutcomeUnknown(str(trouble)) from trouble
 
     async def _append(
@@ -214,12 +216,12 @@ class QueuedInputs:
             try:
                 return (await queue_input(self._bus, key, last, queued, ELECTION)).generation
             except Fenced:
-                # By the holder, with this message perhaps.
+                # Another writer appended first, possibly the holder with this message.
                 continue
         raise TaskBusy(f"too many concurrent changes to task {key.task}")
 
     async def _find(self, key: TaskKey, name: str, after: int, last: Entry) -> int | None:
-        """Return where the message named `name` stands behind stream sequence `after`."""
+        """Return the generation of the message named `name` after stream sequence `after`."""
         async for batch in replay(self._bus, key, after, last.sequence):
             for entry in batch:
                 for generation, event in enumerate(entry.parsed(), entry.generation):
@@ -230,10 +232,10 @@ class QueuedInputs:
 
 
 def _answered(task: str, holding: Holding, size: int) -> int | None:
-    """Return what a holder answered.
+    """Return the generation from a holder's reply.
 
     Raises:
-        TaskBusy, GenerationMismatch, EventTooLarge: it refused.
+        TaskBusy, GenerationMismatch, EventTooLarge: the holder refused the message.
     """
     match holding.refused:
         case "generation":
@@ -247,24 +249,24 @@ def _answered(task: str, holding: Holding, size: int) -> int | None:
 
 
 def busy(task: str) -> TaskBusy:
-    """Return why a message is refused that the task takes only when it waits for input."""
+    """Return the error for a message that the task accepts only while it waits for input."""
     return TaskBusy(f"task {task} is being worked on; wait until it asks for input")
 
 
 def new_name() -> str:
-    """Return a name for one message."""
+    """Return a new name for one message."""
     return f"input-{secrets.token_hex(12)}"
 
 
 _TERMS = frozenset({events.START_BY, events.PRIORITY, events.TRACEPARENT})
-"""Metadata that says how a run is to be done, not what."""
+"""Metadata that sets how a run is scheduled and traced, not what it does."""
 
 ROUNDS = 5
-"""How often an input is tried behind a tail that others move."""
+"""Maximum number of tries to append an input while other writers append too."""
 
 
 class FollowUps:
-    """Takes in messages to tasks that exist."""
+    """Accepts messages to existing tasks."""
 
     def __init__(  # noqa: PLR0917  # one of each
         self,
@@ -275,23 +277,24 @@ class FollowUps:
         runs: AdmittedRuns,
         settling: Settling,
     ) -> None:
-        """Work over these."""
+        """Use these services."""
         self._bus, self._feeds, self._state, self._directory = bus, feeds, state, directory
         self._runs, self._settling = runs, settling
         self._queued, self._offload = QueuedInputs(bus), InputOffload(bus, feeds.links)
 
     async def take_in(self, caller: Caller, agent: str, asked: FollowUp) -> Accepted:
-        """Append the message to a task, and ask workers to go on if it waits for input.
+        """Append the message to a task, and request a run if the task waits for input.
 
-        To a task at work it is handed in: what becomes of it there is its agent's policy.
+        If a run is active, the message is queued for it; the agent's policy decides what happens
+        next.
 
         Raises:
             TaskUnknown: no such task of this caller and agent.
-            ContextMismatch: the task is of another context.
-            GenerationMismatch: the task is not where the message wants it.
+            ContextMismatch: the task belongs to another context.
+            GenerationMismatch: the task is not at the generation that the message requires.
             TaskEnded: the task is over.
-            TaskBusy: the task is being worked on, and takes none meanwhile.
-            TooManyWaiting: as many runs wait for the agent as may.
+            TaskBusy: a run is active, and the agent accepts no messages meanwhile.
+            TooManyWaiting: the limit of waiting runs is reached.
             EventTooLarge, BusUnavailable, Unsettled: as `Submissions.start`.
             StateUnavailable: the task can't be looked up.
         """
@@ -300,11 +303,11 @@ class FollowUps:
             found = await self.look(caller, agent, asked)
             with suppress(Fenced):
                 return await self.put(caller, found, asked, name)
-            # Another input came first, through another gateway perhaps, or the run ended.
+            # Another input came first, possibly through another gateway, or the run ended.
         raise TaskBusy(f"task {asked.task} is busy with other messages")
 
     async def look(self, caller: Caller, agent: str, asked: FollowUp) -> TaskFound:
-        """Return the task as it is, if the message may come behind that.
+        """Return the task as it is now, if it can accept the message.
 
         Raises:
             TaskUnknown, ContextMismatch, GenerationMismatch, TaskEnded, StateUnavailable: as
@@ -315,7 +318,7 @@ class FollowUps:
         )
         if asked.context not in (None, found.task["contextId"]):
             raise ContextMismatch(f"task {asked.task} belongs to another context")
-        # What is appended goes right behind what was found, or not at all: so this holds.
+        # The append succeeds only right after the state found here, so this check still holds then.
         if asked.if_generation not in (None, found.generation):
             raise GenerationMismatch(asked.task, found.generation)
         if found.state in TERMINAL:
@@ -323,10 +326,10 @@ class FollowUps:
         return found
 
     async def put(self, caller: Caller, found: TaskFound, asked: FollowUp, name: str) -> Accepted:
-        """Put the message, known by `name`, behind what was `found`.
+        """Append the message under `name`, right after the state in `found`.
 
         Raises:
-            Fenced: something else came behind it, or ended the run: look again.
+            Fenced: another entry came first, or the run ended; read the task again.
             TaskBusy, TooManyWaiting, EventTooLarge, BusUnavailable, Unsettled: as `take_in`.
         """
         await self._settling.ready()
@@ -342,7 +345,7 @@ class FollowUps:
         if card is not None and card.follow_ups == "reject" and found.state != AUTH_REQUIRED:
             raise busy(task)
         key = TaskKey(caller.tenant, found.agent, task)
-        # It waits for a run that has begun, and then goes on as that one did.
+        # The message joins a run that has begun, so that run's terms apply.
         asked = asked.without(_TERMS)
         belongs_to = FileOwner(caller.owner, context)
         async with (

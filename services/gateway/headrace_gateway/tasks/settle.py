@@ -1,9 +1,9 @@
-"""Inputs of which it is not known whether the log has taken them.
+"""Inputs whose append got no answer, so it is unknown whether the log has them.
 
-NATS may store a publish that was given up long ago. So a client that is told to send its message
-again could have its work done twice. It is told the task's id instead, and the gateway goes on with
-the very same append until its outcome is known. Until then no gateway says that there is no such
-task: one that finds nothing asks the others first.
+NATS may store a publish long after its sender gave up. A client that sent its message again could
+have the work done twice. So the error names the task's id instead, and the gateway repeats the same
+append until its outcome is known. Until then no gateway reports the task as unknown: a gateway that
+does not find it asks the other gateways first.
 """
 
 import asyncio
@@ -38,39 +38,39 @@ class Unanswered(HeadraceError):
     code = "unanswered"
 
     def __init__(self, message: str, task: str = "", context: str = "") -> None:
-        """Keep which task it is, for who asked for it may not have learned its id."""
+        """Keep the task's id, which the client may not have received yet."""
         super().__init__(message)
         self.task, self.context = task, context
 
 
 class Stopping(Unanswered):
-    """The gateway is stopping; the task goes on, and another gateway can answer."""
+    """The gateway is stopping; the task continues, and another gateway can answer."""
 
     code = "stopping"
 
     def __init__(self, reason: str, task: str = "", context: str = "") -> None:
-        """Keep which task goes on."""
+        """Keep which task continues."""
         super().__init__(f"{reason}; task {task} goes on", task, context)
 
 
 class AnswerLost(Unanswered):
-    """The message has been accepted, and what came of it can't be read now."""
+    """The message has been accepted, and its result can't be read now."""
 
     code = "answer_lost"
 
     def __init__(self, task: str, context: str) -> None:
-        """Keep which task goes on."""
+        """Keep which task continues."""
         message = f"the message was accepted as task {task}, which can't be read now; get the task"
         super().__init__(message, task, context)
 
 
 class Unsettled(Unanswered):
-    """It is not known yet whether the log has taken the message; the gateway goes on with it."""
+    """It is not known yet whether the log has the message; the gateway keeps trying."""
 
     code = "unsettled"
 
     def __init__(self, task: str, context: str) -> None:
-        """Keep which task it is, or is to be."""
+        """Keep the id that the task has, or will have."""
         message = f"the message may have been accepted as task {task}; get it, do not send again"
         super().__init__(message, task, context)
 
@@ -81,29 +81,30 @@ _PAUSE = 0.5
 _LOOK_EVERY = 0.05
 
 _ASK = 0.5
-"""Seconds for a gateway that settles an input to say so; where none does, nobody listens."""
+"""Seconds for another gateway to answer that it settles an input."""
 
 _AFTERWARDS = 2.0
-"""Seconds for which an input still counts as unsettled once it is settled."""
+"""Seconds for which an input still counts as unsettled after it is settled."""
 
 MOST = 1000
-"""Inputs that may be unsettled at a time; each is held in memory."""
+"""Maximum number of unsettled inputs; each is held in memory."""
 
 
 class Settling:
-    """Carries out what puts an input into a log, beyond what its client waits for."""
+    """Carries out appends of inputs, if necessary for longer than their client waits."""
 
     def __init__(self, bus: Bus, detached: Detached, timeout: float) -> None:
-        """Go on in `detached` with what has no outcome after `timeout` seconds."""
+        """Continue in `detached` with an append that has no outcome after `timeout` seconds."""
         self._bus, self._detached, self._timeout = bus, detached, timeout
         self._open = Counter[tuple[str, str]]()
         """By tenant and task."""
 
     async def ready(self) -> None:
-        """Return when NATS answers: what is sent then has an outcome soon, most likely.
+        """Return when NATS answers, so that an append will probably have an outcome soon.
 
         Raises:
-            BusUnavailable: it does not; nothing has been sent, so sending again is safe.
+            BusUnavailable: NATS does not answer. Nothing was sent, so repeating the request is
+                safe.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + min(self._timeout, RECONNECT)
@@ -117,12 +118,12 @@ class Settling:
         asked: Input,
         then: Callable[[Appended], None],
     ) -> Appended:
-        """Append an input; `then` is called when it is stored.
+        """Append an input; call `then` when it is stored.
 
         Raises:
-            Unsettled: it is unknown whether it is stored.
-            Fenced, LogLost, LogFull, EventTooLarge, BusUnavailable: as `LogWriter.append`; then it
-                is not stored and never will be.
+            Unsettled: it is unknown whether the input is stored.
+            Fenced, LogLost, LogFull, EventTooLarge, BusUnavailable: as `LogWriter.append`; the
+                input is not stored and never will be.
         """
 
         async def attempt() -> Appended:
@@ -137,14 +138,15 @@ class Settling:
         attempt: Callable[[], Awaitable[Result]],
         then: Callable[[Result], None],
     ) -> Result:
-        """Return what `attempt` does, and do `then` with it, at once or when it is known.
+        """Return the result of `attempt`, and call `then` with it.
 
-        `attempt` may be made again: what it has done is found then, not done twice.
+        If the outcome is unknown, `attempt` is repeated in the background until it is known. A
+        repeated `attempt` must find what an earlier one stored, not store it twice.
 
         Raises:
-            Unsettled: it is not known yet; the gateway goes on.
-            Restarting: the gateway has given the request up; nothing has happened.
-            HeadraceError: as `attempt`; then nothing has happened, and nothing will.
+            Unsettled: the outcome is not known yet; the gateway keeps trying.
+            Restarting: the gateway has abandoned the request; nothing has happened.
+            HeadraceError: as `attempt`; nothing has happened, and nothing will.
         """
         unsettled, request = Unsettled(key.task, context), open_request()
         if request is not None:
@@ -152,7 +154,7 @@ class Settling:
         try:
             result = await attempt()
         except OutcomeUnknown as unknown:
-            # Begun at once: others can hear of it before the client does.
+            # Started before the client gets the error, so that other gateways can find out first.
             self._detached.start(self._settle(key, attempt, then))
             raise unsettled from unknown
         except HeadraceError:
@@ -163,11 +165,11 @@ class Settling:
         return result
 
     async def check(self, tenant: str, task: str, unknown: TaskUnknown) -> None:
-        """Return if a task that nobody finds is gone, or is none and will be none.
+        """Return if a task that was not found is gone or never existed, and cannot appear later.
 
         Raises:
-            StateUnavailable: a gateway settles its input; or NATS was away just now, and one that
-                does may not be connected yet.
+            StateUnavailable: a gateway settles its input; or NATS was disconnected a moment ago,
+                and a gateway that settles it may not be connected yet.
         """
         if unknown.is_gone or not is_task_id(task):
             return
@@ -185,12 +187,12 @@ class Settling:
         except NobodyListens:
             return False
         except BusUnavailable:
-            return True  # A gateway listens, and does not come to say so.
+            return True  # A gateway is subscribed, but did not answer in time.
         return True
 
     @asynccontextmanager
     async def _is_open(self, key: TaskKey) -> AsyncIterator[None]:
-        """Have it known for a block, here and at other gateways, that an input is being settled."""
+        """Announce for a block, here and to other gateways, that an input is being settled."""
         named = key.tenant, key.task
         self._open[named] += 1
         try:
@@ -212,7 +214,7 @@ class Settling:
                 _log.info("task %s: its input is stored", key.task)
             except HeadraceError as refused:
                 _log.warning("task %s: its input is not stored: %s", key.task, refused)
-            # Who has looked for the task a moment before may be asking only now.
+            # A gateway that looked for the task a moment ago may send its request only now.
             await asyncio.sleep(_AFTERWARDS)
 
 

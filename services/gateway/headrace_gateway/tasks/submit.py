@@ -1,6 +1,6 @@
-"""Taking in what callers send: new tasks and follow-ups.
+"""Submissions: new tasks and follow-ups.
 
-Whatever is accepted is in the log before the caller hears of it.
+An accepted submission is in the log before its caller gets an answer.
 """
 
 import random
@@ -24,11 +24,11 @@ from headrace_gateway.tasks.inputs import Accepted, FollowUp, FollowUps, InputOf
 from headrace_gateway.tasks.settle import Settling
 
 type Prepare = Callable[[TaskKey], Awaitable[None]]
-"""What is to be done once a task has a name, before it begins."""
+"""Called when a task has an id, before its log begins."""
 
 
 class Submissions:
-    """Accepts inputs and hands them to the workers by way of the log."""
+    """Accepts submissions: appends their inputs to logs and requests runs from workers."""
 
     def __init__(  # noqa: PLR0913, PLR0917  # one of each
         self,
@@ -40,7 +40,7 @@ class Submissions:
         detached: Detached,
         settling: Settling,
     ) -> None:
-        """Work over these; what is begun goes on in `detached` when its client leaves."""
+        """Use these services; submissions finish in `detached` if their client disconnects."""
         self._bus, self._feeds, self._directory = bus, feeds, directory
         self._shards = bus.settings.event_streams * SHARDS_PER_STREAM
         self._runs, self._offload = runs, InputOffload(bus, feeds.links)
@@ -57,14 +57,14 @@ class Submissions:
         metadata: Json | None = None,
         prepare: Prepare | None = None,
     ) -> Accepted:
-        """Make a task of `message` (an A2A v1.0 Message) and ask workers to do it.
+        """Create a task from `message` (an A2A v1.0 Message) and request its first run.
 
         Raises:
-            AgentUnknown: there is no such agent.
-            TooManyWaiting: as many runs wait as may.
+            AgentUnknown: no such agent.
+            TooManyWaiting: the limit of waiting runs is reached.
             EventTooLarge: the message does not fit a bus message.
-            BusUnavailable: the log did not take it (LogFull: the stream is at its limit).
-            Unsettled: it is unknown whether the log has taken it.
+            BusUnavailable: the log did not store it (LogFull: the stream is at its limit).
+            Unsettled: it is unknown whether the log has stored it.
         """
         key, context = await self.place(caller, agent, context)
 
@@ -76,29 +76,29 @@ class Submissions:
         return await self._detached.run(begin(), self.give_back)
 
     async def place(self, caller: Caller, agent: str, context: str | None) -> tuple[TaskKey, str]:
-        """Return where a new task is to be, and its context: a new one, if none is given.
+        """Return a new task's key, and its context: `context`, or a new one if that is None.
 
         Raises:
             AgentUnknown: as `start`.
         """
         if self._directory.card(agent) is None:
             raise AgentUnknown(f"there is no agent {agent!r}")
-        # Placement, not secrecy: any open shard will do.
+        # Random for placement, not secrecy: any open shard will do.
         task = mint_task_id(random.randrange(self._shards))  # noqa: S311
         return TaskKey(caller.tenant, agent, task), context or str(uuid.uuid4())
 
     async def begin(
         self, caller: Caller, key: TaskKey, context: str, message: Json, metadata: Json | None
     ) -> Accepted:
-        """Begin the log at `key` and ask workers to do the first run.
+        """Begin the log at `key` and request the first run.
 
         Raises:
-            Fenced: it has begun.
+            Fenced: the log has already begun.
             TooManyWaiting, EventTooLarge, BusUnavailable, Unsettled: as `start`.
         """
         await self._settling.ready()
         writer = new_writer()
-        # What is refused for the runs that wait stores no file.
+        # Admission comes first, so that a refused submission stores no file.
         async with (
             self._runs.admitted(key) as admitted,
             self._offload.offloaded(key, FileOwner(caller.owner, context), message, metadata) as (
@@ -114,11 +114,11 @@ class Submissions:
         return Accepted(key, context, first.stamp.log, 1, feed)
 
     async def give_back(self, accepted: Accepted) -> None:
-        """Release the feed of an input whose client has gone."""
+        """Release the feed of an input whose client has disconnected."""
         await self._feeds.release(accepted.feed)
 
     async def follow_up(self, caller: Caller, agent: str, asked: FollowUp) -> Accepted:
-        """Append the message to a task, and ask workers to go on if it waits for input.
+        """Append the message to a task, and request a run if the task waits for input.
 
         Raises:
             HeadraceError: as `FollowUps.take_in`.

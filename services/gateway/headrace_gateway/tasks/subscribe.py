@@ -1,7 +1,8 @@
-"""Subscribing to a task: as it is now, or what came after a cursor.
+"""Subscriptions to a task: from its current state, or from after a cursor.
 
-With a cursor the log alone answers, so resuming needs no task state. A cursor that names another
-log, or a place that the log does not have, is a loss: the client is told so and gets a snapshot.
+With a cursor only the log is read, so resuming does not need task state. If the cursor names
+another log, or a place that the log does not have, the stream reports the loss to the client and
+begins with a snapshot.
 """
 
 from dataclasses import dataclass
@@ -26,48 +27,48 @@ class NothingFollows(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What leads a stream though it is no event of the log: a Task as it is now."""
+    """The first event of a stream that is not in the log: the current Task."""
 
     generation: int
-    """Generation of the last event that it reflects: its cursor."""
+    """Generation of the last event that the snapshot reflects: its cursor."""
     event: Json
     """A StreamResponse."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskStream:
-    """A stream that is about to begin. Its feed is open: who does not stream it releases it."""
+    """A stream that is about to begin. Its feed is open; release it if it is not streamed."""
 
     feed: Feed
     after: int
-    """Generation behind which the log's events follow."""
+    """The stream continues with the log's events after this generation."""
     log: str
     first: Snapshot | None = None
     task_shown: bool = False
-    """Whether the client sees a task, so that a bare Message may no more come as such."""
+    """Whether the client has seen a task, so that a bare Message may not be sent as such."""
     recovered: bool = True
-    """False: the client's past is lost, and `first` stands for it."""
+    """False if earlier events are lost, and `first` replaces them."""
 
     @property
     def key(self) -> TaskKey:
-        """Whose log it is."""
+        """The task whose log is streamed."""
         return self.feed.key
 
 
 class TaskStreams:
-    """Opens streams of tasks, for whoever may see them."""
+    """Opens streams of tasks for callers that may see them."""
 
     def __init__(self, bus: Bus, feeds: Feeds, state: StateClient) -> None:
-        """Open `feeds`; ask `state` for tasks as they are."""
+        """Read logs from `feeds`, and current tasks from `state`."""
         self._bus, self._feeds, self._state = bus, feeds, state
 
     async def open(self, caller: Caller, key: TaskKey, cursor: str = "") -> TaskStream:
-        """Return the caller's stream of the task at `key`: behind its cursor, if it has one.
+        """Return the caller's stream of the task at `key`, from after `cursor` if it is given.
 
         Raises:
-            NothingFollows: nothing came behind the cursor, and nothing will.
+            NothingFollows: no event follows the cursor, and none will.
             TaskUnknown: no such task of this caller and agent.
-            TaskEnded: there is no cursor, and the task is over.
+            TaskEnded: `cursor` is empty, and the task is over.
             StateUnavailable, BusUnavailable: try again.
         """
         view = _VisibleTask(self._state, caller, key)
@@ -90,7 +91,7 @@ class TaskStreams:
         return await self._lost(view)
 
     async def _resumed(self, feed: Feed, cursor: Cursor | None, first: Entry) -> TaskStream | None:
-        """Return what follows `cursor`; None: it is lost."""
+        """Return the stream after `cursor`, or None if its place is lost."""
         if cursor is None or cursor.log != feed.log or cursor.generation + 1 < first.generation:
             return None
         if cursor.generation > feed.head and not await self._reaches(feed.key, cursor):
@@ -100,24 +101,24 @@ class TaskStreams:
         return TaskStream(feed, cursor.generation, feed.log, task_shown=True)
 
     async def _first_entry(self, view: "_VisibleTask") -> Entry:
-        """Return the oldest entry that is left of the caller's log.
+        """Return the oldest remaining entry of the caller's log.
 
-        Somebody else's task takes the same steps as one that does not exist, and as long.
+        Another owner's task takes the same steps, and the same time, as a task that does not exist.
 
         Raises:
             TaskUnknown, StateUnavailable, BusUnavailable: as `open`.
         """
         first = await first_entry(self._bus, view.key)
         if first is None or not view.is_callers(first):
-            # Retention may have trimmed the log's head, with its owner; or this knows why it is
-            # gone.
+            # Retention may have trimmed the log's head, and the owner with it. Task state knows the
+            # owner, or why the log is gone.
             await view.find()
         if first is None:
             raise TaskUnknown
         return first
 
     async def _reaches(self, key: TaskKey, cursor: Cursor) -> bool:
-        """Whether the log goes as far as `cursor`: another gateway's feed may have been ahead."""
+        """Return whether the log reaches `cursor`; another gateway's feed may have been ahead."""
         last = await last_entry(self._bus, key)
         return last is not None and cursor.generation <= last.last_generation
 
@@ -145,12 +146,12 @@ class _VisibleTask:
         self._any_owner = caller.operates(key.agent, "SubscribeToTask")
 
     def is_callers(self, first: Entry) -> bool:
-        """Whether the log that begins with `first` says that the caller may see it."""
+        """Return whether the caller may see the log, by the owner in its `first` entry."""
         owner = first.stamp.owner
         return owner is not None and (self._any_owner or owner == self._caller.owner)
 
     async def find(self) -> TaskFound:
-        """Return the task, if there is one that the caller may see."""
+        """Return the task, if the caller may see it."""
         return await self._state.get(
             GetTask(
                 tenant=self.key.tenant,

@@ -1,4 +1,4 @@
-"""What an agent takes: media types of a message's parts, and the terms that a caller may set."""
+"""What an agent accepts: media types of message parts, and the run terms a caller may set."""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -16,18 +16,18 @@ from headrace_gateway.refusals import Malformed, Violation
 from headrace_gateway.server.auth.caller import Caller
 
 LONGEST_START = 30 * 24 * 3600.0
-"""Seconds within which a client may want its run to be begun, at most."""
+"""Maximum of ``startWithin``, in seconds."""
 
 
 def terms(caller: Caller, card: AgentCard, wished: Mapping[str, object], where: str) -> Json:
-    """Return the terms of a run that `caller` asks `card`'s agent for, as metadata of its input.
+    """Return the terms of a run of `card`'s agent for `caller`, as metadata of its input.
 
-    `wished` may hold ``priority``, of which the caller's credentials set the highest, and
-    ``startWithin``, in seconds, which can only shorten what the agent allows. `where` stands before
-    their names in what is told of faults.
+    `wished` may hold ``priority``, at most the priority that the caller's credentials allow, and
+    ``startWithin``, in seconds, which can only shorten the agent's own limit. `where` is the prefix
+    of these names in violations.
 
     Raises:
-        Malformed: a wish is none, or is for more than may be wished.
+        Malformed: a value is invalid or exceeds what is allowed.
     """
     found: Json = {}
     if (within := _start_within(card, wished, where)) is not None:
@@ -64,19 +64,20 @@ _UNSTATED = {
     "raw": "application/octet-stream",
     "url": "application/octet-stream",
 }
-"""What a part is that states no media type, by its kind."""
+"""The media type of a part that states none, by the part's kind."""
 
 
 def check_parts(message: Json, card: AgentCard) -> None:
-    """Return if the agent takes every part of `message`.
+    """Check that the agent accepts every part of `message`.
 
-    Modes are those of the card and of any of its skills: a request does not say which skill it is
-    for. ``*/*`` takes all, ``image/*`` all images, and so does ``image``, as cards of examples have
-    it. No modes at all declare nothing: all is taken, as are answers to the agent's own questions:
-    results of tools, and data that names its interrupt.
+    The modes are those of the card and of all its skills, because a request does not say which
+    skill it is for. ``*/*`` accepts all types. ``image/*`` accepts all images, and so does
+    ``image``, a form that example cards use. A card without modes accepts everything. Answers to
+    the agent's own questions are always accepted: tool results, and data that names its interrupt.
 
     Raises:
-        ContentTypeNotSupportedError: it does not; says which part, and what would be taken.
+        ContentTypeNotSupportedError: the agent does not accept a part; the message names the part
+            and the accepted types.
     """
     modes = _modes(card)
     for index, part in enumerate(message["parts"]):

@@ -1,9 +1,9 @@
-"""What callers may do, and how often: asked where a call comes to be (`call.py`), by no protocol.
+"""Permissions and rate limits of callers, checked where a call is created (`call.py`).
 
-Rates are bounded per owner and per tenant, over all gateways. Each gateway has a bucket per owner
-and tenant, and takes from it what it serves. A few times a second it publishes what it took, and
-the others take that too. So no request waits for anybody, and no gateway depends on one; for a
-moment each of them may let through what all of them may.
+Rates are limited per owner and per tenant, over all gateways. Each gateway has a bucket per owner
+and tenant, and takes from it for each request. A few times a second it publishes how much it took,
+and the other gateways take the same from theirs. So no request waits, and no gateway depends on
+another. For a moment each gateway may let through the full limit.
 """
 
 import asyncio
@@ -27,13 +27,13 @@ from headrace_gateway.settings import GatewaySettings
 _log = logging.getLogger(__name__)
 
 PUBLISH_EVERY = 0.2
-"""Seconds between two accounts of what this gateway has counted."""
+"""Seconds between two messages with this gateway's counts."""
 
 _MINUTE = 60.0
 
 
 class Account(Protocol):
-    """A message of another gateway."""
+    """A message with another gateway's counts."""
 
     subject: str
     data: bytes
@@ -41,33 +41,33 @@ class Account(Protocol):
 
 @dataclass(slots=True)
 class RateBucket:
-    """Requests that may come at once: up to a minute's worth, and more as time goes by."""
+    """A token bucket: holds up to a minute's requests, and refills over time."""
 
     per_minute: int
     left: float
     at: float
-    """When `left` was right, in seconds of a monotonic clock."""
+    """When `left` was computed, in seconds of a monotonic clock."""
 
     def take(self, count: int, now: float) -> None:
-        """Take requests, also those that are not there: others may have been faster."""
+        """Take `count` requests, even below zero: other gateways may have used the same ones."""
         self.fill(now)
         self.left = max(self.left - count, -float(self.per_minute))
 
     def fill(self, now: float) -> None:
-        """Put in what time has brought."""
+        """Refill the bucket for the time since the last update."""
         brought = (now - self.at) * self.per_minute / _MINUTE
         self.left, self.at = min(self.left + brought, float(self.per_minute)), now
 
     def wait(self) -> float:
-        """Return after how many seconds there is a request in it; 0: there is one."""
+        """Return the seconds until a request is available; 0 if one is."""
         return max(0.0, 1 - self.left) * _MINUTE / self.per_minute
 
 
 class RateLimits:
-    """What callers may still ask in this minute."""
+    """Limits the requests of callers per minute."""
 
     def __init__(self, bus: Bus, settings: GatewaySettings) -> None:
-        """Bound what `settings` bound, with the other gateways on `bus`."""
+        """Apply the limits in `settings`, together with the other gateways on `bus`."""
         self._bus, self._id = bus, secrets.token_hex(4)
         self._per_owner = settings.owner_requests_per_minute
         self._per_tenant = settings.tenant_requests_per_minute
@@ -76,7 +76,7 @@ class RateLimits:
         self._publishing: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Begin to share what is counted, where anything is.
+        """Begin to share counts with other gateways, if any rate is limited.
 
         Raises:
             BusUnavailable: NATS does not answer.
@@ -87,16 +87,16 @@ class RateLimits:
         self._publishing = keep_running(self._publish, "rate limits")
 
     async def stop(self) -> None:
-        """Share no more."""
+        """Stop sharing counts."""
         if self._publishing is not None:
             self._publishing.cancel()
             await asyncio.gather(self._publishing, return_exceptions=True)
 
     def take(self, caller: Caller) -> None:
-        """Count one request of the caller's.
+        """Count one request of the caller.
 
         Raises:
-            RateLimited: its owner, or its tenant, has asked as often as it may; it is not counted.
+            RateLimited: the owner or the tenant has reached its limit; the request is not counted.
         """
         asked = [
             (key, per_minute)
@@ -156,26 +156,26 @@ class RateLimits:
 
 
 _audit = logging.getLogger("headrace.audit")
-"""Every request by which an operator reaches the tasks of others."""
+"""Logs every request of an operator that reaches other owners' tasks."""
 
 
 _PUBLIC = frozenset({"GetAgentCard"})
-"""What every caller may ask, as often as it likes: the same pages are there without a call."""
+"""Operations open to every caller, without a rate limit: the same pages are public over HTTP."""
 
 
 class Access:
-    """The gate before every operation, once per request, whatever the protocol."""
+    """Checks every operation once per request, whatever the protocol."""
 
     def __init__(self, rates: RateLimits) -> None:
         """Count requests against `rates`."""
         self._rates = rates
 
     def check(self, caller: Caller, agent: str, operation: str, task: str = "") -> None:
-        """Let the caller carry out A2A's `operation` with the agent, with `task` if it names one.
+        """Check that the caller may carry out A2A's `operation` with the agent (and `task`).
 
         Raises:
-            NotPermitted: its roles do not include that.
-            RateLimited: it, or its tenant, asks too often.
+            NotPermitted: the caller's roles do not include the operation.
+            RateLimited: the caller or its tenant has reached its rate limit.
         """
         if operation in _PUBLIC:
             return

@@ -1,4 +1,4 @@
-"""From a request's headers to its caller, by the file of credentials as it is now."""
+"""Authentication: the caller of a request, by its headers and the current credentials file."""
 
 import asyncio
 import hashlib
@@ -28,13 +28,13 @@ from headrace_gateway.server.auth.web_tokens import WebTokens
 _log = logging.getLogger(__name__)
 
 LOOK_EVERY = 1.0
-"""Seconds between looks at the file: a token that is taken out is refused from then on."""
+"""Seconds between checks of the file; a removed token is refused after that."""
 
 
 def token_of_protocols(headers: Mapping[str, str]) -> str | None:
-    """Return the token among a WebSocket's subprotocols, the one place where a browser can put it.
+    """Return the token among a WebSocket's subprotocols, the only place a browser can put it.
 
-    The client offers ``headrace`` and ``bearer.<token>``; the gateway takes the former.
+    The client offers ``headrace`` and ``bearer.<token>``; the gateway selects the former.
     """
     offered = headers.get("sec-websocket-protocol", "")
     for protocol in offered.split(","):
@@ -45,18 +45,18 @@ def token_of_protocols(headers: Mapping[str, str]) -> str | None:
 
 
 class Callers:
-    """Tells who asks. Without a file everybody is anonymous, whatever they send."""
+    """Identifies callers. Without a file every caller is anonymous, with any headers."""
 
     def __init__(self, path: Path | None, key_headers: Callable[[], Iterable[str]] = tuple) -> None:
-        """Know who is named in the file at `path`.
+        """Read the credentials file at `path`.
 
-        `key_headers` returns the headers, in lower case, in which agents of the fleet take keys.
+        `key_headers` returns the headers, in lower case, in which agents of the fleet accept keys.
 
         Raises:
-            CredentialsUnreadable: it can't be read.
+            CredentialsUnreadable: the file can't be read.
         """
         self._path, self._key_headers = path, key_headers
-        # What is compared is not what was sent: how long it takes tells nothing.
+        # Salted digests are compared instead of secrets, so timing reveals nothing about them.
         self._salt = secrets.token_bytes(32)
         self._known: KnownCredentials | None = None
         self._by_digest: dict[bytes, Caller] = {}
@@ -67,29 +67,29 @@ class Callers:
             self._take(path)
 
     def start(self) -> None:
-        """Begin to look whether the file has changed."""
+        """Begin to watch the file for changes."""
         if self._path is not None:
             self._watching = keep_running(partial(self._watch, self._path), "credentials")
 
     async def stop(self) -> None:
-        """Look no more."""
+        """Stop watching the file."""
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)
 
     @property
     def known(self) -> KnownCredentials | None:
-        """The file as it was last readable; None: there is none, nobody needs credentials."""
+        """The last readable version of the file; None without a file."""
         return self._known
 
     def of(self, headers: Mapping[str, str], *, of_any_agent: bool = False) -> Caller:
-        """Return who sends these headers (or gRPC metadata: names in lower case).
+        """Return the caller that sent these headers (or gRPC metadata: names in lower case).
 
-        Before it is known which agent is asked, keys of agents' own headers count too.
+        With `of_any_agent`, when the agent is not known yet, keys in agents' own headers count too.
 
         Raises:
-            CredentialsMissing: there are none, and they are required.
-            CredentialsRefused: there are some, but they are nobody's.
+            CredentialsMissing: credentials are required, and there are none.
+            CredentialsRefused: the credentials are unknown or invalid.
         """
         if self._known is None:
             return Caller()
@@ -97,7 +97,7 @@ class Callers:
             if (said := _said(headers, scheme)) is not None:
                 return self._by(scheme, said)
         for name in self._key_headers() if of_any_agent else ():
-            # What is unknown there may be for something else.
+            # An unknown value in such a header may have another purpose.
             if (key := headers.get(name)) and (caller := self._known_by(key.strip())):
                 return replace(caller, has_agents_key=True)
         if self._known.required:
@@ -107,11 +107,12 @@ class Callers:
         return Caller()
 
     def asking(self, headers: Mapping[str, str], schemes: Schemes) -> Caller:
-        """Return who sends these headers to an agent that says by which `schemes` it is asked.
+        """Return the caller that sent these headers to an agent with these `schemes`.
 
         Raises:
-            CredentialsMissing: there are none that it takes, and they are required, or others came.
-            CredentialsRefused: there are some, but they are nobody's.
+            CredentialsMissing: no accepted scheme was used, and one is required or credentials of
+                another scheme were sent.
+            CredentialsRefused: the credentials are unknown or invalid.
         """
         if self._known is None and not schemes.are_required:
             return Caller()
@@ -129,7 +130,7 @@ class Callers:
         )
 
     def reader_of(self, headers: Mapping[str, str]) -> Caller:
-        """Return who reads public pages: as `of`, unless the file leaves them to everybody.
+        """Return the caller that reads public pages: as `of`, or anonymous if the file allows it.
 
         Raises:
             CredentialsMissing, CredentialsRefused: as `of`.
@@ -185,7 +186,7 @@ class Callers:
                 _log.info("credentials reloaded: %d", len(self._by_digest))
 
     def _stamp(self) -> tuple[tuple[int, int, int], ...]:
-        """Return what changes when the file, or the keys that it names, do."""
+        """Return a value that changes with the file, and with the key file that it names."""
         if self._path is None:
             return ()
         issuer = None if self._known is None else self._known.jwt
@@ -194,7 +195,7 @@ class Callers:
 
 
 def _said(headers: Mapping[str, str], scheme: SecurityScheme) -> str | None:
-    """Return what the headers say by a scheme; None: nothing."""
+    """Return the credentials in the headers under a scheme, or None."""
     if scheme.type != "http":
         return headers.get(scheme.name.lower())
     if (authorization := headers.get("authorization")) is not None:

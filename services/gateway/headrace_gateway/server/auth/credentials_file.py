@@ -1,4 +1,4 @@
-"""The file of credentials: who may call, as whom. Tokens stand in it as hashes only."""
+"""The credentials file: callers and their tokens, which are stored only as hashes."""
 
 import tomllib
 from collections.abc import Mapping
@@ -20,26 +20,26 @@ type Algorithm = Literal[
 
 
 class CredentialsUnreadable(HeadraceError):
-    """The file of credentials is missing, or not what it must be; the message says where."""
+    """The credentials file is missing or invalid; the message names the place."""
 
     code = "credentials_unreadable"
 
 
 class Credential(Table):
-    """One token or API key: it may be sent as either."""
+    """One token or API key; it may be sent as either."""
 
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    """SHA-256 of the token, hexadecimal. Tokens are random and long, so no slower hash is needed:
-    there is nothing to guess."""
+    """SHA-256 of the token, hexadecimal. Tokens are random and long, so they can't be guessed and
+    no slower hash is needed."""
     owner: str
-    """Whose tasks it sees; any text."""
+    """The owner whose tasks it can see; any text."""
     tenant: str = "default"
-    """Any text; owners of different tenants have nothing in common."""
+    """Any text; owners of different tenants share nothing."""
     priority: Priority | None = None
-    """Class of what is sent with it; a request may wish for a lower one."""
+    """Priority of requests with this credential; a request may choose a lower one."""
     roles: tuple[str, ...] | None = None
-    """What it is good for, by the names of ``[[role]]`` tables. None: everything, with the owner's
-    own tasks."""
+    """Names of ``[[role]]`` tables with its permissions. None: everything, with the owner's own
+    tasks."""
 
     @field_validator("owner", "tenant")
     @classmethod
@@ -48,23 +48,24 @@ class Credential(Table):
 
 
 class TokenIssuer(Table):
-    """Whose JSON Web Tokens are believed, and what in them says who is asking."""
+    """The issuer of accepted JSON Web Tokens, and the claims that identify the caller."""
 
     issuer: str
-    """The only ``iss``."""
+    """The only accepted ``iss``."""
     audience: str
-    """What ``aud`` must name."""
+    """Must be in ``aud``."""
     algorithms: list[Algorithm] = Field(min_length=1)
-    """The only ones; a token can't choose another."""
+    """The accepted algorithms; a token can't choose another."""
     keys: Path
-    """File with the issuer's JSON Web Key Set, seen from this file's folder."""
+    """File with the issuer's JSON Web Key Set, relative to the credentials file's folder."""
     owner_claim: str = "sub"
     tenant_claim: str | None = None
-    """None: everybody is of tenant ``default``."""
+    """None: all callers have the tenant ``default``."""
     priority_claim: str | None = None
     roles_claim: str | None = None
-    """Claim with the token's roles or scopes, a list or a text with spaces between them. Those that
-    no ``[[role]]`` names let nothing. None: tokens are good for everything of their owner's."""
+    """Claim with the token's roles or scopes, a list or a space-separated text. Names without a
+    ``[[role]]`` table permit nothing. None: tokens permit everything, with the owner's own
+    tasks."""
     leeway: float = Field(default=10.0, ge=0, le=300)
     """Seconds by which clocks may differ."""
 
@@ -73,9 +74,9 @@ class KnownCredentials(Table):
     """The whole file."""
 
     required: bool = True
-    """Whether nobody may call without credentials; else they are anonymous."""
+    """Whether credentials are required; if not, callers without them are anonymous."""
     public_cards: bool = True
-    """Whether agents' cards and lists may be read without credentials all the same."""
+    """Whether agents' cards and lists may be read without credentials."""
     credential: tuple[Credential, ...] = ()
     jwt: TokenIssuer | None = None
     role: tuple[Role, ...] = ()
@@ -93,15 +94,16 @@ class KnownCredentials(Table):
         return self
 
     def grants(self) -> Mapping[str, Grant]:
-        """Return what each role lets its callers do, by its name."""
+        """Return each role's permissions, by the role's name."""
         return {role.name: role.grant() for role in self.role}
 
 
 def read_file(path: Path) -> KnownCredentials:
-    """Read the file of credentials.
+    """Read the credentials file.
 
     Raises:
-        CredentialsUnreadable: there is none, it is no TOML, or a key breaks a rule; says which.
+        CredentialsUnreadable: the file is missing or not TOML, or a key breaks a rule; the message
+            names the key.
     """
     try:
         return KnownCredentials.model_validate(tomllib.loads(path.read_text()))

@@ -1,4 +1,4 @@
-"""Roles: which agents and which operations a credential or token is good for."""
+"""Roles: the agents and operations that a credential or token permits."""
 
 from collections.abc import Iterable, Mapping
 
@@ -8,7 +8,7 @@ from headrace_gateway.server.auth.caller import Grant
 
 
 class Table(BaseModel):
-    """A table of the file: a misspelt key must not pass for one that is left out."""
+    """A table of the file; an unknown key is an error, so that a misspelt key is not ignored."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
@@ -27,14 +27,14 @@ OPERATIONS: Mapping[str, tuple[str, ...]] = {
     "delete": ("DeleteTask",),
     "push": ("CreateTaskPushNotificationConfig", "DeleteTaskPushNotificationConfig"),
 }
-"""What a group of operations holds. AG-UI's run is ``send``, attaching to one ``read``, stopping
-one ``cancel``."""
+"""The operations of each group. An AG-UI run is ``send``, attaching to one ``read``, stopping one
+``cancel``."""
 
 _NAMES = frozenset(name for names in OPERATIONS.values() for name in names)
 
 
 class Role(Table):
-    """What those who have the role may do."""
+    """The permissions of callers with the role."""
 
     name: str = Field(min_length=1)
     agents: tuple[str, ...] = ("*",)
@@ -54,7 +54,7 @@ class Role(Table):
         return operations
 
     def grant(self) -> Grant:
-        """Return what it lets its callers do."""
+        """Return the role's permissions."""
         named = [OPERATIONS.get(one, (one,)) for one in self.operations]
         return Grant(
             self.agents, frozenset(name for names in named for name in names), self.operator
@@ -62,5 +62,5 @@ class Role(Table):
 
 
 def grants_of(roles: Iterable[str], known: Mapping[str, Grant]) -> tuple[Grant, ...]:
-    """Return what `roles` let do together; those that are not known let nothing."""
+    """Return the permissions of all `roles` together; unknown roles permit nothing."""
     return tuple(known[role] for role in roles if role in known)

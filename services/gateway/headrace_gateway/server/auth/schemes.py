@@ -1,6 +1,6 @@
-"""How a client is to say who it is: what is enforced, and what agent cards say of it.
+"""Authentication schemes of agents: enforced by the gateway, and described in agent cards.
 
-Both are made of the same `Schemes`, so that a card promises what the gateway does.
+Both use the same `Schemes`, so that a card describes what the gateway does.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,43 +11,43 @@ from headrace.model.events import Json
 from headrace_gateway.server.auth.credentials_file import KnownCredentials
 
 CHALLENGE = 'Bearer realm="headrace"'
-"""What a refused request is told to send (RFC 6750); an API key has no scheme of its own."""
+"""``WWW-Authenticate`` of a refused request (RFC 6750); API keys have no scheme of their own."""
 
 REFUSED = f'{CHALLENGE}, error="invalid_token"'
-"""The same, where credentials came that are nobody's."""
+"""The same for credentials that are unknown or invalid."""
 
 _API_KEY = "apiKey"
 _SEND = "SendMessage"
-"""What roles are listed for: a card says what it takes to ask the agent."""
+"""The operation whose roles a card lists: those that a caller needs to send messages."""
 
 BEARER = SecurityScheme(type="http", scheme="bearer")
-"""A token in ``Authorization``; in the subprotocols of a WebSocket where that can't be set."""
+"""A token in ``Authorization``, or in a WebSocket's subprotocols (browsers)."""
 
 KEY = SecurityScheme(type="apiKey", name="X-API-Key")
-"""An API key where an agent names no other header."""
+"""An API key, if an agent names no other header."""
 
 
 @dataclass(frozen=True, slots=True)
 class Schemes:
-    """The ways in which one agent's callers say who they are."""
+    """The authentication schemes of one agent."""
 
     agent: str
     declared: Mapping[str, SecurityScheme]
-    """What stands in its card, by name."""
+    """The schemes in the agent's card, by name."""
     accepted: tuple[str, ...]
-    """Those of them that will do."""
+    """The names of the schemes that the agent accepts."""
     are_required: bool
-    """Whether nobody may ask without."""
+    """Whether credentials are required."""
 
     @property
     def wanted(self) -> str:
-        """What to send, for messages."""
+        """Description of the accepted schemes, for error messages."""
         known = [self.declared[name] for name in self.accepted if name in self.declared]
         return " or ".join(map(_worded, known)) or ", ".join(self.accepted)
 
 
 def schemes_of(card: AgentCard, known: KnownCredentials | None) -> Schemes:
-    """Return how an agent's callers say who they are: as it says, or as the gateway asks of all."""
+    """Return an agent's schemes: its own, or the gateway's if it declares none."""
     own = card.security
     declared = own.schemes or _of_all(known)
     accepted = tuple(own.require or declared)
@@ -62,7 +62,7 @@ def _of_all(known: KnownCredentials | None) -> Mapping[str, SecurityScheme]:
 
 
 def key_headers(cards: Iterable[AgentCard]) -> set[str]:
-    """Return the headers in which agents take API keys, in lower case."""
+    """Return the headers in which agents accept API keys, in lower case."""
     schemes = [scheme for card in cards for scheme in card.security.schemes.values()]
     return {scheme.name.lower() for scheme in schemes if scheme.type == _API_KEY}
 
@@ -70,7 +70,8 @@ def key_headers(cards: Iterable[AgentCard]) -> set[str]:
 def security_of(card: AgentCard, known: KnownCredentials | None) -> Json:
     """Return ``securitySchemes`` and ``securityRequirements`` of an agent's card.
 
-    Any of the requirements will do. Where callers need a role, each names one that lets them send.
+    Each requirement is sufficient on its own. If callers need a role, each requirement names one
+    that permits sending messages.
     """
     schemes = schemes_of(card, known)
     if not schemes.declared:
@@ -90,7 +91,7 @@ def security_of(card: AgentCard, known: KnownCredentials | None) -> Json:
 
 
 def _roles(agent: str, scheme: SecurityScheme | None, known: KnownCredentials | None) -> list[str]:
-    """Return the roles of which a caller needs one; none, where there are callers without."""
+    """Return the roles of which a caller needs one; none if some callers need no role."""
     if known is None or scheme is None or any(one.roles is None for one in known.credential):
         return []
     takes_tokens = known.jwt is not None and scheme.type != _API_KEY

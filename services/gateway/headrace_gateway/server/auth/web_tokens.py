@@ -1,4 +1,4 @@
-"""JSON Web Tokens of one issuer, whose keys lie in a file."""
+"""JSON Web Tokens of one issuer, whose keys are in a file."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,7 +24,7 @@ class WebTokens:
     def __init__(
         self, issuer: TokenIssuer, folder: Path, grants: Mapping[str, Grant] | None = None
     ) -> None:
-        """Believe `issuer`; its file of keys is seen from `folder`; `grants` are what roles let do.
+        """Accept tokens of `issuer`; its key file is relative to `folder`; `grants` are by role.
 
         Raises:
             CredentialsUnreadable: the keys can't be read.
@@ -37,10 +37,11 @@ class WebTokens:
             raise CredentialsUnreadable(f"{path}: {trouble}") from None
 
     def caller(self, token: str) -> Caller:
-        """Return whom the token speaks for.
+        """Return the caller that the token identifies.
 
         Raises:
-            CredentialsRefused: it is not the issuer's, not for us, expired, or names nobody.
+            CredentialsRefused: the token is not the issuer's, has another audience, has expired, or
+                names no owner.
         """
         if len(token) > _LONGEST:
             raise CredentialsRefused("the token is too long")
@@ -59,7 +60,7 @@ class WebTokens:
             raise CredentialsRefused("the token names no owner") from None
 
     def _granted(self, claims: dict[str, Any]) -> tuple[Grant, ...] | None:
-        """Return what the token is good for; None: everything of its owner's."""
+        """Return the token's permissions; None for everything, with its owner's own tasks."""
         if self._issuer.roles_claim is None:
             return None
         said = claims.get(self._issuer.roles_claim)
