@@ -1,6 +1,6 @@
-"""Headrace for authors of agents: `agent`, what an agent emits, tools, and what a run is given.
+"""The public API for agent authors: `agent`, the output types, tools and `RunContext`.
 
-An agent is an async function under `agent`; what it yields is its answer:
+An agent is an async function decorated with `agent`. What it yields is its answer:
 
     from headrace import RunContext, agent
 
@@ -8,7 +8,7 @@ An agent is an async function under `agent`; what it yields is its answer:
     async def hello(ctx: RunContext):
         yield f"Hello, {ctx.prompt}!"
 
-``headrace worker MODULE:hello`` serves it. The packages below are what the services share.
+``headrace worker MODULE:hello`` serves it. The subpackages hold the code that the services share.
 """
 
 from headrace.model.agent_card import Provider

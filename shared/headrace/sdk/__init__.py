@@ -1,1 +1,1 @@
-"""What agents are written with. Nothing here knows a broker, a server or a worker."""
+"""The SDK for agents. It does not depend on a broker, a server or a worker."""

@@ -1,4 +1,4 @@
-"""Agents: an async function and what it says of itself."""
+"""Agents: an async function together with its card and its policy."""
 
 import inspect
 from collections.abc import (
@@ -25,10 +25,10 @@ from headrace.sdk.errors import Misdeclared
 from headrace.sdk.policy import FollowUps, Policy
 
 type Streaming = Callable[[RunContext], AsyncIterator[Emission]]
-"""An async generator function: it yields what it says."""
+"""An async generator function: it yields its output."""
 
 type Returning = Callable[[RunContext], Coroutine[Any, Any, Emission | None]]
-"""A coroutine function: it emits through its context, and may return one thing more."""
+"""A coroutine function: it emits through its context and may return one last emission."""
 
 type AgentFunction = Streaming | Returning
 
@@ -48,14 +48,14 @@ CATEGORIES = frozenset(
         "custom",
     ]
 )
-"""What an agent's capabilities are about."""
+"""The categories of AG-UI's AgentCapabilities."""
 
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """One thing that an agent can do, for its card.
+    """A skill on the agent's card.
 
-    A2A requires a name, a description and a tag: without them the id stands for all three.
+    A2A requires a name, a description and a tag. The id is the default for all three.
     """
 
     id: str
@@ -63,11 +63,11 @@ class Skill:
     description: str = ""
     tags: Sequence[str] = ()
     examples: Sequence[str] = ()
-    """Prompts that show it."""
+    """Example prompts, such as ``"Translate this page into French."``."""
     input_modes: Sequence[str] = ()
-    """Media types; empty: the agent's."""
+    """Media types such as ``"text/plain"``. Empty: the agent's input modes."""
     output_modes: Sequence[str] = ()
-    """Media types; empty: the agent's."""
+    """Media types. Empty: the agent's output modes."""
 
     def to_json(self) -> Json:
         """Return the A2A AgentSkill."""
@@ -91,9 +91,10 @@ class Agent:
     card: AgentCard
     policy: Policy = field(default_factory=Policy)
     concurrency: int | None = None
-    """Runs of it that one worker works on at a time; None: as many as the worker has room for."""
+    """Maximum number of concurrent runs of the agent per worker. None: limited only by the worker's
+    capacity."""
     clean_up: CleanUp | None = None
-    """Called with a task that has ended while no attempt was at work on it."""
+    """Called with a task that ended while no attempt was running."""
 
     @property
     def name(self) -> str:
@@ -102,15 +103,15 @@ class Agent:
 
     @cached_property
     def streams(self) -> bool:
-        """Whether its function yields."""
+        """Whether the function is an async generator."""
         return inspect.isasyncgenfunction(self.function)
 
     def streaming(self, ctx: RunContext) -> AsyncGenerator[Emission]:
-        """Call a function that yields."""
+        """Call the async generator function."""
         return cast("AsyncGenerator[Emission]", cast("Streaming", self.function)(ctx))
 
     def returning(self, ctx: RunContext) -> Coroutine[Any, Any, Emission | None]:
-        """Call a function that returns."""
+        """Call the coroutine function."""
         return cast("Returning", self.function)(ctx)
 
 
@@ -140,25 +141,44 @@ def agent(  # noqa: PLR0913  # what a card says
     start_within: float | None = None,
     clean_up: CleanUp | None = None,
 ) -> Callable[[AgentFunction], Agent]:
-    """Make an agent of an async generator function or a coroutine function.
+    """Declare an async generator function or a coroutine function as an agent.
 
-    Without a `name`, its id, it is called as the function is, without a `description` it is
-    described by the first line of the function's docstring. `display_name` is what people call it,
-    `icon_url`, `documentation_url` and `provider` are what they are shown beside. `input_modes` are
-    the media types it takes, ``*/*`` for all; `capabilities` are AG-UI's AgentCapabilities, by
-    category, as far as the agent knows better than the fleet; `bare_message` says that it may
-    answer with a Message instead of a task; `streaming` and `push_notifications` say what A2A
-    clients may ask for, `extensions` which A2A extensions of its own it has: those that a request
-    activates are named in its input's metadata. `extended_card` is what callers with credentials
-    are told beside: members of an A2A AgentCard; empty: there is one to come. `Policy` says what
-    `max_attempts`, `backoff` and `timeout` are, `FollowUps` what `follow_ups` is. A task that no
-    worker has begun `start_within` seconds after its message is REJECTED. `clean_up` is called with
-    each task of the agent that was begun and has ended while no attempt was at work: canceled as it
-    waited for its user, or over a dead worker's head; given up after the last attempt. It has 10 s,
-    and is called again, for a minute and a half, where it fails.
+    Args:
+        name: The agent's id. Default: the function's name, with ``-`` for ``_``.
+        display_name: Name shown to people. Default: `name`.
+        description: Default: the first line of the function's docstring.
+        version: Version of the agent, for its card.
+        icon_url: URL of an icon, for the card; ``http://`` or ``https://``.
+        documentation_url: URL of the documentation, for the card; ``http://`` or ``https://``.
+        provider: The organization that runs the agent, for the card.
+        skills: `Skill` objects, or A2A AgentSkill objects as dicts.
+        input_modes: Accepted media types; ``*/*`` accepts all.
+        output_modes: Media types of the answers.
+        capabilities: AG-UI's AgentCapabilities by category, such as ``{"tools": {"supported":
+            True}}``. They take precedence over what the fleet declares.
+        bare_message: Whether the agent may answer with a `Message` instead of a task.
+        streaming: Whether A2A clients may stream.
+        push_notifications: Whether A2A clients may register webhooks.
+        extensions: The agent's own A2A extensions, as AgentExtension objects.
+            `RunContext.extensions` holds those that a request activates.
+        extended_card: Members of an A2A AgentCard that only callers with credentials get. None: the
+            agent has no extended card. Empty: it has one that is not configured yet.
+        concurrency: Maximum number of concurrent runs per worker. None: limited only by the
+            worker's capacity.
+        max_attempts: Maximum number of attempts at one run (see `Policy`).
+        backoff: Seconds before the attempt after a `Retryable` (see `Policy`).
+        timeout: Maximum duration of a run in seconds (see `Policy`).
+        follow_ups: How a message to a running task is handled (see `FollowUps`).
+        start_within: Seconds within which a worker must start the task after its message was sent.
+            Otherwise the task is REJECTED.
+        clean_up: Called with each started task of the agent that ended while no attempt was
+            running: canceled while it waited for its user, canceled while its worker was dead, or
+            failed after the last attempt. A call may take 10 s. A failed call is repeated for about
+            90 s.
 
     Raises:
-        Misdeclared: the function is neither, the name can't be an agent's, or a number is off.
+        Misdeclared: The function is not async, the name is not a valid agent name, or a value is
+            invalid.
     """
 
     def declare(function: AgentFunction) -> Agent:
@@ -192,23 +212,23 @@ def agent(  # noqa: PLR0913  # what a card says
 
 
 class Agents:
-    """The agents that a worker serves: each name once."""
+    """The agents that a worker serves. Each name occurs once."""
 
     def __init__(self, agents: Iterable[Agent] = ()) -> None:
-        """Begin with `agents`.
+        """Start with `agents`.
 
         Raises:
-            Misdeclared: two have one name.
+            Misdeclared: Two agents have the same name.
         """
         self._by_name: dict[str, Agent] = {}
         for each in agents:
             self.add(each)
 
     def add(self, added: Agent) -> None:
-        """Serve `added` too.
+        """Add an agent.
 
         Raises:
-            Misdeclared: another agent has its name.
+            Misdeclared: Another agent has this name.
         """
         if self._by_name.setdefault(added.name, added) is not added:
             raise Misdeclared(f"two agents are called {added.name!r}")
@@ -240,10 +260,10 @@ def _check(declared: Agent) -> None:
 
 
 def _check_urls(card: AgentCard) -> None:
-    """Check what pages link to and show: a URL of another kind could be code.
+    """Check the URLs that pages show: another scheme could run code.
 
     Raises:
-        Misdeclared: one is neither http nor https.
+        Misdeclared: A URL is neither http nor https.
     """
     urls = {
         "icon_url": card.icon_url,

@@ -1,4 +1,4 @@
-"""Calling a tool, as agents see it: what it answers, and how it says that it can't."""
+"""Calls of a tool: its answer and its error."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -7,27 +7,27 @@ from headrace.model.errors import HeadraceError
 
 
 class ToolError(HeadraceError):
-    """A tool could not; the message is for the model and for the user."""
+    """Raised by a tool that failed. The message is shown to the model and to the user."""
 
     code = "tool_error"
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of a call."""
+    """The result of a tool call."""
 
     content: Any = ""
-    """JSON."""
+    """Any JSON value."""
     error: str = ""
-    """Why it failed; empty where it did not."""
+    """Why the call failed. Empty: it succeeded."""
 
 
 class Callee(Protocol):
-    """Something that an agent can call in a run."""
+    """Anything that an agent can call during a run."""
 
     @property
     def name(self) -> str:
-        """Its name, for the log and for models."""
+        """Name in the log and for models."""
 
     async def answer(self, ctx: Any, arguments: Any) -> Answer:  # noqa: ANN401  # a RunContext; JSON
-        """Do it for the run of `ctx`; what goes wrong is told in the answer."""
+        """Run the call for `ctx`. Failures are reported in the answer."""

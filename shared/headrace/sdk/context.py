@@ -1,4 +1,4 @@
-"""What an agent gets: the message, whose it is, and ways to emit its answer."""
+"""The context of a run: its input, its identity, and methods that emit output."""
 
 import asyncio
 import logging
@@ -43,56 +43,58 @@ from headrace.sdk.signals import (
 
 
 class Inbox:
-    """``async for message in ctx.inbox``: each an A2A v1.0 Message, as it comes, without end.
+    """New messages for a steered agent, without end: ``async for message in ctx.inbox``.
 
-    A message that is read stands in the task's history from then on; one that is not becomes the
-    next run's input.
+    Each is an A2A v1.0 Message, such as ``{"messageId": "…", "role": "ROLE_USER", "parts":
+    [{"text": "…"}]}``. A message that is read becomes part of the task's history. A message that is
+    not read becomes the next run's input.
     """
 
     def __init__(self, runtime: Runtime) -> None:
-        """Read what comes for the run of `runtime`."""
+        """Read the messages for the run of `runtime`."""
         self._runtime = runtime
 
     def __bool__(self) -> bool:
-        """Whether a message is there."""
+        """Return whether a message is available."""
         return self._runtime.has_input
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Json:
-        """Return the next message, waiting for it."""
+        """Wait for the next message and return it."""
         return await self._runtime.next_input()
 
 
 @dataclass(frozen=True)
 class RunContext:
-    """One attempt at a run, as its agent sees it.
+    """One attempt at a run, as passed to the agent.
 
-    An agent that is a generator yields what it emits; any agent can `emit` it, or use the methods
-    named for what they emit. All wait when the agent is too far ahead of the log. What is malformed
-    raises `MalformedOutput`; once the run has ended, they raise `RunOver`.
+    A generator agent yields what it emits. Any agent can call `emit` or the method for the output
+    type. All of them wait while the agent is too far ahead of the log. They raise `MalformedOutput`
+    for invalid output, and `RunOver` once the run has ended.
     """
 
     key: TaskKey
     context: str
-    """The conversation: A2A's contextId, AG-UI's threadId."""
+    """Id of the conversation: A2A's contextId, AG-UI's threadId."""
     owner: str
-    """Whose task it is, as a subject token."""
+    """Owner of the task, as a subject token."""
     run: int
-    """Generation of the input that this run answers."""
+    """Generation of the input that this run answers; 1 for the first run."""
     attempt: int
-    """The how-manieth try at this run, from 1."""
+    """Number of this attempt at the run, from 1."""
     message: Json
-    """The input: an A2A v1.0 Message in ProtoJSON."""
+    """The input: an A2A v1.0 Message in ProtoJSON, such as ``{"messageId": "…", "role":
+    "ROLE_USER", "parts": [{"text": "Hi"}]}``."""
     metadata: Json
-    """What came with the input beside its message: an AG-UI run's state and tools, say."""
+    """Metadata of the input, by key. `agui`, `extensions` and `accepted_output_modes` read it."""
     deadline: datetime | None
-    """When the run is stopped, in UTC; None: it may take as long as it likes."""
+    """When the run is stopped, in UTC. None: the run has no time limit."""
     checkpoint_data: Any
-    """What a former attempt has saved with `checkpoint`; None: nothing."""
+    """The data that an earlier attempt saved with `checkpoint`. None: no checkpoint."""
     traceparent: str | None
-    """W3C trace context of the request, if it had one."""
+    """W3C trace context of the request. None: the request had none."""
     _runtime: Runtime
 
     @property
@@ -102,7 +104,7 @@ class RunContext:
 
     @property
     def tenant(self) -> str:
-        """Whose fleet it runs in, as a subject token."""
+        """The tenant, as a subject token."""
         return self.key.tenant
 
     @property
@@ -112,63 +114,68 @@ class RunContext:
 
     @property
     def accepted_output_modes(self) -> Sequence[str]:
-        """The media types that an A2A client wants its answer in; empty: it does not say."""
+        """The media types that an A2A client accepts. Empty: not specified."""
         accepted: Sequence[str] = self.metadata.get(ACCEPTED_MODES) or ()
         return accepted
 
     @property
     def extensions(self) -> Sequence[str]:
-        """The agent's own A2A extensions that the request activated, by URI."""
+        """URIs of the agent's own A2A extensions that the request activated."""
         activated: Sequence[str] = self.metadata.get(EXTENSIONS) or ()
         return activated
 
     @property
     def agui(self) -> Json:
-        """What an AG-UI client sent with the run, as it sent it; empty for other clients.
+        """The AG-UI client's input as it was sent. Empty for other clients.
 
-        Its keys are ``state``, ``tools``, ``context``, ``forwardedProps`` and more.
+        Its keys include ``state``, ``tools``, ``context`` and ``forwardedProps``.
         """
         sent: Json = self.metadata.get(AGUI) or {}
         return sent
 
     @property
     def is_stopped(self) -> bool:
-        """Whether the run is to end here: canceled, out of time, or given way to a newer message.
+        """Whether the run was stopped for good: canceled, timed out or superseded by a message.
 
-        For an agent's clean-up, which then ends what was begun elsewhere for the run. False while
-        nothing stops it, and where it is stopped because another worker goes on.
+        For an agent's clean-up, which then ends the work that it started elsewhere for the run.
+        False while the run is not stopped, and if it is stopped because another worker continues
+        it.
         """
         return self._runtime.interrupt in STOPS
 
     @property
     def state(self) -> Any:  # noqa: ANN401  # any JSON
-        """The state shared with the user interface, as it is now: a copy, change it by saying so.
+        """A copy of the current state shared with the user interface.
 
-        It begins as the AG-UI client sent it with the run; other clients' is an empty object.
+        `set_state` and `change_state` change it. Its initial value is the state that the AG-UI
+        client sent with the run, or ``{}`` for other clients.
         """
         return self._runtime.state
 
     async def load_task(self) -> Json:
-        """Return the task as it was when this attempt began: an A2A v1.0 Task. Read from the log.
+        """Return the task as it was when this attempt began, from the log: an A2A v1.0 Task.
 
         Raises:
-            LogLost, BusUnavailable: the log is gone, or does not answer.
+            LogLost: The log is gone.
+            BusUnavailable: The log does not answer.
         """
         return await self._runtime.task()
 
     async def load_events(self) -> list[tuple[int, Json]]:
-        """Return each of the log's StreamResponses with its generation. Read from the log.
+        """Return the log's StreamResponses with their generations: ``[(1, {"task": …}), …]``.
 
         Raises:
-            LogLost, BusUnavailable: the log is gone, or does not answer.
+            LogLost: The log is gone.
+            BusUnavailable: The log does not answer.
         """
         return await self._runtime.events()
 
     async def history(self) -> Sequence[Json]:
-        """Return the task's messages up to this input's, A2A v1.0 Messages. Read from the log.
+        """Return the task's messages up to this input, from the log: A2A v1.0 Messages.
 
         Raises:
-            LogLost, BusUnavailable: the log is gone, or does not answer.
+            LogLost: The log is gone.
+            BusUnavailable: The log does not answer.
         """
         task = await self.load_task()
         messages: Sequence[Json] = task.get("history", [])
@@ -178,28 +185,28 @@ class RunContext:
         """Return the conversation's other tasks, A2A v1.0 Tasks, least recently changed first.
 
         Raises:
-            StateUnavailable: task state does not answer.
+            StateUnavailable: Task state does not answer.
         """
         return await self._runtime.context_tasks()
 
     @property
     def inbox(self) -> Inbox:
-        """For an agent that is steered, the messages that come meanwhile."""
+        """The messages that arrive during the run, for an agent with ``follow_ups="steer"``."""
         return Inbox(self._runtime)
 
     @property
     def parts(self) -> Sequence[Json]:
-        """The message's parts."""
+        """The message's A2A v1.0 Parts, such as ``[{"text": "Hi"}]``."""
         found: Sequence[Json] = self.message.get("parts", ())
         return found
 
     async def content(self, part: Json) -> bytes:
-        """Return the content of a file that the message, or another part of the task, holds.
+        """Return the content of a file Part of the task.
 
         Raises:
-            FileUnknown: the part holds none; or it is gone, is another conversation's, or lies
-                elsewhere: fetch that yourself.
-            BusUnavailable: the store does not answer.
+            FileUnknown: The part holds no file, or the file is gone, belongs to another
+                conversation or is stored elsewhere. Fetch files stored elsewhere from their URL.
+            BusUnavailable: The file store does not answer.
         """
         if (raw := part.get("raw")) is not None:
             return b64decode(raw)
@@ -207,37 +214,42 @@ class RunContext:
 
     @property
     def prompt(self) -> str:
-        """The message's text, its parts put together."""
+        """The text of all the message's parts."""
         return parts.text_of(self.parts)
 
     @cached_property
     def log(self) -> "logging.LoggerAdapter[logging.Logger]":
-        """A logger that names the task in each line."""
+        """A logger that adds the task's id to each line."""
         return _TaskLog(logging.getLogger(f"headrace.agent.{self.agent}"), {"task": self.task})
 
     async def checkpoint(self, data: Any) -> None:  # noqa: ANN401  # any JSON
-        """Save up to 8 KB of JSON with all that was said before; returns when it is stored.
+        """Save up to 8 KB of JSON with everything emitted so far, and wait until it is stored.
 
-        Should this attempt die, the next finds it as `checkpoint_data`: what was said before
-        stands, what was said after is discarded. Every open block ends here.
+        If this attempt dies, the next one gets the data as `checkpoint_data`. Output from before
+        the checkpoint is kept, later output is discarded. A checkpoint ends every open block.
 
         Raises:
-            MalformedOutput: it is no JSON, or is too large.
-            RunOver: the run has ended.
+            MalformedOutput: The data is not JSON or is too large.
+            RunOver: The run has ended.
         """
         await self._runtime.checkpoint(data)
 
     async def auth_required(
         self, prompt: str, schema: Json | None = None, timeout: float = 300.0
     ) -> Json:
-        """Ask the user for credentials and return the message that answers, an A2A v1.0 Message.
+        """Ask the user for credentials and return the A2A v1.0 Message that answers.
 
-        The task is AUTH_REQUIRED meanwhile, its streams stay open and this worker keeps it. Another
-        attempt that asks the same finds the answer at hand.
+        Meanwhile the task is AUTH_REQUIRED, its streams stay open and this worker keeps it. If
+        another attempt asks the same, it gets the same answer.
+
+        Args:
+            prompt: Text that is shown to the user.
+            schema: JSON Schema of the answer.
+            timeout: Seconds to wait for the answer.
 
         Raises:
-            TimeoutError: no answer came within `timeout` seconds.
-            RunOver: the run has ended.
+            TimeoutError: No answer came within `timeout` seconds.
+            RunOver: The run has ended.
         """
         said: Json = {
             "messageId": self.new_id("message"),
@@ -250,11 +262,11 @@ class RunContext:
             return await self._runtime.ask(said)
 
     async def emit(self, said: Emission) -> None:
-        """Say anything that an agent can say.
+        """Emit any output: a string or an output type such as `Text` or `ToolCall`.
 
         Raises:
-            MalformedOutput: it can't stand in a log, or not at this point.
-            RunOver: the run has ended.
+            MalformedOutput: The output is invalid, or is not allowed at this point.
+            RunOver: The run has ended.
         """
         if type(said) in FILES:
             said = await self._runtime.offloaded(said)
@@ -262,21 +274,21 @@ class RunContext:
             await self._runtime.room()
 
     def new_id(self, kind: str) -> str:
-        """Return an id for a "call", say, or a "message": another attempt makes the same."""
+        """Return a new id for a `kind` such as "call". Other attempts get the same ids."""
         return self._runtime.new_id(kind)
 
     async def text(self, text: str, block: str = "", *, end: bool = False) -> None:
-        """Say a piece of the answer (see `Text`)."""
+        """Emit a piece of the answer (see `Text`)."""
         await self.emit(Text(text, block, end) if block or end else text)
 
     async def think(
         self, text: str, block: str = "", *, end: bool = False, encrypted: str = ""
     ) -> None:
-        """Say a piece of the reasoning (see `Thinking`)."""
+        """Emit a piece of the reasoning (see `Thinking`)."""
         await self.emit(Thinking(text, block, end, encrypted=encrypted))
 
     async def tool_call(self, name: str, arguments: Any, call_id: str = "") -> str:  # noqa: ANN401  # any JSON
-        """Say that a tool is called, and return the call's id."""
+        """Emit a tool call and return its id."""
         call_id = call_id or self.new_id("call")
         await self.emit(ToolCall(name, arguments, call_id))
         return call_id
@@ -284,18 +296,18 @@ class RunContext:
     async def tool_arguments(
         self, call_id: str, delta: str, name: str = "", *, end: bool = False
     ) -> None:
-        """Say a piece of a call's arguments (see `ToolArguments`)."""
+        """Emit a piece of a tool call's arguments (see `ToolArguments`)."""
         await self.emit(ToolArguments(call_id, delta, name, end))
 
     async def tool_result(self, call_id: str, content: Any, error: str = "") -> None:  # noqa: ANN401  # any JSON
-        """Say what a tool answered."""
+        """Emit the result of a tool call."""
         await self.emit(ToolResult(call_id, content, error))
 
     async def call(self, tool: Callee, /, **arguments: Any) -> Any:  # noqa: ANN401  # any JSON
-        """Call a tool (see `tool`), saying so, and return what it answers.
+        """Call a tool (see `tool`), emit the call and its result, and return its content.
 
         Raises:
-            ToolError: it could not, which the log says too.
+            ToolError: The tool failed. The log contains the error too.
         """
         call_id = await self.tool_call(tool.name, arguments)
         answer = await tool.answer(self, arguments)
@@ -305,27 +317,27 @@ class RunContext:
         return answer.content
 
     async def file(self, name: str, content: bytes, media_type: str = "") -> None:
-        """Say that a file is part of the result."""
+        """Emit a file as a result."""
         await self.emit(File(name, content, media_type))
 
     async def data(self, data: Any, name: str = "") -> None:  # noqa: ANN401  # any JSON
-        """Say that structured data is part of the result."""
+        """Emit structured data as a result."""
         await self.emit(Data(data, name))
 
     async def status(self, text: str) -> None:
-        """Say how the work goes."""
+        """Emit a progress message."""
         await self.emit(Status(text))
 
     async def set_state(self, state: Any) -> None:  # noqa: ANN401  # any JSON
-        """Say what the shared state is, as a whole."""
+        """Replace the shared state."""
         await self.emit(State(state))
 
     async def change_state(self, patch: Sequence[Json]) -> None:
-        """Say how the shared state changes, all of the patch or nothing (see `StateDelta`)."""
+        """Apply a JSON Patch to the shared state, as a whole or not at all (see `StateDelta`)."""
         await self.emit(StateDelta(patch))
 
     async def messages(self, messages: Sequence[Json]) -> None:
-        """Say what the conversation is, as a whole (see `Messages`)."""
+        """Replace the conversation that the user interface shows (see `Messages`)."""
         await self.emit(Messages(messages))
 
     async def activity(self, kind: str, content: Json, activity_id: str = "") -> str:
@@ -339,23 +351,23 @@ class RunContext:
         await self.emit(ActivityDelta(activity_id, patch))
 
     async def step(self, name: str, *, finished: bool = False) -> None:
-        """Say that a step begins, or ends."""
+        """Emit the start of a step, or its end if `finished`."""
         await self.emit(Step(name, finished))
 
     async def subagent(self, subagent: Subagent) -> None:
-        """Say that another agent of the same process goes on with the task, or ends."""
+        """Emit the start or the end of a subagent's work (see `Subagent`)."""
         await self.emit(subagent)
 
     async def usage(self, usage: Usage) -> None:
-        """Say what a model has used."""
+        """Report a model's token usage."""
         await self.emit(usage)
 
     async def custom(self, name: str, value: Any = None) -> None:  # noqa: ANN401  # any JSON
-        """Say an event of the agent's own making."""
+        """Emit a custom event for user interfaces."""
         await self.emit(Custom(name, value))
 
     async def raw(self, event: Any, source: str = "") -> None:  # noqa: ANN401  # any JSON
-        """Hand on an event of another system."""
+        """Forward an event of another system."""
         await self.emit(Raw(event, source))
 
     async def delegate(  # by keyword
@@ -368,18 +380,25 @@ class RunContext:
         timeout: float | None = None,
         budget: int | None = None,
     ) -> Result:
-        """Ask another agent, by its name or as an `Agent`, and return its answer.
+        """Send a message to another agent and return its answer.
 
-        Another attempt of this run that asks the same, or under the same `key`, meets the same
-        child instead of starting a second one; the order does not matter. While the agent waits,
-        its place on the worker is others'. With `relay` the child's progress is shown in this
-        task's stream. The child ends within `timeout` seconds, and before this run does; it may
-        use `budget` tokens. Cancelled while it waits, the child is canceled.
+        If another attempt of this run delegates the same again, or uses the same `key`, it gets the
+        same child task instead of starting a second one. The order of calls does not matter. While
+        this agent waits, other runs can use its place on the worker. If this call is cancelled, the
+        child task is canceled.
+
+        Args:
+            agent: Name of the other agent, or its `Agent`.
+            message: Text, or an A2A v1.0 Message.
+            key: Identifies the child task across attempts.
+            relay: Whether the child's progress is shown in this task's stream.
+            timeout: Seconds within which the child ends. It always ends before this run does.
+            budget: Maximum number of tokens that the child may use.
 
         Raises:
-            DelegationFailed: it failed, was rejected, canceled or too slow.
-            DelegationRefused: a limit forbids it, or there is no such agent.
-            RunOver: this run has ended.
+            DelegationFailed: The child failed, was rejected or canceled, or timed out.
+            DelegationRefused: A limit forbids the call, or the agent is unknown.
+            RunOver: This run has ended.
         """
         return await self._runtime.delegate(
             agent, message, key, relay=relay, timeout=timeout, budget=budget
@@ -395,12 +414,13 @@ class RunContext:
         timeout: float | None = None,
         budget: int | None = None,
     ) -> Delegation:
-        """Ask another agent and return its events, to be gone through with ``async for``.
+        """Send a message to another agent and return its events, for ``async for``.
 
-        Everything else is as with `delegate`. The result is there behind the last event.
+        Arguments and behaviour are those of `delegate`. The result is available after the last
+        event.
 
         Raises:
-            DelegationRefused, RunOver: as `delegate`.
+            DelegationRefused, RunOver: As for `delegate`.
         """
         return self._runtime.delegate_stream(
             agent, message, key, relay=relay, timeout=timeout, budget=budget
@@ -414,21 +434,25 @@ class RunContext:
         relay: bool = True,
         timeout: float | None = None,
     ) -> Result:
-        """Answer a child that waits for input, and return what it comes to.
+        """Answer a child task that waits for input, and return its result.
 
-        Without a `result` it is the child whose question the run before has asked its user
-        (`Result.ask_user`), without a `message` it is answered with this run's.
+        Args:
+            result: The child's last result. Default: the child whose question the previous run
+                passed to the user (`Result.ask_user`).
+            message: The answer. Default: this run's message.
+            relay: As for `delegate`.
+            timeout: As for `delegate`.
 
         Raises:
-            DelegationFailed, DelegationRefused, RunOver: as `delegate`; refused as ``not_waiting``
-                where no child waits.
+            DelegationFailed, DelegationRefused, RunOver: As for `delegate`. Refused as
+                ``not_waiting`` if no child waits for input.
         """
         said = self.message if message is None else message
         return await self._runtime.answer(result, said, relay=relay, timeout=timeout)
 
     @property
     def tokens_left(self) -> int | None:
-        """Tokens that this run may still use, its children included; None: nobody counts."""
+        """Tokens that this run and its children may still use. None: no budget."""
         return self._runtime.tokens_left
 
 
@@ -438,5 +462,5 @@ class _TaskLog(logging.LoggerAdapter[logging.Logger]):
 
 
 def runtime_of(ctx: RunContext) -> Runtime:
-    """Return what stands behind `ctx`: for adapters, which do more than authors may."""
+    """Return the runtime of `ctx`, for adapters that need more than the public API."""
     return ctx._runtime  # noqa: SLF001  # the one way to it

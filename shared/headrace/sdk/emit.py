@@ -1,4 +1,4 @@
-"""What an agent can say. A plain string is answer text, as `Text` is."""
+"""Output types of agents. A plain string is answer text, like `Text`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,76 +15,77 @@ class Text:
 
     text: str
     block: str = ""
-    """A label of the agent's choice: pieces with one label are one block, whatever is said between
-    them. Without one, the text goes on with the last block until something else is said."""
+    """A label that the agent chooses: pieces with the same label form one block, even with other
+    output between them. Without a label, the text continues the last block until something else is
+    emitted."""
     end: bool = False
-    """Whether the block ends with this piece; a label then can't be used again in this run."""
+    """Whether this piece ends the block. Its label can't be used again in this run."""
     type: str = "text"
-    """Type of the block, ``text`` or ``code``; its first piece decides."""
+    """Type of the block, ``text`` or ``code``. The first piece sets it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Thinking:
-    """A piece of the agent's reasoning; `block` and `end` are as `Text`'s."""
+    """A piece of the agent's reasoning. `block` and `end` are as for `Text`."""
 
     text: str
     block: str = ""
     end: bool = False
     title: str = ""
-    """What the block is about; its first piece decides."""
+    """Title of the block. The first piece sets it."""
     encrypted: str = ""
-    """What the model's provider wants back with the block, opaque to everybody else."""
+    """Opaque data that the model's provider needs back with the block."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A whole tool call."""
+    """A complete tool call."""
 
     name: str
     arguments: Any = field(default_factory=dict)
-    """JSON."""
+    """Any JSON value, usually an object such as ``{"city": "Oslo"}``."""
     id: str = ""
-    """Minted where empty; `RunContext.tool_call` returns it."""
+    """Generated if empty; `RunContext.tool_call` returns it."""
     encrypted: str = ""
     """As `Thinking.encrypted`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolArguments:
-    """A piece of a tool call whose arguments arrive little by little."""
+    """A piece of a tool call whose arguments are streamed."""
 
     id: str
     delta: str
-    """The next piece of the arguments' JSON text."""
+    """The next piece of the arguments' JSON text, such as ``'{"ci'``."""
     name: str = ""
-    """Name of the tool; the first piece needs it."""
+    """Name of the tool. Required with the first piece."""
     end: bool = False
-    """Whether the arguments are complete with this piece."""
+    """Whether this piece completes the arguments."""
     encrypted: str = ""
-    """As `Thinking.encrypted`; said with the last piece."""
+    """As `Thinking.encrypted`. Sent with the last piece."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a tool answered."""
+    """The result of a tool call."""
 
     id: str
-    """The call's."""
+    """Id of the call."""
     content: Any = ""
     error: str = ""
-    """Why the tool failed; empty where it did not."""
+    """Why the tool failed. Empty: it succeeded."""
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file as a result: its content or its address."""
+    """A file as a result, by its content or its URL."""
 
     name: str = ""
     content: bytes | None = None
     media_type: str = ""
     url: str = ""
     id: str = ""
-    """The artifact's id; a second file of that id replaces the first. Minted where empty."""
+    """Id of the artifact. A second file with this id replaces the first. Generated if empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,6 @@ class Data:
     """Structured data as a result."""
 
     data: Any
-    """JSON."""
     name: str = ""
     media_type: str = "application/json"
     id: str = ""
@@ -101,47 +101,53 @@ class Data:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A word on how the work goes, no part of the answer."""
+    """A progress message. It is not part of the answer."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """Ends the task with a last word. An agent that just returns completes without one."""
+    """Ends the task as completed, with an optional last text.
+
+    An agent that returns without one completes its task too.
+    """
 
     text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class InputRequired:
-    """Ends the run: the task goes on when its user has answered."""
+    """Ends the run and asks the user. The task continues with the user's answer."""
 
     prompt: str = ""
     schema: Json | None = None
-    """JSON Schema of the answer."""
+    """JSON Schema of the answer, such as ``{"type": "object", "properties": {…}}``."""
     interrupts: Sequence[Json] = ()
-    """What exactly is asked: AG-UI Interrupts, each with an ``id``. One is made where none is."""
+    """AG-UI Interrupts, each with an ``id``. Empty: one is generated."""
     tool_calls: Sequence[str] = ()
-    """Ids of calls of the user interface's own tools, whose results are what is asked for."""
+    """Ids of calls of the user interface's own tools. Their results are the answer."""
     asks_for: Json = field(default_factory=dict)
-    """Task and agent of the child whose question it is (`Result.ask_user`)."""
+    """Task and agent of the child that asks, ``{"task": …, "agent": …}`` (`Result.ask_user`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """Ends the task: the agent will not do this."""
+    """Ends the task as rejected: the agent declines the request."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A bare answer instead of a task: the one thing its agent says (see `Agent.bare_message`)."""
+    """A bare A2A Message instead of a task.
+
+    It must be the agent's only output, and the agent must be declared with ``bare_message=True``.
+    """
 
     text: str = ""
     parts: Sequence[Json] = ()
-    """A2A Parts, behind `text`."""
+    """A2A v1.0 Parts that follow `text`."""
 
 
 type Utterance = (
@@ -157,10 +163,10 @@ type Utterance = (
     | Said
     | Signal
 )
-"""What goes on with the run."""
+"""Output that does not end the run."""
 
 type Ending = Complete | InputRequired | Reject | Message | Outcome
-"""What ends it; nothing can be said after."""
+"""Output that ends the run. Nothing can be emitted after it."""
 
 type Emission = str | Utterance | Ending
 """Anything that an agent can yield, return or emit."""
@@ -181,4 +187,4 @@ UTTERANCES = (
 ENDINGS = (Complete, InputRequired, Reject, Message, Outcome)
 
 FILES = frozenset({File, Artifact})
-"""What may hold a file, which goes to the store if it is large."""
+"""Output types that may contain a file. Large files go to the file store."""

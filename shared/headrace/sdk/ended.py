@@ -1,4 +1,4 @@
-"""A task that has ended while no attempt was at work on it, as its agent's clean-up sees it."""
+"""A task that ended while no attempt was running, as passed to its agent's clean-up."""
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -10,24 +10,24 @@ from headrace.model.task import TaskKey
 
 @dataclass(frozen=True, slots=True)
 class EndedTask:
-    """What is known of it."""
+    """The ended task."""
 
     key: TaskKey
     context: str
-    """The conversation: A2A's contextId."""
+    """Id of the conversation: A2A's contextId."""
     owner: str
-    """Whose task it is, as a subject token."""
+    """Owner of the task, as a subject token."""
     task: Json
-    """The task as its log has it, its end included: an A2A v1.0 Task."""
+    """The task with its final status, from its log: an A2A v1.0 Task."""
 
     told: list[tuple[int, Json]]
-    """Its log: each StreamResponse with its generation."""
+    """The log's StreamResponses with their generations: ``[(1, {"task": …}), …]``."""
 
     @property
     def state(self) -> str:
-        """How it ended: ``TASK_STATE_CANCELED``, ``TASK_STATE_FAILED`` or ``…_REJECTED``."""
+        """``TASK_STATE_CANCELED``, ``TASK_STATE_FAILED`` or ``TASK_STATE_REJECTED``."""
         return str(self.task["status"]["state"])
 
 
 type CleanUp = Callable[[EndedTask], Coroutine[Any, Any, None]]
-"""Ends what the agent has begun elsewhere for the task."""
+"""Ends the work that the agent started elsewhere for the task."""

@@ -1,10 +1,10 @@
-"""Why an agent is stopped before its end."""
+"""Reasons to stop an agent before it ends."""
 
 from enum import IntEnum
 
 
 class Interrupt(IntEnum):
-    """The reason; a greater one outweighs a smaller."""
+    """The reason to stop. A greater value takes precedence."""
 
     NONE = 0
     HANDED_BACK = 1
@@ -15,4 +15,4 @@ class Interrupt(IntEnum):
 
 
 STOPS = frozenset({Interrupt.SUPERSEDED, Interrupt.OVERDUE, Interrupt.CANCELED})
-"""Reasons for which nobody goes on with the run."""
+"""Reasons after which no worker continues the run."""

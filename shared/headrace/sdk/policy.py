@@ -1,4 +1,4 @@
-"""How hard the fleet tries for an agent: attempts, pauses between them, and time."""
+"""The retry policy of an agent: attempts, pauses between them, and the time limit."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,35 +6,40 @@ from typing import Literal
 from headrace.sdk.errors import Misdeclared
 
 type FollowUps = Literal["enqueue", "interrupt", "reject", "steer"]
-"""What becomes of a message to a running task. ``enqueue``: it is the next run's input.
-``interrupt``: so it is, and this run's agent is stopped. ``reject``: it is refused. ``steer``: it
-is handed to the agent at work (`RunContext.inbox`); one that it leaves is the next input."""
+"""How a message to a running task is handled.
+
+- ``enqueue``: it becomes the next run's input.
+- ``interrupt``: it becomes the next run's input, and the running agent is stopped.
+- ``reject``: it is refused.
+- ``steer``: the running agent gets it (`RunContext.inbox`). If the agent does not read it, it
+becomes the next run's input."""
 
 LONGEST_BACKOFF = 60.0
-"""Seconds that a pause between attempts grows to."""
+"""Maximum pause between attempts in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What becomes of a run whose worker dies, or whose agent asks for another attempt."""
+    """How a run is tried again if its worker dies or its agent raises `Retryable`."""
 
     max_attempts: int = 3
-    """Attempts at one run; after the last the task has failed, and a dead letter says so. One that
-    a leaving worker handed back does not count."""
+    """Maximum number of attempts at one run. After the last one the task fails and a dead letter is
+    written. Attempts that a worker handed back while shutting down do not count."""
     backoff: float = 1.0
-    """Seconds before the attempt that follows a `Retryable`; doubled for each one after."""
+    """Seconds before the attempt after a `Retryable`. The pause doubles with each further failure,
+    to at most `LONGEST_BACKOFF`."""
     timeout: float | None = None
-    """Seconds that a run may take from the beginning of its first attempt on; None: any."""
+    """Maximum duration of a run in seconds, from its first attempt's start. None: unlimited."""
 
     def pause(self, failures: int) -> float:
-        """Return the seconds to wait after the `failures`-th attempt that failed."""
+        """Return the pause in seconds after the `failures`-th failed attempt."""
         return float(min(self.backoff * 2 ** min(failures - 1, 32), LONGEST_BACKOFF))
 
     def check(self, agent: str) -> None:
-        """Check the numbers.
+        """Check the values.
 
         Raises:
-            Misdeclared: one makes no sense.
+            Misdeclared: A value is out of range.
         """
         if self.max_attempts < 1:
             raise Misdeclared(f"the max_attempts of agent {agent!r} must be at least 1")

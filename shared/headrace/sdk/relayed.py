@@ -1,7 +1,7 @@
-"""What an agent passes on of what another one said, in A2A's own words.
+"""Output that an agent relays from another agent, in A2A's terms.
 
-Text that says nothing of itself to user interfaces is given the metadata that this fleet's own
-agents give to theirs; metadata that is there stays.
+Text without metadata for user interfaces gets the metadata that this fleet's own agents use.
+Existing metadata stays.
 """
 
 from collections.abc import Sequence
@@ -20,28 +20,28 @@ class Artifact:
     name: str = ""
     description: str = ""
     metadata: Json = field(default_factory=dict)
-    """The artifact's, not the event's."""
+    """Metadata of the artifact, not of the event."""
     extensions: Sequence[str] = ()
     append: bool = False
-    """Whether the chunk goes on with the artifact of that id instead of replacing it."""
+    """Whether the chunk is appended to the artifact with this id instead of replacing it."""
     last_chunk: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A message of the agent while it works."""
+    """A message of the agent during its work."""
 
     parts: Sequence[Json]
     """A2A v1.0 Parts."""
     id: str = ""
-    """Messages of one id are pieces of one. Minted where empty."""
+    """Messages with the same id are pieces of one message. Generated if empty."""
     metadata: Json = field(default_factory=dict)
-    """The event's."""
+    """Metadata of the event."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Ends the run in a state of A2A's, with a last message if it has parts."""
+    """Ends the run in an A2A task state, with a last message if `parts` are given."""
 
     state: str
     """``TASK_STATE_COMPLETED``, ``…_FAILED``, ``…_CANCELED``, ``…_REJECTED`` or
@@ -49,7 +49,7 @@ class Outcome:
     parts: Sequence[Json] = ()
     """A2A v1.0 Parts."""
     metadata: Json = field(default_factory=dict)
-    """The event's."""
+    """Metadata of the event."""
     message_metadata: Json = field(default_factory=dict)
     message_id: str = ""
-    """Minted where empty."""
+    """Generated if empty."""

@@ -1,4 +1,4 @@
-"""What an agent that was asked has come to."""
+"""The result of a delegation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ from headrace.sdk.emit import InputRequired
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """An answer, or the question that stands between."""
+    """A child task's answer, or its question if `needs_input`."""
 
     agent: str
     task: Json
-    """The child, an A2A v1.0 Task with its artifacts and its history."""
+    """The child task: an A2A v1.0 Task with its artifacts and history."""
 
     @property
     def id(self) -> str:
@@ -31,42 +31,43 @@ class Result:
 
     @property
     def artifacts(self) -> Sequence[Json]:
-        """The A2A Artifacts that it made."""
+        """The A2A v1.0 Artifacts of the child task."""
         made: Sequence[Json] = self.task.get("artifacts", ())
         return made
 
     @property
     def message(self) -> Json | None:
-        """The message with which it ended, if it ended with one: an A2A Message."""
+        """The A2A v1.0 Message of the final status. None: the status has no message."""
         said: Json | None = self.task["status"].get("message")
         return said
 
     @property
     def parts(self) -> Sequence[Json]:
-        """All parts of its answer: of its artifacts, then of its last message."""
+        """All A2A v1.0 Parts of the answer: the artifacts' parts, then the last message's."""
         said = self.message or {}
         return [p for holder in (*self.artifacts, said) for p in holder.get("parts", ())]
 
     @property
     def text(self) -> str:
-        """The answer's text, without reasoning and tool calls."""
+        """The answer's text, without reasoning or tool calls."""
         return parts.text_of(self.parts)
 
     @property
     def tokens(self) -> int:
-        """Tokens that it reports to have used, its own children's included."""
+        """Tokens that the child reports, including its own children. 0: not reported."""
         used = self.task.get("metadata", {}).get("tokens_used", 0)
         return int(used) if isinstance(used, int | float) else 0
 
     @property
     def needs_input(self) -> bool:
-        """Whether it waits for an answer: give it with `RunContext.answer`."""
+        """Whether the child waits for input. `RunContext.answer` answers it."""
         return self.state == INPUT_REQUIRED
 
     def ask_user(self) -> InputRequired:
-        """Return its question as one's own: the run ends, and the user's answer is the next input.
+        """Return the child's question as this agent's own, which ends the run.
 
-        The agent, called again with that, hands it on with ``await ctx.answer()``.
+        The user's answer is the next run's input. In that run, pass it to the child with ``await
+        ctx.answer()``.
         """
         said = self.message or {}
         schema = said.get("metadata", {}).get(INPUT_SCHEMA)
@@ -76,7 +77,7 @@ class Result:
 
 
 class Named(Protocol):
-    """What has the name of an agent: an `Agent`, wherever it is served."""
+    """An object with an agent's name, such as an `Agent`, wherever that agent is served."""
 
     @property
     def name(self) -> str:
@@ -84,9 +85,10 @@ class Named(Protocol):
 
 
 class Delegation(Protocol):
-    """``async for event in ctx.delegate_stream(…)``: A2A v1.0 StreamResponses, then no more.
+    """The events of a child task: ``async for event in ctx.delegate_stream(…)``.
 
-    Left before its end, by ``async with`` or at the end of the run, the child is canceled.
+    Each event is an A2A v1.0 StreamResponse. If the agent leaves ``async with`` or ends its run
+    before the last event, the child task is canceled.
     """
 
     @property
@@ -94,10 +96,10 @@ class Delegation(Protocol):
         """The child's task id."""
 
     async def result(self) -> Result:
-        """Return what it has come to, waiting for it.
+        """Wait for the result and return it.
 
         Raises:
-            DelegationFailed, RunOver: as `RunContext.delegate`.
+            DelegationFailed, RunOver: As for `RunContext.delegate`.
         """
 
     def __aiter__(self) -> Self: ...
@@ -106,7 +108,8 @@ class Delegation(Protocol):
         """Return the next event.
 
         Raises:
-            DelegationFailed, RunOver: it has not come to a good end.
+            DelegationFailed: The child failed, was rejected or canceled, or timed out.
+            RunOver: This run has ended.
         """
 
     async def __aenter__(self) -> Self: ...

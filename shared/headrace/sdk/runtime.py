@@ -1,4 +1,4 @@
-"""What carries out what an agent asks of its context: a worker, or a stand-in for one in tests."""
+"""The interface behind `RunContext`. Workers implement it, and so do test doubles."""
 
 from typing import Any, Protocol
 
@@ -10,29 +10,29 @@ from headrace.sdk.results import Delegation, Named, Result
 
 
 class Runtime(Protocol):
-    """One attempt at a run, as its context needs it.
+    """One attempt at a run, as its context uses it.
 
-    Methods that read raise `LogLost` where the log is gone and `BusUnavailable` where it does not
-    answer; methods that write raise `RunOver` once the run has ended.
+    Methods that read raise `LogLost` if the log is gone and `BusUnavailable` if it does not answer.
+    Methods that write raise `RunOver` once the run has ended.
     """
 
     def emit(self, said: Emission) -> bool:
-        """Take what the agent emits; False: await `room` before more is emitted.
+        """Accept the agent's output. False: await `room` before emitting more.
 
         Raises:
-            MalformedOutput: it can't stand in a log, or not at this point.
-            RunOver: the run has ended.
+            MalformedOutput: The output is invalid, or is not allowed at this point.
+            RunOver: The run has ended.
         """
 
     async def room(self) -> None:
-        """Return when the log has caught up with what was emitted."""
+        """Wait until the log has caught up with the emitted output."""
 
     async def offloaded(self, said: Emission) -> Emission:
-        """Return `said` with its large files in the store, and links to them in their place.
+        """Return `said` with its large files moved to the file store and replaced by links.
 
         Raises:
-            MalformedOutput: a field is not of its type's shape.
-            LogFull: the store is at its limit.
+            MalformedOutput: A field has the wrong type.
+            LogFull: The file store is at its limit.
         """
 
     async def checkpoint(
@@ -40,28 +40,29 @@ class Runtime(Protocol):
         data: Any,  # noqa: ANN401  # any JSON
         said: ToolArguments | ToolResult | None = None,
     ) -> None:
-        """Emit `said`, save `data` with all that was emitted, return when both are stored.
+        """Emit `said` and save `data` with everything emitted so far. Return when both are stored.
 
         Raises:
-            MalformedOutput: it is no JSON, is too large, or can't be saved at this point.
-            RunOver: the run has ended.
+            MalformedOutput: The data is not JSON, is too large, or can't be saved at this point.
+            RunOver: The run has ended.
         """
 
     def new_id(self, kind: str) -> str:
-        """Return an id that another attempt at the run makes again."""
+        """Return a new id. Other attempts at the run get the same ids."""
 
     async def store(self, content: bytes, media_type: str = "") -> str | None:
-        """Store a file of the task and return its link; None: there is no store.
+        """Store a file of the task and return its link. None: no file store is configured.
 
         Raises:
-            LogFull: the store is at its limit.
+            LogFull: The file store is at its limit.
         """
 
     async def content(self, link: str) -> bytes:
         """Return the content of a stored file.
 
         Raises:
-            FileUnknown: it is gone, another conversation's, or no file of this fleet.
+            FileUnknown: The file is gone, belongs to another conversation, or is not in this
+                fleet's store.
         """
 
     async def task(self) -> Json:
@@ -77,29 +78,29 @@ class Runtime(Protocol):
         """Return the conversation's other tasks, A2A v1.0 Tasks, least recently changed first.
 
         Raises:
-            StateUnavailable: task state does not answer.
+            StateUnavailable: Task state does not answer.
         """
 
     async def context_logs(self, asked_by: str | None) -> list[list[Entry]]:
-        """Return the logs of the conversation's other tasks that `asked_by`, or a user, began.
+        """Return the logs of the conversation's other tasks that `asked_by` or a user started.
 
         Raises:
-            StateUnavailable: task state does not answer.
+            StateUnavailable: Task state does not answer.
         """
 
     async def ask(self, prompt: Json | None) -> Json:
-        """Show the user `prompt`, an A2A Message, and return the Message that answers."""
+        """Show `prompt`, an A2A Message, to the user and return the Message that answers."""
 
     @property
     def has_input(self) -> bool:
-        """Whether `next_input` has a message."""
+        """Whether `next_input` has a message available."""
 
     async def next_input(self) -> Json:
-        """Return the next A2A Message for an agent that is steered, when there is one."""
+        """Wait for the next A2A Message for a steered agent and return it."""
 
     @property
     def interrupt(self) -> Interrupt:
-        """Why the agent is being stopped."""
+        """The reason why the agent is being stopped."""
 
     @property
     def state(self) -> Any:  # noqa: ANN401  # any JSON
@@ -107,7 +108,7 @@ class Runtime(Protocol):
 
     @property
     def tokens_left(self) -> int | None:
-        """Tokens that the run may still use; None: there is no budget."""
+        """Tokens that the run may still use. None: no budget."""
 
     async def delegate(  # as `RunContext.delegate`
         self,

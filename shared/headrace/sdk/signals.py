@@ -1,4 +1,4 @@
-"""What an agent says for user interfaces alone."""
+"""Output that only user interfaces receive."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from headrace.model.events import Json
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The whole state that the agent shares with its user interface."""
+    """The complete state that the agent shares with its user interface."""
 
     state: Any
     """JSON."""
@@ -20,25 +20,27 @@ class StateDelta:
     """A change of the shared state."""
 
     patch: Sequence[Json]
-    """JSON Patch (RFC 6902). One that does not fit is dropped, and the whole state told instead."""
+    """JSON Patch (RFC 6902), such as ``[{"op": "replace", "path": "/count", "value": 2}]``. A patch
+    that can't be applied is dropped, and the complete state is sent instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """The whole conversation: what the user interface holds becomes this."""
+    """The complete conversation. It replaces the messages that the user interface has."""
 
     messages: Sequence[Json]
-    """AG-UI Messages, each with an ``id`` of its own. Activities that are left out stay."""
+    """AG-UI Messages, each with its own ``id``, such as ``{"id": "m1", "role": "user", "content":
+    "Hi"}``. Activities that are left out stay."""
 
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """Structured content that a user interface shows by its type."""
+    """Structured content that a user interface renders by its `type`."""
 
     type: str
     content: Json
     id: str = ""
-    """A second activity of that id replaces the first. Minted where empty."""
+    """A second activity with this id replaces the first. Generated if empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +48,14 @@ class ActivityDelta:
     """A change of an activity's content."""
 
     id: str
-    """The activity's."""
+    """Id of the activity."""
     patch: Sequence[Json]
-    """JSON Patch."""
+    """JSON Patch (RFC 6902) of the content."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of the work begins, or ends."""
+    """The start of a step, or its end if `finished`."""
 
     name: str
     finished: bool = False
@@ -61,30 +63,31 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Subagent:
-    """Another agent of the same process goes on with the task.
+    """The start or the end of a subagent: another agent in the same process that works on the task.
 
-    What is said until it ends stays the task's own: only the user interface is told who says it.
+    Output until the end remains output of the task. Only the user interface sees which subagent it
+    comes from.
     """
 
     name: str
     id: str
-    """Unlike that of any other in the task's log."""
+    """Unique in the task's log."""
     finished: bool = False
-    """Whether it has done its part, instead of beginning it."""
+    """Whether the subagent has ended. False: it starts."""
     suspended: bool = False
-    """Whether it has ended because it waits for the user."""
+    """Whether it ended because it waits for the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a model has used; reports of one provider and model add up."""
+    """Token usage of a model. Reports with the same provider and model are summed."""
 
     model: str = ""
     provider: str = ""
     input_tokens: int = 0
     output_tokens: int = 0
     total_tokens: int = 0
-    """0: it is not said."""
+    """0: not reported."""
     reasoning_tokens: int = 0
     cached_input_tokens: int = 0
     cache_write_input_tokens: int = 0
@@ -92,7 +95,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Custom:
-    """An event of the agent's own making, for user interfaces that know its name."""
+    """A custom event, for user interfaces that know its name."""
 
     name: str
     value: Any = None
@@ -101,7 +104,7 @@ class Custom:
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """An event of another system as it came."""
+    """An unmodified event of another system."""
 
     event: Any
     """JSON."""
@@ -120,7 +123,7 @@ type Signal = (
     | Custom
     | Raw
 )
-"""Heard beside what is said: it ends no block, and interrupts none."""
+"""Output that accompanies the answer. It neither ends nor interrupts a block."""
 
 SIGNALS = (
     State,

@@ -1,4 +1,4 @@
-"""What a function takes, as JSON Schema and as a model that validates it."""
+"""Function parameters as JSON Schema and as a pydantic model that validates arguments."""
 
 import inspect
 import re
@@ -20,20 +20,20 @@ _ARGUMENT = re.compile(r"^\s+\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.+)$")
 
 @dataclass(frozen=True)
 class Signature:
-    """A function's parameters, but for the run's context."""
+    """A function's parameters, except the one for the run's context."""
 
     description: str
-    """The docstring above its first section."""
+    """The part of the docstring before its first section."""
     model: type[BaseModel]
     schema: Json
     context: str | None
-    """Name of the parameter that takes the run's context."""
+    """Name of the parameter that receives the `RunContext`. None: no such parameter."""
 
     def read(self, arguments: Any) -> BaseModel:  # noqa: ANN401  # any JSON
-        """Validate arguments: an object, or JSON text of one; empty text is an empty object.
+        """Validate the arguments: an object or its JSON text. Empty text is an empty object.
 
         Raises:
-            ValidationError: they are not what the function takes.
+            ValidationError: The arguments do not match the function's parameters.
         """
         if isinstance(arguments, str | bytes):
             return self.model.model_validate_json(arguments or "{}")
@@ -49,7 +49,8 @@ def signature_of(function: Callable[..., Any]) -> Signature:
     """Read a function's signature and docstring.
 
     Raises:
-        Misdeclared: a parameter has no annotation, can't be given by name, or has no JSON Schema.
+        Misdeclared: A parameter has no annotation, can't be passed by keyword, or has no JSON
+            Schema.
     """
     name = getattr(function, "__name__", type(function).__name__)
     documented = inspect.getdoc(function) or ""

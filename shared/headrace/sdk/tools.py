@@ -1,7 +1,7 @@
-"""Tools: Python functions that agents and models call by name, with JSON for arguments.
+"""Tools: Python functions that agents and models call by name with JSON arguments.
 
-The schema that a model is shown comes from the function's annotations and docstring; the arguments
-that it sends are validated against them, and what is wrong with them is the tool's answer.
+The schema for the model comes from the function's annotations and docstring. Arguments are
+validated against it; validation errors are returned as the tool's answer.
 """
 
 import asyncio
@@ -26,51 +26,51 @@ from headrace.sdk.errors import Misdeclared, Retryable
 from headrace.sdk.tool_schemas import Signature, signature_of
 
 _THREADS = ThreadPoolExecutor(256, "tool")
-"""For functions that are not async. Not asyncio's own pool, which has a few threads and looks up
-addresses: tools that block would stop every new connection, and one another."""
+"""For functions that are not async. asyncio's own pool has only a few threads and also resolves
+host names, so blocking tools would delay new connections and each other."""
 
 
 class Tool(Protocol):
-    """Something that can be called by name."""
+    """A tool that agents and models can call by name."""
 
     @property
     def name(self) -> str:
-        """Its name, unique among an agent's tools."""
+        """Name of the tool, unique among the agent's tools."""
 
     @property
     def description(self) -> str:
-        """What it does, for the model."""
+        """Description for the model."""
 
     @property
     def parameters(self) -> Json:
-        """JSON Schema of its arguments, an object."""
+        """JSON Schema of the arguments: ``{"type": "object", "properties": {…}}``."""
 
     async def answer(self, ctx: RunContext, arguments: Any) -> Answer:  # noqa: ANN401  # any JSON
-        """Do it for the run of `ctx`; what goes wrong is told in the answer."""
+        """Run the tool for `ctx`. Failures are reported in the answer."""
 
 
 @runtime_checkable
 class ToolSource(Protocol):
-    """Where tools come from that are known only once it is asked, an MCP server say."""
+    """A source of tools that are only known at run time, such as an MCP server."""
 
     def open(self) -> AbstractAsyncContextManager[Sequence[Tool]]:
-        """Return its tools, usable for the length of a block."""
+        """Return a context manager that yields the tools. They are usable inside its block."""
 
 
 @dataclass(frozen=True)
 class FunctionTool:
-    """A Python function as a tool; called as a function it is that function."""
+    """A Python function as a tool. It can still be called as a function."""
 
     name: str
     description: str
     function: Callable[..., Any]
     signature: Signature
     timeout: float | None = None
-    """Seconds that a call may take; None: any."""
+    """Maximum duration of a call in seconds. None: unlimited."""
 
     @property
     def parameters(self) -> Json:
-        """JSON Schema of its arguments."""
+        """JSON Schema of the arguments."""
         return self.signature.schema
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  # the function's own
@@ -80,11 +80,12 @@ class FunctionTool:
     async def answer(self, ctx: RunContext, arguments: Any) -> Answer:  # noqa: ANN401  # any JSON
         """Validate the arguments, an object or its JSON text, and call the function.
 
-        A function that is not async is called in a thread. `ToolError` says what the model and the
-        user are told; of any other exception they are told an id that stands in the worker's log.
+        A function that is not async is called in a thread. The message of a `ToolError` is returned
+        to the model and the user. For any other exception, they get an error id; the traceback is
+        in the worker's log under that id.
 
         Raises:
-            Retryable: the function did, so the run is to be tried again.
+            Retryable: The function raised it; the run is tried again.
         """
         try:
             given = self.signature.read(arguments)
@@ -99,7 +100,7 @@ class FunctionTool:
             return Answer(error=f"{self.name} did not answer in time")
         except Retryable:
             raise
-        except Exception as error:  # noqa: BLE001  # whatever it is, the model is told an id of it
+        except Exception as error:  # noqa: BLE001  # reported to the model as an error id
             return Answer(error=failed(ctx, self.name, error))
 
     async def _call(self, ctx: RunContext, given: BaseModel) -> Any:  # noqa: ANN401  # the function's own
@@ -128,14 +129,19 @@ def tool(
     description: str = "",
     timeout: float | None = None,
 ) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
-    """Make a tool of a function; its parameters need annotations that pydantic knows.
+    """Declare a function as a tool. Pydantic must support the annotations of its parameters.
 
-    Without a `name` it is called as the function is, without a `description` it is described by
-    the docstring above its ``Args:``. A parameter annotated with `RunContext` is given the run's
-    and is not shown. `timeout` is in seconds.
+    A parameter annotated with `RunContext` receives the run's context and is not part of the
+    schema.
+
+    Args:
+        function: The function, async or not.
+        name: Default: the function's name.
+        description: Default: the part of the docstring before ``Args:``.
+        timeout: Maximum duration of a call in seconds. None: unlimited.
 
     Raises:
-        Misdeclared: a parameter has no annotation, or one that has no JSON Schema.
+        Misdeclared: A parameter has no annotation, or its annotation has no JSON Schema.
     """
 
     def declare(declared: Callable[..., Any]) -> FunctionTool:
@@ -151,10 +157,10 @@ def tool(
 def as_tools(
     given: Sequence[Tool | ToolSource | Callable[..., Any]],
 ) -> tuple[list[Tool], list[ToolSource]]:
-    """Return what is given as tools, and the sources of further ones.
+    """Return `given` as a list of tools and a list of tool sources.
 
     Raises:
-        Misdeclared: two tools have one name, or one is no tool at all.
+        Misdeclared: Two tools have the same name, or an item is not a tool.
     """
     tools, sources = list[Tool](), list[ToolSource]()
     for each in given:
@@ -171,10 +177,10 @@ def as_tools(
 
 
 def by_name(tools: Sequence[Tool]) -> dict[str, Tool]:
-    """Return `tools` by name.
+    """Return the tools by name.
 
     Raises:
-        Misdeclared: two have one name.
+        Misdeclared: Two tools have the same name.
     """
     found: dict[str, Tool] = {}
     for each in tools:
@@ -184,14 +190,14 @@ def by_name(tools: Sequence[Tool]) -> dict[str, Tool]:
 
 
 def failed(ctx: RunContext, name: str, error: Exception) -> str:
-    """Log the exception of a tool and return what may be told of it."""
+    """Log a tool's exception and return an error message with an id instead of details."""
     error_id = secrets.token_hex(4)
     ctx.log.error("error %s: the tool %s failed", error_id, name, exc_info=error)
     return f"{name} failed (error {error_id})"
 
 
 def as_text(content: Any) -> str:  # noqa: ANN401  # any JSON
-    """Return an answer's content as models take it: text as it is, anything else as JSON."""
+    """Return an answer's content as text for models: text unchanged, anything else as JSON."""
     return content if isinstance(content, str) else orjson.dumps(content).decode()
 
 
