@@ -1,4 +1,4 @@
-"""Work that goes on beside everything else for as long as its service does."""
+"""Background work that runs as long as its service."""
 
 import asyncio
 import logging
@@ -7,20 +7,20 @@ from collections.abc import Awaitable, Callable
 _log = logging.getLogger(__name__)
 
 _PAUSE = 1.0
-"""Seconds before what broke begins anew."""
+"""Seconds to wait before restarting failed work."""
 
 
 def keep_running(run: Callable[[], Awaitable[None]], name: str) -> asyncio.Task[None]:
-    """Begin `run`, and begin it anew whenever it breaks, until it returns.
+    """Start `run` in a task, and restart it whenever it fails, until it returns.
 
-    Each such task handles the trouble that it knows. What nobody foresaw would end it in silence,
-    since nobody awaits it, and the service would go on without it: so it is logged, as `name`.
+    `run` handles the errors that it expects. The task is not awaited, so any other error would end
+    it silently. Such errors are logged under `name`.
     """
     return asyncio.create_task(until_done(run, name), name=name)
 
 
 async def until_done(run: Callable[[], Awaitable[None]], name: str) -> None:
-    """As `keep_running`, for whoever has a task for it."""
+    """Like `keep_running`, in the caller's own task."""
     while True:
         try:
             await run()

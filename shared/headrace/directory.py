@@ -1,7 +1,8 @@
-"""The agents of a fleet: a durable card per agent and a key that expires per live instance.
+"""The agents of a fleet: a durable card per agent and an expiring key per live instance.
 
-Workers announce; gateways keep a copy of the whole bucket, read again every few seconds and at
-once when an unknown key is written. An agent whose instances are gone stays known for a week.
+Workers announce their agents. Gateways keep a copy of the whole bucket. They read it every few
+seconds, and at once when an unknown key is written. An agent without instances stays known for a
+week.
 """
 
 import asyncio
@@ -26,17 +27,19 @@ from headrace.wait_for import wait_for
 
 
 class Renewals:
-    """What a reader has seen of some keys."""
+    """The renewals of keys that a reader has seen."""
 
     def __init__(self) -> None:
-        """Have seen none."""
+        """Start without keys."""
         self._seen: dict[str, tuple[int, float]] = {}
 
     def fresh(self, keys: Mapping[str, int], now: float, timeout: float) -> set[str]:
-        """Return those of `keys` that are new, or have been renewed within `timeout` seconds.
+        """Return those of `keys` that are new or were renewed within `timeout` seconds.
 
-        `keys` are all there are now, with their messages' sequences; `now` is the reader's own
-        monotonic clock, seconds.
+        Args:
+            keys: All existing keys, with their messages' sequences.
+            now: The reader's own monotonic clock in seconds.
+            timeout: In seconds.
         """
         self._seen = {
             key: (sequence, self._since(key, sequence, now)) for key, sequence in keys.items()
@@ -63,11 +66,11 @@ __all__ = [
 _log = logging.getLogger(__name__)
 
 INSTANCE_TTL = 10
-"""Seconds after which an instance that renews its key no more counts as gone."""
+"""Seconds after which an instance that stops renewing its key counts as gone."""
 CARD_TTL = 7 * 24 * 3600
-"""Seconds for which an agent without instances is known, as unavailable."""
+"""Seconds for which an agent without instances stays known, as unavailable."""
 ANNOUNCE_EVERY = 3600.0
-"""Seconds after which an instance says again what its agents are."""
+"""Seconds between announcements of an instance's agents."""
 RENEW_EVERY = 3.0
 """Seconds between renewals."""
 RELIST_EVERY = 3.0
@@ -75,19 +78,19 @@ RELIST_EVERY = 3.0
 
 
 class Announcer:
-    """A worker's side: puts cards and keeps this instance's keys alive."""
+    """The worker's side: writes cards and renews this instance's keys."""
 
     def __init__(self, bus: Bus, instance: str) -> None:
         """Announce for `instance`, a subject token."""
         self._bucket, self._instance = Bucket(bus, bus.streams.agents), instance
 
     async def announce(self, card: AgentCard) -> None:
-        """Put the agent's card and this instance's first key.
+        """Write the agent's card and this instance's first key.
 
-        The last card that was put is the agent's: a rolling update may change it.
+        The last card that was written applies: a rolling update may change it.
 
         Raises:
-            InvalidName: the agent's name can't be one.
+            InvalidName: The name is not a valid agent name.
             BusUnavailable: JetStream did not acknowledge.
         """
         check_agent_name(card.name)
@@ -96,7 +99,7 @@ class Announcer:
         await self.renew(card.name)
 
     async def renew(self, agent: str) -> None:
-        """Say that this instance still serves `agent`.
+        """Renew this instance's key for `agent`.
 
         Raises:
             BusUnavailable: JetStream did not acknowledge.
@@ -104,12 +107,13 @@ class Announcer:
         await self._bucket.overwrite(self._key(agent), b"{}", seconds=INSTANCE_TTL)
 
     async def withdraw(self, agent: str) -> None:
-        """Say that this instance serves `agent` no more; the card stays.
+        """Delete this instance's key for `agent`; the card stays.
 
         Raises:
             BusUnavailable: JetStream did not acknowledge.
         """
-        # The mark of the deletion goes too, or the bucket would remember every instance ever.
+        # The deletion marker expires too. Otherwise the bucket would keep one per instance for
+        # ever.
         await self._bucket.delete(self._key(agent), seconds=INSTANCE_TTL)
 
     async def _mention_another(self, card: AgentCard) -> None:
@@ -127,21 +131,21 @@ class Announcer:
 
 
 async def renewed(bus: Bus, agent: str, instance: str) -> datetime | None:
-    """Return when the instance last said that it serves `agent`, by NATS's clock; None: unknown.
+    """Return when the instance last renewed its key for `agent`, by NATS's clock. None: unknown.
 
     Raises:
-        BusUnavailable: the bucket does not answer.
+        BusUnavailable: The bucket does not answer.
     """
     return (await Bucket(bus, bus.streams.agents).get(f"live.{agent}.{instance}")).written
 
 
 async def silent_for(bus: Bus, agent: str, instance: str) -> float | None:
-    """Return for how many seconds the instance has not renewed its place, by NATS's clock.
+    """Return the seconds since the instance last renewed its key, by NATS's clock.
 
-    None: its place has expired, or it has left.
+    None: its key has expired, or it has left.
 
     Raises:
-        BusUnavailable: the bucket does not answer.
+        BusUnavailable: The bucket does not answer.
     """
     value = await Bucket(bus, bus.streams.agents).get(f"live.{agent}.{instance}")
     if value.data is None or value.written is None:
@@ -156,18 +160,18 @@ def _differ(name: str, one: AgentCard, other: AgentCard) -> bool:
 
 @dataclass(slots=True)
 class Listing:
-    """The bucket as last read."""
+    """The bucket's content as last read."""
 
     cards: dict[str, AgentCard] = field(default_factory=dict)
     instances: dict[str, set[str]] = field(default_factory=dict)
-    """Live instances by agent; an agent without any is missing."""
+    """Live instances by agent. An agent without instances has no item."""
 
 
 class Directory:
     """A gateway's copy of the bucket."""
 
     def __init__(self, bus: Bus) -> None:
-        """Know nothing until `start`."""
+        """Create an empty copy; `start` fills it."""
         self._bus = bus
         self._bucket = Bucket(bus, bus.streams.agents)
         self._listing = Listing()
@@ -178,13 +182,13 @@ class Directory:
         self._hints: Subscription | None = None
 
     async def start(self) -> None:
-        """Read the bucket, and keep reading.
+        """Read the bucket and keep the copy up to date.
 
         Raises:
-            BusUnavailable: it could not be read within `startup_timeout`.
+            BusUnavailable: The bucket could not be read within `startup_timeout`.
         """
         self._hints = await self._bus.subscribe(f"{self._bucket.prefix}>", self._on_hint)
-        # A copy of the bucket that is frozen answers not at all; another one will.
+        # A frozen replica of the bucket does not answer, but another one will.
         await wait_for("the agents' bucket", self.read, self._bus.settings.startup_timeout)
         self._task = keep_running(self._keep_reading, "directory")
 
@@ -197,15 +201,15 @@ class Directory:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def cards(self) -> list[AgentCard]:
-        """Return every agent's card, by name."""
+        """Return all agents' cards, sorted by name."""
         return [card for _, card in sorted(self._listing.cards.items())]
 
     def card(self, agent: str) -> AgentCard | None:
-        """Return the agent's card; None: no such agent has ever been announced."""
+        """Return the agent's card. None: the agent is unknown."""
         return self._listing.cards.get(agent)
 
     def available(self, agent: str) -> bool:
-        """Tell whether an instance of the agent is alive."""
+        """Return whether an instance of the agent is alive."""
         return agent in self._listing.instances
 
     async def _on_hint(self, msg: Msg) -> None:
@@ -223,7 +227,7 @@ class Directory:
                 async with asyncio.timeout(RELIST_EVERY):
                     await self._wake.wait()
             self._wake.clear()
-            # What was just published is stored a moment later.
+            # A message is published a moment before it is stored.
             await asyncio.sleep(0.05)
             try:
                 await self.read()
@@ -231,7 +235,11 @@ class Directory:
                 _log.debug("agents: %s", trouble)
 
     async def read(self) -> None:
-        """Read the bucket now; BusUnavailable: it can't be read."""
+        """Read the bucket now.
+
+        Raises:
+            BusUnavailable: The bucket can't be read.
+        """
         listing, lives = Listing(), dict[str, int]()
         for key, copied in (await self._bucket.copy()).items():
             kind, _, agent = key.partition(".")

@@ -1,4 +1,4 @@
-"""A private key as JSON Web Signature uses it: its algorithm, its id, its public half."""
+"""A private key for JSON Web Signature: its algorithm, its id and its public key."""
 
 import hashlib
 import json
@@ -22,33 +22,33 @@ type PrivateKey = EllipticCurvePrivateKey | Ed25519PrivateKey | RSAPrivateKey
 
 _LEAST_RSA_BITS = 2048
 _THUMBPRINT = {"EC": ("crv", "kty", "x", "y"), "OKP": ("crv", "kty", "x"), "RSA": ("e", "kty", "n")}
-"""What an id is made of, by kind of key (RFC 7638)."""
+"""The members that a key's id is computed from, by kind of key (RFC 7638)."""
 
 
 @dataclass(frozen=True, slots=True)
 class SigningKey:
-    """One key."""
+    """A signing key."""
 
     pem: bytes
-    """The private key."""
+    """The private key in PEM."""
     private: PrivateKey
     algorithm: str
-    """As JWS names it."""
+    """The JWS algorithm, such as ``ES256``."""
     public: dict[str, Any]
-    """The public half as a JSON Web Key."""
+    """The public key as a JSON Web Key."""
 
     @property
     def id(self) -> str:
-        """The key's id: its thumbprint, so nobody has to hand ids out."""
+        """The key's id: its thumbprint, so ids need no assignment."""
         return str(self.public["kid"])
 
     def token(self, claims: dict[str, Any]) -> str:
-        """Return a JSON Web Token that says `claims`, in compact form."""
+        """Return a signed JSON Web Token with `claims`, in compact form."""
         return jwt.encode(claims, self.private, self.algorithm, headers={"kid": self.id})
 
 
 def make_pem() -> str:
-    """Return a new private key: of P-256, whose signatures every library verifies."""
+    """Return a new P-256 private key in PEM: every library verifies its signatures."""
     key = generate_private_key(SECP256R1())
     return key.private_bytes(
         serialization.Encoding.PEM,
@@ -61,7 +61,7 @@ def key_of_pem(pem: bytes) -> SigningKey:
     """Return the private key in `pem`: RSA, P-256, P-384 or Ed25519, without a password.
 
     Raises:
-        ValueError, TypeError: it is none of these.
+        ValueError, TypeError: The key is of another kind or has a password.
     """
     private = serialization.load_pem_private_key(pem, None)
     match private:

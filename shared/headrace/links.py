@@ -1,4 +1,4 @@
-"""Showing the links of files as addresses for clients to follow (`headrace.jetstream.objects`)."""
+"""File links as URLs for clients (`headrace.jetstream.objects`)."""
 
 from dataclasses import replace
 from typing import Any
@@ -11,22 +11,22 @@ from headrace.model.events import QUEUED, Json
 from headrace.model.user_content import stored_sources
 
 _MARK = f'"{SCHEME}'.encode()
-"""Where it is missing there is no link: only JSON that has it is parsed."""
+"""JSON without this text contains no link and is not parsed."""
 
 
 class Links:
-    """Puts an address before the links of files.
+    """Converts file links to URLs.
 
-    They are where a Part has its URL, and in the conversation that an AG-UI client sent; nowhere
+    Links occur as the URL of a Part and in the conversation that an AG-UI client sent, nowhere
     else.
     """
 
     def __init__(self, base: str) -> None:
-        """Show files under ``<base>/v1/agents/…``."""
+        """Convert links to URLs under ``<base>/v1/agents/…``."""
         self._base = f"{base}/v1/agents/"
 
     def shown(self, text: bytes) -> bytes:
-        """Return the JSON of events, messages or tasks with links as addresses."""
+        """Return the JSON of events, messages or tasks with its links as URLs."""
         if _MARK not in text:
             return text
         found = orjson.loads(text)
@@ -34,14 +34,14 @@ class Links:
         return orjson.dumps(found)
 
     def stored(self, url: object) -> str | None:
-        """Return the link that is shown as the address `url`; None: it is none of these."""
+        """Return the link whose URL is `url`. None: `url` is not the URL of a link."""
         if not isinstance(url, str) or not url.startswith(self._base):
             return None
         link = SCHEME + url.removeprefix(self._base)
         return link if LINK.fullmatch(link) else None
 
     def entry(self, entry: Entry) -> Entry:
-        """Return the entry with links as addresses: itself, if it has none."""
+        """Return the entry with its links as URLs, or the entry itself if it has none."""
         for line in entry.lines:
             if _MARK in line:
                 return replace(entry, lines=[self.shown(line) for line in entry.lines])
@@ -61,7 +61,7 @@ class Links:
                     self._show(value)
 
     def _show_metadata(self, metadata: Any) -> None:  # noqa: ANN401  # any JSON
-        """Show a message that waits, and a conversation; the rest is what somebody said."""
+        """Convert the links of a queued message and of a conversation."""
         if not isinstance(metadata, dict):
             return
         self._show(metadata.get(QUEUED))

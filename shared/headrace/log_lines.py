@@ -1,7 +1,7 @@
-"""Log lines: one event is one line, whatever text from elsewhere stands in it.
+"""Log lines: one record is one line, whatever text it contains.
 
-What clients, agents and webhooks send may hold line breaks that fake lines, sequences that a
-terminal obeys, or megabytes. All of it is escaped and cut here, for every logger of the process.
+Text from clients, agents and webhooks may contain line breaks that fake lines, terminal control
+sequences, or megabytes. This module escapes and truncates it for every logger of the process.
 """
 
 import logging
@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import override
 
 LONGEST = 4096
-"""Characters of a line's message."""
+"""Maximum length of a line's message in characters."""
 
 _LONGEST_TRACE = 65_536
 _FORMAT = "%(asctime)s %(levelname)-7s %(message)s"
@@ -21,7 +21,7 @@ type _Exception = (
 
 
 class LineFormatter(logging.Formatter):
-    """Formats records as lines; a traceback keeps its own, each indented."""
+    """Formats records as lines. A traceback keeps its lines, each indented."""
 
     @override
     def formatMessage(self, record: logging.LogRecord) -> str:
@@ -36,21 +36,21 @@ class LineFormatter(logging.Formatter):
 
 
 def configure(level: str = "INFO", form: str = _FORMAT) -> None:
-    """Have the process log lines to stderr."""
+    """Configure the process to log lines to stderr."""
     handler = logging.StreamHandler()
     handler.setFormatter(LineFormatter(form))
     logging.basicConfig(level=level.upper(), handlers=[handler])
 
 
 def escaped(text: str) -> str:
-    """Return `text` with everything escaped that is no printable character."""
+    """Return `text` with all non-printable characters escaped."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 def cut(text: str, longest: int) -> str:
-    """Return at most `longest` characters of `text`, and how many were left out."""
+    """Return at most `longest` characters of `text`, with the number of omitted ones."""
     if len(text) <= longest:
         return text
     return f"{text[:longest]}… ({len(text) - longest} characters more)"

@@ -1,7 +1,7 @@
-"""What every service counts, declared once: names, labels and meanings, in Prometheus's terms.
+"""The Prometheus metrics of all services.
 
-Nothing is counted per token: an append, a run, a request, a batch are. Names of tenants and owners
-are no labels; names of agents are, of which there are few.
+Appends, runs, requests and batches are counted, tokens are not. Agent names are labels because
+there are few of them. Tenants and owners are not.
 """
 
 from prometheus_client import (
@@ -11,7 +11,7 @@ from prometheus_client import (
     disable_created_metrics,
 )
 
-# A series more for each, of no use to anybody here.
+# They would add an unused series to each metric.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)

@@ -1,7 +1,7 @@
-"""Settings that are secret: given as they are, or in a file that is read whenever they are needed.
+"""Secret settings, given as a value or as a file that is read on each use.
 
-A file is read anew for every connection, so that a password, key or certificate that was replaced
-counts from the next one on. No message shows what was given.
+A file is read for every connection, so a replaced password, key or certificate takes effect with
+the next one. Error messages never contain secrets.
 """
 
 from pathlib import Path
@@ -16,22 +16,22 @@ _FILE = "_file"
 
 
 class SecretUnreadable(OSError):
-    """A file that a setting names can't be read, or what it holds can't be used."""
+    """A file that a setting names can't be read, or its content can't be used."""
 
 
 class SecretSettings(BaseSettings):
-    """Settings of which some, `X`, have a field ``X_file`` beside them."""
+    """Settings in which a secret `X` has a second field ``X_file``."""
 
-    # The description of each is read from the docstring under it, at the class that declares it.
+    # The docstring under a field, in the class that declares it, is its description.
     model_config = SettingsConfigDict(use_attribute_docstrings=True)
 
     def secret(self, name: str) -> str:
-        """Return the setting `name`, from its file if it has one; empty if neither is set.
+        """Return the setting `name`, read from its file if one is set. Empty: neither is set.
 
-        A line break at the end of the file is not part of it.
+        A line break at the end of the file is removed.
 
         Raises:
-            SecretUnreadable: the file can't be read.
+            SecretUnreadable: The file can't be read.
         """
         file: Path | None = getattr(self, f"{name}{_FILE}")
         if file is None:
@@ -45,7 +45,7 @@ class SecretSettings(BaseSettings):
         return text.removesuffix("\n").removesuffix("\r")
 
     def has(self, name: str) -> bool:
-        """Tell whether the setting `name` is given, one way or the other."""
+        """Return whether the setting `name` is set, as a value or as a file."""
         return bool(getattr(self, name).get_secret_value() or getattr(self, f"{name}{_FILE}"))
 
     @model_validator(mode="after")
@@ -68,12 +68,12 @@ class SecretSettings(BaseSettings):
 
 
 def variable(field: str) -> str:
-    """Return the environment variable that a field is read from."""
+    """Return the environment variable of a field."""
     return f"HEADRACE_{field.upper()}"
 
 
 def first_error(invalid: ValidationError) -> str:
-    """Return in one line which variable does not fit, and why; never what was given."""
+    """Return one line that names the invalid variable and the rule, never the value."""
     error = invalid.errors(include_url=False, include_input=False, include_context=False)[0]
     message = error["msg"].removeprefix("Value error, ")
     if not error["loc"]:

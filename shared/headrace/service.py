@@ -1,4 +1,4 @@
-"""What every service does alike: settings, signals, probes, an orderly end, and its exit code."""
+"""The life of a service process: settings, signals, probes, shutdown and exit code."""
 
 import asyncio
 import gc
@@ -27,37 +27,39 @@ from headrace.secret_settings import first_error
 _log = logging.getLogger(__name__)
 
 _YOUNG = 20_000
-"""Objects that come to be, beyond those that go, before the young ones are looked through: a few
-megabytes. What is in no cycle, as nearly everything here, goes without."""
+"""Garbage collector threshold: objects created minus objects freed before a young collection, a few
+megabytes. Objects without reference cycles, nearly all here, are freed without it."""
 
 _OLDER = 20
-"""Such looks, before those who outlived one are looked through as well."""
+"""Young collections before the next older generation is collected."""
 
 type Serving = Callable[[asyncio.Event], AbstractAsyncContextManager[None]]
-"""Makes a block for whose length the service runs: it is entered when the service has started. The
-event is set when the service is to stop; the service may set it itself."""
+"""Returns a context manager that runs the service. It is entered once the service has started. The
+event is set when the service should stop, also by the service itself."""
 
 
 class PortTaken(HeadraceError):
-    """A port that a setting names can't be listened on."""
+    """The port in a setting can't be listened on."""
 
     code = "port_taken"
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A service whose settings fit."""
+    """A service with valid settings."""
 
     log_level: str
     serving: Serving
 
 
 def run(prepare: Callable[[], Prepared], fatal: tuple[type[Exception], ...] = ()) -> int:
-    """Prepare a service and run it until SIGTERM or SIGINT; return the process's exit code.
+    """Prepare a service and run it until SIGTERM or SIGINT. Return the exit code.
 
-    0: it was told to stop. 1: it could not start, which may help later (a taken port, a server
-    away for too long). 78 (EX_CONFIG): starting again does not help: a setting does not fit, the
-    streams are not what the settings ask for, or one of the errors `fatal` was raised.
+    - 0: it was stopped.
+    - 1: it could not start, but a later start may succeed (a taken port, a server away for too
+    long).
+    - 78 (EX_CONFIG): another start does not help: a setting is invalid, the streams differ from the
+    settings, or one of the errors `fatal` was raised.
     """
     fatal = (StreamsDiffer, *fatal)
     unfit: tuple[type[Exception], ...] = (ValidationError, *fatal)
@@ -88,10 +90,10 @@ async def _until_signal(serving: Serving) -> None:
 
 
 async def serve(serving: Serving, stop: asyncio.Event) -> None:
-    """Run a service until `stop` is set, also while it starts.
+    """Run a service until `stop` is set, which may happen while it starts.
 
     Raises:
-        Exception: whatever keeps the service from starting.
+        Exception: Any error that keeps the service from starting.
     """
     running = serving(stop)
     starting, stopping = asyncio.create_task(_enter(running)), asyncio.create_task(stop.wait())
@@ -115,12 +117,11 @@ async def _enter(running: AbstractAsyncContextManager[None]) -> None:
 
 
 def settle() -> None:
-    """Have Python's garbage collector seldom run, and past what the service is made of.
+    """Make Python's garbage collector run rarely and skip the service's permanent objects.
 
-    A service is some 100,000 objects, nearly all of them modules, models and routes that stay.
-    Python would go through them all again and again, and through the young ones after every few
-    requests; both together were a tenth of what a short run costs. Calling it again lets what has
-    become garbage since go.
+    A service has about 100,000 objects, nearly all of them modules, models and routes that stay.
+    Repeated collections of these, and of young objects after every few requests, were a tenth of
+    the cost of a short run. A second call frees the garbage that has appeared since.
     """
     gc.unfreeze()
     gc.collect()
@@ -131,13 +132,14 @@ def settle() -> None:
 def observe(
     host: str, port: int, is_ready: Callable[[], bool], note: Callable[[], str] = str
 ) -> None:
-    """Serve `/metrics`, `/healthz` and `/readyz` for the life of the process; port 0: don't.
+    """Serve `/metrics`, `/healthz` and `/readyz` for the life of the process.
 
-    For a service without HTTP of its own. `/healthz` answers 200 while the process lives, `/readyz`
-    while `is_ready`, else 503, with a `note` if there is one. They are asked on another thread.
+    For a service without HTTP of its own. `/healthz` answers 200 while the process lives. `/readyz`
+    answers 200 while `is_ready` returns true, else 503, with the text of `note` if it is not empty.
+    They are served on another thread. Port 0 disables them.
 
     Raises:
-        PortTaken: it can't be listened on.
+        PortTaken: The port can't be listened on.
     """
     if not port:
         return
@@ -149,7 +151,7 @@ def observe(
 
 
 class _Server(ThreadingHTTPServer):
-    """Answers on threads of its own: an agent that holds the loop does not make it silent."""
+    """Answers on its own threads, so that an agent that blocks the event loop does not block it."""
 
     def __init__(
         self, host: str, port: int, is_ready: Callable[[], bool], note: Callable[[], str]
@@ -161,12 +163,12 @@ class _Server(ThreadingHTTPServer):
 
     @override
     def server_bind(self) -> None:
-        # http.server's own looks the host's name up, and waits for a DNS that does not answer.
+        # The version of http.server resolves the host's name, and blocks if DNS does not answer.
         socketserver.TCPServer.server_bind(self)
 
 
 class _Page(MetricsHandler):
-    """``/healthz``, ``/readyz``; anything else is the metrics."""
+    """Serves ``/healthz`` and ``/readyz``; any other path returns the metrics."""
 
     server: _Server
 

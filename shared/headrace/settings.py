@@ -1,6 +1,6 @@
-"""What every service is told by its environment: variables ``HEADRACE_*``, one class per service.
+"""Settings of the services: environment variables ``HEADRACE_*``, one class per service.
 
-A field's description stands under the field and is what the table in ``docs/`` is generated from.
+The docstring under a field is its description in the generated table in ``docs/``.
 """
 
 from pathlib import Path
@@ -14,7 +14,7 @@ from headrace.model.subjects import Subjects
 from headrace.secret_settings import SecretSettings, SecretStr, variable
 
 _LOGINS = ("nats_user", "nats_token", "nats_nkey", "nats_creds")
-"""Ways to log in to NATS, of which a connection has one."""
+"""The ways to log in to NATS. A connection uses one."""
 
 _NO_SERVERS = (
     "not comma-separated URLs of servers; a password with special characters belongs into "
@@ -23,7 +23,7 @@ _NO_SERVERS = (
 
 
 class BusSettings(SecretSettings):
-    """Where the bus is and how its streams are kept; each service's settings extend this."""
+    """Settings of the bus and its streams. Each service's settings extend this class."""
 
     model_config = SettingsConfigDict(
         env_prefix="HEADRACE_",
@@ -146,7 +146,7 @@ class BusSettings(SecretSettings):
     @field_validator("nats_url")
     @classmethod
     def _servers_are_urls(cls, value: str) -> str:
-        # What does not parse may hold a part of a password, so that no message shows it.
+        # A URL that does not parse may contain part of a password, so messages never show it.
         urls = comma_separated(value)
         servers = [_server(url) for url in urls]
         if len(urls) > 1 and any("@" in url and "://" not in url for url in urls):
@@ -175,14 +175,14 @@ class BusSettings(SecretSettings):
 
     @property
     def nats_servers(self) -> list[str]:
-        """The URLs of `nats_url`, without credentials."""
+        """The URLs in `nats_url`, without credentials."""
         return comma_separated(without_credentials(self.nats_url))
 
     def nats_login(self) -> tuple[str, str | None] | None:
-        """Return user and password, or a token and None, or None where it is something else.
+        """Return user and password, or a token and None. None: another login or none is set.
 
         Raises:
-            SecretUnreadable: a file that holds one can't be read.
+            SecretUnreadable: A file with a credential can't be read.
         """
         if self.has("nats_user"):
             return self.secret("nats_user"), self.secret("nats_password")
@@ -202,7 +202,7 @@ def _server(url: str) -> SplitResult:
     """Return the parts of a server's URL.
 
     Raises:
-        ValueError: it is none.
+        ValueError: The URL is invalid.
     """
     try:
         parts = urlsplit(url if "://" in url else f"nats://{url}")
@@ -220,7 +220,7 @@ def _has_login(server: SplitResult) -> bool:
 
 
 def split_commas(value: object) -> object:
-    """Return the items of a comma-separated list; what is no text stays as it is."""
+    """Return the items of a comma-separated list. Values of other types stay unchanged."""
     return comma_separated(value) if isinstance(value, str) else value
 
 
@@ -230,7 +230,7 @@ def comma_separated(text: str) -> list[str]:
 
 
 def without_credentials(urls: str) -> str:
-    """Return comma-separated URLs as they may stand in a log: without user, password and token."""
+    """Return comma-separated URLs for logging, without user, password and token."""
     shown = []
     for url in comma_separated(urls):
         scheme, separator, rest = url.rpartition("://")

@@ -1,9 +1,9 @@
-"""What the fleet signs with: agent cards and notifications, by JSON Web Signature.
+"""Signing keys of the fleet, for agent cards and notifications (JSON Web Signature).
 
-The keys are those of files that an operator names or, without any, of a bucket that all gateways
-and task states share: whoever comes first makes one. A new key is published for a while before
-anything is signed with it, and an old one for long after, so that nobody who keeps the key set for
-as long as it says meets a signature by a key that is not in it.
+The keys come from files that an operator names. Without files, they come from a bucket that all
+gateways and task states share; the first one to start creates a key. A new key is published for a
+while before it is used, and an old one stays published long after. So a client that caches the key
+set for no longer than its maximum age always has the key of a signature.
 """
 
 import asyncio
@@ -26,55 +26,55 @@ from headrace.wait_for import wait_for
 _log = logging.getLogger(__name__)
 
 MAX_AGE = 300
-"""Seconds for which a key set may be kept."""
+"""Seconds for which clients may cache the key set."""
 
 LEAD = 2 * MAX_AGE
 """Seconds for which a new key is published before it is used."""
 
 KEPT = 3
-"""Keys that are published at a time: after a rotation the one before it stays until the next."""
+"""Maximum number of published keys. After a rotation the previous key stays until the next one."""
 
 LOOK_EVERY = 15.0
-"""Seconds between looks at the bucket."""
+"""Seconds between reads of the bucket."""
 
 _KEY = "signing"
 _SUBJECT = "the fleet's signing keys"
 
 
 class KeyUnreadable(HeadraceError):
-    """A file holds no private key that can sign; the message names it."""
+    """A file contains no private key that can sign. The message names the file."""
 
     code = "key_unreadable"
 
 
 class Generated(BusMessage):
-    """One key of the bucket."""
+    """A key in the bucket."""
 
     pem: str
-    """The private key, PKCS #8."""
+    """The private key in PEM (PKCS #8)."""
     since: float
-    """When it is used from, seconds since 1970."""
+    """When its use begins, in seconds since 1970."""
 
 
 class KeyRing(BusMessage):
-    """The bucket's record: the newest key last."""
+    """The bucket's record. The newest key is the last."""
 
     keys: list[Generated] = Field(default_factory=list)
 
     def with_new(self, since: float, *, alone: bool) -> Self:
-        """Return the ring with one key more, used from `since`; `alone`: without the others."""
+        """Return the ring with a new key that is used from `since`; `alone` removes the others."""
         before = [] if alone else self.keys[1 - KEPT :]
         return self.model_copy(update={"keys": [*before, Generated(pem=make_pem(), since=since)]})
 
 
 class SigningKeys:
-    """The keys as they are now."""
+    """The current keys."""
 
     def __init__(self, bus: Bus, files: Iterable[Path] = ()) -> None:
-        """Sign with the first of `files`, publish all; without files use the bucket's.
+        """Sign with the first of `files` and publish all. Without files use the bucket's keys.
 
         Raises:
-            KeyUnreadable: a file holds no key.
+            KeyUnreadable: A file contains no usable key.
         """
         self._bus, self._bucket = bus, Bucket(bus, bus.streams.keys)
         self._fixed = [_read(path) for path in files]
@@ -83,17 +83,17 @@ class SigningKeys:
         self._known: list[Generated] = []
 
     async def start(self) -> None:
-        """Have a key, and see when others come.
+        """Load the keys and keep them up to date.
 
         Raises:
-            BusUnavailable: the bucket could not be read within `startup_timeout`.
+            BusUnavailable: The bucket could not be read within `startup_timeout`.
         """
         if not self._fixed:
             await wait_for(_SUBJECT, self._look, self._bus.settings.startup_timeout)
             self._watching = keep_running(self._watch, "signing keys")
 
     async def stop(self) -> None:
-        """Look no more."""
+        """Stop reading the bucket."""
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)
@@ -106,7 +106,7 @@ class SigningKeys:
         return used[-1] if used else self._keys[0][1]
 
     def key_set(self) -> dict[str, Any]:
-        """Return the JSON Web Key Set to publish: the public halves."""
+        """Return the JSON Web Key Set to publish: the public keys."""
         return {"keys": [key.public for _, key in reversed(self._keys)]}
 
     async def _watch(self) -> None:
@@ -125,7 +125,7 @@ class SigningKeys:
 
 
 async def read_ring(bucket: Bucket) -> KeyRing:
-    """Return the bucket's keys; where there is none, make the first one."""
+    """Return the bucket's keys. Create the first one if the bucket has none."""
     while True:
         found = await bucket.get(_KEY)
         ring = _ring(found)
@@ -134,14 +134,16 @@ async def read_ring(bucket: Bucket) -> KeyRing:
         try:
             await bucket.put(_KEY, ring.with_new(0.0, alone=True).encode(), found.sequence)
         except Moved:
-            continue  # somebody else's is there
+            continue  # another process has created one
 
 
 async def rotate(bus: Bus, *, at_once: bool = False) -> str:
-    """Add a key to the fleet's and return its id; `at_once`: use it now, and no other ever again.
+    """Add a key to the fleet's keys and return its id.
+
+    With `at_once` it is used immediately, and all other keys are removed.
 
     Raises:
-        BusUnavailable: the bucket does not answer.
+        BusUnavailable: The bucket does not answer.
     """
     bucket = Bucket(bus, bus.streams.keys)
     while True:

@@ -1,4 +1,4 @@
-"""Asking task state: what gateways and workers call instead of Redis."""
+"""The client of task state, which gateways and workers use instead of Redis."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -35,73 +35,76 @@ from headrace.model.messages import (
 from headrace.wait_for import ELECTION
 
 TIMEOUT = 5.0
-"""Seconds to wait for task state: longer than a takeover of a range takes."""
+"""Seconds to wait for task state; longer than the takeover of a range."""
 
 _PIECE_TIMEOUT = 1.0
-"""Seconds to wait for each further piece of an answer, which its replica has in memory."""
+"""Seconds to wait for each further piece of an answer, which the replica holds in memory."""
 
 _SILENCE = 0.4
-"""Seconds without an answer after which all replicas are asked instead of any one."""
+"""Seconds without an answer after which all replicas are queried instead of one."""
 
 _SILENCE_IN_DOUBT = 0.05
-"""The same while some replica may be silent."""
+"""The same while a replica is suspected to be silent."""
 
 _ONCE_MORE = 1.5
-"""Seconds after which all replicas are asked once more: some may just have been started."""
+"""Seconds after which all replicas are queried again, because some may have just started."""
 
 _DOUBT = 60.0
-"""Seconds for which a replica that was silent is taken to be so still: NATS itself takes a frozen
-process out of the queue group only when it has missed its pings."""
+"""Seconds for which a silent replica is assumed to stay silent. NATS removes a frozen process from
+the queue group only after it has missed its pings."""
 
 _LOG_AFTER = 1.0
 """Seconds after which a task is read from its log instead."""
 
 _CATCH_UP = 8.0
-"""Seconds that a view may take to catch up with its log: after an election the former consumer of
-the log is given up in 3 of them."""
+"""Seconds that a view may take to catch up with its log. After an election, up to 3 s pass before
+the former consumer of the log is given up."""
 
 _NOBODY = 3.0
-"""Seconds for which nobody listens while replicas find another server, or start again."""
+"""Seconds without listeners while replicas reconnect to another server or restart."""
 
 _BETWEEN_ROUNDS = 0.25
 
 MORE = "Headrace-More"
-"""Header of an answer that is longer than one message: the subject on which the next piece is asked
-for. The pieces in a row are the answer."""
+"""Header of an answer that is longer than one message: the subject that returns the next piece. The
+concatenated pieces are the answer."""
 
 
 type CheckUnknown = Callable[[str, str, TaskUnknown], Awaitable[None]]
-"""Given the tenant and id of a task that nobody finds, and what says so: returns if it is none, and
-raises StateUnavailable if that can't be known now."""
+"""Called with the tenant and id of a task that was not found, and the error. Returns if the task
+does not exist. Raises StateUnavailable if that can't be determined now."""
 
 
 class StateClient:
     """Task state's operations as calls.
 
-    Every call raises StateUnavailable when no replica answers in time (`get`: and the log does not
-    either) and TaskUnknown for a task that is not there or not the caller's.
+    Every call raises StateUnavailable if no replica answers in time (`get`: if the log does not
+    answer either), and TaskUnknown for a task that does not exist or is not the caller's.
 
-    A question goes to any one replica. Is that one silent, all are asked, so a frozen replica costs
-    the first questions less than a second and those after them 50 ms. The election of a log's
-    leader is waited out.
+    A request goes to any one replica. If that replica is silent, all are queried. So a frozen
+    replica delays the first requests by less than a second and later ones by 50 ms. Calls wait for
+    the election of a log's leader.
     """
 
     def __init__(
         self, bus: Bus, links: Links | None = None, check_unknown: CheckUnknown | None = None
     ) -> None:
-        """Ask over `bus`; `links` show clients where files are.
+        """Send requests over `bus`.
 
-        `check_unknown` has the last say on a task that nobody finds.
+        Args:
+            bus: The connection.
+            links: Converts file links to URLs for clients.
+            check_unknown: Decides finally on a task that was not found.
         """
         self._bus, self._links, self._check_unknown = bus, links, check_unknown
         self._doubt_until = 0.0
         self._nobody_until: float | None = None
-        """When it counts as known that nobody listens; None: somebody does."""
+        """When the lack of listeners counts as confirmed. None: there are listeners."""
 
     async def get(self, query: GetTask) -> TaskFound:
-        """Return one task as of now: never older than the log's tail when the question came.
+        """Return one task as of now, never older than the log's tail at the time of the call.
 
-        Where task state can't tell soon, the log does.
+        If task state does not answer soon, the task is read from its log.
         """
         try:
             return await self._get(query)
@@ -127,31 +130,31 @@ class StateClient:
         return TaskFound.decode("log", self._links.shown(found.encode()))
 
     async def list(self, query: ListTasks) -> TasksFound:
-        """Return one page of the owner's tasks, complete as of when the question came."""
+        """Return one page of the owner's tasks, complete as of the time of the call."""
         return await self._ask("list", query, TasksFound)
 
     async def start(self, query: StartTask) -> TaskStarted:
-        """Start a delegated task, once however often it is asked for.
+        """Start a delegated task. Repeated calls start it once.
 
         Raises:
-            StartRefused: a rule forbids it; trying again does not help.
+            StartRefused: A rule forbids it. A retry does not help.
         """
         return await self._ask(f"start.{query.parent_agent}", query, TaskStarted)
 
     async def cancel(self, query: CancelChild) -> None:
-        """Have a child canceled; what has not ended within seconds goes on ending by itself."""
+        """Cancel a child task. It may end some time after the call."""
         await self._ask(f"cancel.{query.parent_agent}", query, Done)
 
     async def tell(self, query: TellChild) -> int | None:
-        """Hand a message to a child's holder; return its generation; None: nobody took it."""
+        """Send a message to a child's holder and return its generation. None: not accepted."""
         return (await self._ask(f"tell.{query.parent_agent}", query, Done)).generation
 
     async def open_queue(self, query: OpenQueue) -> None:
-        """Have a queue made, where the worker that asks may not."""
+        """Have a queue created, for a worker that may not create it."""
         await self._ask(f"queue.{query.agent}", query, Done)
 
     async def drop(self, query: DropFile) -> None:
-        """Have a file forgotten."""
+        """Delete a file."""
         await self._ask(f"drop.{query.agent}", query, Done)
 
     async def _ask[Answer: BusMessage](
@@ -188,16 +191,16 @@ class StateClient:
                 if loop.time() > self._nobody_until:
                     raise
             except BusUnavailable:
-                # As if the replica that has the other pieces is silent now: the others answer.
+                # The replica with the remaining pieces counts as silent now; the others answer.
                 if loop.time() > deadline:
                     raise
             await asyncio.sleep(_BETWEEN_ROUNDS)
 
     async def _first_answer(self, operation: str, question: bytes) -> Msg:
-        """Return what the first replica that answers says.
+        """Return the answer of the first replica that answers.
 
         Raises:
-            BusUnavailable: none did.
+            BusUnavailable: No replica answered.
         """
         loop, subjects = asyncio.get_running_loop(), self._bus.subjects
         silence = _SILENCE_IN_DOUBT if loop.time() < self._doubt_until else _SILENCE
@@ -209,7 +212,7 @@ class StateClient:
                 msg = await _first_of(asking, pause)
                 if msg is not None:
                     if not first.done():
-                        # The others were asked later, and have answered.
+                        # The others were queried later and have answered.
                         self._doubt_until = loop.time() + _DOUBT
                     return msg
                 asking.add(asyncio.ensure_future(self._bus.request(everybody, question, TIMEOUT)))
@@ -229,10 +232,10 @@ class StateClient:
 
 
 async def _first_of(asking: set[asyncio.Task[Msg]], timeout: float) -> Msg | None:
-    """Return the first answer that comes within `timeout` seconds; None: none has.
+    """Return the first answer within `timeout` seconds. None: no answer came.
 
     Raises:
-        BusUnavailable: no answer can come any more.
+        BusUnavailable: All requests have failed.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout
@@ -250,7 +253,7 @@ async def _first_of(asking: set[asyncio.Task[Msg]], timeout: float) -> Msg | Non
 
 
 def _timeout(refusal: Refusal) -> float:
-    """Return for how many seconds from the first one on a question is asked again."""
+    """Return for how many seconds, from the first request on, a request is repeated."""
     if refusal.why == "no_leader":
         return ELECTION
     return _CATCH_UP if refusal.is_late else -1.0

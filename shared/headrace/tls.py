@@ -1,4 +1,4 @@
-"""TLS to a server, as settings have it."""
+"""TLS connections to servers, according to settings."""
 
 import ssl
 import tempfile
@@ -7,12 +7,12 @@ from headrace.secret_settings import SecretSettings, SecretUnreadable, variable
 
 
 def tls_context(settings: SecretSettings, server: str) -> ssl.SSLContext:
-    """Return what `settings` say of TLS to `server`: its `_ca`, `_cert` and `_key`, all PEM.
+    """Return the TLS context for `server` from its settings `_ca`, `_cert` and `_key`, all PEM.
 
-    Without an authority the system's are trusted; without a certificate none is shown.
+    Without a CA the system's CAs are trusted. Without a certificate none is sent.
 
     Raises:
-        SecretUnreadable: a file can't be read, or is no certificate or key.
+        SecretUnreadable: A file can't be read, or holds no certificate or key.
     """
     ca, cert, key = (settings.secret(f"{server}_{what}") for what in ("ca", "cert", "key"))
     try:
@@ -20,7 +20,7 @@ def tls_context(settings: SecretSettings, server: str) -> ssl.SSLContext:
     except (ssl.SSLError, ValueError):
         raise SecretUnreadable(f"{variable(f'{server}_ca')} holds no certificate (PEM)") from None
     if cert:
-        # OpenSSL takes a certificate of one's own from a file alone; nobody else can read this one.
+        # OpenSSL loads a client certificate from a file only. Only this user can read this file.
         with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:
             file.write(f"{key}\n{cert}\n")
             file.flush()
@@ -34,5 +34,5 @@ def tls_context(settings: SecretSettings, server: str) -> ssl.SSLContext:
 
 
 def _no_password() -> str:
-    # Or OpenSSL would ask at the terminal for the password of a key that has one.
+    # Without this, OpenSSL prompts for the password of an encrypted key.
     return ""

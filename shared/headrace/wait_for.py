@@ -1,4 +1,4 @@
-"""Waiting at start for what is not there yet, aloud and not for ever."""
+"""Waiting at startup for a server, with a log message and a time limit."""
 
 import asyncio
 import logging
@@ -11,21 +11,22 @@ from headrace.model.errors import BusUnavailable
 _log = logging.getLogger(__name__)
 
 ELECTION = 20.0
-"""Seconds that an election of a stream's leader may take. NATS waits for 4 to 9 before it votes,
-and as long again if no candidate gets most votes, as on a busy machine: 13 have been measured.
-Whoever asks a leader on behalf of a client waits so long before it says that there is none."""
+"""Seconds that an election of a stream's leader may take. NATS waits for 4 to 9 s before it votes,
+and as long again if no candidate gets a majority, as on a busy machine; 13 s have been measured.
+Requests to a leader on behalf of a client wait this long before they fail."""
 
 RECONNECT = 5.0
-"""Seconds that another server may take to be connected to; without any there is no election."""
+"""Seconds that connecting to another server may take. With no server connected, no election takes
+place."""
 
 _PAUSE = 0.5
 
 
 async def wait_for(what: str, attempt: Callable[[], Awaitable[None]], timeout: float) -> None:
-    """Call `attempt` until it succeeds, saying what is waited for, at most `timeout` seconds.
+    """Call `attempt` until it succeeds, for at most `timeout` seconds. Log `what` is waited for.
 
     Raises:
-        BusUnavailable: it did not succeed in time; the last failure is its cause.
+        BusUnavailable: It did not succeed in time. The last failure is the cause.
     """
     loop = asyncio.get_running_loop()
     deadline, last = loop.time() + timeout, ""
@@ -33,7 +34,7 @@ async def wait_for(what: str, attempt: Callable[[], Awaitable[None]], timeout: f
         try:
             return await asyncio.wait_for(attempt(), max(deadline - loop.time(), 0.1))
         except (nats.errors.Error, OSError, TimeoutError, BusUnavailable) as error:
-            # An attempt that the time ran out on says less than the one before it.
+            # An attempt that hits the deadline has a less specific error than the one before it.
             former, last = last, str(error) or last or reason(error)
             if loop.time() + _PAUSE > deadline:
                 message = f"{what} did not answer within {timeout:g} s: {last}"
@@ -44,5 +45,5 @@ async def wait_for(what: str, attempt: Callable[[], Awaitable[None]], timeout: f
 
 
 def reason(error: Exception) -> str:
-    """Return what `error` says, or its kind if it says nothing."""
+    """Return the message of `error`, or its type if the message is empty."""
     return str(error) or type(error).__name__

@@ -1,8 +1,8 @@
-"""Webhooks of tasks (A2A's push notification configurations), and how far each has been told.
+"""Webhooks of tasks (A2A's push notification configurations) and their delivery progress.
 
-They lie in a bucket, a record per webhook, changed by compare-and-set: gateways make and delete
-them, task state tells them. Whoever makes one puts a message into the work queue behind it, by
-which task state learns of it.
+They are stored in a bucket, one record per webhook, changed by compare-and-set. Gateways create and
+delete them, task state delivers to them. After creating one, a gateway publishes a message to the
+push work queue that notifies task state.
 """
 
 import time
@@ -21,83 +21,84 @@ from headrace.model.names import encode_token
 from headrace.model.task import TaskKey, is_task_id
 
 CURRENT = "1.0"
-"""The version of A2A that logs are written in."""
+"""The A2A version of logs."""
 
 OLD = "0.3"
-"""The version in which a webhook is told the whole Task each time."""
+"""The A2A version in which a webhook gets the whole Task each time."""
 
 MOST_PER_TASK = 16
-"""Webhooks that one task may have."""
+"""Maximum number of webhooks per task."""
 
 _ATTEMPTS = 10
 
 
 class TooManyWebhooks(HeadraceError):
-    """The task has as many webhooks as one may have."""
+    """The task has reached `MOST_PER_TASK` webhooks."""
 
     code = "too_many_webhooks"
 
 
 class Address(BusMessage):
-    """Where a webhook is, and what it is to be shown."""
+    """The address of a webhook and the credentials to send."""
 
     url: str
     token: str | None = None
     """Sent as ``X-A2A-Notification-Token``."""
     scheme: str | None = None
-    """First word of ``Authorization``; None: that header is not sent."""
+    """The scheme in ``Authorization``. None: the header is not sent."""
     credentials: str | None = None
-    """Its rest."""
+    """The rest of ``Authorization``."""
 
 
 class WebhookProgress(BusMessage):
-    """How far a webhook has been told."""
+    """The delivery progress of a webhook."""
 
     generation: int
-    """Of the last event that it was told, or given up on."""
+    """Generation of the last event that was delivered or given up."""
     sequence: int = 0
-    """Stream sequence up to which every entry has been told entirely; 0: none."""
+    """Stream sequence up to which every entry has been delivered completely. 0: none."""
     until: int = 0
-    """Generation with which the delivery under way ends; 0: none is."""
+    """Last generation of the current delivery. 0: no delivery is in progress."""
     attempts: int = 0
-    """Of the delivery under way."""
+    """Attempts at the current delivery."""
     due: float = 0.0
-    """When it is tried again, seconds since 1970."""
+    """Time of the next attempt, in seconds since 1970."""
     is_given_up: bool = False
-    """Whether the last delivery was given up: then each gets one attempt until one succeeds."""
+    """Whether the last delivery was given up. Then each delivery gets one attempt until one
+    succeeds."""
 
 
 class Webhook(BusMessage):
     """A webhook's record."""
 
     id: str
-    """As the client knows it."""
+    """The client's id of the webhook."""
     owner: str
-    """The task's owner, as a token."""
+    """Owner of the task, as a subject token."""
     address: Address
     progress: WebhookProgress
     version: str = CURRENT
-    """Of A2A, in which its client made it, by major and minor number."""
+    """A2A version that the client created it in, as ``major.minor``."""
     base: str = ""
-    """Scheme and host by which its client came, and under which it is shown links of files; empty:
-    as they stand in the log."""
+    """Scheme and host of the client's request, the base of file URLs in deliveries. Empty: links
+    stay as they are in the log."""
     created: float = Field(default_factory=time.time)
     """Seconds since 1970."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A record as it is in the bucket."""
+    """A record in the bucket."""
 
     webhook: Webhook
     sequence: int
 
 
 def id_of(address: Address, version: str) -> str:
-    """Return the id of a webhook to which its client gives none.
+    """Return the id of a webhook to which its client gave none.
 
-    It follows from what the client says, so one that is sent again, as after an answer that says
-    nothing of the outcome, takes its own place. Whoever sees it knows the secrets.
+    It is derived from the address and version, so a repeated request replaces the webhook instead
+    of adding one. Everyone who sees the id also knows the secrets it is derived from.
     """
     return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{version} {address.encode().decode()}"))
 
@@ -110,13 +111,13 @@ class Webhooks:
         self._bus, self._bucket = bus, Bucket(bus, bus.streams.push)
 
     async def put(self, key: TaskKey, webhook: Webhook) -> None:
-        """Keep the task's webhook and have task state look at it.
+        """Store the task's webhook and notify task state.
 
-        One of the same id gives way; what it has been told stays told.
+        An existing webhook with the same id is replaced. Its progress is kept.
 
         Raises:
-            InvalidName: its id is too long.
-            TooManyWebhooks: the task has enough of them.
+            InvalidName: The id is too long.
+            TooManyWebhooks: The task has the maximum number of webhooks.
         """
         token = encode_token(webhook.id)
         for _ in range(_ATTEMPTS):
@@ -136,38 +137,38 @@ class Webhooks:
         raise BusUnavailable(f"webhook {token} of {key.task} is being changed concurrently")
 
     async def get(self, key: TaskKey, token: str) -> Kept | None:
-        """Return the webhook with the id that `token` stands for."""
+        """Return the webhook whose encoded id is `token`. None: it does not exist."""
         found = await self._bucket.get(_name(key, token))
         return None if found.data is None else Kept(_decode(key, found.data), found.sequence)
 
     async def tell(self, key: TaskKey, token: str, kept: Kept, progress: WebhookProgress) -> Kept:
-        """Write how far it has been told, and return the record.
+        """Store the webhook's progress and return the new record.
 
         Raises:
-            Moved: its client has changed or deleted it meanwhile.
+            Moved: The client has changed or deleted the webhook meanwhile.
         """
         webhook = kept.webhook.model_copy(update={"progress": progress})
         name = _name(key, token)
         return Kept(webhook, await self._bucket.put(name, webhook.encode(), kept.sequence))
 
     async def list(self, key: TaskKey) -> list[Webhook]:
-        """Return the task's webhooks, the oldest first."""
+        """Return the task's webhooks, oldest first."""
         found = await self._bucket.under(_name(key, "*"))
         return [_decode(key, value.data or b"") for _, value in found]
 
     async def delete(self, key: TaskKey, token: str) -> None:
-        """Delete one; one that is not there is no trouble."""
+        """Delete a webhook. Nothing happens if it does not exist."""
         if (await self._bucket.get(_name(key, token))).data is not None:
             await self._bucket.delete(_name(key, token))
 
     async def delete_all(self, key: TaskKey) -> None:
-        """Delete those of a task that is gone, and what is queued for them."""
+        """Delete all webhooks of a task that is gone, and their queued messages."""
         for name, _ in await self._bucket.under(_name(key, "*")):
             await self._bucket.delete(name)
         await purge(self._bus, self._bus.streams.pushes, self._bus.subjects.pushes_of_task(key))
 
     async def tasks(self) -> dict[TaskKey, set[str]]:
-        """Return the tokens of all webhooks by task."""
+        """Return the tokens of all webhooks, by task."""
         found: dict[TaskKey, set[str]] = {}
         for name in await self._bucket.keys():
             match name.split("."):
@@ -176,7 +177,7 @@ class Webhooks:
         return found
 
     async def wake(self, key: TaskKey, token: str) -> None:
-        """Have task state look whether the webhook is to be told something."""
+        """Have task state check whether the webhook has events to deliver."""
         await store_surely(self._bus, self._bus.subjects.push(key, token), b"{}")
 
     async def _check_room(self, key: TaskKey) -> None:
@@ -185,7 +186,8 @@ class Webhooks:
 
 
 def _name(key: TaskKey, token: str) -> str:
-    # With the agent: another agent's worker may write a log under the task's id.
+    # The agent is part of the name because another agent's worker may write a log under the task's
+    # id.
     return f"{key.tenant}.{key.agent}.{key.task}.{token}"
 
 
