@@ -1,1 +1,1 @@
-"""Task state: the log folded into a store, and the reads that it answers."""
+"""Task state: folds the log into a store and answers reads from it."""

@@ -1,4 +1,4 @@
-"""Task state: put together, started, stopped."""
+"""Task state's composition, start and stop."""
 
 import asyncio
 import logging
@@ -45,7 +45,7 @@ from headrace_task_state.webhooks.telling import Means
 _log = logging.getLogger(__name__)
 
 _HEADERS = 16 * 1024
-"""Bytes of an answer's message kept free for headers."""
+"""Bytes of an answer's message reserved for headers."""
 
 _LOOK_AGAIN = 1.0
 
@@ -74,19 +74,19 @@ class TaskState:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it answers questions, and NATS is connected now."""
+        """Whether it answers requests and NATS is connected."""
         return self._answers_now and self._bus.connected
 
     @property
     def note(self) -> str:
-        """What an operator should know although it is ready; mostly nothing."""
+        """A remark for operators although it is ready; usually empty."""
         return self._clock.trouble and f"clocks are not synchronized: {self._clock.trouble}"
 
     async def start(self) -> None:
-        """Connect, answer questions, and take a share of the ranges.
+        """Connect, serve requests, and take a share of the ranges.
 
         Raises:
-            BusUnavailable: NATS or Redis was not there within `startup_timeout`.
+            BusUnavailable: NATS or Redis did not answer within `startup_timeout`.
         """
         self._stack.push_async_callback(self._store.close)
         self._stack.push_async_callback(self._bus.close)
@@ -109,7 +109,7 @@ class TaskState:
             _log.warning("building a new view; the view of another version answers lists meanwhile")
         else:
             await questions.include_lists(broker, observers)
-        # Until the server has its subscriptions, whoever asks finds nobody.
+        # Requests reach no replica until the server has its subscriptions.
         client = await broker.connect()
         await client.flush()
         _log.info("replica %s answers", self._name)
@@ -135,7 +135,7 @@ class TaskState:
 
     @staticmethod
     async def _caught_up(frontier: Frontier) -> None:
-        """Return once the view has reached all that was in the log at some moment."""
+        """Return once the view has reached all that was in the log when this was called."""
         while True:
             try:
                 await frontier.reached()
@@ -146,7 +146,7 @@ class TaskState:
                 return
 
     async def stop(self) -> None:
-        """Hand the ranges over and hang up."""
+        """Hand the ranges over and disconnect."""
         self._answers_now = False
         await self._stack.aclose()
 
@@ -195,12 +195,12 @@ def _prepare() -> service.Prepared:
 
 @asynccontextmanager
 async def serving(settings: TaskStateSettings) -> AsyncIterator[None]:
-    """Serve for the length of a block.
+    """Run task state for the length of the block.
 
     Raises:
         PortTaken: HEADRACE_METRICS_PORT can't be listened on.
-        BusUnavailable: NATS or Redis was not there within HEADRACE_STARTUP_TIMEOUT.
-        StreamsDiffer: the streams are not what the settings ask for.
+        BusUnavailable: NATS or Redis did not answer within HEADRACE_STARTUP_TIMEOUT.
+        StreamsDiffer: the streams differ from the settings.
     """
     replica = TaskState(settings)
     service.observe(

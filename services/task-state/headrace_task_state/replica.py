@@ -1,4 +1,4 @@
-"""One replica among others: it takes its share of the ranges and hands over what is too much."""
+"""One replica among others: it takes its share of the ranges and hands over the rest."""
 
 import asyncio
 import logging
@@ -16,11 +16,11 @@ RENEW_EVERY = 0.75
 """Seconds between renewals; three may fail before a lease lapses."""
 
 type Duties = Callable[[Lease], Iterable[Coroutine[Any, Any, None]]]
-"""What is to be done for a range as long as its lease is held."""
+"""The work for a range while its lease is held."""
 
 
 def share_of(replica: str, replicas: list[str], ranges: int) -> int:
-    """Return how many of the ranges `replica` should hold; all shares add up to all ranges."""
+    """Return how many ranges `replica` should hold; the shares add up to all ranges."""
     least, more = divmod(ranges, len(replicas))
     return least + (1 if replicas.index(replica) < more else 0)
 
@@ -29,7 +29,7 @@ class Replica:
     """Holds leases, and does the duties of each range it holds."""
 
     def __init__(self, name: str, leases: Leases, ranges: Iterable[Range], duties: Duties) -> None:
-        """Hold nothing yet; `name` is the one that `leases` speak for."""
+        """Start without leases; `name` is the replica of `leases`."""
         self._name, self._leases, self._duties = name, leases, duties
         self._ranges = list(ranges)
         self._held: dict[Range, Lease] = {}
@@ -41,7 +41,7 @@ class Replica:
         return sorted(self._held)
 
     async def run(self) -> None:
-        """Tend the leases for ever."""
+        """Renew, take and release leases until cancelled."""
         while True:
             try:
                 await self._renew()
@@ -50,7 +50,7 @@ class Replica:
             await asyncio.sleep(RENEW_EVERY)
 
     async def stop(self) -> None:
-        """Stop all work and give everything back, so that others take over at once."""
+        """Stop all work and release all leases, so that other replicas take over immediately."""
         held = list(self._held.values())
         for lease in held:
             await self._drop(lease.range)
@@ -70,7 +70,7 @@ class Replica:
         await self._take(census, share)
 
     def _is_idle(self, place: Range) -> bool:
-        """Tell whether a duty has ended: the lease was lost, or something is broken."""
+        """Return whether a duty has ended, because the lease was lost or an error occurred."""
         return any(task.done() for task in self._working[place])
 
     async def _hand_over(self, surplus: list[Range]) -> None:
@@ -82,7 +82,7 @@ class Replica:
             await self._leases.release(leases)
 
     async def _take(self, census: Census, share: int) -> None:
-        # In any order, so that replicas that look at the same moment want different ones.
+        # In random order, so that replicas that run simultaneously try different ranges.
         for place in random.sample(census.free, len(census.free)):
             if len(self._held) >= share:
                 return

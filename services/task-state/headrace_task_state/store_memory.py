@@ -1,4 +1,4 @@
-"""The store in this process's memory: for tests, and what the store in Redis is compared with."""
+"""In-memory store: for tests, and the reference that the store in Redis is compared with."""
 
 import time
 from collections import defaultdict
@@ -38,22 +38,22 @@ _AT_WORK = frozenset({WORKING, AUTH_REQUIRED})
 
 @dataclass(slots=True)
 class _StoredTask:
-    """A task; its items are encoded, so that nobody shares them."""
+    """A task; its items are encoded, so that no two tasks share mutable objects."""
 
     fields: Fields
     history: list[bytes] = field(default_factory=list)
     artifacts: list[bytes] = field(default_factory=list)
     time: int | None = None
-    """Of its status, microseconds; None: it is on no list."""
+    """Time of the status in microseconds; None: the task is on no list."""
 
 
 @dataclass(slots=True)
 class _Projection:
-    """What one era holds; tasks are named by tenant and task id."""
+    """The contents of one era. Tasks are keyed by tenant and task id."""
 
     tasks: dict[tuple[str, str], _StoredTask] = field(default_factory=dict)
     children: dict[tuple[str, str], set[str]] = field(default_factory=lambda: defaultdict(set))
-    """Of a task, those that it has asked for and that have not ended."""
+    """Children that a task has requested and that have not ended."""
     due: dict[tuple[Range, DueList], dict[str, int]] = field(
         default_factory=lambda: defaultdict(dict)
     )
@@ -61,17 +61,17 @@ class _Projection:
 
 
 class MemoryStore:
-    """A `Store` that ends with its process; replicas share the object."""
+    """A `Store` that lives as long as its process; replicas share the object."""
 
     name = "memory"
 
     def __init__(self, ranges: Iterable[Range]) -> None:
-        """Keep nothing yet of `ranges`."""
+        """Create an empty store for `ranges`."""
         self.ranges = list(ranges)
         self.projection = _Projection()
         self.era = self.epoch = 0
         self.held: dict[Range, tuple[str, float]] = {}
-        """The token of each lease, and when it lapses."""
+        """For each lease, its token and when it lapses."""
         self.replicas: dict[str, float] = {}
         self.reader = _Reader(self)
 
@@ -80,34 +80,34 @@ class MemoryStore:
         return _Leases(self, replica)
 
     def writer(self, lease: Lease) -> "_Writer":
-        """Return what writes under `lease`."""
+        """Return the writer for `lease`."""
         return _Writer(self, lease)
 
     def holds(self, place: Range, token: str = "") -> bool:
-        """Tell whether a range is held, under that token if one is given."""
+        """Return whether a range is leased, under `token` if one is given."""
         held, until = self.held.get(place, ("", 0.0))
         return until > time.monotonic() and token in ("", held)
 
     def renew(self, place: Range, token: str) -> None:
-        """Have a lease last."""
+        """Extend a lease."""
         self.held[place] = token, time.monotonic() + LEASE_SECONDS
 
     async def check(self) -> None:
-        """Return: it answers."""
+        """Return: this store always answers."""
 
     async def time(self) -> float:
         """Return the time by this machine's clock, seconds since 1970."""
         return time.time()
 
     async def is_another_kept(self) -> bool:
-        """Tell that there is no other version."""
+        """Return False: no other version exists."""
         return False
 
     async def delete_unkept(self) -> None:
-        """Return: there is no other version."""
+        """Do nothing: no other version exists."""
 
     async def close(self) -> None:
-        """Keep everything for whoever opens it next."""
+        """Keep everything, so that the store can be opened again."""
 
 
 class _Leases:
@@ -228,7 +228,7 @@ class _Writer:
             tasks[key.tenant, key.task] = _StoredTask({})
         kept = tasks.get((key.tenant, key.task))
         if kept is None or not (change.begins or kept.fields["log"] == change.log):
-            # A log whose beginning is gone, or that is not the one that is known, makes no task.
+            # A log whose beginning is gone, or that is not the known one, makes no task.
             return
         kept.fields |= change.fields
         kept.history += map(orjson.dumps, change.history)
@@ -251,7 +251,7 @@ class _Writer:
             self._due(DueList.ENDED)[name] = change.ended
 
     def _note_children(self, change: TaskChange, kept: _StoredTask) -> None:
-        """Have a child's parent looked at, which may go first, and children as a run ends."""
+        """Register a child with its parent, and make a task's children due when its run ends."""
         key, asked = change.key, self._due(DueList.ASKED_FOR)
         if parent := kept.fields.get("parent"):
             children = self._store.projection.children[key.tenant, parent]

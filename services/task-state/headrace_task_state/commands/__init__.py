@@ -1,1 +1,1 @@
-"""Commands that workers have task state carry out, because their own NATS users may not."""
+"""Commands that task state carries out for workers, whose own NATS users may not."""

@@ -1,7 +1,7 @@
-"""What workers have task state do because their NATS users may not: it checks that they may ask.
+"""Operations that workers' NATS users may not do themselves; task state checks and does them.
 
-The subject of such a question names the agent whose workers may publish there, so the agent is
-certain; that a child is one of that agent's task is looked up in the child's log.
+The subject of such a request names the agent whose workers may publish there, so the agent is
+certain. Whether a child belongs to one of that agent's tasks is read from the child's log.
 """
 
 import asyncio
@@ -37,21 +37,21 @@ type Question = StartTask | CancelChild | TellChild | OpenQueue | DropFile
 
 
 class ForWorkers:
-    """Does it."""
+    """Carries out requests of workers."""
 
     def __init__(self, bus: Bus, starting: Starting) -> None:
-        """Do it on `bus`; children are started by `starting`."""
+        """Use `bus`; `starting` starts children."""
         self._bus, self._files, self._queues = bus, FileStore(bus), RunQueues(bus)
         self._starting = starting
         self._canceling: dict[TaskKey, asyncio.Task[None]] = {}
 
     async def answer(self, question: Question, agent: str) -> Json:
-        """Do what a worker of `agent`, which the question's subject names, asks for.
+        """Carry out a request of a worker of `agent`, which the request's subject names.
 
         Raises:
-            InvalidName: it speaks for another agent, or a name can't be one.
+            InvalidName: the request names another agent, or a name is invalid.
             StartRefused: a rule forbids a child.
-            TaskUnknown: there is no such task, or it is no child of the one that is named.
+            TaskUnknown: the task does not exist, or is not a child of the named one.
             BusUnavailable: NATS does not answer.
         """
         _check_asker(question, agent)
@@ -68,7 +68,7 @@ class ForWorkers:
                 return await self._drop(question)
 
     async def _cancel(self, query: CancelChild) -> Json:
-        """Cancel a child, and go on with it also if whoever asks waits no longer."""
+        """Cancel a child; the work continues even if the caller stops waiting."""
         key = await self._child(query)
         work = self._canceling.get(key)
         if work is None:
@@ -80,11 +80,11 @@ class ForWorkers:
 
     def _canceled(self, key: TaskKey, done: "asyncio.Task[None]") -> None:
         self._canceling.pop(key, None)
-        # Whoever waits hears of it; nobody waiting is no complaint.
+        # Waiters receive the exception; without waiters, asyncio must not log it.
         _ = done.cancelled() or done.exception()
 
     async def _tell(self, query: TellChild) -> Json:
-        """Hand a message to the holder of a child."""
+        """Pass a message to the holder of a child."""
         key = await self._child(query)
         control = Control(ask="input", input=query.input, message=query.message)
         holding = await ask_holder(self._bus, key, control, _HOLDER_TIMEOUT)
@@ -92,7 +92,7 @@ class ForWorkers:
         return Done(generation=generation).model_dump(exclude_none=True)
 
     async def _open_queue(self, query: OpenQueue) -> Json:
-        """See that there is a queue."""
+        """Create a queue unless it exists."""
         if not all(map(is_token, (query.tenant, query.agent))):
             raise InvalidName("agent", query.agent, "is no name of an agent")
         if query.priority not in PRIORITIES:
@@ -101,7 +101,7 @@ class ForWorkers:
         return Done().model_dump(exclude_none=True)
 
     async def _drop(self, query: DropFile) -> Json:
-        """Forget a file of a task of the agent's."""
+        """Delete a file of a task of the agent."""
         if not all(map(is_token, (query.tenant, query.agent, query.name))):
             raise InvalidName("name", query.name, "is no name of a file")
         key = TaskKey(query.tenant, query.agent, check_task_id(query.task))
@@ -109,7 +109,7 @@ class ForWorkers:
         return Done().model_dump(exclude_none=True)
 
     async def _child(self, query: ChildTask) -> TaskKey:
-        """Return where the child's log is, once that says whose child it is."""
+        """Return the key of the child's log, after checking in it whose child it is."""
         if not all(map(is_token, (query.tenant, query.agent))):
             raise TaskUnknown
         try:

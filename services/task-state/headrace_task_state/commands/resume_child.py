@@ -1,4 +1,4 @@
-"""Answering a delegated task that waits for input: its parent's next message goes in, once."""
+"""Answer a child task that waits for input: append its parent's next message, once."""
 
 import secrets
 
@@ -20,7 +20,7 @@ _ROUNDS = 3
 
 
 class Resuming:
-    """Goes on with children that wait."""
+    """Continues children that wait for input."""
 
     def __init__(self, bus: Bus, runs: BackgroundRuns) -> None:
         """Append on `bus` and publish run requests with `runs`."""
@@ -29,11 +29,11 @@ class Resuming:
     async def go_on(
         self, query: StartTask, key: TaskKey, lineage: Lineage, owner: str
     ) -> TaskStarted:
-        """Append the message as the child's next input; where it is there already, say so.
+        """Append the message as the child's next input; if it is there already, return that input.
 
         Raises:
             StartRefused: the child does not wait for input.
-            TaskUnknown: there is no such child of the parent's.
+            TaskUnknown: the parent has no such child.
             BusUnavailable: NATS does not answer.
         """
         await self._check_is_child(query, key, owner)
@@ -77,7 +77,7 @@ class Resuming:
     async def _find(
         self, key: TaskKey, last: Entry, lineage: Lineage
     ) -> tuple[int, int, str] | None:
-        """Return run, sequence and context of the input that this very question has become."""
+        """Return run, sequence and context of the input that this very request has become."""
         async for batch in replay(self._bus, key, 0, last.sequence):
             for entry in batch:
                 if entry.generation == entry.stamp.run > 1:
@@ -102,7 +102,7 @@ def _started(
 
 
 def as_asked(query: StartTask, task: str) -> Json:
-    """Return the child's message: named after the child, and pointing at the parent."""
+    """Return the child's message, with the child's id in its own and a reference to the parent."""
     referred = [one for one in query.message.get("referenceTaskIds", []) if one != query.parent]
     return {
         **query.message,
@@ -113,7 +113,7 @@ def as_asked(query: StartTask, task: str) -> Json:
 
 
 def terms_of(query: StartTask) -> Json:
-    """Return what the run of a child waits on, for its input: who asks for it again finds it."""
+    """Return the terms of a child's run, stored with its input for later requests of the run."""
     terms: Json = {}
     if query.priority != NORMAL:
         terms[PRIORITY] = query.priority

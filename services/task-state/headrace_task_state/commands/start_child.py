@@ -1,4 +1,4 @@
-"""Starting the tasks that agents ask other agents for: each once, within the limits."""
+"""Start the child tasks that agents request: each once, within the limits."""
 
 import asyncio
 
@@ -30,7 +30,7 @@ class Starting:
     """Answers ``start``."""
 
     def __init__(self, bus: Bus, directory: Directory, settings: TaskStateSettings) -> None:
-        """Start agents that `directory` lists, as deep and as often as `settings` allow."""
+        """Start agents in `directory`, within the depth and number that `settings` allow."""
         self._bus, self._directory, self._settings = bus, directory, settings
         self._runs = BackgroundRuns(bus)
         self._resuming = Resuming(bus, self._runs)
@@ -40,8 +40,8 @@ class Starting:
 
         Raises:
             StartRefused: a rule forbids it.
-            TaskUnknown: there is no such parent.
-            InvalidName: a field is not what it is to be.
+            TaskUnknown: the parent does not exist.
+            InvalidName: a field is invalid.
             BusUnavailable: NATS does not answer.
         """
         parent = _parent_of(query)
@@ -81,7 +81,7 @@ class Starting:
     async def _check_path(self, agent: str, path: tuple[str, ...]) -> None:
         chain = " → ".join([*path, agent])
         if self._directory.card(agent) is None:
-            # It may have been announced a moment ago.
+            # The agent may have been announced a moment ago.
             await self._directory.read()
         if self._directory.card(agent) is None:
             raise StartRefused("agent_unknown", f"there is no agent {agent!r}")
@@ -122,7 +122,7 @@ class Starting:
         )
 
     async def _begun(self, key: TaskKey, lineage: Lineage) -> TaskStarted:
-        """Return what was begun before; its run is the sweep's, should nobody have published it."""
+        """Return the child started before; the sweep publishes its run if it never was."""
         first = await next_stored(self._bus, key, 0)
         entry = first.entry if first is not None else None
         task = {} if entry is None else orjson.loads(entry.lines[0]).get("task", {})
@@ -139,7 +139,7 @@ class Starting:
 
 
 def _parent_of(query: StartTask) -> TaskKey:
-    """Return where the parent's log is, once all that goes into subjects can."""
+    """Return the key of the parent's log, after checking all names that go into subjects."""
     if not all(map(is_token, (query.tenant, query.agent, query.parent_agent))):
         raise InvalidName("agent", query.agent, "is no name of an agent")
     if query.priority not in (*PRIORITIES, NORMAL):
@@ -155,7 +155,7 @@ def _checked(task: str) -> str:
 
 
 def _check_asks(query: StartTask, last: Entry) -> None:
-    """See that the parent's run goes on, and that no later attempt has taken it over."""
+    """Check that the parent's run continues and that no later attempt has taken it over."""
     stamp = last.stamp
     if last.ends_run or stamp.run != query.run or stamp.attempt > query.attempt:
         raise StartRefused("run_over", f"run {query.run} of {query.parent} is over")

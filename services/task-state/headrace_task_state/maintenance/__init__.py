@@ -1,1 +1,1 @@
-"""What time brings: lost runs, orphans, retention, unused queues, clocks."""
+"""Periodic work: lost runs, orphans, retention, unused queues, clocks."""

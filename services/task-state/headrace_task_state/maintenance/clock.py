@@ -1,8 +1,8 @@
-"""What time it is by the log: NATS stamps what it stores, and this machine's clock may differ.
+"""The current time by NATS' clock, which may differ from this machine's.
 
-What falls due is due by times that NATS has stamped. So it is compared with NATS' time, and a
-clock that is wrong here ends nothing early. It is told all the same: deadlines that gateways and
-workers reckon with go by theirs.
+Due times derive from times that NATS has stamped on messages. So they are compared with NATS' time,
+and a wrong local clock ends nothing early. A wrong clock is reported all the same: gateways and
+workers compute deadlines with their own.
 """
 
 import asyncio
@@ -22,16 +22,16 @@ EVERY = 10.0
 """Seconds between comparisons."""
 
 LIMIT = 1.0
-"""Seconds by which clocks may differ before it is told."""
+"""Seconds by which clocks may differ before it is reported."""
 
 NATS, REDIS = "NATS", "Redis"
 
 
 class Clock:
-    """Tells NATS' time, and how far that and the clock of Redis are from this machine's."""
+    """NATS' time, and the offsets of its clock and Redis' from this machine's."""
 
     def __init__(self, bus: Bus, store: Store) -> None:
-        """Compare with the servers behind `bus` and `store`; they count as in step until then."""
+        """Compare with the servers of `bus` and `store`; until then they count as in step."""
         self._bus, self._store = bus, store
         self._offsets: dict[str, float] = {}
 
@@ -41,18 +41,18 @@ class Clock:
 
     @property
     def trouble(self) -> str:
-        """Which servers' clocks differ by how much; empty: none's by more than `LIMIT`."""
+        """Servers whose clocks differ by more than `LIMIT`, and by how much; empty: none."""
         apart = {name: by for name, by in self._offsets.items() if abs(by) > LIMIT}
         return ", ".join(f"{name} is {by:+.1f} s from this clock" for name, by in apart.items())
 
     async def run(self) -> None:
-        """Compare for ever."""
+        """Compare periodically until cancelled."""
         while True:
             await self.compare()
             await asyncio.sleep(EVERY)
 
     async def compare(self) -> None:
-        """Compare once; a server that does not answer stays as it was."""
+        """Compare once; the offset of a server that does not answer stays unchanged."""
         before = self.trouble
         await self._compare(NATS, lambda: server_time(self._bus, self._bus.streams.events(0)))
         await self._compare(REDIS, self._store.time)
@@ -70,6 +70,6 @@ class Clock:
             return
         doubt = (time.monotonic() - begun) / 2
         offset = there - asked - doubt
-        # Within the doubt it may well be none.
+        # Within the uncertainty the offset may be zero.
         self._offsets[server] = offset if abs(offset) > doubt else 0.0
         metrics.CLOCK_OFFSET.labels(server.lower()).set(self._offsets[server])

@@ -1,7 +1,7 @@
-"""Completion: tasks of which a view that was just built has summaries are read from their logs.
+"""Completion: replace the summaries of a new view by what the tasks' logs contain.
 
-Until then each read of such a task reads its log. What waits for its user comes first, for it may
-be another task's child, which its summary does not tell; then the newest.
+Until then, each read of such a task reads its log. Tasks that wait for their user come first, as
+each may be another task's child, which its summary does not show; then the newest.
 """
 
 import asyncio
@@ -19,23 +19,23 @@ from headrace_task_state.store import SUMMARY, DueList, Fields, LeaseLost, Write
 _log = logging.getLogger(__name__)
 
 EVERY = 1.0
-"""Seconds between looks for summaries."""
+"""Seconds between checks for summaries."""
 
 REST = 0.01
-"""Seconds of rest after each log: reads and new events have the processor first."""
+"""Seconds of pause after each log, so that reads and new events get the processor first."""
 
 
 class Completion:
     """Completes the summaries of one range, under its lease."""
 
     def __init__(self, bus: Bus, writer: Writer, timeout: float, clock: Clock) -> None:
-        """Write through `writer`; an input is due to be asked for again after `timeout` s."""
+        """Write through `writer`; an input is due for another run request after `timeout` s."""
         self._bus, self._writer, self._timeout, self._clock = bus, writer, timeout, clock
         self._letters = DeadLetters(bus, bus.streams.events(writer.lease.range.stream))
         self._due = DueTasks(bus, writer, DueList.SUMMARIES, self._look)
 
     async def run(self) -> None:
-        """Complete until the lease is lost."""
+        """Run until the lease is lost."""
         while True:
             await asyncio.sleep(EVERY)
             try:
@@ -47,7 +47,7 @@ class Completion:
                 _log.info("summaries wait to be completed: %s", trouble)
 
     async def look(self) -> int:
-        """Complete every summary that there is; returns how many were looked at.
+        """Complete all summaries; return how many were processed.
 
         Raises:
             LeaseLost: the range is another replica's.
@@ -60,16 +60,17 @@ class Completion:
         return number
 
     async def _look(self, key: TaskKey, task: Fields) -> int | None:
-        """Complete the task; return when to look again, ms; None: never."""
+        """Complete the task; return when it is due again, ms; None: never."""
         if SUMMARY not in task or await self.complete(key, task):
             await asyncio.sleep(REST)
             return None
         return round(self._clock.now() * 1000)
 
     async def complete(self, key: TaskKey, task: Fields) -> bool:
-        """Put all that is in the task's log in place of the summary with these fields.
+        """Replace the summary with these fields by the content of the task's log.
 
-        False: more has been applied meanwhile.
+        Returns:
+            False if more has been applied meanwhile.
 
         Raises:
             LeaseLost: the range is another replica's.

@@ -1,4 +1,4 @@
-"""Going through what is due on one of a range's lists: all of it, whatever one of it is."""
+"""Process every due task of a range's lists, whatever fails for one of them."""
 
 import asyncio
 import logging
@@ -19,32 +19,33 @@ PAGE = 200
 """Names read from the store at a time."""
 
 AT_ONCE = 16
-"""Tasks looked at side by side."""
+"""Tasks processed concurrently."""
 
 AFTER_TROUBLE = 5_000
-"""Milliseconds until a task is looked at again that could not be, so that others get their turn."""
+"""Milliseconds until a task that could not be processed is due again, so that others get their
+turn."""
 
 AFTER_ERROR = 3_600_000
-"""Milliseconds until a task is looked at again that became a dead letter."""
+"""Milliseconds until a task that became a dead letter is due again."""
 
 type Look = Callable[[TaskKey, Fields], Awaitable[int | None]]
-"""Looks after a task, whose fields are given; returns when to look again, ms; None: never."""
+"""Processes a task, given its fields; returns when it is due again, ms; None: never."""
 
 
 class DueTasks:
-    """The tasks on one list of a range, looked after as they fall due.
+    """The tasks on one list of a range, processed as they fall due.
 
-    A task that can't be looked after because of what its log holds becomes a dead letter, and is
-    put off: it must not stop the others.
+    A task that can't be processed because of its log's content becomes a dead letter and is
+    deferred, so that it does not stop the others.
     """
 
     def __init__(self, bus: Bus, writer: Writer, due_list: DueList, look: Look) -> None:
-        """Have `look` look after each task that is on `due_list`."""
+        """Process each task on `due_list` with `look`."""
         self._bus, self._writer, self._list, self._look = bus, writer, due_list, look
         self._letters = DeadLetters(bus, bus.streams.events(writer.lease.range.stream))
 
     async def go_through(self, until: int) -> int:
-        """Look after all that is due by `until`, ms since 1970; returns how many tasks.
+        """Process all tasks that are due by `until`, ms since 1970; return how many.
 
         Raises:
             LeaseLost: the range is another replica's.
@@ -64,8 +65,8 @@ class DueTasks:
         return number
 
     async def _look_after(self, name: str, until: int) -> None:
-        """Look after a task, and put it off: behind `until` in any case, so that a pass ends."""
-        # A task that has left the view is named with its agent.
+        """Process a task and defer it, always past `until`, so that a pass ends."""
+        # The name of a task that has left the view includes its agent.
         tenant, task_id, *agent = name.split(":")
         task = {"agent": agent[0]} if agent else await self._writer.fields(name)
         due: int | None = None

@@ -1,7 +1,7 @@
-"""Tasks that agents have asked for and that nobody wants any more are cancelled.
+"""Cancel child tasks whose parents no longer need them.
 
-A worker cancels what its run has asked for when the run ends. This is for runs that end otherwise:
-over a dead worker's head, or with a child that only a dead attempt knew of.
+A worker cancels the children of its run when the run ends. This module handles runs that end
+otherwise: while their worker is dead, or with a child that only a dead attempt knew.
 """
 
 import asyncio
@@ -21,24 +21,24 @@ from headrace_task_state.store import DueList, Fields, LeaseLost, Writer
 _log = logging.getLogger(__name__)
 
 EVERY = 1.0
-"""Seconds between looks for children whose parents are to be looked at."""
+"""Seconds between checks for children whose parents are due to be checked."""
 
 AGAIN = 30.0
-"""Seconds after which a child's parent is looked at again."""
+"""Seconds until a child's parent is checked again."""
 
 
 class Orphans:
-    """Looks after the delegated tasks of one range, under its lease."""
+    """Cancels orphans among the child tasks of one range, under its lease."""
 
     def __init__(self, bus: Bus, writer: Writer, clock: Clock) -> None:
-        """Look through `writer`."""
+        """Find children through `writer`."""
         self._bus = bus
         self._clock, self._writer_id = clock, writer_of("task-state")
         self._due = DueTasks(bus, writer, DueList.ASKED_FOR, self._look_after)
         self._canceling: dict[TaskKey, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
-        """Look until the lease is lost."""
+        """Run until the lease is lost."""
         try:
             while True:
                 await asyncio.sleep(EVERY)
@@ -53,7 +53,7 @@ class Orphans:
                 task.cancel()
 
     async def look(self) -> None:
-        """Cancel whose parent has no use for it; put off the others.
+        """Cancel due children that are orphans; defer the others.
 
         Raises:
             LeaseLost: the range is another replica's.
@@ -63,7 +63,7 @@ class Orphans:
         await self._due.go_through(round(self._clock.now() * 1000))
 
     async def _look_after(self, key: TaskKey, child: Fields) -> int:
-        """Cancel the child if it is an orphan; return when to look again, ms."""
+        """Cancel the child if it is an orphan; return when to check again, ms."""
         if key not in self._canceling and await is_unused(self._bus, key.tenant, child):
             self._cancel(key, child)
         return round((self._clock.now() + AGAIN) * 1000)
@@ -86,7 +86,7 @@ class Orphans:
 
 
 async def is_unused(bus: Bus, tenant: str, child: Fields) -> bool:
-    """Tell whether the run is over that has asked for a task, given the task's fields.
+    """Return whether the run that requested a task is over, given the task's fields.
 
     Raises:
         LogLost, BusUnavailable: the parent's log can't be read.
@@ -95,7 +95,7 @@ async def is_unused(bus: Bus, tenant: str, child: Fields) -> bool:
     parent = await last_entry(bus, asking)
     if parent is None or parent.ends_task:
         return True
-    # One that waits for an answer is asked again by a later run.
+    # A child that waits for input is requested again by a later run.
     waits = child.get("state") == INPUT_REQUIRED
     return not waits and _is_over(parent, int(child["parent_run"]))
 

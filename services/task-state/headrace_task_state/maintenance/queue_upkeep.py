@@ -1,4 +1,4 @@
-"""Queues that nobody uses any more are let go: each costs every worker of its agent requests."""
+"""Delete unused queues: each one costs every worker of its agent requests."""
 
 import asyncio
 import logging
@@ -15,20 +15,20 @@ from headrace.tasks.runs import UNUSED
 _log = logging.getLogger(__name__)
 
 EVERY = 60.0
-"""Seconds between looks."""
+"""Seconds between checks."""
 
 
 class QueueUpkeep:
-    """Looks at the work queue's consumers; that every replica does so is harmless."""
+    """Checks the work queue's consumers; it is harmless that every replica does so."""
 
     def __init__(self, bus: Bus) -> None:
-        """Look on `bus`."""
+        """Check the queues on `bus`."""
         self._bus, self._stream = bus, bus.streams.runs
         self._disuse = Disuse()
 
     async def run(self) -> None:
-        """Look until cancelled."""
-        # Not all replicas at a time.
+        """Run until cancelled."""
+        # Replicas should not all check at the same time.
         await asyncio.sleep(random.uniform(0, EVERY))  # noqa: S311
         while True:
             try:
@@ -38,7 +38,7 @@ class QueueUpkeep:
             await asyncio.sleep(EVERY)
 
     async def look(self) -> None:
-        """Let go of queues that were empty and handed nothing out for `UNUSED` seconds.
+        """Delete queues that were empty and delivered nothing for `UNUSED` seconds.
 
         Raises:
             BusUnavailable: JetStream does not answer.
@@ -52,16 +52,16 @@ class QueueUpkeep:
                 await delete_consumer(self._bus, self._stream, name)
 
     async def _queues(self) -> dict[str, Json]:
-        """Return JetStream's ConsumerInfo of every queue that is not an agent's first."""
+        """Return JetStream's ConsumerInfo of every queue except each agent's first."""
         found = await consumers(self._bus, self._stream)
         return {one["name"]: one for one in found if agent_of(one["name"]) != one["name"]}
 
 
 class Disuse:
-    """What queues looked like when they were last seen to be used, and when that was."""
+    """The state of each queue when it was last seen in use, and when that was."""
 
     def __init__(self) -> None:
-        """Know of no queue."""
+        """Start without any queue."""
         self._seen: dict[str, tuple[object, float]] = {}
 
     def seconds(self, queue: str, consumer: Json, now: float) -> float:
@@ -70,7 +70,7 @@ class Disuse:
         `consumer` is JetStream's ConsumerInfo of it, as of `now` (loop time in seconds).
         """
         is_empty = consumer.get("num_pending") == 0 == consumer.get("num_ack_pending")
-        # A queue that was let go and made again may have handed out as much as the one before.
+        # A queue that was deleted and created again may have delivered as much as the old one.
         looks = consumer.get("created"), consumer.get("delivered", {}).get("consumer_seq")
         seen, since = self._seen.get(queue, (None, now))
         if not is_empty or looks != seen:

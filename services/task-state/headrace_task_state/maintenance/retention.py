@@ -1,8 +1,9 @@
-"""Retention: what has ended leaves after its time, what waits for its user ends after its own.
+"""Retention: delete ended tasks, and cancel tasks that wait too long for their user.
 
-An ended task leaves in two steps, each of which the log knows of: a tombstone takes the log's
-place, by which every replica's view drops the task; then what lies before the tombstone and
-elsewhere is purged. Whoever dies in between, or loses the store, meets the tombstone again.
+An ended task is deleted in two steps, both recorded in the log. First a tombstone replaces the log,
+and every replica's view drops the task when it applies the tombstone. Then what lies before the
+tombstone and elsewhere is purged. A replica that dies in between, or loses the store, finds the
+tombstone again.
 """
 
 import asyncio
@@ -30,32 +31,32 @@ EXPIRED = "Canceled: nobody answered in time"
 
 _SELDOM, _OFTEN = 60.0, 0.5
 _SOON = 0.1
-"""Seconds to the next pass while there is something to do: the view takes a moment to follow."""
+"""Seconds until the next pass while there is work: the view needs a moment to follow."""
 
 _AGAIN = 60_000
-"""Milliseconds after which a task is looked at again that the view has not followed yet."""
+"""Milliseconds until a task that the view has not followed yet is due again."""
 
 type Forget = Callable[[TaskKey], Awaitable[None]]
-"""Deletes what is kept of a task elsewhere; raises BusUnavailable where that is not sure."""
+"""Deletes a task's data elsewhere; raises BusUnavailable if the outcome is unknown."""
 
 type Complete = Callable[[TaskKey, Fields], Awaitable[object]]
-"""Reads the rest of a task of which there is a summary."""
+"""Reads the rest of a task that has only a summary."""
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """How long what is kept, seconds."""
+    """Retention times in seconds."""
 
     ended: float
-    """A task that has ended."""
+    """For a task that has ended."""
     waiting: float
-    """A task that waits for its user, until it is canceled."""
+    """For a task that waits for its user, until it is canceled."""
     tombstone: float
-    """What an ended task leaves behind."""
+    """For the tombstone of an ended task."""
 
 
 class Retention:
-    """Lets the tasks of one range go, under its lease."""
+    """Deletes the tasks of one range, under its lease."""
 
     def __init__(  # noqa: PLR0917 - what becomes of a task is said by several
         self,
@@ -66,9 +67,9 @@ class Retention:
         complete: Complete,
         clock: Clock,
     ) -> None:
-        """Keep tasks for their `times` by `clock`; have what belongs to them forgotten then.
+        """Keep tasks for their `times` by `clock`, then delete their data with `forget`.
 
-        Of a summary `complete` reads whose child it is.
+        For a summary, `complete` finds out whose child the task is.
         """
         self._complete = complete
         self._bus, self._times, self._forget = bus, times, forget
@@ -78,11 +79,11 @@ class Retention:
         self._tombstones = DueTasks(bus, writer, DueList.TOMBSTONES, self._clear)
 
     def wake(self) -> None:
-        """Look soon: tombstones have been applied."""
+        """Trigger a pass soon: tombstones have been applied."""
         self._awake.set()
 
     async def run(self) -> None:
-        """Let tasks go until the lease is lost."""
+        """Run until the lease is lost."""
         seldom = min(max(min(self._times.ended, self._times.waiting) / 10, _OFTEN), _SELDOM)
         pause = seldom
         while True:
@@ -98,7 +99,7 @@ class Retention:
                 pause = _OFTEN
 
     async def look(self) -> int:
-        """Let go what is due; returns how many tasks were looked at.
+        """Delete what is due; return how many tasks were processed.
 
         Raises:
             LeaseLost: the range is another replica's.
@@ -106,7 +107,7 @@ class Retention:
             StateUnavailable: the store does not answer.
         """
         now = self._clock.now()
-        # Those with a tombstone first: that is what makes room in a full stream.
+        # Tombstones first: they make room in a full stream.
         return (
             await self._tombstones.go_through(_ms(now))
             + await self._ended.go_through(_ms(now - self._times.ended))
@@ -129,7 +130,7 @@ class Retention:
             await self._complete(key, task)
             return _ms(self._clock.now() - self._times.ended)
         if "parent" in task and not await is_unused(self._bus, key.tenant, task):
-            # A later attempt of the parent asks for it again.
+            # A later attempt of the parent requests it again.
             return _ms(self._clock.now() - self._times.ended) + min(_AGAIN, _ms(self._times.ended))
         owner, behind = task.get("owner", ""), int(task.get("sequence", 0))
         try:

@@ -1,11 +1,11 @@
-"""The sweep: an input that no worker has taken up gets its run published again, or is rejected.
+"""The sweep: publish the run of an input again that no worker has started, or reject the input.
 
-A gateway may die between an append and its run. A copy of a run that still waits is refused by
-the queue, a copy of one in flight does nothing: the log decides. Past its start deadline an input
-is asked for no more: its task ends, also if no worker lives.
+A gateway may die between an append and its run request. The queue refuses a copy of a run that
+still waits, and a copy of a run in flight does nothing: the log decides. After its start deadline
+an input's run is no longer requested: its task ends, even without any live worker.
 
-A run may also be lost while its task is at work: the queue is purged, or restored without it, and
-then the worker dies. So a task that is silent is asked for at its holder. If nobody holds it, its
+A run may also be lost while its task is running: the queue is purged, or restored without it, and
+then the worker dies. So the sweep contacts the holder of a silent task. If there is no holder, the
 run is published again: the queue refuses it unless it is gone.
 """
 
@@ -32,32 +32,32 @@ from headrace_task_state.store import DueList, Fields, LeaseLost, Writer
 _log = logging.getLogger(__name__)
 
 EVERY = 1.0
-"""Seconds between looks for inputs that are due."""
+"""Seconds between checks for inputs that are due."""
 
 LONGEST = 60.0
-"""What the time to the next request for one input grows to, seconds: it doubles each time."""
+"""Maximum seconds between two requests for one input; the interval doubles each time."""
 
 SILENT = 30.0
-"""Seconds of silence after which a task at work is asked for at its holder."""
+"""Seconds of silence after which the holder of a running task is contacted."""
 
 _HOLDER = 2.0
-"""Seconds that a holder has to answer."""
+"""Seconds to wait for a holder's answer."""
 
 _WHO = Control(ask="who")
 
 
 class Sweep:
-    """Looks after the waiting inputs and the silent tasks of one range, under its lease."""
+    """Handles the waiting inputs and silent tasks of one range, under its lease."""
 
     def __init__(self, bus: Bus, writer: Writer, start_within: float, clock: Clock) -> None:
-        """Look through `writer`; what nobody has begun after `start_within` s is rejected."""
+        """Find tasks through `writer`; reject inputs not started within `start_within` seconds."""
         self._bus = bus
         self._start_within = round(start_within * 1000)
         self._runs, self._clock = RunRequests(bus), clock
         self._due = DueTasks(bus, writer, DueList.AT_WORK, self._look)
 
     async def run(self) -> None:
-        """Sweep until the lease is lost."""
+        """Run until the lease is lost."""
         while True:
             await asyncio.sleep(EVERY)
             try:
@@ -68,7 +68,7 @@ class Sweep:
                 _log.info("the sweep is delayed: %s", trouble)
 
     async def sweep(self) -> int:
-        """Look at every input and task at work that is due; returns how many there were.
+        """Process every input and running task that is due; return how many there were.
 
         Raises:
             LeaseLost: the range is another replica's.
@@ -78,8 +78,8 @@ class Sweep:
         return await self._due.go_through(round(self._clock.now() * 1000))
 
     async def _look(self, key: TaskKey, task: Fields) -> int | None:
-        """Look after a task; return when to look again, ms; None: never."""
-        # The view may lag: after it was lost, the inputs of all time come by as if they waited.
+        """Process a task; return when it is due again, ms; None: never."""
+        # The view may lag: while it is rebuilt after a loss, all past inputs appear to be waiting.
         last = await last_entry(self._bus, key)
         if last is None or last.ends_task:
             return None
@@ -91,7 +91,7 @@ class Sweep:
         return round((self._clock.now() + SILENT) * 1000)
 
     async def _ask_holder(self, key: TaskKey, task: Fields, last: Entry) -> int:
-        """Publish the run of a silent task that nobody holds; return when to look again, ms."""
+        """Publish the run of a silent task without a holder; return when it is due again, ms."""
         now, spoke = self._clock.now(), datetime.fromisoformat(last.time).timestamp()
         if now - spoke < SILENT:
             return round((spoke + SILENT) * 1000)
@@ -100,7 +100,7 @@ class Sweep:
         return round((now + min(max(now - spoke, SILENT), LONGEST)) * 1000)
 
     async def _ask_again(self, key: TaskKey, task: Fields) -> int:
-        """Ask for a worker, or reject the input if it is late; return when to ask again, ms."""
+        """Request a worker, or reject the input if it is late; return when it is due again, ms."""
         now = round(self._clock.now() * 1000)
         submitted = int(task.get("submitted", now))
         start_by = submitted + self._start_within

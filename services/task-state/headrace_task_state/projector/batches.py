@@ -1,4 +1,4 @@
-"""Bringing messages of a range into one write."""
+"""Combine messages of a range into one write."""
 
 import logging
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from headrace_task_state.store import Departure, Progress, TaskChange
 _log = logging.getLogger(__name__)
 
 REMEMBERED_TASKS = 10_000
-"""Tasks of which it is remembered what their lists end with; beyond, texts take more room."""
+"""Tasks whose list ends are remembered; of any beyond these, texts take more space."""
 
 
 @dataclass(slots=True)
@@ -29,12 +29,12 @@ class StoreBatch:
     """One write, and the letters that must be sent before it."""
 
     then: Progress
-    """Where the range is once it is written."""
+    """The range's progress once it is written."""
     changes: list[TaskChange | Departure] = field(default_factory=list)
-    """What to write."""
+    """The changes to write."""
     letters: list[DeadLetter] = field(default_factory=list)
     has_tombstones: bool = False
-    """Whether it takes tasks out of the view, of which more is left elsewhere."""
+    """Whether it removes tasks from the view of which more is left elsewhere."""
     touched: list[TaskKey] = field(default_factory=list)
     """Tasks that it changes."""
 
@@ -42,7 +42,7 @@ class StoreBatch:
 class Batches:
     """Builds one range's batches, one after the other.
 
-    Every batch relies on those before it being written; after a failure begin with a new one.
+    Each batch relies on the previous ones being written; after a failure, start with a new object.
     """
 
     def __init__(self, subjects: Subjects, timeout: float) -> None:
@@ -52,7 +52,7 @@ class Batches:
         self._deltas: dict[str, Delta] = {}
 
     def build(self, arrivals: Sequence[Arrival], before: Progress) -> StoreBatch:
-        """Return what `arrivals`, the next messages of a range at `before`, change."""
+        """Return the changes of `arrivals`, the next messages of a range at `before`."""
         if len(self._deltas) > REMEMBERED_TASKS:
             self._deltas.clear()
         if not arrivals:
@@ -76,7 +76,7 @@ class Batches:
             batch.changes.append(change)
             batch.touched.append(delta.key)
             if change.ended is not None:
-                # Nothing follows, so there is nothing to remember.
+                # Nothing follows, so nothing has to be remembered.
                 self._deltas.pop(delta.subject, None)
         return batch
 
@@ -99,7 +99,7 @@ class Batches:
             delta.learn(lines[-1], last)
 
     def _let_go(self, arrival: Arrival, touched: list[Delta]) -> Departure:
-        """Take a tombstone: what came of the task before it need not be written any more."""
+        """Take a tombstone; the task's earlier changes in this batch need not be written."""
         subject = arrival.msg.subject
         key = self._subjects.key_of_event(subject)
         if (delta := self._deltas.pop(subject, None)) is not None and delta in touched:
@@ -114,7 +114,7 @@ class Batches:
 def _take_events(
     delta: Delta, first: int, lines: list[bytes], events: list[Json | str]
 ) -> list[str]:
-    """Fold an entry's events in, from generation `first`; what is wrong with some is returned."""
+    """Fold in an entry's events, from generation `first`; return the errors of invalid ones."""
     wrong: list[str] = []
     for generation, event in enumerate(events, first):
         try:
@@ -122,7 +122,7 @@ def _take_events(
                 if delta.frame is not None:
                     delta.take_text(generation, event)
                     continue
-                # Something else has come between: it goes on with nothing.
+                # Another item came in between: the event continues nothing.
                 event = orjson.loads(lines[generation - first])  # noqa: PLW2901
             if "artifactUpdate" in event:
                 delta.take_artifact(read_artifact(event["artifactUpdate"], generation))
@@ -131,7 +131,7 @@ def _take_events(
         except IllFormedEvent as error:
             wrong.append(str(error))
         except Exception as error:  # noqa: BLE001
-            # Whatever it is, it must not hold up the logs behind it.
+            # Whatever fails here must not stop the logs that follow.
             _log.exception("%s, generation %d", delta.key.task, generation)
             wrong.append(f"event {generation}: {type(error).__name__}: {error}")
     return wrong

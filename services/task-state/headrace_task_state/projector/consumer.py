@@ -1,8 +1,8 @@
-"""A range's own consumer: every message after a position, in order and without a hole.
+"""A range's own consumer: every message after a position, in order and without gaps.
 
-It is ephemeral and acknowledges nothing; the position is in the store. The consumer numbers what it
-hands out, so a hole shows, and it sends heartbeats, so silence shows too. In both cases this one
-is of no more use: make another behind the last message taken.
+The consumer is ephemeral and acknowledges nothing; the position is in the store. It numbers the
+messages that it delivers, so a gap is detected, and it sends heartbeats, so silence is detected
+too. In both cases the consumer is discarded and another one starts after the last message taken.
 """
 
 import asyncio
@@ -39,32 +39,32 @@ from headrace.model.errors import BusUnavailable, HeadraceError
 
 
 class Arrival(NamedTuple):
-    """One message, with what its reply subject says of it."""
+    """One message, with the information in its reply subject."""
 
     sequence: int
-    """In the stream."""
+    """Stream sequence."""
     number: int
-    """How many messages the consumer has handed out, this one included."""
+    """Messages that the consumer has delivered, including this one."""
     time: int
     """When NATS stored it, nanoseconds since 1970."""
     msg: Msg
 
     @property
     def pending(self) -> int:
-        """How many messages the consumer had still to hand out behind this one."""
+        """Messages that the consumer had still to deliver after this one."""
         return int(self.msg.reply.rpartition(".")[2])
 
     @property
     def is_tombstone(self) -> bool:
         """Whether it is a tombstone."""
-        # Headers are read where there is no body only: tombstones have none.
+        # Headers are read only if the body is empty: tombstones have no body.
         return not self.msg.data and tombstone_of(self.msg.headers) is not None
 
     def stamp(self) -> Stamp:
-        """Read what the headers say of the entry.
+        """Return the stamp in the entry's headers.
 
         Raises:
-            UndecodableMessage: they are no entry's.
+            UndecodableMessage: the headers are not an entry's.
         """
         msg = self.msg
         if isinstance(msg, Received):
@@ -73,7 +73,7 @@ class Arrival(NamedTuple):
 
 
 def read_arrival(msg: Msg) -> Arrival:
-    """Return the message with what its reply subject says.
+    """Return the message with the information in its reply subject.
 
     Raises:
         ValueError: the reply subject is not a consumer's.
@@ -82,13 +82,13 @@ def read_arrival(msg: Msg) -> Arrival:
 
 
 def read_directly(msg: Msg) -> Arrival:
-    """Return a message that was got directly as if a consumer had handed it out.
+    """Return a message that was read directly, in the form of one from a consumer.
 
     Raises:
         KeyError: JetStream did not send it.
     """
     headers = msg.headers or {}
-    # The headers of the answer come behind those of the entry, which are read from the block.
+    # The headers of the answer follow those of the entry, which are read from the block.
     msg.subject = headers[SUBJECT]
     return Arrival(int(headers[SEQUENCE]), 0, nanoseconds(headers[TIME]), msg)
 
@@ -96,10 +96,10 @@ def read_directly(msg: Msg) -> Arrival:
 _log = logging.getLogger(__name__)
 
 MOST = 1000
-"""Messages in one batch."""
+"""Maximum messages in one batch."""
 
 MOST_BYTES = 1024 * 1024
-"""Bytes of messages in one batch: some 10 ms, for which nothing else here gets its turn."""
+"""Maximum bytes of messages in one batch: some 10 ms, during which nothing else here runs."""
 
 _SILENCE = 3 * HEARTBEAT
 
@@ -114,12 +114,12 @@ class ConsumerLost(HeadraceError):
 
 
 class Consumer:
-    """Pulls messages ahead of who takes them, within bounds."""
+    """Pulls messages ahead of their use, within bounds."""
 
     def __init__(self, bus: Bus, stream: str, name: str, *, last_per_subject: bool = False) -> None:
-        """Prepare to read `stream`; `name` is nobody else's.
+        """Prepare to read `stream` under the unique `name`.
 
-        It is opened by the method that `last_per_subject` says.
+        `last_per_subject` decides which of the two methods opens it.
         """
         self._bus, self._stream, self._name = bus, stream, name
         self._inbox = bus.connection.new_inbox()
@@ -136,10 +136,10 @@ class Consumer:
             lambda: self._give_up("the connection was interrupted")
         )
         self.examined = 0
-        """Stream sequence up to which the consumer has handed out all that it was to."""
+        """Stream sequence up to which the consumer has delivered all matching messages."""
 
     async def open(self, after: int) -> None:
-        """Begin behind stream sequence `after`.
+        """Start after stream sequence `after`.
 
         Raises:
             BusUnavailable: NATS does not answer, or refuses.
@@ -148,9 +148,9 @@ class Consumer:
         await self._pulls.top_up(0)
 
     async def open_last_per_subject(self, subject: str) -> int:
-        """Begin with the last message of each subject below `subject`; return how many these are.
+        """Start with the last message of each subject under `subject`; return how many there are.
 
-        All that is stored from then on comes behind them.
+        Everything stored afterwards follows them.
 
         Raises:
             BusUnavailable: NATS does not answer, or refuses.
@@ -174,7 +174,7 @@ class Consumer:
         return info
 
     async def close(self) -> None:
-        """Give everything back, as far as NATS lets."""
+        """Release everything, as far as NATS allows."""
         self._unregister()
         if self._subscription is not None:
             await self._bus.unsubscribe(self._subscription)
@@ -185,22 +185,22 @@ class Consumer:
 
     @property
     def complete_to(self) -> int:
-        """Stream sequence up to which all that it was to hand out has been taken."""
+        """Stream sequence up to which all matching messages have been taken."""
         if self._arrived:
             return self._arrived[0].sequence - 1
         return max(self._taken, self.examined)
 
     @property
     def waiting(self) -> int:
-        """How many messages have arrived and not been taken."""
+        """Messages that have arrived and have not been taken."""
         return len(self._arrived)
 
     async def take(self, most: int, most_bytes: int) -> list[Arrival]:
-        """Return the next messages, not more than that; none if there were none for a while.
+        """Return the next messages, within the limits; empty if none arrived for a while.
 
         Raises:
-            ConsumerLost: it is of no more use.
-            BusUnavailable: there is no connection.
+            ConsumerLost: the consumer can't be used any more.
+            BusUnavailable: NATS is not connected.
         """
         if not self._arrived:
             await self._wait()
@@ -255,8 +255,9 @@ class Consumer:
         if number != self._number:
             self._give_up(f"{number} messages were sent, {self._number} came")
             return
-        # A message may be on its way while the consumer says that it has looked at it. So what a
-        # heartbeat says is believed when the next one says that nothing was sent since.
+        # A message may be in flight when the consumer reports that it has examined it. So a
+        # heartbeat's position counts only once the next heartbeat reports that nothing was sent
+        # since.
         former, self._watermark = self._watermark, (number, sequence)
         if former[0] == number:
             self.examined = former[1]
@@ -267,7 +268,7 @@ class Consumer:
 
 
 def _fitting(arrivals: Sequence[Arrival], most_bytes: int) -> int:
-    """Return how many of them fit, at least one if there is one."""
+    """Return how many of them fit; at least one if `arrivals` is not empty."""
     size = 0
     for number, arrival in enumerate(arrivals):
         size += len(arrival.msg.data)

@@ -1,4 +1,4 @@
-"""Sending dead letters, each once: also when a range is applied anew from its beginning."""
+"""Dead letters, each sent once, even if a range is applied again from its beginning."""
 
 import asyncio
 import logging
@@ -19,25 +19,25 @@ from headrace_task_state.projector.consumer import Arrival
 _log = logging.getLogger(__name__)
 
 WINDOW = 60.0
-"""Seconds for which JetStream is relied on to know a message id; it does for 120."""
+"""Seconds for which JetStream is relied on to deduplicate a message id; it does so for 120."""
 
 _PAUSE = 0.5
 _BATCH = 500
 
 
 class DeadLetters:
-    """Puts letters of one event stream into the dead-letter stream."""
+    """Sends the dead letters of one event stream to the dead-letter stream."""
 
     def __init__(self, bus: Bus, stream: str) -> None:
-        """Send what was found in event stream `stream`."""
+        """Send letters about messages of event stream `stream`."""
         self._bus, self._stream = bus, stream
         self._before: set[str] | None = None
-        """Ids of the letters that were there when the first old message was found."""
+        """Ids of the letters that were stored when the first old message was found."""
 
     async def send(self, letter: DeadLetter, name: str = "") -> None:
-        """Return once the letter is stored; nothing is stepped over before.
+        """Store the letter and return; no message is skipped before its letter is stored.
 
-        It is sent once under its `name`; unless one is given, that is the message's place.
+        A letter is sent once per `name`, which defaults to the message's place.
         """
         _log.warning("%s at %s: %s", letter.subject, letter.sequence, letter.reason)
         while True:
@@ -83,16 +83,16 @@ def _name(msg: Msg) -> tuple[str, int]:
 
 
 BODY_MOST = 256 * 1024
-"""Bytes of a body that a letter carries; base64 must fit a bus message with it."""
+"""Maximum bytes of a body in a letter; encoded in base64, it must fit a bus message."""
 
 HEADERS_MOST = 64 * 1024
-"""Characters of headers that a letter carries beside it."""
+"""Maximum characters of headers in a letter."""
 
 _REASON_MOST = 4096
 
 
 def letter(arrival: Arrival, reason: str) -> DeadLetter:
-    """Return the letter that says why `arrival` (or one event of it) was stepped over."""
+    """Return the letter for `arrival`, or one event of it, which was skipped for `reason`."""
     msg = arrival.msg
     if len(msg.data) > BODY_MOST:
         reason = f"{reason} (body cut from {len(msg.data)} bytes to {BODY_MOST})"
@@ -108,7 +108,7 @@ def letter(arrival: Arrival, reason: str) -> DeadLetter:
 
 
 def _kept(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return as many of `headers` as fit, in their order: also this came from who knows where."""
+    """Return as many of `headers` as fit, in their order; they come from an untrusted source."""
     room = HEADERS_MOST
     kept: dict[str, str] = {}
     for name, value in headers.items():

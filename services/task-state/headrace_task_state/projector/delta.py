@@ -1,12 +1,12 @@
-"""What a batch changes in one task.
+"""The changes of a batch in one task.
 
-Lines of streamed text that differ from one another in nothing but text and generation.
-A stream of tokens says the same around each of them. What stands around a text is looked at once
-per task, and compared as bytes from then on: a third of what parsing every line costs.
+A stream of tokens consists of lines that differ only in their text and generation. What surrounds
+the text is parsed once per task and compared as bytes from then on, which costs a third of parsing
+every line.
 
-Items of one task's history or artifacts on their way to the store, texts in their shortest form.
-A chunk of streamed text repeats its artifact's id and the part's metadata a thousand times. What
-only goes on with the text before it is kept as that text alone (`headrace.model.fold`, "t").
+Items of a task's history and artifacts are stored in their shortest form. A chunk of streamed text
+repeats its artifact's id and the part's metadata a thousand times. A chunk that only continues the
+text before it is stored as that text alone (`headrace.model.fold`, "t").
 """
 
 from datetime import datetime
@@ -35,18 +35,18 @@ _MARK = "\ue000"
 
 
 class ChunkFrame:
-    """What stands before and behind the text of an artifact's chunk."""
+    """The bytes before and after the text of an artifact's chunk."""
 
     __slots__ = ("_after", "_before", "_least")
 
     def __init__(self, before: bytes, after: bytes) -> None:
-        """Know lines that are `before`, a text, `after`, a generation and an end."""
+        """Match lines of `before`, a text, `after`, a generation and an end."""
         self._before, self._after = before, after
         self._least = len(before) + len(after) + len(_END)
 
     @classmethod
     def of(cls, line: bytes, generation: int) -> "ChunkFrame | None":
-        """Return the frame of an artifact update with one text; None: it is written otherwise."""
+        """Return the frame of an artifact update with one text; None: it is encoded differently."""
         update = orjson.loads(line)
         [part] = update["artifactUpdate"]["artifact"]["parts"]
         before, text, after = line.partition(_TEXT + orjson.dumps(part["text"]))
@@ -54,8 +54,9 @@ class ChunkFrame:
         if not text or not after.endswith(number):
             return None
         frame = cls(before + _TEXT, after.removesuffix(number))
-        # The same bytes may stand elsewhere. If these are the ones, another text and another
-        # number in their place make the event with that text and that number, and nothing else.
+        # The same bytes may occur elsewhere in the line. If these are the right ones, a line with
+        # another text and number in their place is the event with that text and number, and nothing
+        # else.
         part["text"] = _MARK
         metadata: Json = update["artifactUpdate"].get("metadata") or {}
         metadata[GENERATION] = generation + 1
@@ -69,7 +70,7 @@ class ChunkFrame:
             return False
 
     def text_of(self, line: bytes, generation: int) -> str | None:
-        """Return the text of a line of this frame at that generation; None: it is another line."""
+        """Return the text of a line of this frame at that generation; None: the line differs."""
         tail = b"%b%d%b" % (self._after, generation, _END)
         if len(line) < self._least or not (line.startswith(self._before) and line.endswith(tail)):
             return None
@@ -85,24 +86,24 @@ _BEARING = frozenset({NEW, ADD, OUT, KIN})
 _EXTENDING = frozenset({ADD, OUT, KIN})
 
 _BARE_ARTIFACT = 2
-"""Fields of a chunk that says nothing beside its parts."""
+"""Fields of a chunk that contains only its parts."""
 
 
 class Compaction:
-    """Takes items in order, and gives back what to append to the task's list.
+    """Takes items in order and returns what to append to the task's list.
 
-    It remembers what the list ends with, so it must see every item from some point on, and be
-    given up if what it gave back was not written.
+    It remembers how the list ends. So it must receive every item from some point on, and be
+    discarded if what it returned was not written.
     """
 
     __slots__ = ("_items", "_name", "_next", "_open", "_texts")
 
     def __init__(self) -> None:
-        """Know nothing of what the list ends with."""
+        """Start with an unknown end of the list."""
         self._items: list[Item] = []
         self._name: str | None = None
         self._open: Json | None = None
-        """The text part that the list ends with."""
+        """The text part at the end of the list."""
         self._texts: Item | None = None
         self._next = 0
 
@@ -118,7 +119,7 @@ class Compaction:
             self._remember(tag, value)
 
     def go_on(self, generation: int, text: str) -> None:
-        """Take an item that goes on with the text part that the list ends with."""
+        """Take an item that continues the text part at the end of the list."""
         if self._texts is not None and generation == self._next:
             self._texts.append(text)
         else:
@@ -128,25 +129,25 @@ class Compaction:
 
     @property
     def went_on(self) -> int:
-        """Generation of the last item, if it went on with that part; 0: it did not."""
+        """Generation of the last item if it continued that part, else 0."""
         return self._next - 1 if self._texts is not None else 0
 
     @property
     def open(self) -> Json | None:
-        """The text part that the list ends with.
+        """The text part at the end of the list.
 
-        While this is the same object, whatever differs from an item that went on with it in nothing
-        but its text goes on with it, too.
+        While this is the same object, any item that differs only in its text from one that
+        continued the part continues it too.
         """
         return self._open
 
     def flush(self) -> list[Item]:
-        """Return what came since the last time."""
+        """Return what was added since the last call."""
         items, self._items, self._texts = self._items, [], None
         return items
 
     def _going_on(self, tag: str, value: Json) -> str | None:
-        """Return the text if it is all that `value` adds to what the list ends with."""
+        """Return the text if `value` adds nothing else to the end of the list."""
         if self._open is None:
             return None
         name = value.get("artifactId" if tag == ADD else "messageId")
@@ -169,7 +170,7 @@ class Compaction:
 
 
 LEARNT_FROM = 8
-"""Events of an entry from which on it pays to learn how its chunks are framed."""
+"""Minimum events of an entry for which learning the frame of its chunks pays off."""
 
 _EXACT = 2**53
 """Scores are doubles: microseconds are exact below this (the year 2255)."""
@@ -179,13 +180,13 @@ _AT_WORK = frozenset({WORKING, AUTH_REQUIRED})
 _OVER = TERMINAL | {ANSWERED}
 
 _NONE = TaskChange(TaskKey("", "", ""), "")
-"""Stands where nothing has changed: what a batch has flushed is not kept."""
+"""A placeholder for no change, so that what a batch has flushed is not kept."""
 
 
 class Delta:
-    """One task as a batch sees it. It outlives the batch, for what its lists end with.
+    """One task as seen by a batch. It outlives the batch, to remember how its lists end.
 
-    Texts and statuses that the batch itself overtakes are never sent.
+    Texts and statuses that the batch itself replaces are never sent.
     """
 
     __slots__ = (
@@ -204,27 +205,27 @@ class Delta:
     )
 
     def __init__(self, key: TaskKey, subject: str) -> None:
-        """Change nothing yet in the task `key`, whose log is on `subject`."""
+        """Start without changes in the task `key`, whose log is on `subject`."""
         self.key, self.subject = key, subject
         self.touched = False
-        """Whether the batch changes it."""
+        """Whether the batch changes the task."""
         self._history, self._artifacts = Compaction(), Compaction()
         self._log = ""
         self._frame: ChunkFrame | None = None
         self._framed: Json | None = None
-        """The text part with which chunks of that frame go on."""
+        """The text part that chunks of that frame continue."""
         self._change = _NONE
         self._status: Json | None = None
         self._stored = self._start_by = 0
 
     def follows(self, stamp: Stamp) -> bool:
-        """Tell whether an entry is of this task's log; one that begins a log always is."""
+        """Return whether an entry belongs to this task's log; a log's first entry always does."""
         return stamp.generation == 1 or self._log in ("", stamp.log)
 
     def begin_entry(self, stamp: Stamp, last: int, sequence: int, stored: int) -> None:
-        """Take what an entry says beside its events, of which `last` is the last generation.
+        """Take an entry's headers; `last` is the generation of its last event.
 
-        It has that stream sequence, and NATS stored it at `stored`, ns since 1970.
+        `sequence` is its stream sequence; NATS stored it at `stored`, ns since 1970.
         """
         change, log = self._change, stamp.log
         if stamp.generation == 1:
@@ -242,11 +243,11 @@ class Delta:
 
     @property
     def frame(self) -> ChunkFrame | None:
-        """The frame of chunks that go on with what the artifacts end with, if it is known."""
+        """The frame of chunks that continue the end of the artifacts, if known."""
         return self._frame if self._artifacts.open is self._framed else None
 
     def learn(self, line: bytes, generation: int) -> None:
-        """Learn the frame of a chunk, if the line is one; it has just been taken."""
+        """Learn the frame from the line just taken, if it is a chunk."""
         part = self._artifacts.open
         if part is not self._framed and self._artifacts.went_on == generation:
             self._frame, self._framed = ChunkFrame.of(line, generation), part
@@ -256,12 +257,12 @@ class Delta:
         self._artifacts.go_on(generation, text)
 
     def take_artifact(self, item: Item | None) -> None:
-        """Take what one artifact update of the entry changes."""
+        """Take the change of one artifact update of the entry."""
         if item is not None:
             self._artifacts.take(item)
 
     def take(self, change: Change) -> None:
-        """Take what any other event of the entry changes."""
+        """Take the change of any other event of the entry."""
         for item in change.history:
             self._history.take(item)
         for item in change.artifacts:
@@ -281,7 +282,7 @@ class Delta:
             self._take_input(change, fields)
 
     def _take_input(self, change: Change, fields: dict[str, str]) -> None:
-        """Take on which terms an input's run waits; a trace goes on in runs that name none."""
+        """Take the terms of an input's run; a run without a trace continues the previous trace."""
         own = change.own
         self._start_by = time_ms(own[START_BY]) if START_BY in own else 0
         fields["run"] = str(change.generation)
@@ -296,7 +297,7 @@ class Delta:
             fields["parent_run"] = str(lineage.run)
 
     def flush(self, timeout: int) -> TaskChange:
-        """Return what the batch changes; what waits is looked at after `timeout` ms."""
+        """Return the changes of the batch; waiting inputs are due after `timeout` ms."""
         change, self._change, self.touched = self._change, _NONE, False
         if self._status is not None:
             change.fields["status"] = orjson.dumps(self._status).decode()
@@ -311,7 +312,7 @@ class Delta:
 
 
 def fall_due(change: TaskChange, stored: int, timeout: int, start_by: int = 0) -> None:
-    """Say when a task in its new state is to be looked at; all times in ms."""
+    """Set when a task in its new state is due; all times in ms."""
     state = change.state
     if state in _OVER:
         change.ended = stored
@@ -325,7 +326,7 @@ def fall_due(change: TaskChange, stored: int, timeout: int, start_by: int = 0) -
 
 
 def time_ms(text: object) -> int:
-    """Return an RFC 3339 time in milliseconds since 1970; 0: it is none."""
+    """Return an RFC 3339 time in milliseconds since 1970; 0: it is not one."""
     try:
         moment = datetime.fromisoformat(str(text))
         return round(moment.timestamp() * 1000) if moment.tzinfo is not None else 0
@@ -334,7 +335,7 @@ def time_ms(text: object) -> int:
 
 
 def time_of(status: Json, stored: int) -> int:
-    """Return the time of a status in microseconds since 1970; it may have to be `stored` (ns)."""
+    """Return the time of a status in microseconds since 1970; without one, `stored` (ns)."""
     try:
         moment = datetime.fromisoformat(status["timestamp"])
         time = round(moment.timestamp() * 1_000_000)

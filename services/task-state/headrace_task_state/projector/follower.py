@@ -1,14 +1,13 @@
-"""Applying a range: from its consumer into the store, as long as the lease is held.
+"""Apply a range: from its consumer to the store, while the lease is held.
 
-Seeing that a range's position still means what it meant when it was written.
-NATS may have lost its stream, or the end of it (a disk image from before, a power cut without
-`sync_interval: always`). Sequences are then given out again, and a position from before would step
-over messages that nobody has applied.
+The module checks that a range's position is still valid. NATS may have lost its stream, or the end
+of it (an older disk image, a power cut without `sync_interval: always`). Sequences are then
+assigned again, and an old position would skip messages that were never applied.
 
-Reading the last entry of each log of a range, shard by shard.
-While a consumer of last messages is made, nats-server 2.15 looks for them in all blocks, and stores
-nothing: for 0.35 s with 60,000 logs. So a consumer is made for each shard (0.02 s), and the blocks
-are read into the server's memory before.
+The last entries of a range's logs are read shard by shard. While a consumer of last messages is
+created, nats-server 2.15 searches all blocks for them and stores nothing: for 0.35 s with 60,000
+logs. So each shard has its own consumer (0.02 s), and the blocks are read into the server's memory
+first.
 """
 
 import asyncio
@@ -47,8 +46,8 @@ _TIMEOUT = 2.0
 async def origin_of(bus: Bus, stream: str, progress: Progress) -> str | None:
     """Return the stream's origin if `progress` is of this very stream; None: it is of another.
 
-    A leader that was frozen answers, for a moment, what it knew then, so one look that says so is
-    not believed.
+    A leader that was frozen briefly answers with outdated state, so a single mismatch is not
+    trusted.
 
     Raises:
         BusUnavailable: no leader answers.
@@ -69,7 +68,7 @@ async def _look(bus: Bus, stream: str, progress: Progress) -> str | None:
 
 
 async def _holds(bus: Bus, stream: str, progress: Progress) -> bool:
-    """Tell whether the last message applied is the one of that sequence, or purged by now."""
+    """Return whether the last message applied still has that sequence, or has been purged."""
     if not progress.last:
         return True
     query = {"seq": progress.last}
@@ -78,42 +77,42 @@ async def _holds(bus: Bus, stream: str, progress: Progress) -> bool:
 
 
 LEAST_MESSAGES = 5_000
-"""Messages of a stream from which on last entries are worth it: fewer are read in a second or two,
-and nothing has to be completed afterwards."""
+"""Minimum messages of a stream for reading last entries. Fewer are read in a second or two, and
+nothing has to be completed afterwards."""
 
 MOST_LOGS = 4_000_000
-"""Logs of a stream beyond which making a consumer takes too long."""
+"""Maximum logs of a stream; with more, creating a consumer takes too long."""
 
 _BLOCK = 2 * 1024 * 1024
-"""Bytes of which one is read so that all blocks have been: nats-server's have 4 or 8 MB."""
+"""Distance in bytes of the messages read to load all blocks; nats-server's have 4 or 8 MB."""
 
 _LOOK = 0.05
 
 _SILENT = 5
-"""Waits for a shard's next entry in vain after which it is given up."""
+"""Failed waits for a shard's next entry after which the shard is given up."""
 
 _SETTLED = 30.0
-"""Seconds that all shards have to show that nothing is missing, when their entries have come."""
+"""Seconds for all shards to show that no entry is missing, once their entries have arrived."""
 
 
 class LastEntries:
-    """The last entries of a range's logs, each as of when its shard was begun."""
+    """The last entries of a range's logs, each as of the start of its shard."""
 
     def __init__(self, bus: Bus, place: Range, name: str) -> None:
-        """Read the stream of `place`; consumers' names begin with `name`, which is new."""
+        """Read the stream of `place`; consumers' names begin with `name`, which is unused."""
         self._bus, self._place, self._name = bus, place, name
         self._stream = bus.streams.events(place.stream)
         self._open: dict[int, Consumer] = {}
         self.head = 0
-        """Stream sequence up to which nothing is missing in any shard at the end."""
+        """Stream sequence up to which no shard misses an entry at the end."""
         self.reached: dict[int, int] = {}
-        """Stream sequence up to which all of each shard has been yielded."""
+        """Per shard, the stream sequence up to which everything has been yielded."""
 
     async def open(self) -> None:
-        """Look how far the stream goes, and have the server read it.
+        """Find the stream's end, and make the server read its blocks.
 
         Raises:
-            TooLittle: there are too many logs to do so, or too few messages to gain by it.
+            TooLittle: there are too many logs, or too few messages for this to pay off.
             BusUnavailable: no leader answers.
         """
         state: Json = (await until_answered(self._bus, self._info, _TIMEOUT))["state"]
@@ -130,10 +129,10 @@ class LastEntries:
         return await stream_info(self._bus, self._stream, timeout=_TIMEOUT)
 
     async def batches(self) -> AsyncIterator[list[Arrival]]:
-        """Yield them, those of a shard in order; at the end, all up to `head` have come.
+        """Yield the entries, ordered within each shard; at the end, all up to `head` were yielded.
 
         Raises:
-            ConsumerLost: begin again.
+            ConsumerLost: start again.
             BusUnavailable: no leader answers.
         """
         for shard in shards_of_stream(self._place.stream) if self.head else ():
@@ -161,7 +160,7 @@ class LastEntries:
                 raise ConsumerLost("shards do not show that nothing is missing")
 
     async def _settle(self) -> None:
-        """Give back the consumers of shards of which nothing up to `head` is missing."""
+        """Close the consumers of shards that miss no entry up to `head`."""
         for shard, consumer in list(self._open.items()):
             if (reached := consumer.complete_to) >= self.head:
                 del self._open[shard]
@@ -169,7 +168,7 @@ class LastEntries:
                 await consumer.close()
 
     async def close(self) -> None:
-        """Give all consumers back."""
+        """Close all consumers."""
         for consumer in self._open.values():
             await consumer.close()
 
@@ -177,14 +176,14 @@ class LastEntries:
 _log = logging.getLogger(__name__)
 
 LINGER = 0.02
-"""Seconds from one batch to the next while fewer than `FULL` messages wait: under load it lets
-texts gather, and each batch costs about as much as twenty events."""
+"""Seconds between batches while fewer than `FULL` messages wait. Under load this lets texts
+accumulate; each batch costs about as much as twenty events."""
 
 FULL = 250
 
 MANY = 30
-"""Messages in a batch that show load: a task changes a few times within `LONGER`, and is written
-once."""
+"""Messages in a batch that indicate load: a task changes several times within `LONGER`, and is
+written once."""
 
 LONGER = 0.06
 """Seconds from a batch of `MANY` to the next. Reads of one task do not wait for it, lists do."""
@@ -192,7 +191,7 @@ LONGER = 0.06
 _PAUSE = 0.5
 
 type Announce = Callable[[Iterable[TaskKey]], Awaitable[None]]
-"""Tells others which tasks have changed; raises BusUnavailable where that is not sure."""
+"""Announces changed tasks; raises BusUnavailable if the outcome is unknown."""
 
 
 class RangeFollower:
@@ -206,10 +205,10 @@ class RangeFollower:
         announce: Announce,
         tombstone_seen: Callable[[], None],
     ) -> None:
-        """Write through `writer`; an input is due to be asked for again after `timeout` s.
+        """Write through `writer`; an input is due for another run request after `timeout` s.
 
-        What tasks change is announced before it counts as applied; `tombstone_seen` is called when
-        tombstones have been.
+        Changed tasks are announced before the change counts as applied; `tombstone_seen` is called
+        after tombstones were applied.
         """
         self._bus, self._writer, self._timeout = bus, writer, timeout
         self._announce, self._tombstone_seen = announce, tombstone_seen
@@ -219,16 +218,16 @@ class RangeFollower:
         self._loop = asyncio.get_running_loop()
         self._consumers = 0
         self._reads_all = False
-        """Whether last entries say too little, so that a view is built from all of them."""
+        """Whether last entries contain too little, so that a view is built from all entries."""
 
     async def run(self) -> None:
-        """Apply until the lease is lost; trouble with NATS and the store is waited out."""
+        """Apply until the lease is lost; wait out failures of NATS and the store."""
         try:
             await self._persevere()
         except LeaseLost as loss:
             _log.info("range %s: %s", self._range.name, loss)
         finally:
-            # How far the range is, its next holder tells.
+            # The next holder reports how far the range is.
             metrics.POSITION.remove(self._range.name)
             metrics.LAG.remove(self._range.name)
 
@@ -271,12 +270,12 @@ class RangeFollower:
         return f"task-state-{self._writer.lease.token}-{self._consumers}".replace(".", "-")
 
     async def _summarize(self, progress: Progress) -> tuple[Progress, dict[int, int]]:
-        """Apply the last entry of each log; return how far the range is then, and each shard.
+        """Apply the last entry of each log; return the progress of the range and of each shard.
 
-        After a crash it begins again: other entries may be the last ones by then.
+        After a crash it starts again: the last entries may differ by then.
 
         Raises:
-            TooLittle: it is better to apply all entries.
+            TooLittle: applying all entries is faster.
         """
         entries = LastEntries(self._bus, self._range, self._new_name())
         summaries = Summaries(self._bus, self._timeout)
@@ -305,15 +304,15 @@ class RangeFollower:
         return then, shards
 
     async def _announced(self, batch: StoreBatch) -> None:
-        """Have sent what must be sent before a batch is written."""
+        """Send what must be sent before a batch is written."""
         for letter in batch.letters:
             await self._letters.send(letter)
         await self._announce(batch.touched)
 
     async def _apply_all(self, progress: Progress, shards: dict[int, int]) -> None:
-        """Apply what the consumer hands out; the next batch is built while one is being written.
+        """Apply what the consumer delivers; build the next batch while one is being written.
 
-        Of `shards`, all up to a stream sequence is applied already.
+        `shards` has for each shard the stream sequence up to which it is already applied.
         """
         batches, writing = Batches(self._bus.subjects, self._timeout), Writing(self._writer)
         consumer = Consumer(self._bus, self._stream, self._new_name())
@@ -351,7 +350,7 @@ class RangeFollower:
     def _left(
         self, arrivals: list[Arrival], progress: Progress, shards: dict[int, int]
     ) -> list[Arrival]:
-        """Return those that are not applied yet."""
+        """Return the arrivals that are not applied yet."""
         if not progress.is_summarizing:
             return arrivals
         subjects = self._bus.subjects
@@ -369,10 +368,10 @@ class RangeFollower:
 
 
 class Writing:
-    """One batch on its way to the store, while the next one is built."""
+    """One batch being written to the store while the next one is built."""
 
     def __init__(self, writer: Writer, summaries: Summaries | None = None) -> None:
-        """Write through `writer`, perhaps what `summaries` build."""
+        """Write through `writer`; `summaries` is set while last entries are applied."""
         self._writer, self._summaries = writer, summaries
         self._position = metrics.POSITION.labels(writer.lease.range.name)
         self._batch: asyncio.Task[None] | None = None
@@ -380,10 +379,10 @@ class Writing:
     async def begin(
         self, expected: Progress, then: Progress, changes: Sequence[TaskChange | Departure]
     ) -> None:
-        """Write a batch, once the one before it is written.
+        """Start writing a batch once the previous one is written.
 
         Raises:
-            HeadraceError: that one was not, see `Writer.apply`.
+            HeadraceError: writing the previous batch failed, see `Writer.apply`.
         """
         await self.done()
         self._batch = asyncio.create_task(self._write(expected, then, changes))
@@ -407,9 +406,9 @@ class Writing:
         then: Progress,
         changes: Sequence[TaskChange | Departure],
     ) -> list[str]:
-        """Apply those that began before what is there, and return the names of the others.
+        """Apply tasks whose log began before the stored one, and return the names of the others.
 
-        Last entries don't come in the order of first ones, which tells whose a task is.
+        Last entries are not in the order of first entries, which decide whose a task is.
         """
         found = {f"{one.key.tenant}:{one.key.task}:{one.key.agent}": one for one in changes}
         ignored: list[str] = []
@@ -426,13 +425,13 @@ class Writing:
         return ignored
 
     async def done(self) -> None:
-        """Return when nothing is being written; raises as `begin`."""
+        """Wait until nothing is being written; raises as `begin`."""
         batch, self._batch = self._batch, None
         if batch is not None:
             await batch
 
     async def give_up(self) -> None:
-        """Wait for nothing any more; what was sent may be carried out."""
+        """Stop waiting; a write that was sent may still be carried out."""
         if self._batch is not None:
             self._batch.cancel()
             await asyncio.gather(self._batch, return_exceptions=True)

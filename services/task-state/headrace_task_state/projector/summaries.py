@@ -1,9 +1,10 @@
-"""Building a view from the last entry of each log, in place of all entries.
+"""Build a view from the last entry of each log instead of all entries.
 
-What lists, lookups and duties need of a task that does nothing now stands in its last entry: whose
-it is, in which state and since when. The view is complete when these have been read; histories and
+The last entry of an idle task contains what lists, lookups and duties need: its owner, its state
+and since when it has it. The view is complete when these entries have been read. Histories and
 artifacts are read from the logs meanwhile and filled in afterwards (`maintenance/completion.py`).
-What the last entry does not tell (a task at work, an entry of an older version) is read whole.
+Where the last entry is not enough (a running task, an entry of an older version), the whole log is
+read.
 """
 
 import asyncio
@@ -26,23 +27,23 @@ from headrace_task_state.projector.whole_log import WholeLog, read_whole_log
 from headrace_task_state.store import SUMMARY, Departure, Progress, TaskChange
 
 _STILL = RUN_ENDED | {ANSWERED}
-"""States in which a task does nothing until its user does."""
+"""States in which a task is idle until its user acts."""
 
 _READS = 32
-"""Logs that are read side by side."""
+"""Logs read concurrently."""
 
 _WORTH = 2
-"""Last entries for each log that must be read whole, from which on summaries are worth it."""
+"""Minimum last entries per log that must be read whole for summaries to be worthwhile."""
 
 _FIRST_OF_ALL = 10**15
-"""Milliseconds by which tasks that go on are more urgent to complete than those that have ended."""
+"""Milliseconds by which the completion of tasks that continue precedes that of ended ones."""
 
 
 def summary_of(stamp: Stamp, arrival: Arrival, key: TaskKey) -> TaskChange | None:
-    """Return what a log's last entry tells of its task; None: too little.
+    """Return what a log's last entry contains about its task; None: not enough.
 
     Raises:
-        UndecodableMessage: it is no entry.
+        UndecodableMessage: it is not an entry.
     """
     lines, events = parse_lines(arrival.msg.subject, arrival.msg.data, stamp.generation)
     last, owner, state = stamp.generation + len(lines) - 1, stamp.owner, stamp.state
@@ -73,13 +74,13 @@ def summary_of(stamp: Stamp, arrival: Arrival, key: TaskKey) -> TaskChange | Non
     stored = arrival.time // 1_000_000
     task.time = time_of(status, arrival.time)
     fall_due(task, stored, 0)
-    # The newest first: they are what lists show first.
+    # The newest first: lists show them first.
     task.urgency = -stored - (_FIRST_OF_ALL if state == INPUT_REQUIRED else 0)
     return task
 
 
 class TooLittle(HeadraceError):
-    """A view is built sooner from all entries than from the last ones."""
+    """A view is built faster from all entries than from the last ones."""
 
     code = "too_little"
 
@@ -93,10 +94,10 @@ class Summaries:
         self._begun = False
 
     async def build(self, arrivals: Sequence[Arrival], at: Progress) -> StoreBatch:
-        """Return what `arrivals` say, of which only the last one of each log counts.
+        """Return the changes of `arrivals`, of which only the last one of each log counts.
 
         Raises:
-            TooLittle: most logs of the first batch are to be read whole.
+            TooLittle: most logs of the first batch must be read whole.
             BusUnavailable: logs can't be read.
         """
         batch = StoreBatch(at)
@@ -139,7 +140,7 @@ class Summaries:
     async def replacement(
         self, key: TaskKey, head: int, agent: str, other_head: int
     ) -> TaskChange | None:
-        """Return the task at `key` if its log began before that of the same id below `agent`.
+        """Return the task at `key` if its log began before the log of the same id under `agent`.
 
         Each log is read up to its head, a stream sequence.
 

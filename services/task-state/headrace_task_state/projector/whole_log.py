@@ -1,4 +1,4 @@
-"""All that one log says of its task, read directly: not message by message as the range goes on."""
+"""Everything that one log contains about its task, read without the range's consumer."""
 
 from dataclasses import dataclass
 
@@ -14,18 +14,18 @@ from headrace_task_state.store import Progress, TaskChange
 
 @dataclass(frozen=True, slots=True)
 class WholeLog:
-    """A log up to some entry."""
+    """A log up to one of its entries."""
 
     task: TaskChange | None
-    """None: it makes no task; its beginning is gone, or a tombstone stands in its place."""
+    """None: the log makes no task, because its beginning is gone or a tombstone replaced it."""
     letters: list[DeadLetter]
-    """What is to be said of messages that were stepped over."""
+    """Letters about messages that were skipped."""
     begun: int = 0
-    """Stream sequence of the entry that begins it; 0: there is none."""
+    """Stream sequence of the log's first entry; 0: it is gone."""
 
 
 async def read_whole_log(bus: Bus, key: TaskKey, head: int, timeout: float) -> WholeLog:
-    """Return the log up to stream sequence `head`, one of its own; `timeout` as for `Batches`.
+    """Return the log up to its entry at stream sequence `head`; `timeout` as for `Batches`.
 
     Raises:
         BusUnavailable: no copy of the log answers.

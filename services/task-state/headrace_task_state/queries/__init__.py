@@ -1,1 +1,1 @@
-"""The questions of gateways and workers, answered from the projection and the log."""
+"""Queries of gateways and workers, answered from the projection and the log."""

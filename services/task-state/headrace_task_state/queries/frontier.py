@@ -1,4 +1,4 @@
-"""Waiting until the view has caught up with the log as it was when a question came."""
+"""Wait until the view has caught up with the log as it was when a request arrived."""
 
 import asyncio
 import operator
@@ -12,37 +12,37 @@ from headrace_task_state.store import Heads, Reader
 
 _ELECTION = 2.0
 TIMEOUT = 3.0
-"""Seconds that a question waits for the view."""
+"""Seconds that a request waits for the view."""
 
 _WITH_FORMER = 3.5
-"""Seconds that it waits where a former look has to end first: less than an answer may take."""
+"""Seconds that it waits if an earlier check must end first: less than an answer may take."""
 
 _PAUSE = 0.015
 _BEHIND = "the view is behind the log; try again"
 
 
 class ViewBehind(StateUnavailable):
-    """The view has not caught up in time, as after an election: it soon has, most likely."""
+    """The view has not caught up in time, for instance after an election; it soon will."""
 
 
 class Frontier:
-    """Knows whether the view reflects all that the leaders had at some moment.
+    """Checks whether the view reflects all that the leaders had at some moment.
 
-    Questions that come while others are being looked after wait for the next look, which begins
-    after they came; so any number of them costs one look at a time.
+    Requests that arrive during a check wait for the next check, which starts after they arrived. So
+    any number of requests costs one check at a time.
     """
 
     def __init__(self, bus: Bus, reader: Reader, ranges: Iterable[Range]) -> None:
-        """Look at all of `ranges`."""
+        """Check all of `ranges`."""
         self._bus, self._reader = bus, reader
         self._ranges = list(ranges)
         self._running: asyncio.Task[Heads] | None = None
         self._next: asyncio.Task[Heads] | None = None
 
     async def reached(self) -> Heads:
-        """Return when the view reflects all that was in the log when this was called: up to there.
+        """Wait until the view reflects all that was in the log at the call; return those heads.
 
-        The view may be lost right after, so whoever reads it names these heads with the question.
+        The view may be lost right after, so its readers pass these heads with the query.
 
         Raises:
             ViewBehind: it did not catch up in time.
@@ -84,6 +84,6 @@ class Frontier:
 
 
 def _heard(look: asyncio.Task[Heads]) -> None:
-    # Whoever waits is told of a failure; asyncio complains where nobody does any more.
+    # Waiters receive the exception; without waiters, asyncio must not log it.
     if not look.cancelled():
         look.exception()

@@ -1,4 +1,4 @@
-"""One task as of now: the view, and what the leader has behind it."""
+"""One task's current state: the view, and the entries that the leader has after it."""
 
 import asyncio
 import logging
@@ -51,16 +51,16 @@ def _json(fields: Fields, name: str) -> Json:
 _log = logging.getLogger(__name__)
 
 _LOG_TIMEOUT = 2.0
-"""Seconds after which the leader is not asked again: whoever waits gives up soon."""
+"""Seconds after which the leader is not queried again: callers give up soon."""
 
 REDIS_TIMEOUT = 0.5
-"""Seconds after which a task is read from its log alone: a view saves work, and no more."""
+"""Seconds after which a task is read from its log alone: the view only saves work."""
 
 
 class Tasks:
-    """Answers ``get``; never older than the log was when the question came.
+    """Answers ``get``; never with a state older than the log at the request's arrival.
 
-    The log is enough: without the store, and while its view is rebuilt, it is read as a whole.
+    The log suffices: without the store, and while its view is rebuilt, the whole log is read.
     """
 
     def __init__(self, bus: Bus, reader: Reader) -> None:
@@ -71,7 +71,7 @@ class Tasks:
         """Return a `TaskFound` as JSON.
 
         Raises:
-            TaskUnknown: there is no such task, or it is not the caller's.
+            TaskUnknown: the task does not exist, or is not the caller's.
             BusUnavailable: NATS does not answer.
         """
         tail = asyncio.ensure_future(log_of(self._bus, query, _LOG_TIMEOUT))
@@ -89,7 +89,7 @@ class Tasks:
         return found.found(query.history_length).model_dump()
 
     async def _seen(self, query: GetTask) -> LoggedTask | None:
-        """Return what the view has of the task; None: not all of it, or nobody can tell now."""
+        """Return the task in the view; None: the view has not all of it, or does not answer."""
         try:
             async with asyncio.timeout(REDIS_TIMEOUT):
                 stored = await self._reader.task(query.tenant, query.task)

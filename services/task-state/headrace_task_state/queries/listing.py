@@ -1,4 +1,4 @@
-"""Lists of an owner's tasks, complete as of when the question came."""
+"""Lists of an owner's tasks, complete as of the request's arrival."""
 
 import asyncio
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -21,14 +21,14 @@ from headrace_task_state.store import After, ProjectionBehind, Reader, StoredTas
 _EARLIEST = "-inf"
 
 _READS = 16
-"""Logs that are read side by side for one list."""
+"""Logs read concurrently for one list."""
 
 
 class Lists:
     """Answers ``list``."""
 
     def __init__(self, bus: Bus, reader: Reader, frontier: Frontier) -> None:
-        """Read the view once it has caught up; what it has summaries of is read from the logs."""
+        """Read the view once it has caught up; summarized tasks are read from their logs."""
         self._bus, self._reader, self._frontier = bus, reader, frontier
         self._reads = asyncio.Semaphore(_READS)
 
@@ -36,7 +36,7 @@ class Lists:
         """Return a `TasksFound` as JSON.
 
         Raises:
-            InvalidName: a page token, status or time is none.
+            InvalidName: a page token, status or time is invalid.
             StateUnavailable: the view does not catch up, or the store does not answer.
             BusUnavailable: NATS does not answer.
         """
@@ -61,8 +61,8 @@ class Lists:
         """Return the task.
 
         Raises:
-            ProjectionBehind: its log says otherwise than its last entry whose it is, or that it is
-                gone.
+            ProjectionBehind: the log shows that the task is gone or has another owner than its
+                summary.
         """
         if not stored.is_summary:
             return read_found(stored)
@@ -89,15 +89,15 @@ def _least(status_after: str | None) -> str:
 
 
 def encode_cursor(after: After) -> str:
-    """Return the token of the page behind `after`."""
+    """Return the token of the page after `after`."""
     return urlsafe_b64encode(orjson.dumps([int(after.time), after.task])).decode().rstrip("=")
 
 
 def decode_cursor(token: str) -> After:
-    """Return where the page of `token` begins; an empty one is the first page's.
+    """Return where the page of `token` begins; an empty token is the first page's.
 
     Raises:
-        InvalidName: nobody was given this token.
+        InvalidName: the token is invalid.
     """
     if not token:
         return After()

@@ -1,1 +1,1 @@
-"""How task state is asked: subjects, answers in pieces, refusals."""
+"""Task state's requests: subjects, answers in pieces, refusals."""

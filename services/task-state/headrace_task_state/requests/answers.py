@@ -1,4 +1,4 @@
-"""The operations of task state, from body to body."""
+"""Task state's operations, from request body to answer body."""
 
 import asyncio
 from collections.abc import Coroutine, Iterable
@@ -16,11 +16,11 @@ from headrace_task_state.ranges import Range
 from headrace_task_state.store import Reader
 
 TIMEOUT = 4.0
-"""Seconds after which an answer says that there is none: less than whoever asks waits."""
+"""Seconds after which a timeout error is sent; callers wait longer."""
 
 
 class Answers:
-    """Answers questions of gateways and workers."""
+    """Answers requests of gateways and workers."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class Answers:
         reader: Reader,
         ranges: Iterable[Range],
     ) -> None:
-        """Answer from these."""
+        """Answer with these components."""
         self._for_workers = for_workers
         self._tasks, self._lists = tasks, lists
         self._reader, self._ranges = reader, list(ranges)

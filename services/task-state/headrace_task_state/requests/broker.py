@@ -1,6 +1,6 @@
-"""FastStream's broker on the fleet's own client: it shows its credentials, and costs less.
+"""FastStream's broker on the fleet's own client, which sends its credentials and costs less.
 
-Nothing of JetStream is declared here: the streams are `headrace.jetstream.streams`'s.
+JetStream is not declared here: `headrace.jetstream.streams` declares the streams.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from headrace.wait_for import reason
 _log = logging.getLogger(__name__)
 
 AT_ONCE = 256
-"""Messages of one subscription that are looked after at a time; the others wait in line."""
+"""Maximum messages of one subscription handled at a time; the others wait."""
 
 _STOP_TIMEOUT = 1.0
 
@@ -31,11 +31,11 @@ type Handle = Callable[[Msg], Coroutine[Any, Any, None]]
 
 
 class FleetBroker(NatsBroker):
-    """A broker that connects as every other process of the fleet does."""
+    """A broker that connects like every other process of the fleet."""
 
     def __init__(self, settings: BusSettings, name: str, middlewares: Sequence[Any] = ()) -> None:
-        """Prepare to connect as `name`; it connects when it is started."""
-        # Its logger would log every message; what goes wrong is logged where it is refused.
+        """Prepare to connect as `name`; `start` connects."""
+        # Its logger would log every message; errors are logged where the request is refused.
         super().__init__(logger=None, graceful_timeout=_STOP_TIMEOUT, middlewares=middlewares)
         self._settings, self._name = settings, name
 
@@ -48,14 +48,14 @@ class FleetBroker(NatsBroker):
 
 
 async def _note(error: Exception) -> None:
-    # The bus's own connection says what is wrong with NATS.
+    # The bus's own connection reports NATS errors.
     _log.debug("NATS: %s", reason(error))
 
 
 class _ConcurrentClient(NatsClient):
-    """Calls back for each message in a task, so that a slow question holds up no other.
+    """Calls back for each message in a task, so that a slow request delays no other.
 
-    FastStream's `max_workers` does the same, for 200 µs of processor time more a question.
+    FastStream's `max_workers` does the same, for 200 µs more processor time per request.
     """
 
     @override
@@ -73,16 +73,16 @@ class _ConcurrentClient(NatsClient):
 
 
 class ConcurrentHandler:
-    """Handles messages side by side, `at_once` at most, each from the moment it comes."""
+    """Handles messages concurrently, at most `at_once`, each as soon as it arrives."""
 
     def __init__(self, handle: Callable[[Msg], Awaitable[None]], at_once: int = AT_ONCE) -> None:
-        """Have `handle` called, which raises nothing."""
+        """Call `handle`, which raises nothing, for each message."""
         self._handle, self._at_once = handle, at_once
         self._waiting = deque[Msg]()
         self._working = set[asyncio.Task[None]]()
 
     def take(self, msg: Msg) -> None:
-        """Handle the message, now or when there is room."""
+        """Handle the message now, or when a slot is free."""
         self._waiting.append(msg)
         self._begin()
 

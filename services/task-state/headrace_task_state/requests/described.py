@@ -1,4 +1,4 @@
-"""What task state is asked, as FastStream describes it."""
+"""Task state's requests, as FastStream describes them."""
 
 from typing import cast
 
@@ -13,10 +13,10 @@ from headrace_task_state.requests.questions import Questions
 
 
 def described(title: str, version: str, description: str) -> Json:
-    """Return FastStream's AsyncAPI 3.0 document of the questions that task state answers."""
+    """Return FastStream's AsyncAPI 3.0 document of the requests that task state answers."""
     subjects = Subjects("{prefix}")
     pieces = AnswerPieces(subjects.state("more.{replica}"), 0)
-    # Nobody asks this broker anything: it never connects.
+    # This broker receives no requests: it never connects.
     questions = Questions(subjects, cast("Answers", None), pieces)
     broker = NatsBroker(logger=None)
     questions.include_in(broker)
@@ -29,12 +29,12 @@ def described(title: str, version: str, description: str) -> Json:
         license={"name": "Apache-2.0"},
     )
     document: Json = specification.to_specification().to_jsonable()
-    # FastStream has no order of subscribers.
+    # FastStream does not order subscribers.
     for listed in (document, document["components"]):
         for name, part in listed.items():
             if name in {"channels", "operations", "messages", "schemas"}:
                 listed[name] = dict(sorted(part.items()))
-    # Where NATS is each fleet says for itself.
+    # The address of NATS differs by fleet.
     for part in (document, *document["channels"].values()):
         part.pop("servers")
     return document

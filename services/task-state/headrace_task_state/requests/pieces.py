@@ -1,4 +1,4 @@
-"""Answers longer than one bus message: each piece says where the next one is asked for."""
+"""Answers longer than one bus message: each piece names the subject of the next one."""
 
 import asyncio
 import secrets
@@ -7,7 +7,7 @@ from typing import NamedTuple
 from headrace.state_client import MORE
 
 LIFE = 10.0
-"""Seconds for which the rest of an answer is kept for whoever asked."""
+"""Seconds for which the rest of an answer is kept for the caller."""
 
 
 class Piece(NamedTuple):
@@ -18,16 +18,16 @@ class Piece(NamedTuple):
 
 
 class AnswerPieces:
-    """Cuts answers, and keeps them until their pieces have been fetched."""
+    """Splits answers, and keeps them until their pieces have been fetched."""
 
     def __init__(self, subject: str, size: int) -> None:
-        """Hand out pieces of `size` bytes on ``<subject>.<token>.<n>``, this replica's own."""
+        """Serve pieces of `size` bytes on ``<subject>.<token>.<n>``, this replica's own."""
         self._subject, self._size = subject, size
         self._kept: dict[str, bytes] = {}
 
     @property
     def subjects(self) -> str:
-        """Where pieces are asked for."""
+        """Subjects on which pieces are requested."""
         return f"{self._subject}.{{token}}.{{number}}"
 
     def first(self, answer: bytes) -> Piece:
@@ -40,7 +40,7 @@ class AnswerPieces:
         return self._piece(token, 0)
 
     def fetch(self, subject: str) -> Piece:
-        """Return the piece that is asked for on `subject`; an empty one if it is not kept."""
+        """Return the piece requested on `subject`; an empty one if it is not kept."""
         token, number = subject.split(".")[-2:]
         return self._piece(token, int(number)) if number.isdecimal() else Piece(b"", {})
 

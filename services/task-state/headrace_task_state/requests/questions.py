@@ -1,4 +1,4 @@
-"""What task state is asked: FastStream's subscribers, and how answers and refusals are sent."""
+"""Task state's requests: FastStream's subscribers, and how answers and refusals are sent."""
 
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
@@ -32,35 +32,35 @@ _OF_WORKERS: dict[str, type[Question]] = {
     "queue": OpenQueue,
     "drop": DropFile,
 }
-"""What workers ask on subjects that end in their agent's name, which NATS vouches for."""
+"""Requests of workers, on subjects that end in their agent's name, which NATS enforces."""
 
 type _Handler = Callable[..., Awaitable[NatsResponse]]
 
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """The subscribers that serve `answers`; `pieces` has what does not fit into one message."""
+    """The subscribers that serve `answers`; `pieces` holds what does not fit into one message."""
 
     subjects: Subjects
     answers: Answers
     pieces: AnswerPieces
 
     def include_in(self, broker: NatsBroker, middlewares: tuple[Any, ...] = ()) -> None:
-        """Have the broker answer everything but questions for lists.
+        """Have the broker answer all requests except those for lists.
 
-        `middlewares` see questions about tasks, and what these raise before it is a refusal.
+        `middlewares` see requests about tasks, and exceptions before they become refusals.
         """
         broker.include_routers(self._about_tasks(middlewares), self._beside())
 
     async def include_lists(self, broker: NatsBroker, middlewares: tuple[Any, ...] = ()) -> None:
-        """Have a broker that has been started answer questions for lists, too."""
+        """Have a started broker answer requests for lists too."""
         router = self.lists(middlewares)
         broker.include_router(router)
         for subscriber in router.subscribers:
             await subscriber.start()
 
     def lists(self, middlewares: tuple[Any, ...] = ()) -> NatsRouter:
-        """Return the subscribers that answer questions for lists."""
+        """Return the subscribers that answer requests for lists."""
 
         async def list_tasks(query: ListTasks) -> NatsResponse:
             """Ask for one page of an owner's tasks."""
@@ -106,7 +106,7 @@ class Questions:
         return router
 
     def _subscribe(self, router: NatsRouter, operation: str, handler: _Handler) -> None:
-        """Answer a question that is put to one replica, or to all where that one is silent."""
+        """Subscribe to requests to one replica, and to those to all, sent if one is silent."""
         of_all, one = (self.subjects.state(operation, of_all=each) for each in (True, False))
         router.subscriber(of_all, include_in_schema=False)(handler)
         title = f"state{operation.partition('.')[0].capitalize()}"

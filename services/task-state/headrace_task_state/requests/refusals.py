@@ -1,4 +1,4 @@
-"""What went wrong, as an answer."""
+"""Errors as answers."""
 
 import logging
 
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 def refusal_of(error: Exception) -> Refusal:
-    """Return what to answer for `error`."""
+    """Return the answer for `error`."""
     match error:
         case TaskUnknown():
             return Refusal(code="task_unknown", message=str(error))

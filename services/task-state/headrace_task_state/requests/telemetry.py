@@ -1,4 +1,4 @@
-"""What FastStream tells of questions: metrics for Prometheus, and spans where they are wanted."""
+"""FastStream's telemetry of requests: Prometheus metrics, and spans if they are enabled."""
 
 import sys
 from typing import Any
@@ -8,19 +8,19 @@ from prometheus_client import REGISTRY, CollectorRegistry
 
 
 def telemetry(registry: CollectorRegistry = REGISTRY) -> tuple[Any, ...]:
-    """Return FastStream's middlewares for what is asked about tasks.
+    """Return FastStream's middlewares for requests about tasks.
 
-    A label of the metrics is the subject, of which there are a few per agent.
+    The subject is a label of the metrics; there are a few subjects per agent.
     """
     metrics = NatsPrometheusMiddleware(registry=registry, app_name="headrace_task_state")
     return metrics, *_spans()
 
 
 def _spans() -> tuple[Any, ...]:
-    """Return what makes a span of each question, if something has set up OpenTelemetry's traces.
+    """Return the middleware that creates spans, if OpenTelemetry tracing has been set up.
 
-    That something (``opentelemetry-instrument``, for one) has imported them: who wants none has
-    nothing imported for them.
+    Whatever set it up (such as ``opentelemetry-instrument``) has imported OpenTelemetry, so nothing
+    is imported for processes without it.
     """
     trace = sys.modules.get("opentelemetry.trace")
     if trace is None or isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
@@ -28,5 +28,5 @@ def _spans() -> tuple[Any, ...]:
     from faststream.nats.opentelemetry import NatsTelemetryMiddleware  # noqa: PLC0415 - see above
     from opentelemetry.metrics import NoOpMeterProvider  # noqa: PLC0415 - see above
 
-    # Its metrics are labelled with inboxes, of which there is no end; Prometheus has them.
+    # Its metrics are labelled with inboxes, whose number is unbounded; Prometheus has the metrics.
     return (NatsTelemetryMiddleware(meter_provider=NoOpMeterProvider()),)

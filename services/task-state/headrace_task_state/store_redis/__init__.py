@@ -1,7 +1,6 @@
-"""Redis as task state uses it: what is kept there, and the scripts that change it.
+"""The store in Redis: its keys, and the scripts that change it.
 
-Every change is one Lua script, so it happens as a whole or not at all, and the scripts build keys
-as they go: Redis in cluster mode can't run them. No client of ours uses MULTI with a retry; a
-script that was carried out although its answer got lost is told by the position, or does no harm
-when it runs again.
+Every change is one Lua script, so it is atomic. Scripts build keys while they run, so Redis in
+cluster mode can't run them. No client here retries a MULTI. A script that ran although its answer
+was lost is detected by the position, or is harmless when it runs again.
 """

@@ -1,4 +1,4 @@
-"""The connections to Redis, and what its trouble means here."""
+"""Connections to Redis, and the translation of its errors."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -38,10 +38,10 @@ _MANAGED = {PlainConnection: SentinelManagedConnection, SSLConnection: SentinelM
 
 
 class Server:
-    """A client of one server, and what it asks for its address."""
+    """A client of one server, and how it finds the server's address."""
 
     def __init__(self, settings: RedisSettings) -> None:
-        """Connect where `settings` say when it is needed."""
+        """Prepare to connect as `settings` say, on first use."""
         options = _options(settings, settings.redis_url, settings.redis_login)
         if not settings.sentinel_urls:
             self._pools = [_Pool(**options)]
@@ -58,16 +58,16 @@ class Server:
         self.client = Redis(connection_pool=master)
 
     async def close(self) -> None:
-        """Hang up."""
+        """Disconnect."""
         for pool in self._pools:
             await pool.hang_up()
 
 
 class _Pool(BlockingConnectionPool):
-    """Connections of which none is left open once it has hung up, whoever still wants one.
+    """A pool that leaves no connection open after `hang_up`.
 
-    redis-py's own pool connects again for whoever asks after `disconnect`, and keeps what was about
-    to connect meanwhile; nobody closes those.
+    After `disconnect`, redis-py's own pool connects again on request and keeps connections that
+    were being opened meanwhile; those are never closed.
     """
 
     _has_hung_up = False
@@ -78,10 +78,10 @@ class _Pool(BlockingConnectionPool):
         await self.disconnect()
 
     async def get_connection(self, *args: Any, **options: Any) -> AbstractConnection:  # noqa: ANN401 - redis-py's own
-        """Return a connection that is free.
+        """Return a free connection.
 
         Raises:
-            ConnectionError: the pool has hung up, or the server does not answer.
+            ConnectionError: the pool is closed, or the server does not answer.
         """
         if self._has_hung_up:
             raise RedisConnectionError("the connection is closed")
@@ -89,18 +89,18 @@ class _Pool(BlockingConnectionPool):
         return free
 
     async def release(self, connection: AbstractConnection) -> None:
-        """Take the connection back."""
+        """Return the connection to the pool."""
         if self._has_hung_up:
             await connection.disconnect(nowait=True)
         await super().release(connection)
 
 
 class _SentinelPool(_Pool, SentinelConnectionPool):
-    """Connections to a master, whichever that is: who wants one waits until one is free."""
+    """A pool of connections to the current master; callers wait until one is free."""
 
 
 class _Credentials(CredentialProvider):
-    """Reads its login anew for each connection."""
+    """Reads the login again for each connection."""
 
     def __init__(self, login: Callable[[], Login]) -> None:
         self._login = login
@@ -137,7 +137,7 @@ def _options(settings: RedisSettings, url: str, login: Callable[[], Login]) -> d
 
 
 def _encrypted(kind: type[AbstractConnection], settings: RedisSettings) -> type[AbstractConnection]:
-    """Return `kind` with the certificates of `settings`, as they are when it connects."""
+    """Return `kind` with the certificates of `settings`, read at each connect."""
 
     class Encrypted(kind):  # type: ignore[valid-type,misc]
         def _connection_arguments(self) -> Mapping[str, Any]:
@@ -150,7 +150,7 @@ _serializer = HiredisRespSerializer()
 
 
 class PackedInC:
-    """What a connection packs commands with: a batch of 100 tasks has some 1,500 arguments."""
+    """Packs commands in C: a batch of 100 tasks has some 1,500 arguments."""
 
     def pack_command(self, *args: Any) -> list[bytes]:  # noqa: ANN401 - redis-py's own
         """Return the bytes of one command."""
@@ -169,17 +169,17 @@ type Argument = bytes | str | int | float
 
 
 class Connection:
-    """Redis, asked one script or one transaction at a time.
+    """A connection to Redis that runs one script or transaction at a time.
 
-    Nothing is tried again by itself: a script that was sent may have been carried out.
+    It does not retry: a script that was sent may have been carried out.
     """
 
     def __init__(self, settings: RedisSettings) -> None:
-        """Connect where `settings` say when it is needed."""
+        """Prepare to connect as `settings` say, on first use."""
         self._server = Server(settings)
         self._redis = self._server.client
         self.name = f"Redis at {settings.shown}"
-        """What it is and where, for a log."""
+        """Display name and address, for logs."""
 
     async def check(self) -> None:
         """Return if Redis answers.
@@ -208,7 +208,7 @@ class Connection:
             raise trouble(error) from error
 
     async def ask(self, *commands: Sequence[Argument]) -> list[Any]:
-        """Carry out reading commands as of one moment and return their answers.
+        """Run read commands atomically and return their answers.
 
         Raises:
             StateUnavailable: Redis does not answer.
@@ -231,7 +231,7 @@ class Connection:
         return int(seconds) + int(micros) / 1_000_000
 
     async def unlink_all(self, start: str, but: Sequence[str] = ()) -> None:
-        """Delete every key that starts with `start`, a few at a time; those of `but` stay.
+        """Delete every key that starts with `start`, in small batches; keep those in `but`.
 
         Raises:
             StateUnavailable: Redis does not answer; some keys may be left.
@@ -248,12 +248,12 @@ class Connection:
             raise trouble(error) from error
 
     async def close(self) -> None:
-        """Hang up."""
+        """Disconnect."""
         await self._server.close()
 
 
 def trouble(error: Exception) -> StateUnavailable:
-    """Return what Redis's `error` means to whoever asked."""
+    """Translate an `error` of Redis for callers."""
     if isinstance(error, ResponseError):
         _log.error("Redis refuses: %s", error)
     return StateUnavailable(f"Redis: {error or type(error).__name__}")
@@ -263,10 +263,10 @@ _NEED_LISTINGS = frozenset({"apply", "complete"})
 
 
 class Script:
-    """One script and the digest by which Redis knows it."""
+    """One script and the digest under which Redis has it."""
 
     def __init__(self, name: str) -> None:
-        """Read ``lua/<name>.lua``, after what it needs from ``listings.lua``."""
+        """Read ``lua/<name>.lua``, with the parts of ``listings.lua`` that it needs before it."""
         folder = files(__package__) / "lua"
         shared = (folder / "listings.lua").read_text() if name in _NEED_LISTINGS else ""
         self.name = name

@@ -1,15 +1,15 @@
-"""The keys in Redis, declared once; the parts below a view are built in ``lua/listings.lua``."""
+"""The keys in Redis; the parts of a view's keys are built in ``lua/listings.lua``."""
 
 from dataclasses import dataclass
 
 from headrace_task_state.ranges import Range
 
 SHAPE = "5"
-"""Version of what is kept and how, a number. A new one is built from the log beside the old one,
-which replicas of the old version go on to keep and to answer from (`store_redis/store.py`)."""
+"""Version of the stored data's format, a number. A new version's view is built from the log while
+replicas of the old version keep the old view and answer from it (`store_redis/store.py`)."""
 
 _AHEAD = 10
-"""Versions after this one that a fleet may have been rolled back from."""
+"""Later versions that a fleet may have been rolled back from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Keys:
     """The keys of one fleet."""
 
     fleet: str
-    """What all of them start with, whatever their shape."""
+    """Prefix of all of them, in any version."""
     shape: str
 
     @classmethod
@@ -28,11 +28,11 @@ class Keys:
 
     @property
     def root(self) -> str:
-        """What those of this shape start with."""
+        """Prefix of the keys of this version."""
         return f"{self.fleet}{self.shape}:"
 
     def others(self) -> "list[Keys]":
-        """Return the keys of other versions that may have left something, or be at work."""
+        """Return the keys of other versions that may have left data or be in use."""
         shapes = map(str, range(1, int(self.shape) + _AHEAD))
         return [Keys(self.fleet, shape) for shape in shapes if shape != self.shape]
 
@@ -43,26 +43,26 @@ class Keys:
 
     @property
     def era(self) -> str:
-        """Number of the view in use; a view made of logs that are gone is left for a new one."""
+        """Number of the view in use; a view of logs that are gone is replaced by a new one."""
         return f"{self.root}era"
 
     def lease(self, place: Range) -> str:
-        """String, expires: who may write the range."""
+        """String, expires: the token of the range's writer."""
         return f"{self.leases}{place.name}"
 
     @property
     def leases(self) -> str:
-        """What the leases' keys start with."""
+        """Prefix of the leases' keys."""
         return f"{self.root}lease:"
 
     def epoch(self, place: Range) -> str:
-        """Counter: how often the range was taken."""
+        """Counter: how often the range's lease was taken."""
         return f"{self.root}epoch:{place.name}"
 
     def progress(self, place: Range) -> str:
-        """Hash: how far the range has been applied (`store_redis/progress.py`)."""
+        """Hash: how far the range has been applied."""
         return f"{self.root}progress:{place.name}"
 
     def view(self, era: int) -> str:
-        """What the keys of a view start with."""
+        """Prefix of a view's keys."""
         return f"{self.root}{era}:"

@@ -1,4 +1,4 @@
-"""The store in Redis or Valkey: leases of ranges, what is read, what is written, its shapes."""
+"""The store in Redis or Valkey: leases of ranges, reads, writes and versions of the view."""
 
 import asyncio
 import logging
@@ -42,12 +42,12 @@ class RedisLeases:
     def __init__(
         self, redis: Connection, keys: Keys, replica: str, ranges: Iterable[Range]
     ) -> None:
-        """Speak for `replica`, whose id is unique."""
+        """Manage the leases of `replica`, whose id is unique."""
         self._redis, self._keys, self._replica = redis, keys, replica
         self._ranges = {place.name: place for place in ranges}
 
     async def renew(self, held: Mapping[Range, Lease]) -> Census:
-        """Say that this replica lives, renew what it holds, and see what there is."""
+        """Register this replica as alive, renew its leases, and return the current census."""
         tokens = [word for place, lease in held.items() for word in (place.name, lease.token)]
         replicas, lost, free = await self._redis.run(
             "renew",
@@ -61,19 +61,19 @@ class RedisLeases:
         )
 
     async def take(self, place: Range) -> Lease | None:
-        """Take a range; None: somebody else was first."""
+        """Take the lease of a range; None: another replica was first."""
         keys = [self._keys.lease(place), self._keys.epoch(place), self._keys.era]
         answer = await self._redis.run("take", keys, [self._replica, LIFE_MS])
         return None if answer is None else Lease(place, answer[0].decode(), int(answer[1]))
 
     async def release(self, leases: Iterable[Lease]) -> None:
-        """Give ranges back so that others need not wait until they lapse."""
+        """Release ranges so that other replicas need not wait until the leases lapse."""
         held = list(leases)
         keys = [self._keys.lease(lease.range) for lease in held]
         await self._redis.run("release", keys, [lease.token for lease in held])
 
     async def leave(self) -> None:
-        """Say that this replica is gone."""
+        """Unregister this replica."""
         await self._redis.ask(["ZREM", self._keys.replicas, self._replica])
 
 
@@ -92,7 +92,7 @@ class RedisReader:
         return _stored_task(task.encode(), b"", pairs, history, artifacts) if pairs else None
 
     async def page(self, query: ListTasks, least: str, after: After, heads: Heads) -> StoredPage:
-        """Return one page; `least` is the least time of a status (us since 1970, or ``-inf``).
+        """Return one page; `least` is the minimum time of a status (us since 1970, or ``-inf``).
 
         Raises:
             ProjectionBehind: the view has not reached `heads` (any more).
@@ -116,18 +116,18 @@ class RedisReader:
         return StoredPage([_stored_task(*task) for task in tasks], total, more == b"1")
 
     async def hasten(self, place: Range, name: str) -> None:
-        """Have the summary of `name` completed before all others."""
+        """Move the completion of the summary of `name` to the front."""
         [era] = await self._redis.ask(["GET", self._keys.era])
         key = f"{self._keys.view(int(era or 0))}{DueList.SUMMARIES}:{place.name}"
         await self._redis.ask(["ZADD", key, "XX", "-inf", name])
 
     async def positions(self, ranges: Iterable[Range]) -> list[int]:
-        """Return up to where each range has been applied."""
+        """Return the stream sequence up to which each range has been applied."""
         queries = [["HGET", self._keys.progress(place), "position"] for place in ranges]
         return [int(position or 0) for position in await self._redis.ask(*queries)]
 
     async def are_followed(self, ranges: Iterable[Range]) -> bool:
-        """Tell whether every range is being applied by somebody."""
+        """Return whether every range is being applied by a replica."""
         queries = [
             query
             for place in ranges
@@ -169,7 +169,7 @@ class RedisWriter:
     def __init__(
         self, redis: Connection, keys: Keys, lease: Lease, ranges: Iterable[Range]
     ) -> None:
-        """Write under `lease`; `ranges` are those of the whole fleet."""
+        """Write under `lease`; `ranges` are all ranges of the fleet."""
         self._redis, self._keys, self.lease = redis, keys, lease
         self._ranges = list(ranges)
         self._view = keys.view(lease.era)
@@ -188,7 +188,7 @@ class RedisWriter:
     async def apply(
         self, expected: Progress, then: Progress, changes: Iterable[TaskChange | Departure]
     ) -> list[str]:
-        """Write a batch and move the range on, in one step; return what is of other agents.
+        """Write a batch and advance the range atomically; return names of other agents' tasks.
 
         Raises:
             PositionMoved: the range is not at `expected`.
@@ -205,7 +205,7 @@ class RedisWriter:
         return [name.decode() for name in answer]
 
     async def complete(self, name: str, sequence: int, task: TaskChange | None) -> bool:
-        """Put all that is in a log in place of the summary of the entry with that `sequence`."""
+        """Replace the summary of the entry at `sequence` by the content of the whole log."""
         place = self.lease.range
         encoded = b"" if task is None else _encoded(task)
         answer = await self._redis.run(
@@ -217,14 +217,14 @@ class RedisWriter:
         return bool(answer)
 
     async def defer(self, due_list: DueList, name: str, due: int | None) -> None:
-        """Put off looking again at a name until `due`, ms since 1970; None: take it out."""
+        """Defer a name until `due`, ms since 1970; None: remove it from the list."""
         place = self.lease.range
         keys = [self._keys.lease(place), f"{self._view}{due_list}:{place.name}"]
         score = "" if due is None else due
         self._check(await self._redis.run("defer", keys, [self.lease.token, name, score]))
 
     async def begin_era(self) -> None:
-        """Leave a view made of logs that are gone; the lease ends with it."""
+        """Abandon a view made of logs that are gone; the lease ends with it."""
         places = [self._keys.progress(place) for place in self._ranges]
         leases = [self._keys.lease(place) for place in self._ranges]
         keys = [self._keys.lease(self.lease.range), self._keys.era, *places, *leases]
@@ -233,13 +233,13 @@ class RedisWriter:
             await self._redis.unlink_all(self._keys.view(int(left)))
 
     async def due(self, due_list: DueList, until: int, most: int) -> list[str]:
-        """Return names in the range's sorted set of that `kind` that are due by `until`."""
+        """Return the names on a list of the range that are due by `until`."""
         key = f"{self._view}{due_list}:{self.lease.range.name}"
         [names] = await self._redis.ask(["ZRANGE", key, "-inf", until, "BYSCORE", "LIMIT", 0, most])
         return [name.decode() for name in names]
 
     async def fields(self, name: str) -> Fields:
-        """Return what of a task each event overwrites; empty: it is not there."""
+        """Return the task's fields that events overwrite; empty if the task does not exist."""
         [fields] = await self._redis.ask(["HGETALL", f"{self._view}t:{name}"])
         return {key.decode(): value.decode() for key, value in fields.items()}
 
@@ -252,7 +252,7 @@ class RedisWriter:
 
 
 def _encoded(change: TaskChange | Departure) -> bytes:
-    """Return a change as ``apply.lua`` takes it: one argument, for the client packs each."""
+    """Return a change as ``apply.lua`` expects it: one argument, as the client packs each one."""
     key = change.key
     if isinstance(change, Departure):
         when, rest = str(change.at), ["", "", "", key.agent, "", "", [], [], []]
@@ -283,18 +283,18 @@ def _encoded(change: TaskChange | Departure) -> bytes:
 _log = logging.getLogger(__name__)
 
 EVERY = 30.0
-"""Seconds between looks for views that nobody keeps any more."""
+"""Seconds between searches for views that no replica keeps any more."""
 
 
 class Shapes:
-    """What there is in Redis beside the view that this version keeps."""
+    """The views in Redis other than the one that this version keeps."""
 
     def __init__(self, redis: Connection, keys: Keys, ranges: Iterable[Range]) -> None:
-        """Look beside the view with these `keys`."""
+        """Find views other than the one with these `keys`."""
         self._redis, self._keys, self._ranges = redis, keys, list(ranges)
 
     async def is_another_kept(self) -> bool:
-        """Tell whether replicas of another version live.
+        """Return whether replicas of another version are alive.
 
         Raises:
             StateUnavailable: Redis does not answer.
@@ -307,7 +307,7 @@ class Shapes:
         return any(float(when) >= now * 1000 for when in until[1::2])
 
     async def delete_unkept(self) -> None:
-        """Delete, again and again, views of other versions that no replica keeps."""
+        """Periodically delete views of other versions that no replica keeps."""
         while True:
             try:
                 for other in self._keys.others():
@@ -317,7 +317,7 @@ class Shapes:
             await asyncio.sleep(EVERY)
 
     async def _delete_unkept(self, keys: Keys) -> None:
-        # They stand longest, so that a deletion which was broken off is seen and goes on.
+        # These keys are deleted last, so that an interrupted deletion is detected and continued.
         marks = [keys.progress(place) for place in self._ranges]
         [there] = await self._redis.ask(["EXISTS", *marks])
         if not there or await self._is_kept(keys):
@@ -328,10 +328,10 @@ class Shapes:
 
 
 class RedisStore:
-    """A `Store` that survives its processes, and that replicas share."""
+    """A `Store` that outlives its processes and is shared by replicas."""
 
     def __init__(self, settings: RedisSettings, keys: Keys, ranges: Iterable[Range]) -> None:
-        """Keep `ranges` under `keys`; it connects when it is first asked."""
+        """Keep `ranges` under `keys`; connect on first use."""
         self.redis, self.keys, self._ranges = Connection(settings), keys, list(ranges)
         self.name = self.redis.name
         self.reader = RedisReader(self.redis, keys)
@@ -342,7 +342,7 @@ class RedisStore:
         return RedisLeases(self.redis, self.keys, replica, self._ranges)
 
     def writer(self, lease: Lease) -> RedisWriter:
-        """Return what writes under `lease`."""
+        """Return the writer for `lease`."""
         return RedisWriter(self.redis, self.keys, lease, self._ranges)
 
     async def check(self) -> None:
@@ -362,7 +362,7 @@ class RedisStore:
         return await self.redis.time()
 
     async def is_another_kept(self) -> bool:
-        """Tell whether live replicas keep a projection of another version.
+        """Return whether live replicas keep a projection of another version.
 
         Raises:
             StateUnavailable: Redis does not answer.
@@ -370,9 +370,9 @@ class RedisStore:
         return await self._shapes.is_another_kept()
 
     async def delete_unkept(self) -> None:
-        """Delete projections of other versions that no replica keeps, again and again."""
+        """Periodically delete projections of other versions that no replica keeps."""
         await self._shapes.delete_unkept()
 
     async def close(self) -> None:
-        """Hang up."""
+        """Disconnect."""
         await self.redis.close()

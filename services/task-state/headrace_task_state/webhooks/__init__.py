@@ -1,1 +1,1 @@
-"""Telling webhooks what happens in their tasks: durably, in order, and only where it may go."""
+"""Webhook notifications: durable, in order, and only to allowed addresses."""

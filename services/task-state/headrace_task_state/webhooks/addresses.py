@@ -1,4 +1,4 @@
-"""Which addresses a webhook may have: whoever can name a URL must not reach our own network."""
+"""Addresses that webhooks may have: a client's URL must not reach our own network."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -19,8 +19,8 @@ _NAT64 = (ip_network("64:ff9b::/96"),)
 """RFC 6052's prefix; its last 32 bits are an IPv4 address, which is what is reached."""
 
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
-"""All that IANA has given out of IPv6 for single machines (RFC 4291, 2.5.4). Outside of it lie the
-forms that stand for an IPv4 address: compatible, translated (`::ffff:0:0:0/96`), NAT64."""
+"""All IPv6 addresses that IANA has assigned to single machines (RFC 4291, 2.5.4). Outside of it are
+the forms that represent an IPv4 address: compatible, translated (`::ffff:0:0:0/96`), NAT64."""
 
 _REFUSED = tuple(
     ip_network(network)
@@ -33,7 +33,7 @@ _REFUSED = tuple(
         "3fff::/20",  # documentation (RFC 9637)
     )
 )
-"""What Python takes for global, or for none of our business, and leads elsewhere."""
+"""Networks that Python counts as global, or does not classify, and that lead elsewhere."""
 
 _ISATAP = (0x00005EFE, 0x02005EFE)
 """Middle of an IPv6 address that ends with an IPv4 address (RFC 5214)."""
@@ -41,17 +41,17 @@ _ISATAP = (0x00005EFE, 0x02005EFE)
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """What may be reached beside the public internet, by HTTP without TLS too."""
+    """Destinations allowed in addition to the public internet, also over HTTP without TLS."""
 
     hosts: frozenset[str] = frozenset()
     networks: tuple[Network, ...] = field(default=())
 
     @classmethod
     def parse(cls, items: Iterable[str]) -> Self:
-        """Read host names and networks, ``10.1.0.0/16`` or a single address.
+        """Parse host names and networks, ``10.1.0.0/16`` or a single address.
 
         Raises:
-            ValueError: an item looks like a network and is none.
+            ValueError: an item looks like a network and is not one.
         """
         hosts: set[str] = set()
         networks: list[Network] = []
@@ -65,17 +65,17 @@ class Allowed:
         return cls(frozenset(hosts), tuple(networks))
 
     def names(self, host: str) -> bool:
-        """Tell whether the host is allowed by its name, whatever its address."""
+        """Return whether the host is allowed by its name, whatever its address."""
         return host.lower().rstrip(".") in self.hosts
 
     def holds(self, address: str) -> bool:
-        """Tell whether the address is in an allowed network, also if it is written as mapped."""
+        """Return whether the address is in an allowed network, also as an IPv4-mapped address."""
         reached = _reached(ip_address(address))
         return any(reached in network for network in self.networks)
 
 
 def is_public(text: str) -> bool:
-    """Tell whether the address is one of the public internet, of a single machine."""
+    """Return whether the address is a single machine's on the public internet."""
     address = _reached(ip_address(text))
     if isinstance(address, IPv6Address) and (
         address.scope_id or _is_isatap(address) or address not in _GLOBAL_UNICAST
@@ -90,7 +90,7 @@ def is_public(text: str) -> bool:
 
 
 def _reached(address: Address) -> Address:
-    """Return the IPv4 address that an IPv6 address stands for, if it does."""
+    """Return the IPv4 address that an IPv6 address represents, if any."""
     if isinstance(address, IPv4Address):
         return address
     if address.ipv4_mapped is not None:

@@ -1,4 +1,4 @@
-"""One attempt to tell a webhook something: an HTTP request, signed, bounded in time and size."""
+"""One attempt to notify a webhook: a signed HTTP request, limited in time and size."""
 
 import asyncio
 import hashlib
@@ -19,10 +19,10 @@ from headrace_task_state.webhooks.connections import Connections
 from headrace_task_state.webhooks.network import AddressRefused, GuardedNetwork
 
 MOST_ANSWER_BYTES = 16 * 1024
-"""Bytes that are read of an answer; a longer one costs its connection."""
+"""Maximum bytes read of an answer; a longer answer closes its connection."""
 
 SIGNATURE_LIFE = 300
-"""Seconds for which a signature holds: the receiver's clock may differ, replays end."""
+"""Seconds for which a signature is valid: enough for clock differences, too short for replays."""
 
 _TYPES = {CURRENT: "application/a2a+json", OLD: "application/json"}
 
@@ -32,11 +32,11 @@ _WAITS = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What is sent."""
+    """A notification to send."""
 
     task: str
     id: str
-    """The same for every attempt: by it a receiver knows what it has had."""
+    """The same for every attempt, so that a receiver can detect duplicates."""
     body: bytes
     attempt: int
 
@@ -47,20 +47,20 @@ class Failure:
 
     reason: str
     is_final: bool = False
-    """Whether trying again is no use."""
+    """Whether retrying is pointless."""
     is_gone: bool = False
-    """Whether the receiver says that nothing is wanted there ever again."""
+    """Whether the receiver answered that it wants no more notifications."""
     wait: float = 0.0
-    """Seconds that the receiver asks us to wait, at least."""
+    """Minimum seconds that the receiver asked to wait."""
 
 
 class Attempts:
-    """Makes attempts over connections that are kept for the next."""
+    """Makes attempts over connections that are kept open."""
 
     def __init__(self, keys: SigningKeys, allowed: Allowed, timeout: float) -> None:
-        """Sign with `keys`; reach what is `allowed`; give an attempt `timeout` seconds in all."""
+        """Sign with `keys`; connect to what is `allowed`; limit each attempt to `timeout` s."""
         self._keys, self._timeout = keys, timeout
-        # Tokens go out to the internet by TLS only.
+        # Tokens are sent over the internet with TLS only.
         self._connections = Connections(
             {
                 b"https": GuardedNetwork(allowed, public=True),
@@ -69,11 +69,11 @@ class Attempts:
         )
 
     async def close(self) -> None:
-        """Close what is open."""
+        """Close open connections."""
         await self._connections.close()
 
     async def make(self, webhook: Webhook, notice: Notice) -> Failure | None:
-        """Send; return why it was not taken, or None: it was."""
+        """Send; return why the receiver did not accept it, or None if it did."""
         begun = time.monotonic()
         failure = await self._make(webhook, notice)
         outcome = metrics.PUSH_SECONDS.labels("taken" if failure is None else "failed")
@@ -147,7 +147,7 @@ class Attempts:
 
 
 def notice_id(log: str, generation: int, webhook: str) -> str:
-    """Return the id of what ends with that event of that log, for one webhook."""
+    """Return the id, for one webhook, of the notification that ends with that event of the log."""
     return f"{log}:{generation}:{encode_token(webhook)}"
 
 

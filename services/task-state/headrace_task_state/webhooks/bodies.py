@@ -1,4 +1,4 @@
-"""What stands in a notification: in the version that its webhook's client speaks."""
+"""Bodies of notifications, in the A2A version of the webhook's client."""
 
 import orjson
 from a2a.compat.v0_3 import conversions
@@ -16,16 +16,16 @@ from headrace_task_state.webhooks.snapshots import Snapshots
 
 
 def grouping_of(webhook: Webhook) -> GoesOn:
-    """Return which events the webhook is told as one."""
+    """Return which events are sent to the webhook as one."""
     return works_on if webhook.version == OLD else says_more
 
 
 async def event_of(
     webhook: Webhook, key: TaskKey, token: str, delivery: WebhookDelivery, snapshots: Snapshots
 ) -> Json:
-    """Return the StreamResponse of 1.0 that the webhook is told.
+    """Return the StreamResponse of 1.0 to send to the webhook.
 
-    For 0.3 that is the Task as it is then, unless the agent answers with a bare Message.
+    For 0.3 that is the Task at that point, unless the agent answers with a bare Message.
 
     Raises:
         LogLost, BusUnavailable: as `Snapshots.after`.
@@ -36,10 +36,10 @@ async def event_of(
 
 
 def body_of(webhook: Webhook, event: Json) -> bytes:
-    """Return the body that tells it, links of files as addresses.
+    """Return the notification's body, with links of files as addresses.
 
     Raises:
-        Unsayable: the webhook's version has no words for it.
+        Unsayable: the webhook's version can't represent the event.
     """
     text = orjson.dumps(event)
     if webhook.base:
@@ -48,16 +48,16 @@ def body_of(webhook: Webhook, event: Json) -> bytes:
 
 
 class Unsayable(HeadraceError):
-    """The event can't be said in 0.3."""
+    """The event can't be represented in 0.3."""
 
     code = "unsayable"
 
 
 def in_old_form(event: Json) -> bytes:
-    """Return a StreamResponse of 1.0 as 0.3 has what is in it: a Task with its ``kind``, say.
+    """Return what a StreamResponse of 1.0 contains in 0.3's form: a Task with its ``kind``, say.
 
     Raises:
-        Unsayable: 0.3, or protobuf, has no words for it.
+        Unsayable: 0.3, or protobuf, can't represent it.
     """
     try:
         core = ParseDict(event, a2a_pb2.StreamResponse(), ignore_unknown_fields=True)

@@ -1,4 +1,4 @@
-"""What telling webhooks takes, put together from the settings."""
+"""The dependencies of sending notifications, built from the settings."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,7 +18,7 @@ from headrace_task_state.webhooks.telling import Backoff, Means
 
 @asynccontextmanager
 async def means(bus: Bus, settings: TaskStateSettings) -> AsyncIterator[Means]:
-    """Yield what telling takes, over a connected bus.
+    """Yield the dependencies of sending, on a connected bus.
 
     Raises:
         InvalidName: HEADRACE_PUSH_ALLOW names what is neither a host nor a network.

@@ -1,7 +1,7 @@
 """Connections to webhooks, kept open for the next request to the same place.
 
-httpcore's pool looks through all of its connections for each request that waits, at every begin
-and end of one. Here nothing waits: how many requests there are is limited elsewhere.
+httpcore's pool searches all of its connections for each waiting request, whenever a request begins
+or ends. Here no request waits: their number is limited elsewhere.
 """
 
 import ssl
@@ -19,27 +19,27 @@ type _Place = tuple[bytes, bytes, int]
 
 
 class Connections:
-    """Lends connections; finding one costs the same however many there are."""
+    """A connection pool in which finding a connection takes constant time."""
 
     def __init__(self, networks: dict[bytes, httpcore.AsyncNetworkBackend]) -> None:
-        """Connect by the network of a URL's scheme."""
+        """Connect with the network backend of a URL's scheme."""
         self._networks = networks
         self._tls = ssl.create_default_context()
-        # By place, the one used last at the end; each place's newest connection at the end.
+        # By place, the most recently used last; each place's newest connection is last.
         self._idle: OrderedDict[_Place, deque[_Connection]] = OrderedDict()
         self._count = 0
 
     async def close(self) -> None:
-        """Close what is open and not lent."""
+        """Close all idle connections."""
         while self._count:
             await self._drop_oldest()
 
     @asynccontextmanager
     async def connection(self, url: httpcore.URL) -> AsyncIterator[httpcore.AsyncHTTPConnection]:
-        """Lend a connection to where `url` is, for one request.
+        """Lend a connection to the place of `url`, for one request.
 
         Raises:
-            httpcore.UnsupportedProtocol: the scheme is none that webhooks have.
+            httpcore.UnsupportedProtocol: webhooks don't support the scheme.
         """
         origin = url.origin
         place = origin.scheme, origin.host, origin.port

@@ -1,7 +1,7 @@
-"""What a webhook is told at a time: one event, or the pieces of one thing that follow each other.
+"""The content of one notification: one event, or consecutive events combined into one.
 
-An agent's answer comes as hundreds of small updates. Those that only go on with what the one before
-them began are told as one, which says the same: the texts joined, with the last one's number.
+An agent's answer arrives as hundreds of small updates. Updates that only continue the previous one
+are sent as one event with the same content: the texts joined, with the last one's number.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -18,25 +18,25 @@ from headrace.model.task import WORKING, TaskKey
 from headrace.webhooks import WebhookProgress
 
 type GoesOn = Callable[[Json, Json], bool]
-"""Tells whether an event is told together with the one before it."""
+"""Returns whether an event is sent together with the one before it."""
 
 MOST_BYTES = 256 * 1024
-"""Bytes of events that are told as one, about; a single event may be larger."""
+"""Approximate maximum bytes of events sent as one; a single event may be larger."""
 
 _BATCH_BYTES = 1024 * 1024
 
 
 @dataclass(slots=True)
 class WebhookDelivery:
-    """A StreamResponse to be sent, and what of the log it stands for."""
+    """A StreamResponse to send, and the part of the log that it covers."""
 
     log: str
     generation: int
-    """Of its last event."""
+    """Generation of its last event."""
     behind: int
-    """Stream sequence up to which every entry is told entirely once this is."""
+    """Stream sequence up to which every entry is sent completely once this delivery is."""
     events: list[Json]
-    """In order; all but the first go on with the one before."""
+    """The events in order; each but the first continues the one before."""
     size: int
     """Bytes of the events in the log."""
 
@@ -46,14 +46,14 @@ class WebhookDelivery:
         return self.generation - len(self.events) + 1
 
     def event(self) -> Json:
-        """Return the one StreamResponse that says what all of its events say.
+        """Return one StreamResponse with the content of all of its events.
 
-        They are pieces of one thing (`says_more`), or a single one.
+        There is a single event, or all continue the first (`says_more`).
         """
         return _joined(self.events, self.generation)
 
     def take(self, further: "WebhookDelivery", until: int, goes_on: "GoesOn") -> bool:
-        """Tell `further` too, if it goes on with this, and no delivery has ended in between."""
+        """Include `further` if it continues this delivery and no delivery has ended in between."""
         fits = self.generation != until and self.size + further.size <= MOST_BYTES
         if not (fits and goes_on(self.events[-1], further.events[0])):
             return False
@@ -64,19 +64,19 @@ class WebhookDelivery:
 
 
 class Grouping:
-    """Makes deliveries of a log's entries, one after the other.
+    """Combines a log's entries into deliveries, one after the other.
 
-    What begins at one place always ends at the same, so that a delivery which was under way comes
-    again as it was: it ends where it ended, however much came behind it meanwhile.
+    A delivery that starts at a given place always ends at the same place. So an interrupted
+    delivery is repeated unchanged, however many entries have followed meanwhile.
     """
 
     def __init__(self, told: WebhookProgress, goes_on: GoesOn) -> None:
-        """Go on behind `told`."""
+        """Continue after `told`."""
         self._told, self._behind, self._goes_on = told, told.sequence, goes_on
         self._held: WebhookDelivery | None = None
 
     def take(self, entry: Entry) -> Iterator[WebhookDelivery]:
-        """Take the next entry and yield what is complete by it."""
+        """Take the next entry and yield the deliveries that it completes."""
         for generation, line in enumerate(entry.lines, entry.generation):
             if generation <= self._told.generation:
                 continue
@@ -88,11 +88,11 @@ class Grouping:
                 self._held = one
         self._behind = entry.sequence
         if entry.stamp.checkpoint is not None:
-            # A further attempt may discard what comes behind it, and no more.
+            # A later attempt may discard what follows it, but nothing before.
             yield from self.rest()
 
     def rest(self) -> Iterator[WebhookDelivery]:
-        """Yield what is left."""
+        """Yield the unfinished delivery, if any."""
         if self._held is not None:
             yield self._held
             self._held = None
@@ -101,10 +101,10 @@ class Grouping:
 async def deliveries(
     bus: Bus, key: TaskKey, told: WebhookProgress, goes_on: GoesOn
 ) -> AsyncIterator[WebhookDelivery]:
-    """Yield what is to be told behind `told`, up to the log's head as it is now.
+    """Yield the deliveries after `told`, up to the log's current head.
 
     Raises:
-        LogLost: what was to be told is gone.
+        LogLost: events that were not sent yet are gone.
         BusUnavailable: the log can't be read.
     """
     last = await last_entry(bus, key)
@@ -120,7 +120,7 @@ async def deliveries(
 
 
 def says_more(event: Json, further: Json) -> bool:
-    """Tell whether `further` is a piece of what `event` is a piece of: one event can say both."""
+    """Return whether `further` continues `event`, so that one event can contain both."""
     artifact, next_artifact = event.get("artifactUpdate"), further.get("artifactUpdate")
     if artifact is not None and next_artifact is not None:
         return _same_artifact(artifact, next_artifact)
@@ -129,7 +129,7 @@ def says_more(event: Json, further: Json) -> bool:
 
 
 def works_on(event: Json, further: Json) -> bool:
-    """Tell whether the task was at work at both: the Task after the latter then says both."""
+    """Return whether the task was running at both: the Task after `further` then covers both."""
     return _is_work(event) and _is_work(further)
 
 
@@ -147,7 +147,7 @@ def _same_artifact(update: Json, further: Json) -> bool:
 
 
 def _same_message(update: Json, further: Json) -> bool:
-    """Tell whether both are pieces of one thing that a working agent says."""
+    """Return whether both are parts of one message of a running agent."""
     if not _state(update) == _state(further) == WORKING:
         return False
     message, more = update["status"].get("message"), further["status"].get("message")
@@ -162,7 +162,7 @@ def _state(update: Json) -> str | None:
 
 
 def _joined(events: list[Json], generation: int) -> Json:
-    """Return the one event that says what `events` say."""
+    """Return one event with the content of `events`."""
     if len(events) == 1:
         return events[0]
     kind = "artifactUpdate" if "artifactUpdate" in events[0] else "statusUpdate"
@@ -174,7 +174,7 @@ def _joined(events: list[Json], generation: int) -> Json:
     joined["metadata"][GENERATION] = generation
     if kind == "artifactUpdate":
         joined["artifact"] = _whole([update["artifact"] for update in updates])
-        # Whether it begins anew is for the first piece to say.
+        # The first part decides whether the text is replaced.
         joined["append"] = bool(updates[0].get("append"))
     else:
         said = _whole([update["status"]["message"] for update in updates])

@@ -1,4 +1,4 @@
-"""The duty of telling webhooks: of one range's tasks, by the replica that holds the range."""
+"""The duty of notifying webhooks of one range's tasks, by the replica that holds the range."""
 
 import asyncio
 import logging
@@ -24,25 +24,25 @@ _AFTER_ERROR = 60.0
 
 
 class Pushing:
-    """Knows which tasks of the range have webhooks, and tells them.
+    """Knows which tasks of the range have webhooks, and notifies them.
 
-    A task without webhooks costs a look into a set. For others a message goes into the work queue
-    before the range's position moves on; so whatever dies, somebody will look.
+    A task without webhooks costs a set lookup. For other tasks, a message is put into the work
+    queue before the range's position advances. So the change is delivered whatever process dies.
     """
 
     def __init__(self, means: Means, place: Range) -> None:
-        """Tell webhooks of the tasks in `place`."""
+        """Notify webhooks of the tasks in `place`."""
         self._means, self._place = means, place
         self._queue = Queue(means.bus, place.stream, self._receive)
         self._watched: dict[TaskKey, dict[str, Target | None]] = {}
-        """By task and token: where the webhook is, once it has been read."""
+        """By task and token: the webhook's target, once it has been read."""
         self._loaded = asyncio.Event()
         self._busy: set[str] = set()
         self._next: dict[str, Msg] = {}
         self._working: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        """Tell until cancelled; trouble with NATS is waited out."""
+        """Notify until cancelled; wait out failures of NATS."""
         try:
             while True:
                 try:
@@ -55,10 +55,10 @@ class Pushing:
             await self._stop()
 
     async def announce(self, keys: Iterable[TaskKey]) -> None:
-        """Have webhooks of those tasks looked at, which have changed.
+        """Queue the webhooks of those tasks, which have changed, for delivery.
 
         Raises:
-            BusUnavailable: it is not sure that they will be.
+            BusUnavailable: it is not certain that they are queued.
         """
         if not self._loaded.is_set():
             await self._loaded.wait()
@@ -97,7 +97,7 @@ class Pushing:
         await self._queue.give_back()
 
     def _receive(self, msg: Msg) -> None:
-        """Take a message; one at a time for each subject, the newest next."""
+        """Process a message; one at a time per subject, then the newest one that has arrived."""
         subject = msg.subject
         if subject in self._busy:
             if (outdone := self._next.get(subject)) is not None:
@@ -125,7 +125,7 @@ class Pushing:
             self._busy.discard(subject)
 
     async def _attend(self, msg: Msg) -> float | None:
-        """Do what a message asks for; return after how many seconds to do it again."""
+        """Process a message; return after how many seconds to process it again."""
         try:
             key, token = self._means.bus.subjects.key_of_push(msg.subject)
             return await self._tell(key, token, msg)
@@ -142,11 +142,11 @@ class Pushing:
             return _AFTER_ERROR
 
     async def _tell(self, key: TaskKey, token: str, msg: Msg) -> float | None:
-        # Before its record is read: what happens from now on is announced.
+        # Before the webhook's record is read, so that later changes are announced.
         targets = self._watched.setdefault(key, {})
         target = targets.setdefault(token, None)
         if target is not None and (wait := self._means.permits.wait(target)):
-            # What waits costs no read.
+            # A waiting message costs no read.
             return wait
         kept = await self._means.webhooks.get(key, token)
         is_retry = msg.subject != self._means.bus.subjects.push(key, token)

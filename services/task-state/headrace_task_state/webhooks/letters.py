@@ -1,4 +1,4 @@
-"""Dead letters for what a webhook did not take."""
+"""Dead letters for undelivered notifications."""
 
 from base64 import b64encode
 from datetime import UTC, datetime
@@ -12,21 +12,21 @@ from headrace.webhooks import Webhook
 from headrace_task_state.webhooks.attempt import notice_id
 
 BODY_MOST = 500_000
-"""Bytes of a notification that a letter carries; base64 must fit a bus message with it."""
+"""Maximum bytes of a notification in a letter; in base64, it must fit a bus message."""
 
 
 class Undelivered(BusMessage):
-    """What was not taken, as it can be sent again."""
+    """An undelivered notification, in a form that can be sent again."""
 
     log: str
     generation: int
-    """Of its last event."""
+    """Generation of its last event."""
     event: dict[str, Any]
     """The StreamResponse."""
 
 
 class UndeliveredLetters:
-    """Puts them into the dead-letter stream."""
+    """Puts undelivered notifications into the dead-letter stream."""
 
     def __init__(self, bus: Bus) -> None:
         """Use `bus`."""
@@ -35,10 +35,10 @@ class UndeliveredLetters:
     async def send(
         self, key: TaskKey, webhook: Webhook, token: str, undelivered: Undelivered, reason: str
     ) -> None:
-        """Return once the letter is stored.
+        """Store the letter and return.
 
         Raises:
-            BusUnavailable: it is not, or not for certain.
+            BusUnavailable: the letter is not stored, or the outcome is unknown.
         """
         body = undelivered.encode()
         if len(body) > BODY_MOST:
@@ -46,7 +46,7 @@ class UndeliveredLetters:
             body = b""
         letter = DeadLetter(
             reason=f"{webhook.address.url.partition('?')[0]}: {reason}",
-            # Sent there once more, it is tried once more.
+            # A notification published on this subject again gets one more attempt.
             subject=self._bus.subjects.push(key, token, undelivered.generation),
             task=key.task,
             body=b64encode(body).decode(),

@@ -1,7 +1,7 @@
-"""Connections to webhooks: the address is looked up, checked, and then connected to, itself.
+"""Connections to webhooks: resolve the name, check the address, and connect to that address.
 
-Between a check and a connection that looks the name up again, the name could change what it stands
-for (DNS rebinding). TLS still asks for the name, and so does the Host header.
+If the name were resolved again after the check, it could have changed (DNS rebinding). TLS still
+verifies the name, and the Host header still contains it.
 """
 
 import asyncio
@@ -15,21 +15,21 @@ import httpcore
 from headrace_task_state.webhooks.addresses import Allowed, is_public
 
 _LOOK_UPS = 256
-"""Names that can be looked up at a time: more than one owner's limit of requests."""
+"""Maximum concurrent name look-ups: more than one owner's limit of requests."""
 
 
 class AddressRefused(Exception):
-    """The host has no address that may be reached; trying again is no use."""
+    """The host has no address that may be reached; retrying does not help."""
 
 
 class GuardedNetwork(httpcore.AsyncNetworkBackend):
-    """Connects to what is allowed and, unless told otherwise, to public addresses."""
+    """Connects to allowed addresses and, by default, to public ones."""
 
     def __init__(self, allowed: Allowed, *, public: bool) -> None:
-        """Reach what is `allowed`, and whether beside it what is `public`."""
+        """Connect to what is `allowed`, and to public addresses if `public`."""
         self._allowed, self._public = allowed, public
         self._network = httpcore.AnyIOBackend()
-        # Apart from the loop's own threads, of which there are few.
+        # Separate from the loop's own threads, which are few.
         self._threads = ThreadPoolExecutor(_LOOK_UPS, "look-up")
         self._looking: dict[tuple[str, int], asyncio.Future[list[str]]] = {}
 
@@ -41,11 +41,12 @@ class GuardedNetwork(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Connect to the first address of `host` that answers among those that may be reached.
+        """Connect to the first permitted address of `host` that answers.
 
         Raises:
-            AddressRefused: none may be.
-            httpcore.ConnectError, httpcore.ConnectTimeout: the name is unknown, or nobody answers.
+            AddressRefused: no address is permitted.
+            httpcore.ConnectError, httpcore.ConnectTimeout: the name is unknown, or no address
+                answers.
         """
         trouble: Exception | None = None
         for address in await self._addresses(host, port):
@@ -63,7 +64,7 @@ class GuardedNetwork(httpcore.AsyncNetworkBackend):
         timeout: float | None = None,  # noqa: ARG002 - httpcore's signature
         socket_options: Iterable[Any] | None = None,  # noqa: ARG002 - likewise
     ) -> httpcore.AsyncNetworkStream:
-        """Refuse: a webhook is somewhere else.
+        """Refuse: a webhook is never a local socket.
 
         Raises:
             AddressRefused: always.
@@ -71,7 +72,7 @@ class GuardedNetwork(httpcore.AsyncNetworkBackend):
         raise AddressRefused(f"{path} is a socket of this machine")
 
     async def sleep(self, seconds: float) -> None:
-        """Let others have their turn."""
+        """Sleep without blocking the loop."""
         await self._network.sleep(seconds)
 
     async def _addresses(self, host: str, port: int) -> list[str]:
@@ -85,8 +86,8 @@ class GuardedNetwork(httpcore.AsyncNetworkBackend):
         return reachable
 
     async def _look_up(self, host: str, port: int) -> list[str]:
-        # A name whose server does not answer keeps a thread for half a minute: once, however many
-        # requests ask for it.
+        # A name whose server does not answer occupies a thread for half a minute, once for all
+        # requests that need it.
         looking = self._looking.get((host, port))
         if looking is None:
             loop = asyncio.get_running_loop()
@@ -102,7 +103,8 @@ class GuardedNetwork(httpcore.AsyncNetworkBackend):
     def _looked_up(self, place: tuple[str, int], done: "asyncio.Future[list[str]]") -> None:
         del self._looking[place]
         if not done.cancelled():
-            # Whoever waited may have gone; asyncio would complain that nobody took it.
+            # The waiters may be gone; asyncio would then log that the exception was never
+            # retrieved.
             done.exception()
 
     def _may_reach(self, address: str) -> bool:

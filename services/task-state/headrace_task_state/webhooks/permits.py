@@ -1,4 +1,4 @@
-"""How much may be under way for one owner and to one host: who is slow waits for itself."""
+"""Limits of concurrent requests per owner and host: slow receivers delay only themselves."""
 
 import random
 import time
@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 from headrace.webhooks import Webhook
 
 _ALL = 1000
-"""Requests of one process at a time: each has a connection."""
+"""Maximum concurrent requests of one process: each has a connection."""
 _OWNERS_PER_HOST = 4
-"""Owners that can use one host to their full limit at the same time."""
+"""Owners that can use one host up to their full limit at the same time."""
 
 _LONGEST_STEP = 0.1
 _LONGEST_WAIT = 300.0
@@ -22,12 +22,12 @@ _SMOOTHING = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Who has a host called."""
+    """An owner and the host that its webhook calls."""
 
     tenant: str
     owner: str
     host: str
-    """Without its port: one machine is one host."""
+    """Without the port: one machine is one host."""
 
     @classmethod
     def of(cls, tenant: str, webhook: Webhook) -> Self:
@@ -40,10 +40,10 @@ class Target:
 
 
 class Permits:
-    """Counts what is under way; says when to ask again where a limit is reached.
+    """Counts requests in flight; returns when to retry if a limit is reached.
 
-    What waits is nowhere kept but in the queue in NATS. It is told to come again at about the rate
-    at which permits become free, so that the cost does not grow with the number that waits.
+    Waiting requests are kept only in the queue in NATS. They are redelivered at about the rate at
+    which permits become free, so that the cost does not grow with the number of waiting requests.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Permits:
         self._limits: dict[tuple[str, ...], _Limit] = {}
 
     def wait(self, target: Target) -> float:
-        """Return after how many seconds to ask for a permit; 0: one is free."""
+        """Return after how many seconds to request a permit; 0: one is free."""
         now = self._now()
         waits = [
             limit.wait(now)
@@ -65,7 +65,7 @@ class Permits:
 
     @contextmanager
     def permit(self, target: Target) -> Iterator[float]:
-        """Hold a permit for the length of a block; yields as `wait`, and above 0 there is none."""
+        """Hold a permit for the length of a block; yields as `wait`: above 0, none is held."""
         if wait := self.wait(target):
             yield wait
             return
@@ -87,7 +87,7 @@ class Permits:
         return (
             ((tenant, owner, host), self._per_host),
             ((tenant, owner), self._per_owner),
-            # Somebody else's slow webhooks at a host that many use leave it room.
+            # Slow webhooks of one owner leave room at a host that several owners use.
             ((host,), _OWNERS_PER_HOST * self._per_host),
             ((), _ALL),
         )
@@ -101,14 +101,14 @@ class _Limit:
     """Seconds between two releases, smoothed."""
     _released: float = 0.0
     _slot: float = 0.0
-    """When the last of those that wait comes again."""
+    """When the last waiting request comes again."""
 
     @property
     def is_reached(self) -> bool:
         return self.busy >= self.most
 
     def wait(self, now: float) -> float:
-        # Twice as often as permits become free: else a slow phase would keep itself slow.
+        # Twice as often as permits become free: otherwise a slow phase would persist.
         self._slot = max(self._slot, now) + self._step / 2
         if self._slot - now <= _LONGEST_WAIT:
             return self._slot - now

@@ -1,4 +1,4 @@
-"""One range's consumer of the work queue of webhooks: messages in, answers out."""
+"""One range's consumer of the work queue of webhooks."""
 
 import asyncio
 import logging
@@ -29,14 +29,14 @@ class QueueLost(HeadraceError):
 
 
 class Queue:
-    """Hands out the messages of one event stream's tasks; each is answered once it is done with.
+    """Delivers the messages of one event stream's tasks; each is acknowledged when it is done.
 
-    Many may be held at a time, however slow what they ask for: there is no bound on what waits for
-    its next attempt, or one dead receiver would hold up all others.
+    Any number may be held at a time: without this, messages that wait for their next attempt
+    because of one dead receiver would delay all others.
     """
 
     def __init__(self, bus: Bus, number: int, receive: Receive) -> None:
-        """Hand the messages of event stream `number`'s tasks to `receive`."""
+        """Pass the messages of event stream `number`'s tasks to `receive`."""
         self._bus, self._number, self._receive = bus, number, receive
         self._name = f"push-{number}"
         self._held: dict[str, Msg] = {}
@@ -48,10 +48,10 @@ class Queue:
         self._lost = ""
 
     async def run(self) -> None:
-        """Hand out messages until that is no more possible.
+        """Deliver messages until an error occurs.
 
         Raises:
-            QueueLost: the consumer is of no more use.
+            QueueLost: the consumer can't be used any more.
             BusUnavailable: NATS does not answer.
         """
         await self._ensure_consumer()
@@ -68,19 +68,19 @@ class Queue:
             await self._close(subscription)
 
     async def done(self, msg: Msg) -> None:
-        """Take the message out of the queue."""
+        """Remove the message from the queue."""
         await self._answer(msg, ACK)
 
     async def later(self, msg: Msg, seconds: float) -> None:
-        """Have the message handed out again after so long."""
+        """Have the message redelivered after that many seconds."""
         await self._answer(msg, nak(max(seconds, 0.001)))
 
     def let_go(self, msg: Msg) -> None:
-        """Hold the message no more: a newer one of its subject has come, and outdoes it."""
+        """Release the message: a newer one of its subject has arrived and replaces it."""
         self._held.pop(msg.reply, None)
 
     async def give_back(self) -> None:
-        """Have all that is held handed out again, to whoever asks."""
+        """Have all held messages redelivered, to any consumer."""
         for msg in list(self._held.values()):
             await self.later(msg, 0)
 
@@ -111,7 +111,7 @@ class Queue:
                 async with asyncio.timeout(HEARTBEAT):
                     await self._wake.wait()
             except TimeoutError:
-                # With all pulls filled nothing is to be heard.
+                # While all pulls are filled, silence is normal.
                 if self._pulls.waiting and self._loop.time() - self._heard > _SILENCE:
                     self._lost = "it has fallen silent"
         raise QueueLost(self._lost)

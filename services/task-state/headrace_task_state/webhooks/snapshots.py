@@ -1,4 +1,4 @@
-"""The whole task as it was when an event came, for webhooks that are told no less."""
+"""The whole task as of an event, for webhooks that are sent whole tasks."""
 
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from headrace.model.task import TERMINAL, TaskKey
 from headrace_task_state.webhooks.deliveries import WebhookDelivery
 
 _MOST = 32
-"""Folds that are kept, so that what comes next needs no reading from the log's start."""
+"""Maximum folds kept, so that the next delivery need not read the log from its start."""
 
 
 @dataclass(slots=True)
@@ -21,7 +21,7 @@ class _KeptSnapshot:
 
 
 class Snapshots:
-    """Folds logs up to where deliveries end, which follow each other."""
+    """Folds logs up to the ends of consecutive deliveries."""
 
     def __init__(self, bus: Bus) -> None:
         """Read logs on `bus`."""
@@ -29,7 +29,7 @@ class Snapshots:
         self._kept: OrderedDict[tuple[TaskKey, str], _KeptSnapshot] = OrderedDict()
 
     async def after(self, key: TaskKey, token: str, delivery: WebhookDelivery) -> Json:
-        """Return the Task after the delivery, the next one of the webhook or the same again.
+        """Return the Task after the delivery, which is the webhook's next one or a repeated one.
 
         Raises:
             LogLost: the log has been emptied meanwhile.

@@ -1,4 +1,4 @@
-"""Telling one webhook, in order, all that it has not been told yet."""
+"""Send one webhook, in order, all events that it has not been sent yet."""
 
 import logging
 import random
@@ -24,33 +24,33 @@ _log = logging.getLogger(__name__)
 
 _NO_TASK_YET = 0.3
 _NEVER_A_TASK = 60.0
-"""Seconds after which a webhook whose task never came is forgotten: its gateway died."""
+"""Seconds after which a webhook whose task was never stored is deleted: its gateway died."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Waits that double, each a random part of itself less, so that not all come at once."""
+    """Delays that double, each shortened by a random part, so that retries do not coincide."""
 
     attempts: int
-    """After how many attempts a delivery is given up."""
+    """Attempts after which a delivery is given up."""
     first: float
-    """Seconds after the first attempt, at most."""
+    """Maximum seconds after the first attempt."""
     longest: float
-    """What that grows to."""
+    """Maximum seconds between attempts."""
 
     def wait(self, attempts: int, asked: float = 0.0) -> float:
-        """Return the seconds until the next attempt; the receiver `asked` for so many."""
+        """Return the seconds until the next attempt; the receiver requested at least `asked`."""
         full = min(self.first * float(1 << min(attempts - 1, 30)), self.longest)
         return max(full * random.uniform(0.5, 1.0), asked)  # noqa: S311 - nothing to guess
 
     def is_over(self, attempts: int, *, is_given_up: bool) -> bool:
-        """Tell whether there is no further attempt; after one was given up, others get one each."""
+        """Return whether no attempt is left; after one was given up, later ones get one each."""
         return is_given_up or attempts >= self.attempts
 
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What telling takes."""
+    """The dependencies of sending notifications."""
 
     bus: Bus
     webhooks: Webhooks
@@ -62,14 +62,14 @@ class Means:
 
 
 class WebhookSender:
-    """Tells one webhook of one task."""
+    """Notifies one webhook of one task."""
 
     def __init__(self, means: Means, key: TaskKey, token: str) -> None:
-        """Prepare to tell the webhook with the id that `token` stands for."""
+        """Prepare to notify the webhook whose id is encoded in `token`."""
         self._means, self._key, self._token = means, key, token
 
     async def tell(self, kept: Kept) -> float | None:
-        """Tell what there is; return after how many seconds to go on, None: all is told.
+        """Send what is unsent; return after how many seconds to continue; None: all is sent.
 
         Raises:
             Moved: the webhook was changed or deleted meanwhile.
@@ -152,7 +152,7 @@ class WebhookSender:
         await self._means.letters.send(self._key, webhook, self._token, undelivered, failure.reason)
 
     async def tell_again(self, kept: Kept, msg: Msg) -> float | None:
-        """Tell what was given up before and an operator sends again; returns as `tell`.
+        """Send a notification that was given up and that an operator retries; returns as `tell`.
 
         Raises:
             BusUnavailable: NATS does not answer.
