@@ -1,4 +1,4 @@
-"""An AG-UI agent behind HTTP as an agent of the fleet."""
+"""Adapter for AG-UI agents behind HTTP."""
 
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Unpack
@@ -39,19 +39,25 @@ def ag_ui_agent(
     memory: Memory = "context",
     **declared: Unpack[Declaration],
 ) -> Agent:
-    """Make an agent of the AG-UI agent that answers at `url`.
+    """Return an agent that runs the AG-UI agent at `url`.
 
-    Each message is a run of a thread that stands for the tenant, the owner, this agent and the A2A
-    context together. The messages of an AG-UI client are handed on with its state, tools, context
-    and forwarded properties; of other clients' they are what `memory` says, and the state is as the
-    agent has left it. Messages have the ids that the agent gave them.
+    Each message starts a run of a thread, whose id is derived from tenant, owner, agent and A2A
+    context. An AG-UI client's messages, state, tools, context and forwarded properties are passed
+    on. For other clients, `memory` selects the messages, and the state is the one that the agent
+    last emitted. Messages keep the ids that the agent gave them.
 
-    `headers` go with each request; a stream that is silent for `silence` seconds, or ends without
-    the run's end, is tried again as `max_attempts` and `backoff` say. The other keywords are
-    `agent`'s.
+    Args:
+        url: The agent's endpoint.
+        name: The agent's name in the fleet.
+        headers: Headers of each request.
+        connect_timeout: Seconds to connect.
+        silence: Seconds without data after which a stream is retried. A stream that ends before the
+            run is retried too, as `max_attempts` and `backoff` allow.
+        memory: How much of the conversation the agent gets.
+        **declared: Keywords of `agent`.
 
     Raises:
-        Misdeclared: as `agent`.
+        Misdeclared: As for `agent`.
     """
     declared.setdefault("input_modes", ANY_MEDIA)
     declared.setdefault("description", f"The AG-UI agent at {url}.")
@@ -71,7 +77,7 @@ def ag_ui_agent(
             await ask(ctx, asked_before(await ctx.load_events(), ctx.run), wrong=f"{error}.")
             return
         if asked.get("state", {}) != ctx.state:
-            # What it says of its state from now on is told against this.
+            # Later changes of the agent's state are relative to this state.
             await ctx.emit(State(asked["state"]))
         keeping = NamedEvents(ctx)
         async with httpx.AsyncClient(timeout=timeout, verify=tls, headers=headers) as http:
@@ -105,7 +111,7 @@ async def _events(response: httpx.Response) -> AsyncIterator[Json]:
     """Yield the events of a stream of server-sent events.
 
     Raises:
-        Retryable: what came is no event.
+        Retryable: A frame is not a valid event.
     """
     frames = Frames()
     async for chunk in response.aiter_bytes():

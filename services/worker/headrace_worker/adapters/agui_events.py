@@ -1,4 +1,4 @@
-"""What an AG-UI agent says, in a task's log."""
+"""The events of an AG-UI agent, emitted to a task's log."""
 
 from collections.abc import Awaitable, Callable
 
@@ -47,23 +47,24 @@ _SAYS: dict[str, Callable[[Json], Emission]] = {
 
 
 class AguiEvents:
-    """Says one run's events."""
+    """Emits the events of one run."""
 
     def __init__(self, ctx: RunContext) -> None:
-        """Say them in the run of `ctx`."""
+        """Emit events in the run of `ctx`."""
         self._ctx = ctx
         self._frontend = {tool["name"] for tool in ctx.agui.get("tools") or ()}
         self._calls: dict[str, str] = {}
         self.open: set[str] = set()
-        """Ids of the messages and calls that go on."""
+        """Ids of the messages and calls that have not ended."""
         self._answered: set[str] = set()
         self._text = self._thought = self._call = ""
         self._thinks = False
-        """Whether the reasoning goes on."""
+        """Whether the reasoning has not ended."""
         self._thought_over = ""
-        """Reasoning whose end is said with the next event: it may be what seals it."""
+        """Ended reasoning. Its end is emitted with the next event, which may bring its encrypted
+        value."""
         self._seals: dict[str, str] = {}
-        """What a call's provider wants back with it, by the call's id."""
+        """Encrypted values that calls' providers want back, by call id."""
         self._is_over = False
         self._takes: dict[str, Callable[[Json], Awaitable[None]]] = {
             "TEXT_MESSAGE_START": self._text_started,
@@ -88,10 +89,10 @@ class AguiEvents:
         }
 
     async def take(self, event: Json) -> None:
-        """Say `event`; one that is unknown is passed on as it is.
+        """Emit `event`; an event of an unknown type is passed on unchanged.
 
         Raises:
-            Retryable: it lacks a field.
+            Retryable: The event lacks a required field.
         """
         kind = event.get("type", "")
         if self._is_over:
@@ -112,10 +113,10 @@ class AguiEvents:
             raise Retryable(f"the AG-UI agent sent a {kind} without {error}") from error
 
     async def end(self) -> None:
-        """Take note that nothing more comes.
+        """End the stream.
 
         Raises:
-            Retryable: the run's end has not come.
+            Retryable: The stream closed before the run ended.
         """
         if not self._is_over:
             raise Retryable("the AG-UI agent's answer was cut off")
@@ -148,7 +149,7 @@ class AguiEvents:
         self._thought_over = event.get("messageId") or self._thought
 
     async def _sealed(self, event: Json) -> None:
-        """Say what a provider wants back, with what it belongs to; else as it is."""
+        """Emit an encrypted value with the item it belongs to, or unchanged if there is none."""
         entity, value = event["entityId"], event["encryptedValue"]
         if event.get("subtype") == "tool-call" and entity in self.open:
             self._seals[entity] = value
@@ -160,13 +161,13 @@ class AguiEvents:
             await self._ctx.emit(Raw(event, _SOURCE))
 
     def is_thought(self, message: str) -> bool:
-        """Tell whether a message is the reasoning that was last, and can still be added to."""
+        """Return whether a message is the last reasoning, which can still be extended."""
         return bool(message) and message in {self._thought, self._thought_over}
 
     async def _call_said(self, event: Json) -> None:
         call = event.get("toolCallId") or self._call
         if call != self._call and self._call in self.open:
-            # Chunks name no end: the next call's beginning is it.
+            # Chunks have no end event: the next call ends the one before.
             await self._call_ended({"toolCallId": self._call})
         name = event.get("toolCallName") or self._calls.get(call, "")
         self._call, self._calls[call] = call, name
@@ -209,7 +210,7 @@ class AguiEvents:
         await self.finish(outcome)
 
     async def tell_result(self, result: ToolResult) -> None:
-        """Say what a tool answered."""
+        """Emit a tool's result."""
         await self._ctx.emit(result)
 
     async def finish(self, outcome: Json) -> None:
@@ -218,7 +219,7 @@ class AguiEvents:
             await self._ctx.emit(said)
 
     def _pending(self) -> list[str]:
-        """Return the calls of the user interface's tools, which agents of 0.x do not name."""
+        """Return open calls of the user interface's tools; agents of AG-UI 0.x do not list them."""
         return [
             call
             for call, name in self._calls.items()
@@ -231,7 +232,7 @@ class AguiEvents:
 
 
 def ending_of(outcome: Json) -> Emission | None:
-    """Return what ends the run as a RUN_FINISHED's outcome says; None: it is complete."""
+    """Return how RUN_FINISHED with `outcome` ends the run; None if the run is complete."""
     if outcome.get("type") == "interrupt":
         return _question(outcome)
     if outcome.get("type") == "cancelled":
@@ -242,7 +243,7 @@ def ending_of(outcome: Json) -> Emission | None:
 
 
 def _checked(messages: list[Json]) -> list[Json]:
-    """Refuse links to this fleet's files: only this fleet's own agents can say them."""
+    """Refuse links to this fleet's files, which only the fleet's own agents may send."""
     for number, message in enumerate(messages):
         content = message.get("content")
         for place, part in enumerate(content if isinstance(content, list) else ()):

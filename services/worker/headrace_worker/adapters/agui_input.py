@@ -1,4 +1,4 @@
-"""A run as the RunAgentInput that asks an AG-UI agent for it."""
+"""Conversion of a run into a RunAgentInput for an AG-UI agent."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -27,10 +27,10 @@ from headrace_worker.remembering import Memory, Remembered, remembered
 
 
 def messages_of(turns: Iterable[Turn], base: Sequence[Json] = ()) -> list[Json]:
-    """Return the turns as the messages that an AG-UI client of the agent's would have.
+    """Return the turns as the messages that an AG-UI client of the agent would have.
 
-    Each has the id under which the agent knows it. Calls without a result stay open; what answers
-    interrupts is no message. They come behind the messages `base`, which the agent has set.
+    Each message has the id that the agent gave it. Calls without a result stay open. Answers to
+    interrupts are not messages. The messages follow `base`, the messages that the agent has set.
     """
     messages = _Messages(base)
     for turn in turns:
@@ -50,7 +50,7 @@ def messages_of(turns: Iterable[Turn], base: Sequence[Json] = ()) -> list[Json]:
 
 
 class _Messages:
-    """The messages, with an id of its own for each."""
+    """The messages, each with a unique id."""
 
     def __init__(self, base: Sequence[Json]) -> None:
         self.all: list[Json] = [*base]
@@ -59,7 +59,7 @@ class _Messages:
         self._calls: set[str] = {call["id"] for call in calls}
 
     def add(self, turn: Turn, message: Json, name: str = "") -> Json:
-        """Add a message, and return it; clients use ids again, and no two can have one."""
+        """Add and return a message, with a unique id even if a client reuses ids."""
         wished = name or turn.id
         found, number = wished, 0
         while not found or found in self._ids:
@@ -69,7 +69,7 @@ class _Messages:
         return self.all[-1]
 
     def answer(self, turn: Turn) -> None:
-        """Add what a tool answered, if it was called."""
+        """Add a tool's result if the tool was called."""
         result = turn.result
         if result is None or result.id not in self._calls:
             return
@@ -78,7 +78,7 @@ class _Messages:
         self.add(turn, {"role": "tool", **said}, turn.origin)
 
     def respond(self, turn: Turn) -> None:
-        """Add what the agent said."""
+        """Add the agent's response."""
         said: dict[str, Json] = {}
         last = ""
         for item in turn.items:
@@ -147,16 +147,17 @@ _MESSAGES: TypeAdapter[list[Message]] = TypeAdapter(list[Message])
 
 
 async def run_input(ctx: RunContext, memory: Memory) -> Json:
-    """Return the input of the run that stands for this one.
+    """Return the input of the AG-UI run for this run.
 
     Raises:
-        AnswerInvalid: an answer to an interrupt is not of the shape that was asked for.
-        Retryable: the conversation can't be read now.
-        LogLost, BusUnavailable: the log is gone, or does not answer.
+        AnswerInvalid: An answer to an interrupt does not match the requested schema.
+        Retryable: The conversation can't be read now.
+        LogLost: The log no longer exists.
+        BusUnavailable: The bus does not answer.
     """
     interrupts = asked_before(await ctx.load_events(), ctx.run) if ctx.run > 1 else []
     if ctx.run > 1 and memory == "none":
-        # What it has asked is needed to answer it.
+        # The agent's questions are needed to answer them.
         memory = "task"
     before = await remembered(ctx, memory)
     given = ctx.agui.get("state")
@@ -172,7 +173,7 @@ async def run_input(ctx: RunContext, memory: Memory) -> Json:
         "messages": _messages(ctx, before),
     }
     if interrupts and ctx.checkpoint_data is None:
-        # A former attempt that has kept something has handed the answers over.
+        # An earlier attempt with a checkpoint has passed the answers on already.
         asked["resume"] = _resume(ctx, interrupts)
     valid = RunAgentInput.model_validate(asked)
     whole: Json = valid.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -180,9 +181,9 @@ async def run_input(ctx: RunContext, memory: Memory) -> Json:
 
 
 def _messages(ctx: RunContext, before: Remembered) -> list[Json]:
-    """Return the conversation: what the agent has set it to, if anything, and what came since.
+    """Return the messages that the agent has set, if any, and those since then.
 
-    An AG-UI client has taken that over itself.
+    If an AG-UI client sent messages, they already include what the agent has set.
     """
     is_sent = ctx.agui.get("messages") and not ctx.agui.get("resume")
     base, covered = ([], []) if is_sent else snapshot_of_logs(before.logs)
@@ -193,17 +194,17 @@ def _messages(ctx: RunContext, before: Remembered) -> list[Json]:
         base, covered = [], []
     since = before.turns[len(covered) :]
     if covered and (last := before.turns[len(covered) - 1]).role == "assistant":
-        # It may have gone on with the same response.
+        # The agent may have continued the same response.
         more = last.items[len(covered[-1].items) :]
         since = [*([replace(last, items=more)] if more else []), *since]
     return messages_of(since, base)
 
 
 def _resume(ctx: RunContext, interrupts: Sequence[Json]) -> list[Json]:
-    """Return the answer to each of `interrupts`; one that is not spoken of is cancelled.
+    """Return the answer to each of `interrupts`; those without an answer are cancelled.
 
     Raises:
-        AnswerInvalid: an answer is not of its interrupt's shape; or there is none at all, but
+        AnswerInvalid: An answer does not match its interrupt's schema, or the message contains only
             results of the client's tools.
     """
     sent = {entry["interruptId"]: entry for entry in ctx.agui.get("resume") or ()}
@@ -230,7 +231,7 @@ def _resume(ctx: RunContext, interrupts: Sequence[Json]) -> list[Json]:
 
 
 def _payload(interrupt: Json, answer: Any) -> Any:  # noqa: ANN401  # any JSON
-    """Return an answer as the agent's own users give it: words approve a call, or refuse it."""
+    """Return an answer as the agent expects it; text may approve or refuse a call."""
     name, schema = interrupt["id"], interrupt.get("responseSchema") or {}
     if not isinstance(answer, str | bool) or "approved" not in (schema.get("properties") or {}):
         return conforming(name, answer, schema)

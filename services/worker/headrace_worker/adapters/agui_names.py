@@ -1,7 +1,7 @@
-"""What an AG-UI agent calls its messages, kept for the runs to come.
+"""The ids of an AG-UI agent's messages, kept for later runs.
 
-The log names blocks and messages in its own way. An agent that knows its messages by their ids must
-find them again in the next run, or it takes its own words for new ones.
+The log has its own names for blocks and messages. An agent that identifies its messages by id must
+get the same ids in the next run, or it takes its own messages for new ones.
 """
 
 from dataclasses import asdict
@@ -16,42 +16,43 @@ from headrace_worker.conversation import NAMES, MessageIds
 from headrace_worker.remembering import stored
 
 FINISHED = "finished"
-"""Key in a checkpoint's data: the outcome of a run that has finished (`remembering.stored`)."""
+"""Key in a checkpoint's data: the outcome of a finished run (`remembering.stored`)."""
 _MOST = 6 * 1024
-"""Bytes of names that a checkpoint holds."""
+"""Maximum size of the names in a checkpoint, in bytes."""
 
 
 class NamedEvents(AguiEvents):
-    """Says a run's events and keeps what they are called, at points where a run can go on.
+    """Emits a run's events, and saves the agent's ids where a run can resume.
 
-    These are the results of tools, where no other call or message is open, and the run's end: a
-    worker that takes over neither has a finished tool run again nor a finished run asked for again.
+    These points are tool results, if no other call or message is open, and the run's end. A worker
+    that takes over neither repeats a finished tool call nor requests a finished run again.
     """
 
     def __init__(self, ctx: RunContext) -> None:
-        """Say them in the run of `ctx`."""
+        """Emit events in the run of `ctx`."""
         super().__init__(ctx)
         self._names = MessageIds()
         self._seen: set[str] = set()
 
     async def take(self, event: Json) -> None:
-        """Say `event`.
+        """Emit `event`.
 
         Raises:
-            Retryable, MalformedOutput: as `AguiEvents.take`.
+            Retryable: As for `AguiEvents.take`.
+            MalformedOutput: As for `AguiEvents.take`.
         """
         self._note(event)
         await super().take(event)
 
     async def tell_result(self, result: ToolResult) -> None:
-        """Say what a tool answered, and keep everything up to there if nothing is open."""
+        """Emit a tool's result, with a checkpoint if nothing is open."""
         if self.open:
             await super().tell_result(result)
         else:
             await runtime_of(self._ctx).checkpoint(self._taken(), result)
 
     async def finish(self, outcome: Json) -> None:
-        """Keep the run, and end it."""
+        """Save the outcome, and end the run."""
         kept = {**self._taken(), FINISHED: await stored(self._ctx, outcome)}
         await runtime_of(self._ctx).checkpoint(kept)
         await super().finish(outcome)
@@ -81,7 +82,7 @@ class NamedEvents(AguiEvents):
         self._seen.add(name)
 
     def _taken(self) -> Json:
-        """Return the names since the last checkpoint, and begin anew."""
+        """Return the names since the last checkpoint, and clear them."""
         names, self._names = asdict(self._names), MessageIds()
         self._seen.clear()
         if len(orjson.dumps(names)) > _MOST:

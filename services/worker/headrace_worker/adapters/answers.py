@@ -1,4 +1,4 @@
-"""What a user answered to an interrupt."""
+"""Answers of users to interrupts."""
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -12,7 +12,7 @@ from headrace.model.task import INPUT_REQUIRED, SUBMITTED
 
 
 class AnswerInvalid(HeadraceError):
-    """An answer is not what was asked for; the message says which field breaks which rule."""
+    """An answer does not match the requested schema; the message names the field and the rule."""
 
     code = "answer_invalid"
 
@@ -24,7 +24,7 @@ def expiry(within: float) -> str:
 
 
 def is_expired(interrupt: Json) -> bool:
-    """Tell whether an interrupt takes no answer any more."""
+    """Return whether an interrupt has expired."""
     try:
         ends = datetime.fromisoformat(interrupt.get("expiresAt") or "")
     except (TypeError, ValueError):
@@ -33,7 +33,7 @@ def is_expired(interrupt: Json) -> bool:
 
 
 def value_of(part: Json) -> Any:  # noqa: ANN401  # any JSON
-    """Return what a part says: its data, or its text; None where its user cancelled."""
+    """Return a part's value: its data or its text; None if the user cancelled."""
     if parts.resume_status(part) == "cancelled":
         return None
     return part["data"] if "data" in part else part.get("text", "")
@@ -42,9 +42,9 @@ def value_of(part: Json) -> Any:  # noqa: ANN401  # any JSON
 def answers_of(message: Sequence[Json], interrupts: Sequence[str]) -> Json:
     """Return the answer to each of `interrupts`, by id.
 
-    Parts that name the interrupt that they answer, as an AG-UI client's do, answer that one; data
-    with interrupts' ids as its keys, as LangGraph's users resume a graph, answers these; any other
-    message answers all of them.
+    A part that names its interrupt, as those of AG-UI clients do, answers that one. Data whose keys
+    are ids of interrupts, as LangGraph users send it, answers these. Any other message answers all
+    interrupts.
     """
     if named := {name: value_of(part) for part in message if (name := parts.interrupt_id(part))}:
         return named
@@ -56,7 +56,7 @@ def answers_of(message: Sequence[Json], interrupts: Sequence[str]) -> Json:
 
 
 def asked_before(log: Iterable[tuple[int, Json]], run: int) -> list[Json]:
-    """Return the interrupts that the input of `run` answers: those that the run before asked."""
+    """Return the interrupts of the run before `run`, which the input of `run` answers."""
     asked: list[Json] = []
     for generation, event in log:
         if generation >= run:

@@ -1,7 +1,7 @@
-"""Tool calls that a person must approve: how they are asked for, and what was decided.
+"""Tool calls that need approval: the questions, and the decisions.
 
 The question is an AG-UI Interrupt of the kind that AG-UI clients know as tool approval. A client
-that knows nothing of interrupts answers in words: those in `_YES` approve, all else refuses.
+without interrupts answers with text: the words in `_YES` approve, all others refuse.
 """
 
 from collections.abc import Iterable, Sequence
@@ -36,17 +36,17 @@ SCHEMA: Json = {
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What was decided on a call."""
+    """The user's decision on a call."""
 
     approved: bool
     arguments: Json | None = None
-    """Those to call the tool with; None: the model's."""
+    """The arguments to call the tool with; None for the model's."""
     reason: str = ""
     """Why it was refused, for the model."""
 
 
 class _Payload(BaseModel):
-    """What answers an approval."""
+    """The answer to an approval."""
 
     approved: StrictBool
     edited_args: Json | None = Field(None, alias="editedArgs")
@@ -54,7 +54,7 @@ class _Payload(BaseModel):
 
 
 def question(call: CallItem, metadata: Json | None = None, within: float | None = None) -> Json:
-    """Return the interrupt that asks whether `call` may be carried out, `within` seconds."""
+    """Return the interrupt that requests approval of `call`; it expires after `within` seconds."""
     asked: Json = {
         "id": call.id,
         "reason": "tool_call",
@@ -72,9 +72,13 @@ def question(call: CallItem, metadata: Json | None = None, within: float | None 
 async def ask(
     ctx: RunContext, asked: Sequence[Json], pending: Iterable[str] = (), wrong: str = ""
 ) -> None:
-    """End the run with questions, and calls that the client is to carry out.
+    """End the run with interrupts and with calls that the client executes.
 
-    `wrong` says what is the matter with the answer that came.
+    Args:
+        ctx: The run's context.
+        asked: The interrupts.
+        pending: Ids of the calls that the client executes.
+        wrong: What is wrong with the last answer, if anything.
     """
     prompt = "\n".join(filter(None, [wrong, *(each.get("message") for each in asked)]))
     schema = asked[0].get("responseSchema") if len(asked) == 1 else None
@@ -82,19 +86,19 @@ async def ask(
 
 
 def decisions_of(said: Sequence[Json], asked: Sequence[Json]) -> dict[str, Decision]:
-    """Return what a message decides on each call that the interrupts `asked` ask for, by its id.
+    """Return the message's decision on each call of the interrupts `asked`, by call id.
 
-    A call that it does not speak of, or speaks of too late, is refused.
+    A call without an answer, or with an answer that comes too late, is refused.
 
     Raises:
-        AnswerInvalid: an answer is of none of the shapes that were asked for.
+        AnswerInvalid: An answer matches none of the requested schemas.
     """
     answers = answers_of(said, [interrupt["id"] for interrupt in asked])
     return {call_of(interrupt): _decided(interrupt, answers) for interrupt in asked}
 
 
 def call_of(interrupt: Json) -> str:
-    """Return the id of the call that an interrupt is about."""
+    """Return the id of the call that an interrupt concerns."""
     return str(interrupt.get("toolCallId") or interrupt["id"])
 
 
@@ -108,10 +112,10 @@ def _decided(interrupt: Json, answers: Json) -> Decision:
 
 
 def decision_of(answer: Any, name: str) -> Decision:  # noqa: ANN401  # any JSON
-    """Return what `answer` decides on the interrupt `name`.
+    """Return the decision that `answer` makes on the interrupt `name`.
 
     Raises:
-        AnswerInvalid: it is of none of the shapes that were asked for.
+        AnswerInvalid: The answer matches none of the requested schemas.
     """
     match answer:
         case None:

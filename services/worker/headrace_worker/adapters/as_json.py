@@ -1,4 +1,4 @@
-"""What agents from elsewhere make, as JSON: bytes as base64, objects of no known type as text."""
+"""Conversion of any value to JSON: bytes as base64, objects of unknown types as text."""
 
 from typing import Any
 
@@ -6,5 +6,5 @@ from pydantic_core import to_jsonable_python
 
 
 def as_json(value: Any) -> Any:  # noqa: ANN401  # any JSON
-    """Return `value` as JSON; nothing fails because somebody else's object is none."""
+    """Return `value` as JSON; an object that can't be converted never raises an error."""
     return to_jsonable_python(value, bytes_mode="base64", fallback=str)

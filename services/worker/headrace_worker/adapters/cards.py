@@ -1,4 +1,4 @@
-"""What an agent's own card says, as a declaration."""
+"""Conversion of an agent's own card into a declaration."""
 
 from headrace.model.agent_card import Provider
 from headrace.model.errors import InvalidName
@@ -8,7 +8,7 @@ from headrace.sdk.errors import Misdeclared
 
 
 def taken_over(card: Json) -> Json:
-    """Return the keywords of `agent` that a card, an A2A AgentCard in ProtoJSON, answers for."""
+    """Return the keywords of `agent` that `card` provides, an A2A AgentCard in ProtoJSON."""
     taken = {
         "display_name": card.get("name"),
         "description": card.get("description"),
@@ -29,7 +29,7 @@ def _provider(said: Json) -> Provider | None:
 
 
 def _url(said: str | None) -> str:
-    """Return a URL that may be shown; another's card is no reason to refuse the agent."""
+    """Return an HTTP URL unchanged, anything else as an empty string."""
     return said if said and said.startswith(("http://", "https://")) else ""
 
 
@@ -39,10 +39,10 @@ def _skill(skill: Json) -> Json:
 
 
 def name_of(card: Json) -> str:
-    """Return the card's name as one that an agent can have.
+    """Return an agent name made from the card's name.
 
     Raises:
-        Misdeclared: it can't be made one.
+        Misdeclared: The card's name can't be converted.
     """
     name = "-".join("".join(c if c.isalnum() else " " for c in card.get("name", "")).split())
     try:

@@ -1,4 +1,4 @@
-"""Credentials for outside agents: what each request carries, and where it comes from."""
+"""Credentials for outside agents: the headers of each request, and their source."""
 
 import asyncio
 import time
@@ -15,21 +15,21 @@ with needs("a2a"):
     from a2a.types import AgentCard
 
 _EARLY = 30.0
-"""Seconds before its end at which a token is taken for expired."""
+"""Seconds before its expiry at which a token is replaced."""
 _LIFETIME = 300.0
-"""Seconds that a token counts as valid if it does not say."""
+"""Lifetime of a token that does not name one, in seconds."""
 
 
 @dataclass(frozen=True)
 class OwnCard:
-    """An agent's card, and where the agent is that credentials were given for."""
+    """An agent's card, and the agent's URL that the credentials were given for."""
 
     card: AgentCard
     url: str
 
 
 def is_same_origin(url: str, other: str) -> bool:
-    """Tell whether both URLs have the same scheme, host and port."""
+    """Return whether both URLs have the same scheme, host and port."""
     try:
         one, two = httpx.URL(url), httpx.URL(other)
     except httpx.InvalidURL:
@@ -42,27 +42,27 @@ def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
 
 
 class Credentials(Protocol):
-    """What a request needs so that it is let in."""
+    """Protocol of credentials."""
 
     async def headers(self, card: OwnCard | None, http: httpx.AsyncClient) -> dict[str, str]:
         """Return the headers; `card` is the agent's, None while it is being read.
 
         Raises:
-            Retryable: who issues them is busy or out of reach.
-            CredentialsRefused: who issues them does not.
+            Retryable: The token endpoint is busy or unreachable.
+            AccessRefused: The token endpoint issues no token.
         """
 
     def forget(self) -> None:
-        """Take note that the last ones were refused."""
+        """Discard the last headers, which were refused."""
 
 
 class AccessRefused(Exception):  # named for what happened
-    """Whoever issues tokens refused to."""
+    """The token endpoint issued no token."""
 
 
 @dataclass(frozen=True)
 class ApiKey:
-    """A key in a header: the one that the agent's card names, unless `header` does."""
+    """An API key in `header`; by default, in the header that the agent's card names."""
 
     key: str = field(repr=False)
     header: str = ""
@@ -72,7 +72,7 @@ class ApiKey:
         return {self.header or _key_header(None if card is None else card.card): self.key}
 
     def forget(self) -> None:
-        """Do nothing: there is no other key."""
+        """Do nothing: the key does not change."""
 
 
 @dataclass(frozen=True)
@@ -86,18 +86,18 @@ class Bearer:
         return {"Authorization": f"Bearer {self.token}"}
 
     def forget(self) -> None:
-        """Do nothing: there is no other token."""
+        """Do nothing: the token does not change."""
 
 
 @dataclass
 class ClientCredentials:
-    """OAuth 2 client credentials (RFC 6749, 4.4): a token is fetched, kept and fetched anew."""
+    """OAuth 2 client credentials (RFC 6749, 4.4). Tokens are kept until they expire."""
 
     client_id: str
     client_secret: str = field(repr=False)
     token_url: str = ""
-    """Empty: the one that the agent's card names, if it is at the agent's own origin: a card that
-    leads elsewhere must not get the secret."""
+    """URL of the token endpoint. If empty, the one in the agent's card is used, which must have the
+    agent's own origin: a card that names another origin must not get the secret."""
     scopes: Sequence[str] = ()
     audience: str = ""
     _token: str = field(default="", repr=False, init=False)
@@ -107,7 +107,7 @@ class ClientCredentials:
     async def headers(self, card: OwnCard | None, http: httpx.AsyncClient) -> dict[str, str]:
         """Return the token's header."""
         if card is None and not self.token_url:
-            # The card is public, and says where tokens come from.
+            # The card is public, and names the token endpoint.
             return {}
         async with self._fetching:
             if time.monotonic() >= self._until:
@@ -115,7 +115,7 @@ class ClientCredentials:
         return {"Authorization": f"Bearer {self._token}"}
 
     def forget(self) -> None:
-        """Have the next request fetch a new token."""
+        """Make the next request fetch a new token."""
         self._until = 0.0
 
     async def _fetch(self, url: str, http: httpx.AsyncClient) -> None:

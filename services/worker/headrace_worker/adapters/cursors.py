@@ -1,7 +1,7 @@
-"""The cursor of a stream of server-sent events, which the official client does not tell.
+"""The cursor of a stream of server-sent events, which the official client does not expose.
 
-A server that gives its events an `id` goes on behind the last one it is told. Another Headrace
-does, without a gap or a duplicate.
+A server that gives its events an `id` can resume after the last one received. Another Headrace does
+so without gaps or duplicates.
 """
 
 from collections.abc import AsyncIterator
@@ -21,27 +21,27 @@ class EventIds:
     """The ids of a stream's events."""
 
     def __init__(self, last: str = "") -> None:
-        """Begin behind `last`; empty: at no event."""
+        """Start after the event `last`; empty for no event."""
         self.last = last
-        """Of the last event that was told."""
+        """Id of the last event that was emitted."""
         self.came = last
-        """Of the last event that the client was given."""
+        """Id of the last event that the client received."""
 
     def told(self) -> None:
-        """Take note that what came has been told."""
+        """Record that the last event received has been emitted."""
         self.last = self.came
 
 
 FOLLOWED: ContextVar[EventIds | None] = ContextVar("followed", default=None)
-"""Who notes the ids of the streams that the task at hand opens."""
+"""Records the ids of the streams that the current asyncio task opens."""
 
 
 class NotingTransport(httpx.AsyncHTTPTransport):
-    """A transport that lets `FOLLOWED` see the event streams."""
+    """A transport that records the ids of event streams in `FOLLOWED`."""
 
     @override
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send the request; an event stream is noted while it is read."""
+        """Send the request; the ids of an event stream are recorded while it is read."""
         response = await super().handle_async_request(request)
         cursor = FOLLOWED.get()
         kind = response.headers.get("content-type", "")
@@ -52,7 +52,7 @@ class NotingTransport(httpx.AsyncHTTPTransport):
 
 
 class _Noted(httpx.AsyncByteStream):
-    """Hands on one frame at a time: the client asks for the next when it has told the last."""
+    """Yields one frame at a time: the client requests the next after it has emitted the last."""
 
     def __init__(self, stream: httpx.AsyncByteStream, cursor: EventIds) -> None:
         self._stream, self._cursor = stream, cursor

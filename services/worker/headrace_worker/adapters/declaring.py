@@ -1,4 +1,4 @@
-"""What every adapter can be told of its agent: the keywords of `headrace.sdk.agent`."""
+"""Keywords of `headrace.sdk.agent` that every adapter accepts."""
 
 from collections.abc import Sequence
 from typing import TypedDict
@@ -9,11 +9,11 @@ from headrace.sdk.agent import Skill
 from headrace.sdk.policy import FollowUps
 
 ANY_MEDIA = ("*/*",)
-"""What agents take that look at their input themselves, as they do where they come from."""
+"""Input modes of agents that check their input themselves."""
 
 
 class Declaration(TypedDict, total=False):
-    """Keywords that are handed on to `agent`, which says what each means."""
+    """Keywords that are passed on to `agent`, which documents them."""
 
     display_name: str
     description: str
@@ -45,11 +45,15 @@ def declare_capabilities(
     interrupts: bool = False,
     handoffs: bool = False,
 ) -> None:
-    """Declare in AG-UI's words what the agent is found to do; what is declared already wins.
+    """Declare the agent's AG-UI capabilities; values already declared take precedence.
 
-    `client_tools`: its model is offered the tools that clients bring. `structured`: its output is
-    no text. `approvals`: it has tools that people approve. `interrupts`: it may ask otherwise.
-    `handoffs`: it has agents that a task may be handed over to.
+    Args:
+        declared: The declaration to complete.
+        client_tools: Whether its model is offered the tools of clients.
+        structured: Whether its output is not text.
+        approvals: Whether it has tools that need approval.
+        interrupts: Whether it may ask for input in other ways.
+        handoffs: Whether it can hand over a task to other agents.
     """
     found: dict[str, Json] = {}
     if client_tools:

@@ -1,7 +1,7 @@
-"""Server-sent events, frame by frame, as they come in pieces over HTTP.
+"""Parser for server-sent events that arrive in arbitrary chunks over HTTP.
 
-Lines end with LF, CRLF or CR and with nothing else. Libraries that read text by lines also end
-them at U+2028, U+2029 and U+0085, which JSON has within strings.
+Only LF, CRLF and CR end lines. Libraries that read text by lines also split at U+2028, U+2029 and
+U+0085, which JSON strings may contain.
 """
 
 from collections.abc import Iterator
@@ -16,16 +16,16 @@ _ESCAPES = (
 
 
 class Frames:
-    """Puts the frames of one stream together."""
+    """Assembles the frames of one stream."""
 
     def __init__(self) -> None:
-        """Begin at the beginning of a stream."""
+        """Start at the beginning of a stream."""
         self._rest = bytearray()
         self._after_cr = False
         self._begun = False
 
     def take(self, chunk: bytes) -> Iterator[bytes]:
-        """Yield the frames that are whole with the next bytes, their lines ended with LF."""
+        """Yield the frames that `chunk` completes, with LF line ends."""
         if not chunk:
             return
         if self._after_cr and chunk.startswith(b"\n"):
@@ -47,7 +47,7 @@ class Frames:
 
 
 def field(frame: bytes, name: bytes) -> bytes | None:
-    """Return what a frame has under `name`, its lines put together; None: it has none."""
+    """Return the lines of a frame's field `name`, joined; None if it has none."""
     found: list[bytes] = []
     for line in frame.split(b"\n"):
         key, _, value = line.partition(b":")
@@ -57,7 +57,7 @@ def field(frame: bytes, name: bytes) -> bytes | None:
 
 
 def plain(frame: bytes) -> bytes:
-    """Return a frame of JSON whose lines everybody ends at the same places."""
+    """Return a frame of JSON in which all parsers find the same lines."""
     for character, escape in _ESCAPES:
         frame = frame.replace(character, escape)
     return frame

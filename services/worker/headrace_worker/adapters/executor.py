@@ -1,4 +1,4 @@
-"""An `AgentExecutor` of the official A2A SDK, unchanged, as an agent."""
+"""Adapter for an `AgentExecutor` of the official A2A SDK."""
 
 import asyncio
 from contextlib import suppress
@@ -29,20 +29,20 @@ with needs("a2a"):
 
 
 class Unheard(EventQueue):
-    """For an executor whose task is over: nobody hears what it still says."""
+    """Queue of an executor whose task is over: its events are dropped."""
 
     @override
     async def enqueue_event(self, event: Event) -> None:
-        """Drop it."""
+        """Drop the event."""
 
 
 class LogQueue(EventQueue):
-    """Takes events as the SDK's queues do, and waits where the agent is too far ahead."""
+    """Queue that appends the executor's events to the log, with backpressure."""
 
     def __init__(self, ctx: RunContext, artifacts: list[Json], *, may_answer: bool) -> None:
         """Write to the log of `ctx`, whose task has `artifacts` so far.
 
-        `may_answer`: a Message that comes first is the answer, instead of a task.
+        With `may_answer`, a Message that comes first is a bare answer instead of a task.
         """
         self._ctx, self._before, self._may_answer = ctx, artifacts, may_answer
         self._artifacts = {artifact["artifactId"] for artifact in artifacts}
@@ -51,11 +51,11 @@ class LogQueue(EventQueue):
 
     @override
     async def enqueue_event(self, event: Event) -> None:
-        """Append `event`; what follows the run's end is dropped, as the SDK's servers do.
+        """Append `event`; events after the run's end are dropped, as in the SDK's servers.
 
         Raises:
-            MalformedOutput: it is another task's, or not what A2A says.
-            RunOver: the run has ended without the executor.
+            MalformedOutput: The event belongs to another task or violates A2A.
+            RunOver: The run has ended independently of the executor.
         """
         if self._over:
             self._ctx.log.warning("the executor said more after its end: dropped")
@@ -76,7 +76,7 @@ class LogQueue(EventQueue):
         """Return the user's answer if the executor asked for credentials, else None.
 
         Raises:
-            TimeoutError: none came within `timeout` seconds.
+            TimeoutError: No answer came within `timeout` seconds.
         """
         asking = self._asking
         if asking is None or self._over:
@@ -89,7 +89,7 @@ class LogQueue(EventQueue):
             await self.close()
 
     async def close(self) -> None:
-        """Ask for nothing any more."""
+        """Withdraw an open request for credentials."""
         asking, self._asking = self._asking, None
         if asking is not None:
             asking.cancel()
@@ -107,7 +107,7 @@ class LogQueue(EventQueue):
         self._check(task.get("id", ""))
         for artifact in task.get("artifacts", []):
             if artifact in self._before:
-                # Executors put the task that they were given into the queue again.
+                # Executors repeat the artifacts of the task that they were given.
                 continue
             await self._artifact({"artifact": artifact, "lastChunk": True})
         await self._status(task.get("status", {}), task.get("metadata", {}))
@@ -116,7 +116,7 @@ class LogQueue(EventQueue):
         self._check(update.get("taskId", ""))
         chunk = artifact_of(update)
         if chunk.append and chunk.id not in self._artifacts:
-            # What was never begun can't go on: clients would refuse it.
+            # Clients refuse to append to an artifact that does not exist.
             chunk = replace(chunk, append=False)
         self._artifacts.add(chunk.id)
         await self._say(chunk)
@@ -139,12 +139,12 @@ class LogQueue(EventQueue):
         prompt = {**message, "messageId": name, "role": "ROLE_AGENT", "parts": content}
         self._spoke = True
         self._asking = asyncio.create_task(runtime_of(self._ctx).ask(prompt))
-        # Begun at once, so that it stands in the log before whatever comes next.
+        # Start the request now, so that the log has it before the next event.
         await asyncio.sleep(0)
 
     async def _say(self, said: Emission) -> None:
         if self._asking is not None and not self._asking.done():
-            # It goes on: somebody else has brought what it asked for.
+            # The executor continues: it got the credentials in another way.
             await self.close()
         self._spoke = True
         await self._ctx.emit(said)
@@ -166,7 +166,7 @@ with needs("a2a"):
     from a2a.types import AgentCard, SendMessageRequest, Task
 
 RUN = "headrace.run"
-"""Key of the call context's state under which an executor finds its `RunContext`."""
+"""Key of the executor's `RunContext` in the call context's state."""
 
 _ANONYMOUS = "anonymous"
 
@@ -179,17 +179,23 @@ def executor_agent(
     auth_timeout: float = 300.0,
     **declared: Unpack[Declaration],
 ) -> Agent:
-    """Make an agent of `executor`: `execute` is called for each message, `cancel` for a cancel.
+    """Return an agent that runs `executor`: `execute` for each message, `cancel` for a cancel.
 
-    `card` is the agent's own: name, description, version, skills, media types, streaming and
-    extensions are taken over where they are not given.
-    Its task and context ids are those of the task in the log; from the second message on it finds
-    the task in `current_task`. A Message that it says is COMPLETED's, or all of the answer where
-    the agent is declared with `bare_message`. Returning while AUTH_REQUIRED it is called again with
-    the user's answer, within `auth_timeout` seconds. The other keywords are `agent`'s.
+    The executor gets the ids of the task and its context as in the log. From the second message on,
+    `current_task` contains the task. A Message that it sends completes the task, or is the whole
+    answer if the agent is declared with `bare_message`. An executor that returns in AUTH_REQUIRED
+    is called again with the user's answer.
+
+    Args:
+        executor: The executor.
+        name: The agent's name in the fleet; by default, the card's.
+        card: The agent's own card. Its name, description, version, skills, media types, streaming
+            and extensions apply unless they are given here.
+        auth_timeout: Seconds to wait for the user's answer to AUTH_REQUIRED.
+        **declared: Keywords of `agent`.
 
     Raises:
-        Misdeclared: as `agent`; or there is neither a name nor a card.
+        Misdeclared: Neither a name nor a card is given, or as for `agent`.
     """
     own = json_of(card) if card is not None else {}
     told: Any = {"input_modes": ANY_MEDIA, **taken_over(own), **_capabilities(own), **declared}
@@ -228,7 +234,7 @@ async def _cancel(
 
 
 async def _task(ctx: RunContext) -> Task:
-    """Return the task so far, with the content of its files instead of links to them."""
+    """Return the task so far, with the content of its files instead of links."""
     task = await ctx.load_task()
     said = [*task.get("history", ()), *task.get("artifacts", ())]
     if (message := task.get("status", {}).get("message")) is not None:
@@ -260,7 +266,7 @@ async def _request(ctx: RunContext, message: Json, task: Task | None) -> Request
 
 
 def _capabilities(card: Json) -> Json:
-    """Return what a card says that its executor can do."""
+    """Return the capabilities that a card declares."""
     can: Json = card.get("capabilities") or {}
     return {key: can[key] for key in ("streaming", "extensions") if key in can}
 
@@ -284,7 +290,7 @@ async def _related(ctx: RunContext, message: Json) -> list[Task]:
 
 
 class _Owner(User):
-    """Whose task it is."""
+    """The owner of the task, as the SDK's user."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -1,4 +1,4 @@
-"""A LangGraph graph, unchanged, as an agent."""
+"""Adapter for LangGraph graphs."""
 
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,15 +27,14 @@ with needs("langgraph"):
     from langgraph.types import Command
 
 RUN = "headrace.run"
-"""Key of a graph's configuration (``config["configurable"]``) at which nodes find the run's
-`RunContext`."""
+"""Key of the run's `RunContext` in a graph's configuration (``config["configurable"]``)."""
 
 _OUT_OF_REACH = frozenset({"APIConnectionError", "TransportError"})
-"""What the clients of models, and those for HTTP beneath them, call the error that a server can't
-be reached. By name: a graph's nodes use whichever they like."""
+"""Names of the errors of model and HTTP clients for an unreachable server. By name, because nodes
+may use any client."""
 
 
-def langgraph_agent(  # noqa: PLR0913  # what a graph can be told
+def langgraph_agent(  # noqa: PLR0913  # the adapter's options
     graph: Pregel[Any, Any, Any, Any],
     *,
     name: str,
@@ -48,21 +47,31 @@ def langgraph_agent(  # noqa: PLR0913  # what a graph can be told
     answer_within: float | None = None,
     **declared: Unpack[Declaration],
 ) -> Agent:
-    """Make an agent of a compiled graph.
+    """Return an agent that runs a compiled graph.
 
-    With a checkpointer, each task has a thread of its own, which begins with the state that the
-    conversation's last completed task has left; what other tasks said meanwhile is told as
-    messages. Without one, the graph is given the conversation as messages. Either goes as far back
-    as `memory` says. `input_of` makes the graph's input of the run's context where it takes
-    something else than messages. Only messages of the nodes in `answer_from` are said, where given.
-    `output` names a key of its state that is the answer, or part of it; `state_keys` those that it
-    shares with user interfaces, both ways. An interrupt ends the run, and the task's next message
-    resumes it, `answer_within` seconds later at most (None: there is no hurry). A worker that takes
-    over goes on behind the last step that the checkpointer has. The other keywords are `agent`'s.
+    With a checkpointer, each task has its own thread. It starts with the state of the
+    conversation's last completed task; messages of other tasks that this state lacks are added.
+    Without a checkpointer, the graph gets the conversation as messages. `memory` limits both. An
+    interrupt ends the run, and the task's next message resumes it. A worker that takes over
+    continues after the last step that the checkpointer has.
+
+    Args:
+        graph: The compiled graph.
+        name: The agent's name in the fleet.
+        input_of: A function that makes the graph's input from the run's context, for graphs whose
+            input is not messages.
+        config: The graph's configuration.
+        answer_from: Nodes whose messages are emitted; by default, all.
+        output: Key of the graph's state that is the answer or part of it.
+        state_keys: Keys of the graph's state that are shared with user interfaces, in both
+            directions.
+        memory: How much of the conversation the graph gets.
+        answer_within: Seconds after which an interrupt expires; None for no limit.
+        **declared: Keywords of `agent`.
 
     Raises:
-        Misdeclared: as `agent`; or the graph has static breakpoints, and no checkpointer to go on
-            from them.
+        Misdeclared: The graph has static breakpoints but no checkpointer to resume from, or as for
+            `agent`.
     """
     if not graph.checkpointer and (graph.interrupt_before_nodes or graph.interrupt_after_nodes):
         raise Misdeclared(f"{name}: a graph with breakpoints needs a checkpointer")
@@ -86,7 +95,7 @@ def langgraph_agent(  # noqa: PLR0913  # what a graph can be told
 
 @dataclass(frozen=True, slots=True)
 class _GraphOptions:
-    """How the graph is run; see `langgraph_agent`."""
+    """Options of `langgraph_agent`."""
 
     config: Mapping[str, Any]
     input_of: Callable[[RunContext], Any] | None
@@ -98,7 +107,7 @@ class _GraphOptions:
 
 
 class _Settled(Exception):  # no error
-    """The run ends without the graph."""
+    """The run ends without running the graph."""
 
     def __init__(self, ending: Ending) -> None:
         super().__init__()
@@ -106,10 +115,10 @@ class _Settled(Exception):  # no error
 
 
 async def _run(ctx: RunContext, graph: Pregel[Any, Any, Any, Any], options: _GraphOptions) -> None:
-    """Carry out one run.
+    """Execute one run.
 
     Raises:
-        _Settled: it ends without the graph.
+        _Settled: The run ends without running the graph.
     """
     settings: Any = dict(options.config)
     settings["configurable"] = {**settings.get("configurable", {}), RUN: ctx}
@@ -143,16 +152,16 @@ async def _stream(
     telling: LangGraphEvents,
     thread: Thread | None,
 ) -> None:
-    """Run the graph, and say what it does.
+    """Run the graph and emit its events.
 
     Raises:
-        Retryable: what a node asked is busy or out of reach.
+        Retryable: A service that a node uses is busy or unreachable.
     """
     modes: Any = ["messages", "updates", "custom", "tasks", "values"]
     options: Any = {}
     if thread is not None:
         modes.append("checkpoints")
-        # A step that the log tells is one that a successor finds.
+        # A worker that takes over must find every step that the log has.
         options["durability"] = "sync"
     stream: AsyncIterator[Any] = graph.astream(
         given, settings, stream_mode=modes, subgraphs=True, **options
@@ -168,7 +177,7 @@ async def _retryable(stream: AsyncIterator[Any]) -> AsyncIterator[Any]:
     """Yield what a graph streams.
 
     Raises:
-        Retryable: a model or another service that a node asked is busy or out of reach.
+        Retryable: A model or another service that a node uses is busy or unreachable.
     """
     try:
         async for each in stream:
@@ -180,7 +189,7 @@ async def _retryable(stream: AsyncIterator[Any]) -> AsyncIterator[Any]:
 
 
 def _is_passing(error: BaseException | None) -> bool:
-    """Tell whether an error of some client's library, or its cause, is one that passes."""
+    """Return whether a client library's error, or its cause, is temporary."""
     while error is not None:
         status = getattr(error, "status_code", None)
         if isinstance(status, int):
@@ -199,11 +208,11 @@ async def _given(
     thread: Thread | None,
     options: _GraphOptions,
 ) -> Any:  # noqa: ANN401  # a graph's input
-    """Return what the graph is given: an input, answers to its interrupts, or None: go on.
+    """Return the graph's input, answers to its interrupts, or None to continue.
 
     Raises:
-        AnswerInvalid: what the user has answered is not what was asked for.
-        _Settled: the user has the graph not go on, or answers too late.
+        AnswerInvalid: The user's answer does not match the requested schema.
+        _Settled: The user stopped the graph, or answered too late.
     """
     if begun.goes_on:
         return None
@@ -223,11 +232,11 @@ async def _given(
 
 
 async def _pass(thread: Thread, decision: Decision, state_keys: Sequence[str]) -> None:
-    """Let the graph go on behind a static breakpoint, with the state that its user has edited.
+    """Prepare to continue after a static breakpoint, with the state that the user edited.
 
     Raises:
-        AnswerInvalid: the graph does not take that state.
-        _Settled: the user has it not go on.
+        AnswerInvalid: The graph does not accept that state.
+        _Settled: The user stopped the graph.
     """
     if not decision.approved:
         reason = parts.notice_part(decision.reason or "The user stopped it.", parts.ERROR)

@@ -1,4 +1,4 @@
-"""What a graph does, said in a task's log while it does it."""
+"""The events of a graph, emitted to a task's log while it runs."""
 
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
@@ -31,7 +31,7 @@ _OWN = (*UTTERANCES, *ENDINGS)
 
 
 class LangGraphEvents:
-    """Says what one run of a graph streams."""
+    """Emits what one run of a graph streams."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class LangGraphEvents:
         output: str,
         state_keys: Sequence[str],
     ) -> None:
-        """Say it in the run of `ctx`; the rest is as `langgraph_agent` has it."""
+        """Emit events in the run of `ctx`; `langgraph_agent` documents the other arguments."""
         self._ctx, self._answer_from = ctx, answer_from
         self._output, self._state_keys = output, state_keys
         self._calls: dict[tuple[str, Any], str] = {}
@@ -55,7 +55,7 @@ class LangGraphEvents:
         """Whether the graph has stopped at a static breakpoint."""
 
     async def take(self, place: tuple[str, ...], mode: str, told: Any) -> None:  # noqa: ANN401  # per mode
-        """Say what came of a stream mode at a place: the graph itself, or a graph within it."""
+        """Emit a streamed item; `place` is the subgraph that it comes from, if any."""
         match mode:
             case "messages":
                 message, about = told
@@ -73,7 +73,7 @@ class LangGraphEvents:
                 await self._ctx.emit(Step(told["name"], finished="result" in told))
 
     async def catch_up(self, begun: Beginning) -> None:
-        """Say what former attempts have made and not said."""
+        """Emit what earlier attempts produced but did not emit."""
         self._values, self._catches_up = begun.values, begun.goes_on
         for node, update in begun.missed:
             await self._update_of(node, update)
@@ -81,10 +81,12 @@ class LangGraphEvents:
             await self._share()
 
     async def end(self, before: Sequence[Json], stop: Json | None, ends: str | None) -> None:
-        """Say the answer that the graph's state is, and what it waits for.
+        """Emit the answer in the graph's state, and the open interrupts.
 
-        Questions that were asked `before` stay as they are; new ones are open until `ends`. `stop`
-        is the question of the static breakpoint at which the graph has stopped.
+        Args:
+            before: Earlier interrupts, which are repeated unchanged.
+            stop: The interrupt for the static breakpoint at which the graph stopped, if any.
+            ends: Expiry of new interrupts.
         """
         found = self._values.get(self._output) if self._is_answered else None
         if isinstance(found, str):
@@ -99,7 +101,7 @@ class LangGraphEvents:
             await self._ctx.emit(InputRequired(tool_calls=pending))
 
     def _pending(self) -> list[str]:
-        """Return the open calls of the client's tools with which the graph has ended."""
+        """Return open calls of the client's tools at the end of the graph."""
         offered = {tool["name"] for tool in self._ctx.agui.get("tools") or ()}
         said = self._values.get("messages") if isinstance(self._values, dict) else None
         if not offered or not isinstance(said, list):
@@ -173,7 +175,7 @@ class LangGraphEvents:
 
     async def _usage(self, message: AIMessage) -> None:
         used, about = message.usage_metadata, message.response_metadata
-        # A message that has streamed comes as a whole too; its pieces have told what it has used.
+        # A streamed message also comes as a whole; its pieces have reported the usage already.
         is_told = message.id in self._metered and not isinstance(message, AIMessageChunk)
         if used is not None and not is_told:
             if message.id:
@@ -200,7 +202,7 @@ class LangGraphEvents:
                 self._note(update)
 
     async def _update_of(self, node: str, update: Any) -> None:  # noqa: ANN401  # whatever a node returns
-        """Say the messages in what a former attempt's node has made."""
+        """Emit the messages in the update of an earlier attempt's node."""
         self._note(update)
         if self._answer_from is None or node in self._answer_from:
             for message in _messages_in(update):
@@ -212,7 +214,7 @@ class LangGraphEvents:
         )
 
     async def _share(self) -> None:
-        """Say the state that user interfaces see, if it has changed."""
+        """Emit the state shared with user interfaces, if it has changed."""
         values = self._values if isinstance(self._values, dict) else {}
         shared = {key: values[key] for key in self._state_keys if key in values}
         if not shared:

@@ -1,4 +1,4 @@
-"""A run as the input of a graph."""
+"""Conversion of a run into a graph's input."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -31,7 +31,7 @@ def messages_of(turns: Sequence[Turn]) -> list[AnyMessage]:
 
 
 def human(said: Sequence[Json]) -> HumanMessage:
-    """Return what a user says, A2A Parts, as a message."""
+    """Return the user's A2A Parts as a message."""
     if all("text" in part for part in said):
         return HumanMessage(text_of(said))
     blocks: Any = [_block(part) for part in said]
@@ -82,13 +82,14 @@ async def input_for(
     memory: Memory,
     state_keys: Sequence[str],
 ) -> Json:
-    """Return the messages that are new to a graph, and what an AG-UI client sent beside them.
+    """Return the messages that are new to a graph, and what an AG-UI client sent with them.
 
-    The client's state is given for `state_keys`, so far as it is another than the graph's. Its
-    tools and its context are given under ``tools`` and ``ag-ui``, where the graph has such keys.
+    The client's state is included for `state_keys` where it differs from the graph's. Its tools and
+    its context are under ``tools`` and ``ag-ui``, if the graph has such keys.
 
     Raises:
-        Retryable, BusUnavailable: what was said before, or a file, can't be read.
+        Retryable: The conversation or a file can't be read now.
+        BusUnavailable: The bus does not answer.
     """
     if begun is None:
         turns = answered(await conversation(ctx, memory))
@@ -120,6 +121,6 @@ def _shared(
 
 
 def _instead(graph: Pregel[Any, Any, Any, Any], key: str, value: Any) -> Any:  # noqa: ANN401  # any JSON
-    """Return an update that sets a key: what its reducer makes of the client's is not asked."""
+    """Return an update that sets a key, bypassing its reducer."""
     reduces = isinstance(graph.channels.get(key), BinaryOperatorAggregate)
     return Overwrite(value) if reduces else value

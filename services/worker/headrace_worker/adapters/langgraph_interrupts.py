@@ -1,9 +1,9 @@
-"""What a graph asks its user, and the answers as the graph takes them.
+"""Interrupts of a graph, and the answers in the form that the graph expects.
 
-Three kinds of questions are known, beside those of a graph's own making: the review of tool calls
-by LangChain's HumanInTheLoopMiddleware, all calls of a response in one interrupt or one interrupt
-for each, and a static breakpoint (``interrupt_before``, ``interrupt_after``). They are answered as
-LangGraph's users do, or as AG-UI clients answer approvals, or in words.
+In addition to a graph's own interrupts, three kinds are supported: the reviews of tool calls by
+LangChain's HumanInTheLoopMiddleware, with one interrupt either for all calls of a response or for
+each call, and static breakpoints (``interrupt_before``, ``interrupt_after``). Answers may have
+LangGraph's format or that of AG-UI approvals, or be text.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,9 +23,9 @@ with needs("langgraph"):
     from headrace_worker.adapters.response_schemas import checked, conforming
 
 _WORDS = ("question", "message", "prompt", "text", "query", "description")
-"""Keys under which an interrupt's value says what a person is to read."""
+"""Keys of an interrupt's value that may contain the text for the user."""
 _BREAKPOINT = "breakpoint-"
-"""What the id of a static breakpoint's interrupt begins with; the checkpoint's id follows."""
+"""Prefix of the id of a static breakpoint's interrupt; the checkpoint's id follows."""
 
 _LATE = "The answer came too late."
 _EACH: dict[str, Json] = {
@@ -43,11 +43,11 @@ _EACH: dict[str, Json] = {
     "reject": {"properties": {"message": {"type": "string"}}, "required": ["type"]},
     "respond": {"properties": {"message": {"type": "string"}}, "required": ["type", "message"]},
 }
-"""The decisions that the middleware knows, as JSON Schema."""
+"""JSON Schemas of the decisions that the middleware accepts."""
 
 
 def question(interrupt: Interrupt, ends: str | None = None) -> Json:
-    """Return an interrupt in AG-UI's words; it is open until `ends`."""
+    """Return an interrupt as an AG-UI Interrupt that expires at `ends`."""
     value = as_json(interrupt.value)
     asked: Json = {"id": interrupt.id, "reason": "input_required", "message": _words(value)}
     if isinstance(value, dict):
@@ -63,7 +63,7 @@ def question(interrupt: Interrupt, ends: str | None = None) -> Json:
 
 
 def breakpoint_question(checkpoint: str, nodes: Sequence[str], ends: str | None = None) -> Json:
-    """Return what is asked where a graph has stopped before `nodes`, at a static breakpoint."""
+    """Return the AG-UI Interrupt for a static breakpoint before `nodes`."""
     asked: Json = {
         "id": f"{_BREAKPOINT}{checkpoint}",
         "reason": "breakpoint",
@@ -75,20 +75,25 @@ def breakpoint_question(checkpoint: str, nodes: Sequence[str], ends: str | None 
 
 
 def is_breakpoint(asked: Json, checkpoint: str | None) -> bool:
-    """Tell whether a question is that of the static breakpoint at a checkpoint."""
+    """Return whether an AG-UI Interrupt is that of the static breakpoint at a checkpoint."""
     return bool(checkpoint) and asked["id"] == f"{_BREAKPOINT}{checkpoint}"
 
 
 def resuming(
     answers: Mapping[str, Any], asked: Sequence[Json], waiting: Iterable[Interrupt]
 ) -> dict[str, Any]:
-    """Return with what the interrupts `waiting`, which `asked` asks, are resumed, by id.
+    """Return the values that resume the interrupts `waiting`, by id.
 
-    One that has expired is canceled. What is not answered goes on waiting.
+    An expired interrupt is cancelled. One without an answer stays open.
+
+    Args:
+        answers: The user's answers, by id.
+        asked: The AG-UI Interrupts.
+        waiting: The graph's interrupts.
 
     Raises:
-        AnswerInvalid: an answer is none of what was asked for.
-        TimeoutError: an interrupt has expired, and can't be resumed without an answer.
+        AnswerInvalid: An answer matches none of the requested schemas.
+        TimeoutError: An interrupt has expired and can't be resumed without an answer.
     """
     questions = {each["id"]: each for each in asked}
     given: dict[str, Any] = {}
@@ -102,10 +107,10 @@ def resuming(
 
 
 def decided(answers: Mapping[str, Any], asked: Json) -> approvals.Decision:
-    """Return what an answer decides at a static breakpoint.
+    """Return the decision at a static breakpoint.
 
     Raises:
-        AnswerInvalid: it is none.
+        AnswerInvalid: The answer is missing or does not match the requested schema.
     """
     name = asked["id"]
     if is_expired(asked):
@@ -119,7 +124,7 @@ def decided(answers: Mapping[str, Any], asked: Json) -> approvals.Decision:
 
 
 def _given(interrupt: Interrupt, answer: Any) -> Any:  # noqa: ANN401  # any JSON
-    """Return an answer as the graph takes it."""
+    """Return an answer in the form that the graph expects."""
     calls = _calls(interrupt)
     if not calls:
         return conforming(interrupt.id, answer, interrupt.response_schema)
@@ -144,7 +149,7 @@ def _expired(interrupt: Interrupt) -> Any:  # noqa: ANN401  # what the graph tak
 
 
 def _decisions(name: str, answer: Any, calls: Sequence[Json]) -> list[Any]:  # noqa: ANN401  # any JSON
-    """Return the decision on each call that a review is about."""
+    """Return the decision on each call of a review."""
     match answer:
         case {"decisions": list(decisions)}:
             return decisions
@@ -176,7 +181,7 @@ def _is_batch(interrupt: Interrupt) -> bool:
 
 
 def _calls(interrupt: Interrupt) -> list[Json]:
-    """Return the tool calls that an interrupt of the middleware is about, else none."""
+    """Return the tool calls that an interrupt of the middleware reviews; empty for others."""
     match interrupt.value:
         case {"action_requests": list(calls), "review_configs": list(configs)}:
             allowed = {each["action_name"]: each["allowed_decisions"] for each in configs}
@@ -187,13 +192,13 @@ def _calls(interrupt: Interrupt) -> list[Json]:
 
 
 def _allowed(schema: Any) -> list[str]:  # noqa: ANN401  # any JSON
-    """Return the decisions that a schema of the middleware's knows."""
+    """Return the decisions that a schema of the middleware allows."""
     said = orjson.dumps(as_json(schema)).decode() if isinstance(schema, dict) else ""
     return [each for each in _EACH if f'"{each}"' in said] or [*_EACH]
 
 
 def _schema(interrupt: Interrupt) -> Json | None:
-    """Return what answers may look like: a review's may be AG-UI's too."""
+    """Return the schema of answers; a review also accepts AG-UI's format."""
     schema = interrupt.response_schema
     calls = _calls(interrupt)
     if not calls:
@@ -211,7 +216,7 @@ def _schema(interrupt: Interrupt) -> Json | None:
 
 
 def _native(calls: Sequence[Json]) -> Json:
-    """Return what the middleware takes as the answer to a review of several calls."""
+    """Return the schema of the middleware's own answer to a review of several calls."""
     decisions = [
         {"type": "object", "oneOf": [_kind(each) for each in call["allowed"]]} for call in calls
     ]

@@ -1,9 +1,8 @@
-"""Where a graph keeps the state of a task: in a thread of the task's own.
+"""The thread in which a graph keeps a task's state.
 
-A task's thread begins with a copy of what the conversation's last completed task has left, so the
-tasks of one conversation branch: none waits for another, and none sees or changes another's thread.
-What other tasks of the conversation said, and that copy does not hold, is put in front of the
-input as messages.
+A task's thread starts with a copy of the state of the conversation's last completed task. So the
+tasks of one conversation branch: none waits for another, and none reads or changes another's
+thread. Messages of other tasks that the copy does not contain are added before the input.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -28,47 +27,47 @@ with needs("langgraph"):
     from langgraph.types import Interrupt, StateSnapshot
 
 _KEY = "langgraph"
-"""Key, in a run's checkpoint, of a `_Mark`."""
+"""Key of a `_Mark` in a run's checkpoint."""
 _AHEAD = 8
-"""Checkpoints that a graph can be ahead of the log, with room to spare."""
+"""Maximum number of checkpoints that a graph can be ahead of the log, with a margin."""
 _MOST = 100
-"""Tasks that a task notes as put in front of its input; its checkpoint has room for no more."""
+"""Maximum number of tasks in `_Mark.beside`; a checkpoint has no room for more."""
 
 
 @dataclass(slots=True)
 class _Mark:
-    """Where a run is in its thread, as its log has it."""
+    """A run's position in its thread, as the log has it."""
 
     base: str | None = None
-    """The checkpoint that the run began with; None: the thread was empty."""
+    """The checkpoint at which the run started; None if the thread was empty."""
     at: str | None = None
-    """The checkpoint up to which the log tells everything."""
+    """The checkpoint up to which the log is complete."""
     after: str | None = None
-    """The task whose state the thread began with."""
+    """The task whose state the thread started with."""
     beside: list[str] = field(default_factory=list)
-    """The tasks whose words were put in front of the input."""
+    """The tasks whose messages were added before the input."""
 
 
 @dataclass(slots=True)
 class Beginning:
-    """Where a run begins."""
+    """Where a run starts."""
 
     goes_on: bool = False
-    """Whether a former attempt has already handed in the input."""
+    """Whether an earlier attempt has already passed the input to the graph."""
     earlier: list[Turn] = field(default_factory=list)
-    """What is to be put in front of the input."""
+    """Turns to add before the input."""
     values: Any = None
     """The graph's state."""
     missed: list[tuple[str, Any]] = field(default_factory=list)
-    """What nodes have made that the log does not tell, by node."""
+    """Updates of nodes that the log does not have, by node."""
     is_over: bool = False
-    """Whether nothing is left to do but to tell it."""
+    """Whether the graph is finished, and only its result is left to emit."""
     asked: list[Json] = field(default_factory=list)
-    """The questions that the input answers, as they were asked: those that still wait."""
+    """The open interrupts that the input answers, as they were sent."""
     waiting: list[Interrupt] = field(default_factory=list)
-    """Their interrupts; none where the question is a static breakpoint's."""
+    """The graph's interrupts for `asked`; empty for a static breakpoint."""
     stops: bool = False
-    """Whether a former attempt has come to a static breakpoint."""
+    """Whether an earlier attempt has stopped at a static breakpoint."""
 
 
 class Thread:
@@ -77,17 +76,18 @@ class Thread:
     def __init__(
         self, ctx: RunContext, graph: Pregel[Any, Any, Any, Any], settings: Mapping[str, Any]
     ) -> None:
-        """Keep the state of `graph` for the task of `ctx`; `settings` are its configuration."""
+        """Keep the state of `graph` for the task of `ctx`; `settings` is its configuration."""
         self._ctx, self._graph = ctx, graph
         self._mark = _Mark()
         self.settings: Any = _at(settings, thread_of(ctx, ctx.task))
 
     async def begin(self, memory: Memory) -> Beginning:
-        """Find where the run begins, or goes on, and save that.
+        """Find where the run starts or resumes, and save it.
 
         Raises:
-            Retryable, BusUnavailable: the conversation can't be read.
-            RunOver: the run has ended.
+            Retryable: The conversation can't be read now.
+            BusUnavailable: The bus does not answer.
+            RunOver: The run has ended.
         """
         ctx, saved = self._ctx, _mark_of(self._ctx.checkpoint_data)
         begun = Beginning()
@@ -116,15 +116,15 @@ class Thread:
         return begun
 
     async def question(self, ends: str | None) -> Json:
-        """Return what is asked where the graph has stopped at a static breakpoint."""
+        """Return the interrupt for the static breakpoint at which the graph has stopped."""
         state = await self._state()
         return breakpoint_question(_id(state) or "", state.next, ends)
 
     async def update(self, values: Json) -> None:
-        """Change the graph's state, as its user has it edited at a breakpoint.
+        """Set the state that the user edited at a breakpoint.
 
         Raises:
-            AnswerInvalid: the graph does not take it.
+            AnswerInvalid: The graph does not accept it.
         """
         try:
             await self._graph.aupdate_state(self.settings, values)
@@ -132,10 +132,10 @@ class Thread:
             raise AnswerInvalid(f"editedArgs: {error}") from error
 
     async def reached(self, checkpoint: Json) -> None:
-        """Save that the log tells everything up to a checkpoint, as the graph streams it."""
+        """Save that the log is complete up to a checkpoint, as the graph streams it."""
         is_input = checkpoint["metadata"].get("source") == "input"
         if is_input or not checkpoint["next"]:
-            # Nothing has been said yet; or the run's end says the same in a moment.
+            # Nothing has been emitted yet, or the run's end follows at once.
             return
         name = checkpoint["config"]["configurable"].get("checkpoint_id")
         if name != self._mark.at:
@@ -143,10 +143,10 @@ class Thread:
             await self._save()
 
     async def _carry_over(self, memory: Memory) -> list[Turn]:
-        """Begin the thread with what the conversation has left; return what it does not hold."""
+        """Start the thread with the conversation's state; return the turns that it lacks."""
         saver, ctx = self._saver, self._ctx
         if _id(await self._state()) is not None:
-            # A former attempt died before it could save where it began.
+            # An earlier attempt died before it could save where it started.
             await saver.adelete_thread(thread_of(ctx, ctx.task))
         if memory != "context":
             return []
@@ -165,14 +165,14 @@ class Thread:
         return await turns_of_logs(beside)
 
     async def _noted(self, memory: Memory, saved: _Mark) -> list[Turn]:
-        """Return what a former attempt was to put in front of the input."""
+        """Return the turns that an earlier attempt had to add before the input."""
         logs = await logs_before(self._ctx) if saved.beside else []
         if not saved.beside and saved.base is None and self._ctx.agui.get("messages"):
             return (await conversation(self._ctx, memory))[:-1]
         return await turns_of_logs([log for log in logs if _task(log) in saved.beside])
 
     async def _copy(self, task: str) -> bool:
-        """Begin the thread with the last checkpoint of another task's, if there is one."""
+        """Copy the last checkpoint of another task, if it has one; return whether it does."""
         theirs = _at({}, thread_of(self._ctx, task))
         left = await self._saver.aget_tuple(theirs)
         if left is None:
@@ -184,7 +184,7 @@ class Thread:
         return True
 
     async def _missed(self) -> list[tuple[str, Any]]:
-        """Return what nodes have made since the checkpoint up to which the log tells everything."""
+        """Return the nodes' updates since the checkpoint up to which the log is complete."""
         steps: list[StateSnapshot] = []
         # The graph waits while its checkpoints are saved here, so there are two or three.
         async for step in self._graph.aget_state_history(self.settings, limit=_AHEAD):
@@ -195,9 +195,10 @@ class Thread:
         return [(task.name, task.result) for task in done]
 
     async def _stops(self, state: StateSnapshot) -> bool:
-        """Tell whether the graph, which has gone on since the run began, is at a breakpoint.
+        """Return whether the graph, which has continued since the run started, is at a breakpoint.
 
-        A graph within it that has breakpoints is taken to be at one: better asked once too often.
+        A subgraph with breakpoints is assumed to be at one: an unnecessary question does less harm
+        than a missing one.
         """
         if not state.next or state.interrupts:
             return False
@@ -233,9 +234,9 @@ class Thread:
 
 
 def thread_of(ctx: RunContext, task: str) -> str:
-    """Return the thread of a task of the same tenant, owner, agent and context.
+    """Return the id of a task's thread, from tenant, owner, agent, context and task.
 
-    Only the context can hold a slash, so no two tasks have the same.
+    Only the context can contain a slash, so ids are unique.
     """
     return f"{ctx.tenant}/{ctx.owner}/{ctx.agent}/{ctx.context}/{task}"
 
@@ -254,7 +255,7 @@ def _id(state: StateSnapshot) -> str | None:
 
 
 def _has(breakpoints: str | Sequence[str], nodes: Collection[str]) -> bool:
-    """Tell whether one of `nodes` is among `breakpoints`, or these are all ("*")."""
+    """Return whether one of `nodes` is in `breakpoints`, or `breakpoints` is "*"."""
     return bool(nodes) and (breakpoints == "*" or not set(breakpoints).isdisjoint(nodes))
 
 
@@ -269,14 +270,14 @@ def _task(log: Sequence[Entry]) -> str:
 
 
 def _held_by(task: str | None, logs: Mapping[str, Sequence[Entry]]) -> set[str]:
-    """Return the tasks whose words the state that `task` left holds."""
+    """Return the tasks whose messages are in the state that `task` left."""
     held, order = set[str](), list(logs)
     while task is not None:
         held.add(task)
         mark = _first_mark(logs[task])
         held.update(mark.beside)
         if mark.after is not None and mark.after not in logs:
-            # Gone: what came before it is taken for held.
+            # Its log is gone: assume that the state has everything before it.
             held.update(order[: order.index(task)])
             return held
         task = mark.after if mark.after not in held else None

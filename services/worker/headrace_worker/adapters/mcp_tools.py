@@ -1,4 +1,4 @@
-"""The tools of an MCP server, through the official SDK."""
+"""Adapter for the tools of MCP servers, through the official SDK."""
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
@@ -27,13 +27,13 @@ with needs("mcp"):
 
 
 class McpServer:
-    """A source of tools: a server of this machine, or one that is spoken to over HTTP.
+    """The tools of an MCP server, local or over HTTP.
 
-    One connection serves all runs of a worker. It is made when the first run needs it, ends after
-    `keep` seconds without one, and is made anew where it was lost.
+    All runs of a worker share one connection. It opens when a run first needs it, closes after
+    `keep` seconds without a run, and reopens after it was lost.
     """
 
-    def __init__(  # noqa: PLR0913  # what a server can be told
+    def __init__(  # noqa: PLR0913  # the adapter's options
         self,
         url: str = "",
         *,
@@ -46,14 +46,21 @@ class McpServer:
         timeout: float = 60.0,
         keep: float = 300.0,
     ) -> None:
-        """Use the server at `url` (streamable HTTP), or the one that `command` starts (stdio).
+        """Use the server at `url` (streamable HTTP) or the one that `command` starts (stdio).
 
-        `headers` go with each HTTP request; `environment` is added to the few variables that a
-        command inherits, `folder` is where it runs. `only` names the tools that are offered, all
-        without it; `prefix` is put before their names. A call may take `timeout` seconds.
+        Args:
+            url: URL of an HTTP server.
+            command: Command of a local server, with its arguments.
+            environment: Variables in addition to the few that a command inherits.
+            folder: The command's working directory.
+            headers: Headers of each HTTP request.
+            only: Names of the tools to offer; by default, all.
+            prefix: Prefix of the tools' names.
+            timeout: Maximum duration of a call in seconds.
+            keep: Seconds without a run after which the connection closes.
 
         Raises:
-            Misdeclared: there is neither `url` nor `command`, or both.
+            Misdeclared: Neither or both of `url` and `command` are given.
         """
         if bool(url) == bool(command):
             raise Misdeclared("an MCP server needs either a url or a command")
@@ -66,10 +73,10 @@ class McpServer:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Sequence[Tool]]:
-        """Yield its tools, usable for the length of the block.
+        """Yield the tools, usable within the block.
 
         Raises:
-            Retryable: it can't be started, or does not answer.
+            Retryable: The server can't be started or does not answer.
         """
         loop = asyncio.get_running_loop()
         link = self._links.get(loop)
@@ -80,7 +87,7 @@ class McpServer:
 
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[Client]:
-        """Connect for the length of a block, in one task."""
+        """Connect for the block; it must be entered and left in the same asyncio task."""
         async with AsyncExitStack() as stack:
             server: Any = StdioServerParameters(
                 command=self._command[0] if self._command else "",
@@ -98,7 +105,7 @@ class McpServer:
 
 
 class _McpLink:
-    """One connection, held by a task of its own: it must end in the task that began it."""
+    """One connection, held by its own asyncio task: the task that opens it must close it."""
 
     def __init__(self, server: McpServer) -> None:
         self.server = server
@@ -111,11 +118,11 @@ class _McpLink:
 
     @property
     def is_gone(self) -> bool:
-        """Whether it has ended, or is about to."""
+        """Whether the connection is closed or about to close."""
         return self._holding.done() or self._unused.is_set()
 
     def drop(self) -> None:
-        """Connect anew the next time."""
+        """Close this connection, so that the next run opens a new one."""
         self._unused.set()
 
     @asynccontextmanager
@@ -150,7 +157,7 @@ class _McpLink:
             async with self.server.connected() as client:
                 self._client.set_result((client, await _listed(client)))
                 await self._unused.wait()
-        except Exception as error:  # noqa: BLE001  # whoever waits for it is told
+        except Exception as error:  # noqa: BLE001  # `tools` raises it
             self._unused.set()
             if not self._client.done():
                 self._client.set_exception(error)
@@ -175,7 +182,7 @@ class _RemoteTool:
         return self.tool.input_schema
 
     async def answer(self, ctx: RunContext, arguments: Any) -> Answer:  # noqa: ANN401  # any JSON
-        """Call it; the server checks the arguments."""
+        """Call the tool; the server validates the arguments."""
         timeout = self.link.server.timeout
         try:
             given = _object(arguments)
@@ -209,7 +216,7 @@ async def _listed(client: Client) -> list[McpTool]:
 def _object(arguments: Any) -> Json:  # noqa: ANN401  # any JSON
     given = orjson.loads(arguments or b"{}") if isinstance(arguments, str | bytes) else arguments
     if not isinstance(given, dict):
-        raise ValueError("must be an object")  # noqa: TRY004  # what is wrong is a value of a model's
+        raise ValueError("must be an object")  # noqa: TRY004  # a model's value is wrong
     return given
 
 
@@ -219,7 +226,7 @@ def _answer(result: CallToolResult) -> Answer:
     if result.is_error:
         return Answer(error=said or "it failed")
     if (structured := result.structured_content) is not None:
-        # A result that is no object comes wrapped into one.
+        # A result that is not an object comes wrapped in one.
         wrapped = isinstance(structured, dict) and structured.keys() == {"result"}
         return Answer(structured["result"] if wrapped else structured)
     if len(texts) == len(result.content):

@@ -1,4 +1,4 @@
-"""A model behind an OpenAI-compatible chat endpoint as an agent."""
+"""Adapter for models behind OpenAI-compatible chat endpoints."""
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -18,23 +18,23 @@ from headrace_worker.remembering import Memory, conversation
 
 
 class Toolbox:
-    """What an agent may call."""
+    """The tools that an agent may call."""
 
     def __init__(self, given: Sequence[Tool | ToolSource | Callable[..., Any]]) -> None:
-        """Hold tools, sources of tools, and functions that become tools.
+        """Hold tools, sources of tools, and functions to convert to tools.
 
         Raises:
-            Misdeclared: two tools have one name, or one is no tool at all.
+            Misdeclared: Two tools have the same name, or an item is not a tool.
         """
         self._tools, self._sources = as_tools(given)
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[dict[str, Tool]]:
-        """Yield the tools by name, usable for the length of the block.
+        """Yield the tools by name, usable within the block.
 
         Raises:
-            Misdeclared: two have one name.
-            Retryable: a source can't be reached.
+            Misdeclared: Two tools have the same name.
+            Retryable: A source of tools can't be reached.
         """
         async with AsyncExitStack() as stack:
             found = list(self._tools)
@@ -47,7 +47,7 @@ with needs("openai"):
     from openai import AsyncOpenAI, OpenAIError, Timeout
 
 
-def openai_agent(  # noqa: PLR0913  # what such an endpoint can be told
+def openai_agent(  # noqa: PLR0913  # the adapter's options
     *,
     name: str,
     model: str,
@@ -68,21 +68,36 @@ def openai_agent(  # noqa: PLR0913  # what such an endpoint can be told
     retries: int = 2,
     **declared: Unpack[Declaration],
 ) -> Agent:
-    """Make an agent of `model` at `base_url` (without one, OpenAI's own).
+    """Return an agent that calls a model behind an OpenAI-compatible endpoint.
 
-    `api_key` is, where None, what the official client finds in its environment. It finds it for
-    OpenAI alone: an endpoint with another `base_url` is sent the key given here, or none.
-    `instruction` is the system message. `tools` are called here, those that
-    an AG-UI client brings are called by it: the run then ends with their calls pending, and the
-    results begin the next one. At most `max_turns` answers of the model make one run. `options` go
-    into each request as they are. A connection is made in `connect_timeout` s; `request_timeout`
-    (s) is how long the endpoint may be silent. `retries` are those of one request, before anything
-    of an answer has come; after them, and where an answer breaks off, the run goes on behind its
-    last tool result in another attempt, as `max_attempts` and `backoff` say. The other keywords are
-    `agent`'s.
+    The worker executes `tools`. A call of a tool that an AG-UI client offers ends the run with that
+    call pending, and its result starts the next run. If a request still fails after `retries`, or
+    an answer breaks off, another attempt continues after the last tool result, as `max_attempts`
+    and `backoff` allow.
+
+    Args:
+        name: The agent's name in the fleet.
+        model: The model's name.
+        base_url: The endpoint; by default, OpenAI's own.
+        api_key: The endpoint's key. For OpenAI's own endpoint it defaults to the key in the
+            environment of the official client; another `base_url` gets only a key given here.
+        instruction: The system message, or a function that makes it from the run's context.
+        tools: Tools, sources of tools, and functions to convert to tools.
+        show_thinking: Whether to emit reasoning.
+        reasoning_effort: A field of each request, if given.
+        temperature: A field of each request, if given.
+        max_tokens: A field of each request, if given.
+        options: Other fields of each request, sent unchanged.
+        headers: Headers of each request.
+        memory: How much of the conversation the model gets.
+        max_turns: Maximum number of model responses in a run.
+        connect_timeout: Seconds to connect.
+        request_timeout: Seconds for which the endpoint may be silent.
+        retries: Retries of one request, before any of its answer has arrived.
+        **declared: Keywords of `agent`.
 
     Raises:
-        Misdeclared: there is no key, two tools have one name, or as `agent`.
+        Misdeclared: The key is missing, two tools have the same name, or as for `agent`.
     """
     timeout = Timeout(request_timeout, connect=connect_timeout)
     client = _client(base_url, api_key, headers, timeout, retries)
@@ -129,7 +144,7 @@ def _client(
     except OpenAIError as error:
         raise Misdeclared(str(error)) from None
     if foreign:
-        # As the key, these are of the account with OpenAI that the environment names.
+        # Like the key, these belong to the OpenAI account that the environment names.
         client.organization = client.project = None
     return client
 

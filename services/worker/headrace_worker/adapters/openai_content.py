@@ -1,4 +1,4 @@
-"""What a user says, as content for models of OpenAI's APIs: one walk, a set of pieces for each."""
+"""Conversion of a user's message into content for models of OpenAI's APIs."""
 
 from base64 import b64decode
 from collections.abc import Callable, Sequence
@@ -10,33 +10,33 @@ from headrace.model import parts
 from headrace.model.events import Json
 
 _AUDIO = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
-"""Media types of the audio that these models take, with the APIs' names for them."""
+"""Audio media types that these models accept, with the APIs' names for them."""
 _PDF = "application/pdf"
 
 TAKES = ("text/*", "application/json", "image/*", *_AUDIO, _PDF)
-"""Media types of which these models are given the content."""
+"""Media types whose content is passed to these models."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContentNames:
-    """What one of the APIs calls its pieces of content."""
+    """One API's constructors for pieces of content."""
 
     text: Callable[[str], Json]
     image: Callable[[str], Json]
-    """Of an image's address, which may be a data URL."""
+    """Makes a piece from an image's URL, which may be a data URL."""
     pdf: Callable[[str, str], Json]
-    """Of a file's name and its data URL."""
+    """Makes a piece from a PDF file's name and its data URL."""
 
 
 def content_of(said: Sequence[Json], pieces: ContentNames) -> str | list[Json]:
-    """Return A2A Parts as the content of a message: text if that is all there is."""
+    """Return A2A Parts as a message's content: a string if all parts are text."""
     if all("text" in part for part in said):
         return parts.text_of(said)
     return [_piece(part, pieces) for part in said]
 
 
 def _mention(part: Json) -> str:
-    """Return the words that stand for a file which the model is not given."""
+    """Return the text that replaces a file whose content the model does not get."""
     said = part.get("filename") or part.get("url") or part.get("mediaType") or "unnamed"
     return f"[file {said}]"
 

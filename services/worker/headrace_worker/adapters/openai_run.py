@@ -1,4 +1,4 @@
-"""One run of a chat model: answers and tool calls, in turns, until it has no more to say."""
+"""One run of a chat model: responses and tool calls in turns until the final answer."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,17 +36,17 @@ def messages_of(instruction: str, turns: Iterable[Turn]) -> list[Json]:
 
 
 def function_of(tool: Tool) -> Json:
-    """Return a tool as a request offers it."""
+    """Return a tool in the format of a request."""
     return offered(tool.name, tool.description, tool.parameters)
 
 
 def frontend_function(tool: Json) -> Json:
-    """Return an AG-UI client's tool as a request offers it."""
+    """Return an AG-UI client's tool in the format of a request."""
     return offered(tool["name"], tool.get("description") or "", tool.get("parameters"))
 
 
 def offered(name: str, description: str, parameters: Json | None) -> Json:
-    """Return a function as a request offers it."""
+    """Return a function in the format of a request."""
     schema = parameters or {"type": "object", "properties": {}}
     function = {"name": name, "description": description, "parameters": schema}
     return {"type": "function", "function": function}
@@ -65,12 +65,12 @@ def _message(turn: Turn) -> Json:
 
 
 def _assistant(turn: Turn) -> Json:
-    """Return what the model has said, with every field that came with it."""
+    """Return the model's response, with all fields that it had."""
     kept = turn.verbatim.response if turn.verbatim and turn.verbatim.format == FORMAT else {}
     more = {key: value for key, value in kept.items() if key != "tool_calls"}
     results = [item.told for item in turn.items if isinstance(item, ResultItem)]
     text = "\n".join(filter(None, [turn.text, *results]))
-    # Null means that there are calls instead of an answer: without any, servers refuse it.
+    # Null means calls instead of an answer: servers refuse it without calls.
     content = text or (None if turn.calls else "")
     said: Json = {**more, "role": "assistant", "content": content}
     if turn.calls:
@@ -95,7 +95,7 @@ with needs("openai"):
 
 @dataclass(frozen=True, slots=True)
 class ModelEndpoint:
-    """A model, and how it is asked."""
+    """A model, and the settings of its requests."""
 
     client: AsyncOpenAI
     model: str
@@ -105,20 +105,20 @@ class ModelEndpoint:
 
 
 class ChatRun:
-    """One run."""
+    """One run of a chat model."""
 
     def __init__(self, ctx: RunContext, endpoint: ModelEndpoint, tools: Mapping[str, Tool]) -> None:
-        """Answer in the run of `ctx`; the model may call `tools` and those of the run's client."""
+        """Run in `ctx`; the model may call `tools` and those of the run's client."""
         self._ctx, self._endpoint, self._tools = ctx, endpoint, tools
         sent = ctx.agui.get("tools") or []
         self._frontend = {tool["name"]: tool for tool in sent if tool["name"] not in tools}
         self._used: set[str] = set()
 
     async def answer(self, instruction: str, turns: Sequence[Turn]) -> None:
-        """Say the model's answer to `turns`; what a former attempt has begun, go on with.
+        """Emit the model's answer to `turns`, or continue what an earlier attempt started.
 
         Raises:
-            Retryable: the endpoint is busy, out of reach or broke off.
+            Retryable: The endpoint is busy or unreachable, or its answer broke off.
         """
         said, asked = list(turns), "\n\n".join(filter(None, [instruction, self._context()]))
         self._used = {call.id for turn in said for call in turn.calls}
@@ -138,7 +138,7 @@ class ChatRun:
             left, responses = response.calls, responses + 1
 
     def _is_own(self, turn: Turn) -> bool:
-        """Tell whether the turn is a response of this run's."""
+        """Return whether the turn is a response of this run."""
         ctx = self._ctx
         return turn.role == "assistant" and (turn.task, turn.run) == (ctx.task, ctx.run)
 
@@ -147,7 +147,7 @@ class ChatRun:
         return "\n".join(f"{item['description']}: {item['value']}" for item in known)
 
     async def _ask(self, messages: list[Json]) -> Turn | None:
-        """Return what the model has said; None: the run has ended with it."""
+        """Return the model's response; None if it ended the run."""
         endpoint, ctx = self._endpoint, self._ctx
         host = endpoint.client.base_url.host
         said = Answering(ctx, self._used, host, thinking=endpoint.show_thinking)
@@ -177,10 +177,10 @@ class ChatRun:
         return {**model, **usage, **tools, **self._endpoint.options}
 
     async def _work(self, said: list[Turn], calls: Sequence[CallItem]) -> bool:
-        """Call the tools that are ours, all at once, and add their results to `said`.
+        """Call the worker's own tools concurrently, and add their results to `said`.
 
-        True: the run ends, for its client is to carry out the others. What has been answered when
-        one of them asks for another attempt is kept.
+        Return True if the run ends because its client executes the other calls. If one tool asks
+        for another attempt, the results of the others are kept.
         """
         pending = [call.id for call in calls if self._is_pending(call)]
         ours = [call for call in calls if call.id not in pending]
@@ -195,7 +195,7 @@ class ChatRun:
         return bool(pending)
 
     def _is_pending(self, call: CallItem) -> bool:
-        """Tell whether the client is to carry out the call: of its own tools, and not cut off."""
+        """Return whether the client executes the call; cut-off arguments are not sent to it."""
         return call.name in self._frontend and call.is_json
 
     async def _call(self, call: CallItem) -> ToolResultPart:
@@ -214,15 +214,15 @@ class ChatRun:
 
 
 def refusal_of(error: APIError) -> str:
-    """Return what may be told of an error.
+    """Return a description of the error for the client.
 
     Raises:
-        Retryable: it may go better later.
+        Retryable: The endpoint is busy, unreachable, or failed within a stream.
     """
     if isinstance(error, APIConnectionError):
         raise Retryable("the model's endpoint does not answer") from error
     if not isinstance(error, APIStatusError):
-        # Said amid a stream: there is no status to go by.
+        # The error came within a stream, without a status.
         raise Retryable("the model's endpoint reported an error") from error
     status = error.status_code
     if is_busy(status):

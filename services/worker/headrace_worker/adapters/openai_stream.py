@@ -1,4 +1,4 @@
-"""One response of a chat model, as it streams in."""
+"""One streamed response of a chat model."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,18 +15,18 @@ from headrace_worker.conversation import CallItem, Item, Turn, Verbatim, Words
 from headrace_worker.remembering import keep_response
 
 _NAMES = frozenset({"id", "type", "format", "name", "role"})
-"""Of strings that come whole, however often: every other string comes in pieces."""
+"""Fields whose strings are always complete; all other strings come in pieces."""
 
 
 class Fields:
-    """Puts the fields of a streamed message together."""
+    """Assembles the fields of a streamed message."""
 
     def __init__(self) -> None:
-        """Begin without any."""
+        """Start without fields."""
         self.found: Json = {}
 
     def add(self, pieces: Mapping[str, Any] | None) -> None:
-        """Take what one delta brings of them."""
+        """Add the fields of one delta."""
         for name, piece in (pieces or {}).items():
             if piece is not None:
                 self.found[name] = _joined(name, self.found.get(name), piece)
@@ -47,7 +47,7 @@ def _joined(name: str, known: Any, piece: Any) -> Any:  # noqa: ANN401  # any JS
 
 
 def _extended(known: list[Any], pieces: list[Any]) -> list[Any]:
-    """Return the list with `pieces` behind it; those that name an item's index go on with it."""
+    """Return the list extended by `pieces`; a piece with a known index extends that item."""
     items = list(known)
     for piece in pieces:
         index = piece.get("index") if isinstance(piece, dict) else None
@@ -69,63 +69,70 @@ with needs("openai"):
     from openai.types.chat.chat_completion_chunk import ChoiceDelta, ChoiceDeltaToolCall
 
 FORMAT = "openai.chat"
-"""Of the responses that are kept verbatim: fields of the assistant's message beside its text and
-its calls, and under ``tool_calls`` those of each call, by id."""
+"""Format of the responses that are kept verbatim: the fields of the assistant's message except its
+text and its calls, and under ``tool_calls`` those of each call, by id."""
 
 _REASONING = ("reasoning_content", "reasoning")
-"""What OpenAI-compatible servers call the piece of reasoning that a delta brings."""
+"""Names that OpenAI-compatible servers use for a delta's reasoning."""
 
 
 @dataclass(slots=True)
 class StreamedCall:
-    """A tool call as its pieces come."""
+    """A tool call whose pieces arrive one by one."""
 
     id: str
-    """In the log, and in what the model is told again: unlike every other of the conversation."""
+    """Unique id in the log and in later requests."""
     theirs: str
-    """The model's own id, which some servers use again, and some leave out."""
+    """The model's own id, which some servers reuse or omit."""
     name: str = ""
     pieces: list[str] = field(default_factory=list)
     fields: Fields = field(default_factory=Fields)
 
     @property
     def arguments(self) -> str:
-        """What has come of its arguments' JSON text."""
+        """The JSON text of its arguments so far."""
         return "".join(self.pieces)
 
     def whole(self) -> CallItem:
-        """Return the call as far as it has come."""
+        """Return the call with its arguments so far."""
         return CallItem.of_text(self.id, self.name or "unnamed", self.arguments)
 
 
 class Answering:
-    """Says a model's response while it comes, and keeps what the next request needs of it."""
+    """Emits a model's response as it streams, and keeps what the next request needs of it."""
 
     def __init__(self, ctx: RunContext, used: set[str], provider: str, *, thinking: bool) -> None:
-        """Say it in the run of `ctx`; `used` are the ids of its calls so far, `thinking`: show."""
+        """Emit in the run of `ctx`.
+
+        Args:
+            ctx: The run's context.
+            used: Ids of the conversation's calls so far.
+            provider: The provider's name, for usage.
+            thinking: Whether to emit reasoning.
+        """
         self._ctx, self._used, self._provider, self._thinking = ctx, used, provider, thinking
         self._open: dict[int | None, StreamedCall] = {}
         self._texts: list[str] = []
         self._fields = Fields()
         self._usage: tuple[str, CompletionUsage] | None = None
         self.calls: list[StreamedCall] = []
-        """In the order in which they began."""
+        """The calls, in the order in which they started."""
         self.refusal = ""
-        """Why the model does not want to, if it does not."""
+        """The model's refusal; empty if it did not refuse."""
         self.finish = ""
-        """Why it stopped, in the API's words."""
+        """The API's reason for which the response ended."""
 
     async def take(self, stream: AsyncIterator[ChatCompletionChunk]) -> None:
-        """Take the whole response, and save it where somebody needs it again.
+        """Emit the whole response, and save what later requests need of it.
 
         Raises:
-            Retryable: it broke off.
+            Retryable: The response broke off.
         """
         async for chunk in stream:
             if chunk.usage is not None:
-                # Some servers count up in each chunk: the last count is the response's.
+                # Some servers send running totals with each chunk: the last one counts.
                 self._usage = chunk.model, chunk.usage
-            choices: Sequence[Any] = chunk.choices or ()  # Some servers send null, for deltas too.
+            choices: Sequence[Any] = chunk.choices or ()  # Some servers send null, also for deltas.
             for choice in choices[:1]:
                 if choice.delta is not None:
                     await self._take(choice.delta)
@@ -204,10 +211,10 @@ class Answering:
 
 
 def _begins(call: StreamedCall, theirs: str | None, name: str | None) -> bool:
-    """Tell whether a piece begins another call than `call`, which has the same index.
+    """Return whether a piece starts a new call at the index of `call`.
 
-    Some servers give every call the index 0: then a new id tells them apart or, where calls have
-    none, a name behind arguments that are complete.
+    Some servers give every call the index 0. Then a new id starts a new call or, if calls have no
+    ids, a name after complete arguments.
     """
     if not name:
         return False

@@ -1,9 +1,8 @@
-"""The name under which an agent elsewhere knows a conversation.
+"""The id of a conversation at an outside agent.
 
-A context id belongs to an owner: another owner's task may have the same one. Agents elsewhere know
-neither tenants nor owners, and would answer one with what another has told them. So they get an id
-that is derived from whose conversation it is: the same for every task of it, and another one for
-everybody else.
+A context id belongs to an owner: another owner's task may have the same one. Outside agents know
+neither tenants nor owners, and could use one owner's conversation to answer another. So they get an
+id derived from tenant, owner, agent and context, which all tasks of the conversation share.
 """
 
 from uuid import UUID, uuid5
@@ -16,10 +15,10 @@ _NAMESPACE = UUID("d2f0c8a3-6f0e-5d57-9b1c-0f5a8e3b7c41")
 
 
 def outside_context(ctx: RunContext, asked_by: str | None) -> str:
-    """Return the conversation's id elsewhere: A2A's contextId, AG-UI's threadId.
+    """Return the conversation's id for an outside agent: A2A's contextId, AG-UI's threadId.
 
-    It stands for tenant, owner, agent and context; what another agent has asked, `asked_by`, is a
-    conversation of its own.
+    It is derived from tenant, owner, agent and context. Requests from another agent, `asked_by`,
+    are a separate conversation.
     """
     names = [ctx.tenant, ctx.owner, ctx.agent, ctx.context, asked_by]
     return str(uuid5(_NAMESPACE, orjson.dumps(names).decode()))

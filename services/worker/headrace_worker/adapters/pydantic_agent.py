@@ -1,4 +1,4 @@
-"""A pydantic-ai agent, unchanged, as an agent."""
+"""Adapter for pydantic-ai agents."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, is_dataclass, replace
@@ -58,7 +58,7 @@ _BUSY = (
 )
 
 
-def pydantic_ai_agent(  # what such an agent can be told
+def pydantic_ai_agent(
     wrapped: PydanticAgent[Any, Any],
     *,
     name: str,
@@ -68,17 +68,24 @@ def pydantic_ai_agent(  # what such an agent can be told
     approve_within: float | None = None,
     **declared: Unpack[Declaration],
 ) -> Agent:
-    """Make an agent of a pydantic-ai agent.
+    """Return an agent that runs a pydantic-ai agent.
 
-    `deps` are its dependencies, or a function that makes them of the run's context; those with a
-    ``state`` (pydantic-ai's StateDeps) are given the state that the run shares with its client. The
-    tools that an AG-UI client brings are offered to its model beside its own; where it calls them
-    the run ends with the calls pending. Tools that need approval end the run with an interrupt for
-    each call; what is not approved `approve_within` seconds later is refused (None: there is no
-    hurry). Output that is no text becomes a data artifact. The other keywords are `agent`'s.
+    The tools of an AG-UI client are offered to the model in addition to the agent's own; a call of
+    one ends the run with that call pending. Tools that need approval end the run with one interrupt
+    for each call. Output that is not text becomes a data artifact.
+
+    Args:
+        wrapped: The pydantic-ai agent.
+        name: The agent's name in the fleet.
+        deps: The agent's dependencies, or a function that makes them from the run's context. Those
+            with a ``state`` (pydantic-ai's StateDeps) get the state shared with the client.
+        memory: How much of the conversation the agent gets.
+        show_thinking: Whether to emit reasoning.
+        approve_within: Seconds after which an open approval counts as refused; None for no limit.
+        **declared: Keywords of `agent`.
 
     Raises:
-        Misdeclared: as `agent`.
+        Misdeclared: As for `agent`.
     """
     declared.setdefault("input_modes", ANY_MEDIA)
     declared.setdefault("description", f"The pydantic-ai agent {wrapped.name or name}.")
@@ -131,31 +138,31 @@ def pydantic_ai_agent(  # what such an agent can be told
 
 
 def _has_approvals(wrapped: PydanticAgent[Any, Any]) -> bool:
-    """Tell whether tools of the agent's own need to be approved."""
+    """Return whether any of the agent's own tools needs approval."""
     own = (toolset for toolset in wrapped.toolsets if isinstance(toolset, FunctionToolset))
     return any(tool.requires_approval for toolset in own for tool in toolset.tools.values())
 
 
 @dataclass(slots=True)
 class _PydanticStart:
-    """Where a run begins."""
+    """Where a run starts."""
 
     past: Past
     prompt: Any = None
-    """What the user says; None: tools have answered, or are to be called."""
+    """The user's prompt; None if it starts with tool results or calls."""
     deferred: DeferredToolResults | None = None
-    """What the user has decided."""
+    """The user's decisions."""
     replays: bool = False
-    """Whether calls of the last response are to be carried out, but those that have results."""
+    """Whether to execute the last response's calls that have no results."""
 
 
 async def _begin(ctx: RunContext, turns: Sequence[Turn], *, is_text: bool) -> _PydanticStart | None:
-    """Return where the run begins; None: there is nothing left to do but to end it.
+    """Return where the run starts; None if it only has to be ended.
 
-    `is_text`: an answer is text, all of which has been said.
+    With `is_text`, an answer is text, which has been emitted completely.
 
     Raises:
-        AnswerInvalid: what the user has answered can't be understood.
+        AnswerInvalid: The user's answer matches none of the requested schemas.
     """
     past, mine = Past(), (ctx.task, ctx.run)
     given = [part for turn in turns if _is_input(turn, mine) for part in turn.parts]
@@ -163,7 +170,7 @@ async def _begin(ctx: RunContext, turns: Sequence[Turn], *, is_text: bool) -> _P
     said = [part for turn in turns if _is_input(turn, mine) for part in turn.parts]
     others = [turn for turn in turns if not _is_input(turn, mine)]
     if others and others[-1].role == "user" and not others[-1].task:
-        # An AG-UI client's: its input has no task yet.
+        # The input of an AG-UI client, which has no task yet.
         said = [*others.pop().parts]
     response = next((turn for turn in reversed(others) if turn.role == "assistant"), None)
     is_own = response is not None and (response.task, response.run) == mine
@@ -178,7 +185,7 @@ async def _begin(ctx: RunContext, turns: Sequence[Turn], *, is_text: bool) -> _P
 
 
 def _go_on(past: Past, *, is_text: bool) -> _PydanticStart | None:
-    """Go on behind a response of this run, which a former attempt has kept."""
+    """Continue after a response of this run that an earlier attempt saved."""
     if is_text and not past.calls:
         return None
     if past.open or not past.calls:
@@ -188,12 +195,12 @@ def _go_on(past: Past, *, is_text: bool) -> _PydanticStart | None:
 
 
 async def _answer(ctx: RunContext, past: Past, said: Sequence[Json]) -> _PydanticStart | None:
-    """Go on behind open calls of an earlier run, with what the user says to them."""
+    """Resume open calls of an earlier run with the user's answers."""
     asked = asked_before(await ctx.load_events(), ctx.run)
     named = {call_of(interrupt) for interrupt in asked}
     waiting = [call for call in past.open if call.tool_call_id in named]
     if waiting and not said:
-        # The results of the client's tools have come, without a word on the approvals.
+        # The results of the client's tools have arrived, without an answer to the approvals.
         await ask(ctx, asked)
         return None
     for call in past.open:
@@ -226,7 +233,7 @@ def _is_busy(error: ModelAPIError) -> bool:
 
 
 def _with_state(deps: Any, ctx: RunContext) -> Any:  # noqa: ANN401  # whatever the agent depends on
-    """Return the dependencies with the state that the client shares, if they take one."""
+    """Return the dependencies with the client's shared state, if they have a ``state``."""
     held = getattr(deps, "state", None)
     if held is None or isinstance(deps, type) or not is_dataclass(deps):
         return deps
@@ -236,7 +243,7 @@ def _with_state(deps: Any, ctx: RunContext) -> Any:  # noqa: ANN401  # whatever 
 
 
 class _ClientTools(ExternalToolset[Any]):
-    """The tools that an AG-UI client brings, but those of a name that the agent has itself."""
+    """The tools of an AG-UI client, except those whose names the agent uses itself."""
 
     def __init__(self, wrapped: PydanticAgent[Any, Any], tools: list[ToolDefinition]) -> None:
         super().__init__(tools)
@@ -250,8 +257,8 @@ class _ClientTools(ExternalToolset[Any]):
 
 
 def _frontend(ctx: RunContext, wrapped: PydanticAgent[Any, Any]) -> Any:  # noqa: ANN401  # keywords
-    """Return what a run is told of the tools that its client brings, and of those that wait."""
-    # The library refuses another output type for an agent that validates its output.
+    """Return the options of a run for its client's tools and for deferred calls."""
+    # pydantic-ai refuses another output type for an agent that validates its output.
     validates = bool(getattr(wrapped, "_output_validators", None))
     output = {} if validates else {"output_type": [wrapped.output_type, DeferredToolRequests]}
     offered = [

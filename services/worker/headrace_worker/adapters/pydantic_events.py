@@ -1,4 +1,4 @@
-"""What a pydantic-ai agent does, said in a task's log while it does it."""
+"""The events of a pydantic-ai agent, emitted to a task's log while it runs."""
 
 import asyncio
 from collections.abc import Mapping
@@ -55,14 +55,14 @@ _FAILED = frozenset({"failed", "retried", "denied", "interrupted"})
 
 @dataclass
 class ReplayedResponses(AbstractCapability[Any]):
-    """Hands on each response as it was, and answers calls whose results are in the log."""
+    """Passes responses on unchanged, and returns the results that are already in the log."""
 
     telling: "PydanticEvents"
     past: Past
-    """With the results of the calls that a former attempt has carried out, if one has."""
+    """The conversation, with the results of calls that an earlier attempt executed."""
 
     async def prepare_output_tools(self, ctx: Any, tool_defs: Any) -> Any:  # noqa: ANN401  # the library's
-        """Learn which calls are an answer in its shape."""
+        """Record which tools stand for structured answers."""
         del ctx
         self.telling.outputs |= {tool.name for tool in tool_defs}
         return tool_defs
@@ -74,7 +74,7 @@ class ReplayedResponses(AbstractCapability[Any]):
         request_context: Any,  # noqa: ANN401  # the library's
         response: ModelResponse,
     ) -> ModelResponse:
-        """Hand on a response."""
+        """Pass a response on."""
         del ctx, request_context
         self.telling.responded(response)
         return response
@@ -88,7 +88,7 @@ class ReplayedResponses(AbstractCapability[Any]):
         args: Any,  # noqa: ANN401  # the library's
         handler: Any,  # noqa: ANN401  # the library's
     ) -> Any:  # noqa: ANN401  # a tool's result
-        """Carry out a call once its response is stored, unless it has been carried out."""
+        """Execute a call once its response is stored, unless it has a result already."""
         del ctx, tool_def
         done = self.past.results.get(call.tool_call_id)
         if done is None:
@@ -102,7 +102,7 @@ class ReplayedResponses(AbstractCapability[Any]):
 
 
 class PydanticEvents:
-    """Says one run's events."""
+    """Emits the events of one run."""
 
     def __init__(
         self,
@@ -113,10 +113,15 @@ class PydanticEvents:
         thinking: bool,
         approve_within: float | None,
     ) -> None:
-        """Say them in the run of `ctx`; `thinking`: reasoning too.
+        """Emit events in the run of `ctx`.
 
-        `used` are the ids of the conversation's calls so far, `known` those of which the log has
-        all that is to be said. An approval is waited for `approve_within` seconds.
+        Args:
+            ctx: The run's context.
+            used: Ids of the conversation's calls so far.
+            known: Calls whose results are in the log, by id.
+            thinking: Whether to emit reasoning too.
+            approve_within: Seconds after which an open approval counts as refused; None for no
+                limit.
         """
         self._ctx, self._thinking, self._within = ctx, thinking, approve_within
         self._used, self._known = used, known
@@ -128,19 +133,19 @@ class PydanticEvents:
         self._stored.set()
         self._agui = AguiEvents(ctx)
         self.outputs = set[str]()
-        """Names of the tools that are no tools but the shape of an answer."""
+        """Names of the tools that stand for structured answers."""
 
     def responded(self, response: ModelResponse) -> None:
-        """Take a whole response; its last events may be still to come."""
+        """Record a complete response; its last events may still arrive."""
         self._responses.append(response)
         self._stored.clear()
 
     async def stored(self) -> None:
-        """Return when the last response is in the log."""
+        """Wait until the last response is in the log."""
         await self._stored.wait()
 
-    async def take(self, event: Any) -> None:  # noqa: ANN401  # whatever the library says
-        """Say `event`."""
+    async def take(self, event: Any) -> None:  # noqa: ANN401  # the library's event
+        """Emit `event`."""
         match event:
             case PartStartEvent():
                 await self._keep()
@@ -193,12 +198,12 @@ class PydanticEvents:
             case ToolCallPart() if index in self._streaming:
                 own = self._streaming.pop(index)
                 self._ids[part.tool_call_id] = own
-                # Arguments that come as an object are whole at the end alone.
+                # Arguments that are an object are complete only at the end.
                 rest = orjson.dumps(part.args).decode() if isinstance(part.args, dict) else ""
                 await self._ctx.emit(ToolArguments(own, rest, part.tool_name, end=True))
 
     async def _keep(self) -> None:
-        """Save the responses that are complete: no later attempt asks for them again."""
+        """Save complete responses, so that no later attempt requests them again."""
         while self._responses:
             response = self._responses.pop(0)
             await self._tell_usage(response, response.usage)
@@ -215,12 +220,12 @@ class PydanticEvents:
             await self._ctx.emit(Thinking(said))
 
     def _own(self, theirs: str) -> str:
-        """Return the id that a call has in the log, where each has one of its own."""
+        """Return the call's id in the log, where ids are unique."""
         own = self._ids[theirs] = own_call_id(self._ctx, self._used, theirs)
         return own
 
     async def _call(self, part: ToolCallPart) -> None:
-        """Say a call that did not stream."""
+        """Emit a call that did not stream."""
         known = part.tool_call_id in self._ids or part.tool_call_id in self._used
         if not known and part.tool_name not in self.outputs:
             own = self._own(part.tool_call_id)
@@ -251,7 +256,7 @@ class PydanticEvents:
         return self._ids.get(theirs, theirs)
 
     async def _finish(self, result: Any) -> None:  # noqa: ANN401  # an AgentRunResult
-        # Agents that its tools have run with this run's usage have added theirs.
+        # The total includes agents that its tools ran with this run's usage.
         used, told = result.usage, self._spent
         beside = RequestUsage(
             input_tokens=used.input_tokens - told.input_tokens,
@@ -266,7 +271,7 @@ class PydanticEvents:
         elif not isinstance(output, str | None):
             await self._ctx.emit(Data(as_json(output), "output"))
         elif output and result.response.tool_calls:
-            # An output function has made it: the model has said no text.
+            # An output function made it: the model has emitted no text.
             await self._ctx.emit(output)
 
     async def _tell_usage(self, response: ModelResponse, used: UsageBase) -> None:
@@ -298,7 +303,7 @@ class PydanticEvents:
 
 
 def _result(own: str, part: Any) -> ToolResult:  # noqa: ANN401  # a ToolReturnPart
-    # Files are told by their names, as pydantic-ai's own adapter for user interfaces does.
+    # Files appear by name, as in pydantic-ai's own adapter for user interfaces.
     files = isinstance(part, ToolReturnPart) and part.files
     content = part.model_response_str() if files else as_json(part.content)
     if part.outcome in _FAILED:
@@ -307,12 +312,12 @@ def _result(own: str, part: Any) -> ToolResult:  # noqa: ANN401  # a ToolReturnP
 
 
 def _text_of(arguments: str | Mapping[str, Any] | None) -> str:
-    """Return the arguments as far as they are text; an object may still grow."""
+    """Return the arguments if they are text; an object may still grow."""
     return arguments if isinstance(arguments, str) else ""
 
 
 def _events_of(told: Any) -> list[Any]:  # noqa: ANN401  # whatever a tool attached or returned
-    """Return the AG-UI events that a tool attached to its result, or returned as one, as JSON."""
+    """Return, as JSON, the AG-UI events that a tool returned or attached to its result."""
     attached = told if isinstance(told, list | tuple | set | frozenset) else [told]
     events = [each for each in attached if _is_event(each)]
     return [each.model_dump(mode="json", by_alias=True, exclude_none=True) for each in events]

@@ -1,4 +1,4 @@
-"""A conversation in pydantic-ai's words."""
+"""Conversion of a conversation into pydantic-ai's messages."""
 
 from base64 import b64decode
 from collections.abc import Sequence
@@ -34,27 +34,28 @@ with needs("pydantic-ai"):
     )
 
 FORMAT = "pydantic-ai"
-"""Of what is kept verbatim: a ModelResponse as JSON, or a ModelRequest with a tool's result."""
+"""Format of what is kept verbatim: a ModelResponse as JSON, or a ModelRequest with a tool's
+result."""
 
 _LINKS: dict[str, Any] = {"image": ImageUrl, "audio": AudioUrl, "video": VideoUrl}
 
 
 @dataclass(slots=True)
 class Past:
-    """What was said before, ending with a response whose calls may be open."""
+    """The conversation so far; the calls of its last response may be open."""
 
     messages: list[ModelMessage] = field(default_factory=list)
     last: ModelResponse | None = None
-    """The last response; the results behind it are in `results` alone."""
+    """The last response; its results are only in `results`."""
     results: dict[str, ToolReturnPart] = field(default_factory=dict)
-    """By call id."""
+    """The last response's results, by call id."""
     beside: dict[str, UserPromptPart] = field(default_factory=dict)
-    """What the model is told beside a result, images say, by call id."""
+    """Content for the model in addition to a result, such as images, by call id."""
     _logged: set[str] = field(default_factory=set)
-    """Ids of the calls that the log knows; others are the library's own, the shape of an answer."""
+    """Ids of the calls in the log; other calls are pydantic-ai's own, for structured answers."""
 
     def take(self, turn: Turn) -> None:
-        """Take the next turn; one of a system is the agent's own to say."""
+        """Add the next turn; system turns are skipped: the agent has its own instructions."""
         match turn.role:
             case "assistant":
                 self.close()
@@ -67,7 +68,7 @@ class Past:
                 self._request([UserPromptPart(content_of(turn.parts))])
 
     def close(self) -> None:
-        """Put the results behind the last response, and answer what nobody has answered."""
+        """Add the results after the last response, and answer its open calls."""
         if self.last is None:
             return
         for call in self.open:
@@ -78,7 +79,7 @@ class Past:
         self.last, self.results, self.beside = None, {}, {}
 
     def refuse(self, call: ToolCallPart) -> None:
-        """Answer a call that nobody has answered, and nobody will."""
+        """Answer a call that will get no other answer."""
         name, tool = call.tool_call_id, call.tool_name
         if name in self._logged:
             said = ToolReturnPart(tool, "It was not answered.", name, outcome="failed")
@@ -87,7 +88,7 @@ class Past:
         self.results[name] = said
 
     def put_results(self) -> None:
-        """Put the results that there are behind the last response; its other calls stay open."""
+        """Add the known results after the last response; its other calls stay open."""
         if self.results:
             self._request([*self.results.values(), *self.beside.values()])
 
@@ -98,7 +99,7 @@ class Past:
 
     @property
     def open(self) -> list[ToolCallPart]:
-        """Those of them that nobody has answered."""
+        """The last response's calls without an answer."""
         return [call for call in self.calls if call.tool_call_id not in self.results]
 
     def _respond(self, response: ModelResponse) -> None:
@@ -118,19 +119,19 @@ class Past:
                 self.beside[result.id] = part
 
     def _request(self, said: Sequence[ModelRequestPart]) -> None:
-        """Add to the request that is last, for results and what a user says are one."""
+        """Add to the last request: results and the user's message form one request."""
         if self.messages and isinstance(self.messages[-1], ModelRequest):
             said = [*self.messages.pop().parts, *said]
         self.messages.append(ModelRequest(said))
 
 
 def content_of(said: Sequence[Json]) -> list[UserContent]:
-    """Return what a user says, A2A Parts."""
+    """Return the user's A2A Parts as content."""
     return [_piece(part) for part in said]
 
 
 def verbatim_of(response: ModelResponse, ids: dict[str, str]) -> Any:  # noqa: ANN401  # any JSON
-    """Return the response as JSON, with its calls under the `ids` that the log has for theirs."""
+    """Return the response as JSON, with its calls' `ids` in the log."""
     [kept] = ModelMessagesTypeAdapter.dump_python([response], mode="json")
     for part in kept["parts"]:
         if part.get("tool_call_id") in ids:
@@ -139,8 +140,8 @@ def verbatim_of(response: ModelResponse, ids: dict[str, str]) -> Any:  # noqa: A
 
 
 def verbatim_of_result(result: ToolReturnPart, beside: Sequence[UserContent], own: str) -> Any:  # noqa: ANN401  # any JSON
-    """Return a tool's result as JSON, and what the model is told beside it; `own` is the id."""
-    # What is attached for the application alone may be anything.
+    """Return, as JSON, a tool's result and the content that goes with it; `own` is its id."""
+    # Metadata is for the application only, and may have any type.
     told: list[ModelRequestPart] = [replace(result, tool_call_id=own, metadata=None)]
     if beside:
         told.append(UserPromptPart(beside))
@@ -154,7 +155,7 @@ def _kept_result(turn: Turn) -> Sequence[ModelRequestPart]:
 
 
 def _kept(turn: Turn) -> ModelMessage | None:
-    """Return what was kept verbatim, unless another version of the library wrote it."""
+    """Return what was kept verbatim, unless another version of pydantic-ai wrote it."""
     if turn.verbatim is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""An outside agent, by its URL, as an agent of the fleet."""
+"""Adapter for outside A2A agents."""
 
 import logging
 from collections.abc import Mapping
@@ -30,10 +30,10 @@ with needs("a2a"):
 
 
 async def cancel_left(ended: EndedTask, remote: Remote) -> None:
-    """Cancel the outside agent's task that `ended` stood for, unless that is over.
+    """Cancel the outside agent's task that `ended` was relaying, if any.
 
     Raises:
-        Retryable: the agent is busy or out of reach, or wants a fresh token.
+        Retryable: The agent is busy or unreachable, or needs a new token.
     """
     task, _ = remote_of(ended.told)
     if not task:
@@ -52,7 +52,7 @@ async def cancel_left(ended: EndedTask, remote: Remote) -> None:
 _log = logging.getLogger(__name__)
 
 
-def remote_agent(  # noqa: PLR0913  # what such an agent can be told
+def remote_agent(  # noqa: PLR0913  # the adapter's options
     url: str,
     *,
     name: str = "",
@@ -68,22 +68,30 @@ def remote_agent(  # noqa: PLR0913  # what such an agent can be told
     card_timeout: float = 5.0,
     **declared: Unpack[Declaration],
 ) -> Agent:
-    """Make an agent of the A2A agent at `url`, below which its card lies.
+    """Return an agent that runs the A2A agent at `url`.
 
-    The card is read at once, for `card_timeout` seconds (0: it is not read): names, description,
-    version, skills and media types are taken over where they are not given here. With a `name`, it
-    is served also while its card can't be read. `binding` is ``JSONRPC``, ``HTTP+JSON`` or
-    ``GRPC``; without one the card's first that is any of these. `credentials` are an `ApiKey`, a
-    `Bearer` or `ClientCredentials`; `headers` go into each request too.
+    The card is read at once. Its name, description, version, skills and media types apply unless
+    they are given here. With a `name`, the agent is served even while its card can't be read.
 
-    A stream that is silent for `silence` seconds is opened anew; a task that is out of reach for
-    `reconnecting` seconds is left for another attempt, which follows it again instead of asking
-    again. For credentials that it asks for, its user has `auth_timeout` seconds. An agent that
-    does not stream is asked every `poll` seconds. The other keywords are `agent`'s.
+    Args:
+        url: The agent's URL, below which its card is.
+        name: The agent's name in the fleet; by default, the card's.
+        binding: ``JSONRPC``, ``HTTP+JSON`` or ``GRPC``; by default, the card's first supported one.
+        credentials: An `ApiKey`, a `Bearer` or `ClientCredentials`.
+        headers: Headers of each request.
+        connect_timeout: Seconds to connect.
+        silence: Seconds without data after which a stream is reopened.
+        reconnecting: Seconds for which an unreachable task is retried before it is left to another
+            attempt, which follows it and does not send the message again.
+        auth_timeout: Seconds for the user to provide credentials that the agent asks for.
+        poll: Seconds between polls of an agent that does not stream.
+        secure_grpc: Whether gRPC always uses TLS.
+        card_timeout: Seconds to read the card; 0 to skip it.
+        **declared: Keywords of `agent`.
 
     Raises:
-        Misdeclared: the card can't be read and there is no `name`, the binding is none, or as
-            `agent`.
+        Misdeclared: The card can't be read and no `name` is given, the binding is unknown, or as
+            for `agent`.
     """
     bindings = (binding,) if binding else BINDINGS
     if not set(bindings) <= set(BINDINGS):

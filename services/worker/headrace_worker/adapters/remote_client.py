@@ -1,4 +1,4 @@
-"""A connection to an outside agent, by whichever binding its card offers."""
+"""A connection to an outside agent, over any binding that its card offers."""
 
 import asyncio
 import re
@@ -39,7 +39,7 @@ with needs("a2a"):
 
 BINDINGS = ("JSONRPC", "HTTP+JSON", "GRPC")
 _ADDRESS = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?/?")
-"""A host and a port: of anything else gRPC and URLs have different ideas which host it names."""
+"""A host and a port. For anything else, gRPC and URL parsers may disagree about the host."""
 
 _CARD_LIFE = 300.0
 """Seconds after which the card is read again."""
@@ -47,16 +47,16 @@ _CARD_LIFE = 300.0
 
 @dataclass(frozen=True)
 class Place:
-    """Where an agent is and how it is spoken to."""
+    """An outside agent's address, and the settings of its connections."""
 
     url: str
-    """Its base; the card lies at the well-known path below."""
+    """Base URL; the card is at the well-known path below it."""
     bindings: tuple[str, ...] = BINDINGS
     credentials: Credentials | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     connect_timeout: float = 10.0
     silence: float = 60.0
-    """Seconds without a byte after which a stream is opened anew."""
+    """Seconds without data after which a stream is reopened."""
     secure_grpc: bool = False
 
 
@@ -64,7 +64,7 @@ class Remote:
     """An outside agent."""
 
     def __init__(self, place: Place) -> None:
-        """Speak to the agent at `place`."""
+        """Connect to the agent at `place`."""
         self.place = place
         self._card, self._read = AgentCard(), float("-inf")
         self._tls = httpx.create_ssl_context()
@@ -72,7 +72,7 @@ class Remote:
 
     @asynccontextmanager
     async def used(self) -> AsyncIterator[None]:
-        """Keep connections for the length of a block, shared by all that overlap."""
+        """Keep connections open for the block; overlapping blocks share them."""
         loop = asyncio.get_running_loop()
         link = self._links.get(loop)
         if link is None:
@@ -87,10 +87,10 @@ class Remote:
                 await link.close()
 
     async def streams(self) -> bool:
-        """Tell whether it streams.
+        """Return whether the agent streams.
 
         Raises:
-            A2AError: its card can't be read.
+            A2AError: Its card can't be read.
         """
         await self._link()
         return self._card.capabilities.streaming
@@ -98,10 +98,10 @@ class Remote:
     async def send(
         self, request: SendMessageRequest, headers: Mapping[str, str]
     ) -> AsyncIterator[StreamResponse]:
-        """Send a message and yield what comes of it.
+        """Send a message and yield the events that follow.
 
         Raises:
-            A2AError: it refuses, or does not answer.
+            A2AError: The agent refuses or does not answer.
         """
         client = (await self._link()).clients[-1]
         async for event in client.send_message(request, context=self._call(headers)):
@@ -113,7 +113,7 @@ class Remote:
         """Yield a task's events.
 
         Raises:
-            A2AError: it refuses, or does not answer.
+            A2AError: The agent refuses or does not answer.
         """
         client = (await self._link()).clients[-1]
         asked = SubscribeToTaskRequest(id=task)
@@ -121,10 +121,10 @@ class Remote:
             yield event
 
     async def get(self, task: str) -> Task:
-        """Return a task as it is.
+        """Return a task's current state.
 
         Raises:
-            A2AError: it refuses, or does not answer.
+            A2AError: The agent refuses or does not answer.
         """
         client = (await self._link()).clients[-1]
         return await client.get_task(GetTaskRequest(id=task), context=self._call({}))
@@ -133,13 +133,13 @@ class Remote:
         """Cancel a task.
 
         Raises:
-            A2AError: it refuses, or does not answer.
+            A2AError: The agent refuses or does not answer.
         """
         client = (await self._link()).clients[-1]
         return await client.cancel_task(CancelTaskRequest(id=task), context=self._call({}))
 
     def _call(self, headers: Mapping[str, str]) -> ClientCallContext:
-        # gRPC takes names in lower case only, and HTTP does not mind.
+        # gRPC accepts only lower-case names; HTTP ignores case.
         named = {**self.place.headers, **headers}
         return ClientCallContext(
             service_parameters={name.lower(): value for name, value in named.items()}
@@ -187,10 +187,10 @@ class Remote:
 
 
 def _within(place: Place, card: AgentCard) -> AgentCard:
-    """Return the card with those interfaces that may get what was given for the agent's origin.
+    """Return the card with only those interfaces that may get the agent's credentials.
 
     Raises:
-        CredentialsRefused: all of its interfaces are elsewhere.
+        AccessRefused: All of its interfaces have other origins.
     """
     if not (place.credentials or place.headers):
         return card
@@ -208,7 +208,7 @@ def _within(place: Place, card: AgentCard) -> AgentCard:
 
 
 def _is_own(place: Place, interface: AgentInterface) -> bool:
-    """Tell whether the interface is the agent's own; gRPC has a port of its own, the same host."""
+    """Return whether the interface is the agent's own; gRPC may use another port of its host."""
     url = interface.url
     if interface.protocol_binding != "GRPC":
         return is_same_origin(url, place.url)
@@ -224,10 +224,10 @@ def _is_own(place: Place, interface: AgentInterface) -> bool:
 
 
 def read_card(place: Place, timeout: float) -> AgentCard:
-    """Return the agent's card; blocks until it is there.
+    """Return the agent's card; blocks until it is read.
 
     Raises:
-        Exception: it can't be read.
+        Exception: The card can't be read.
     """
 
     async def read() -> AgentCard:
@@ -238,7 +238,7 @@ def read_card(place: Place, timeout: float) -> AgentCard:
             return await A2ACardResolver(http, place.url).get_agent_card(http_kwargs=asked)
 
     with ThreadPoolExecutor(1) as beside:
-        # A loop may be running here.
+        # An event loop may be running in this thread.
         return beside.submit(asyncio.run, read()).result()
 
 
@@ -249,30 +249,30 @@ def _http(place: Place, tls: ssl.SSLContext) -> httpx.AsyncClient:
 
 @dataclass(eq=False)
 class _LoopClient:
-    """What one event loop speaks through, while somebody does."""
+    """The connections of one event loop, open while they are in use."""
 
     http: httpx.AsyncClient
     users: int = 0
     read: float = 0.0
-    """When the card was read that its client was made of."""
+    """When the card of the newest client was read."""
     reading: asyncio.Lock = field(default_factory=asyncio.Lock)
     clients: list[Client] = field(default_factory=list)
-    """Those of former cards may still have streams."""
+    """Clients of earlier cards may still have open streams."""
 
     def take(self, client: Client, read: float) -> None:
-        """Speak through `client` from now on."""
+        """Use `client` from now on."""
         self.clients.append(client)
         self.read = read
 
     async def close(self) -> None:
-        """End the connections."""
+        """Close the connections."""
         for client in self.clients:
             await client.close()
         await self.http.aclose()
 
 
 class _LetIn(ClientCallInterceptor):
-    """Adds credentials to each call, whatever the binding."""
+    """Adds credentials to each call, with any binding."""
 
     def __init__(self, place: Place, credentials: Credentials, link: _LoopClient) -> None:
         self._place, self._credentials, self._link = place, credentials, link

@@ -1,12 +1,12 @@
-"""One run that an outside agent works on: asked once, followed to its end, cancelled with ours.
+"""One run that an outside agent executes.
 
-Which task of an outside agent a task of ours stands for, as its log says.
-The task's metadata show it to clients, and have what clients and agents elsewhere write there too.
-What counts is the event in which an attempt of ours has said it.
+The run sends its message once, follows the outside task to its end, and is cancelled together with
+it. The log records which outside task belongs to a task. The task's metadata show it to clients
+too, but clients and outside agents can also write there. So only the event counts in which an
+attempt of this fleet recorded it.
 
-What an outside agent says, told in this task's log once, however often it is heard.
-A stream that breaks off is opened anew, and begins with the task as it is: only what has not been
-told yet is.
+Each of the outside agent's events is emitted once, even if it arrives repeatedly. A stream that
+breaks off is reopened and starts with the task's current state: only what is new is emitted.
 """
 
 import asyncio
@@ -37,14 +37,14 @@ from headrace_worker.encoder import foreign, hinted
 from headrace_worker.remembering import with_content
 
 REMOTE_TASK, REMOTE_CONTEXT = "remote_task", "remote_context"
-"""Metadata keys of a task under which it says which task of the outside agent it stands for."""
+"""Metadata keys of a task for the ids of the outside task and its context."""
 
 
 def remote_of(told: Iterable[tuple[int, Json]]) -> tuple[str, str]:
-    """Return ids of the task and the conversation elsewhere; empty: none is known.
+    """Return the ids of the outside task and its context; empty if unknown.
 
-    Clients' metadata stand in events of other states; from the outside agent the names are not
-    taken (`without_names`).
+    Clients' metadata are in events of other states. The outside agent's own values for these keys
+    are removed (`without_names`).
     """
     found = ("", "")
     for _, event in told:
@@ -57,26 +57,26 @@ def remote_of(told: Iterable[tuple[int, Json]]) -> tuple[str, str]:
 
 
 def without_names(metadata: Json) -> Json:
-    """Return an outside agent's metadata without what it may say of agents beyond itself."""
+    """Return an outside agent's metadata without the keys for outside tasks."""
     return {k: v for k, v in metadata.items() if k not in {REMOTE_TASK, REMOTE_CONTEXT}}
 
 
 class Asking:
-    """At most one question at a time."""
+    """Requests for credentials, at most one at a time."""
 
     def __init__(self, ctx: RunContext, timeout: float) -> None:
-        """Ask the user of `ctx`, for `timeout` seconds."""
+        """Ask the user of `ctx`, with a limit of `timeout` seconds."""
         self._ctx, self._timeout = ctx, timeout
         self._asked: asyncio.Task[Json] | None = None
         self._answer: Json | None = None
 
     def ask(self, message: Json) -> None:
-        """Ask, unless that is being done."""
+        """Send the request unless one is open."""
         if self._asked is None:
             self._asked = asyncio.create_task(self._wait(message))
 
     async def stop(self) -> None:
-        """Ask no more: whoever asked goes on."""
+        """Withdraw the request: the outside agent continues without it."""
         asked, self._asked = self._asked, None
         if asked is not None:
             asked.cancel()
@@ -84,15 +84,15 @@ class Asking:
                 await asked
 
     def answer(self) -> Json | None:
-        """Return the user's answer, once."""
+        """Return the user's answer once, then None."""
         answer, self._answer = self._answer, None
         return answer
 
     async def beside[T](self, events: AsyncIterator[T]) -> AsyncIterator[T]:
-        """Yield `events` until they end, or the user has answered.
+        """Yield `events` until they end or the user has answered.
 
         Raises:
-            TimeoutError: the user was asked, and did not.
+            TimeoutError: The user was asked and did not answer in time.
         """
         waiting: asyncio.Task[T] | None = None
         try:
@@ -132,10 +132,10 @@ _USER = "ROLE_USER"
 
 
 class Told:
-    """What this task's log has of the other one."""
+    """What this task's log has of the outside task."""
 
     def __init__(self, task: Json | None = None) -> None:
-        """Begin with `task`, ours, as former runs have left it."""
+        """Start with `task`, this fleet's task after earlier runs."""
         task = task or {}
         self.artifacts = {
             artifact["artifactId"]: _content(artifact.get("parts", []))
@@ -150,31 +150,31 @@ class Told:
 
 
 class RemoteEvents:
-    """Tells the events of one run."""
+    """Emits the events of one run."""
 
     def __init__(self, ctx: RunContext, told: Told) -> None:
-        """Tell them in the run of `ctx`, whose log has `told` so far."""
+        """Emit events in the run of `ctx`, whose log has `told` so far."""
         self._ctx, self._told = ctx, told
         self.task = self.context = ""
-        """Ids of the other task and its conversation, once they are known."""
+        """Ids of the outside task and its context, once known."""
         self.asks: Json | None = None
-        """What the other agent asks its user for credentials with; None: it does not."""
+        """The message with which the outside agent asks for credentials; None if it does not."""
         self.is_over = False
         self.joined = False
-        """Whether a stream was opened anew without a cursor: what its first snapshot told may then
-        come again as events, which only the task as a whole sets right."""
+        """Whether a stream was reopened without a cursor. Events may then repeat what its first
+        snapshot contained; `mend` corrects that from the complete task."""
 
     async def mend(self, task: Json) -> None:
-        """Tell the artifacts of the other task, ours being over, where ours are unlike them."""
+        """Emit the artifacts of the finished outside task that differ from this task's."""
         _check_links({"task": task})
         for artifact in task.get("artifacts", []):
             await self._whole(artifact)
 
     async def take(self, event: Json) -> None:
-        """Tell an event, a StreamResponse.
+        """Emit an event, a StreamResponse.
 
         Raises:
-            MalformedOutput: it is not of A2A's shape, or names a file of this fleet.
+            MalformedOutput: The event violates A2A, or links to a file of this fleet.
         """
         _check_links(event)
         if "task" in event:
@@ -244,7 +244,7 @@ class RemoteEvents:
                 await self._ctx.emit(said)
 
     def _is_past(self, status: Json) -> bool:
-        """Tell whether a question is the one that this run's message has answered."""
+        """Return whether a question is the one that this run's message answers."""
         asked = status.get("message", {}).get("messageId")
         return status.get("state") == "TASK_STATE_INPUT_REQUIRED" and asked in self._told.messages
 
@@ -268,7 +268,7 @@ class RemoteEvents:
 
 
 def _check_links(event: Json) -> None:
-    """Refuse links to this fleet's files: only this fleet's own agents can say them."""
+    """Refuse links to this fleet's files, which only the fleet's own agents may send."""
     task = event.get("task", {})
     for holder in (
         event.get("message", {}),
@@ -288,7 +288,7 @@ def _is_text(said: object) -> bool:
 
 
 def _content(said: object) -> str:
-    """Return what parts say, to be compared: their text, and of other parts all but metadata."""
+    """Return parts for comparison: text, and other parts without their metadata."""
     if not isinstance(said, list):
         return ""
     return "".join(
@@ -306,10 +306,10 @@ with needs("a2a"):
     from a2a.utils.errors import A2AError, InternalError, TaskNotFoundError
 
 type Opening = Callable[[], AsyncIterator[StreamResponse]]
-"""Opens a stream: by a message, or by coming back to a task."""
+"""Opens a stream, by sending a message or by subscribing to a task."""
 
 _PAUSES = (0.1, 0.3, 1.0, 2.0)
-"""Seconds before a stream is opened anew; the last one again and again."""
+"""Seconds before a stream is reopened; the last value repeats."""
 
 _CANCEL_TIMEOUT = 5.0
 
@@ -320,21 +320,21 @@ _LATER = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.
 
 @dataclass(frozen=True)
 class Timeouts:
-    """How long an outside agent is waited for."""
+    """Time limits for an outside agent."""
 
     reconnecting: float
-    """Seconds for which a task out of reach is asked for, before the attempt is given up."""
+    """Seconds for which an unreachable task is retried before the attempt ends."""
     credentials: float
-    """Seconds for which a user is waited for whose credentials it asks for."""
+    """Seconds to wait for the user to provide credentials."""
     poll: float
-    """Seconds between questions, where it does not stream."""
+    """Seconds between polls of an agent that does not stream."""
 
 
 class RemoteRun:
-    """One attempt."""
+    """One attempt of a run that an outside agent executes."""
 
     def __init__(self, ctx: RunContext, remote: Remote, timeouts: Timeouts) -> None:
-        """Have `remote` do what `ctx` asks for."""
+        """Run the input of `ctx` on `remote`."""
         self._ctx, self._remote, self._timeouts = ctx, remote, timeouts
         self._cursor = EventIds()
         self._relay = RemoteEvents(ctx, Told())
@@ -343,10 +343,10 @@ class RemoteRun:
         self._renewed = False
 
     async def run(self) -> None:
-        """Ask, or go on with what an attempt before this one has asked.
+        """Send the message, or follow the task that an earlier attempt started.
 
         Raises:
-            Retryable: the agent is busy or out of reach.
+            Retryable: The agent is busy or unreachable.
         """
         FOLLOWED.set(self._cursor)
         try:
@@ -363,7 +363,7 @@ class RemoteRun:
         except Retryable:
             raise
         except Exception:
-            # Our task fails: nobody will hear what it says from now on.
+            # This task fails, so the outside task has no reader any more.
             await self._cancel()
             raise
         finally:
@@ -391,7 +391,7 @@ class RemoteRun:
     async def _send(
         self, message: Json, task: str, context: str, number: str
     ) -> AsyncIterator[StreamResponse]:
-        # The same for each attempt: another Headrace then takes it once.
+        # The same id in each attempt, so that another Headrace accepts the message once.
         name = f"{self._ctx.task}-{number}"
         ids = {"messageId": name, "contextId": context, **({"taskId": task} if task else {})}
         ctx = self._ctx
@@ -412,7 +412,7 @@ class RemoteRun:
                 yield event
 
     async def _again(self) -> AsyncIterator[StreamResponse]:
-        """Yield what has happened in the task since it was last heard of, and what does."""
+        """Yield the task's events since the last one received."""
         task, last = self._relay.task, self._cursor.last
         if not task:
             raise Retryable("the outside agent said nothing")
@@ -428,7 +428,7 @@ class RemoteRun:
             except A2AError as error:
                 if isinstance(error, A2AClientError | InternalError):
                     raise
-                # It is over, or can't be subscribed to: asked for it still tells.
+                # The task is over or can't be subscribed to, but may still be readable.
             if came:
                 return
         await asyncio.sleep(0 if last else self._timeouts.poll)
@@ -449,7 +449,7 @@ class RemoteRun:
             if (answer := self._asking.answer()) is not None:
                 opening, tries, came = self._answering(answer), 0, False
             else:
-                # An agent whose streams end at once is not asked all the time.
+                # Limit the rate for an agent whose streams end at once.
                 await asyncio.sleep(max(self._timeouts.poll - (time.monotonic() - opened), 0))
             if tries:
                 await asyncio.sleep(_PAUSES[min(tries, len(_PAUSES)) - 1])
@@ -461,10 +461,10 @@ class RemoteRun:
         return partial(self._send, answer, relay.task, relay.context, number)
 
     def _weigh(self, error: Exception, heard: float) -> None:
-        """Return where another try makes sense.
+        """Return if a retry makes sense, else raise an error.
 
         Raises:
-            Exception: `error`, or Retryable, where it does not.
+            Exception: `error`, or Retryable, if another try makes no sense now.
         """
         credentials = self._remote.place.credentials
         if status_of(error) == UNAUTHORIZED and credentials is not None and not self._renewed:
@@ -495,7 +495,7 @@ class RemoteRun:
         return relay.is_over
 
     async def _remember(self) -> None:
-        """Keep which task it is, for follow-ups and for an attempt that takes over."""
+        """Save the outside task's ids for follow-ups and for an attempt that takes over."""
         relay = self._relay
         self._known = relay.task
         named = {REMOTE_TASK: relay.task, REMOTE_CONTEXT: relay.context}
@@ -513,17 +513,17 @@ class RemoteRun:
 
 
 def raise_if_passing(error: Exception) -> None:
-    """Have the run tried again if it may go better then.
+    """Raise Retryable for a temporary error.
 
     Raises:
-        Retryable: it may.
+        Retryable: `error` is temporary.
     """
     if is_passing(error):
         raise Retryable("the outside agent is busy or unreachable") from error
 
 
 def is_passing(error: BaseException) -> bool:
-    """Tell whether an error says that somebody is busy, or out of reach."""
+    """Return whether an error means that the agent is busy or unreachable."""
     if isinstance(error, InternalError | httpx.TransportError):
         return True
     if not isinstance(error, A2AClientError):
@@ -535,6 +535,6 @@ def is_passing(error: BaseException) -> bool:
 
 
 def status_of(error: BaseException) -> int:
-    """Return the HTTP status behind an error; 0: there is none."""
+    """Return the HTTP status of an error's cause; 0 if it has none."""
     cause = error.__cause__
     return cause.response.status_code if isinstance(cause, httpx.HTTPStatusError) else 0

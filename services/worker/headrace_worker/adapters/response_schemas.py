@@ -1,4 +1,4 @@
-"""Answers to interrupts, checked against the JSON Schema that the question came with."""
+"""Validation of answers to interrupts against their JSON Schemas."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,27 +12,27 @@ from headrace.model.events import Json
 from headrace_worker.adapters.answers import AnswerInvalid
 
 _NOWHERE: Any = Registry()
-"""Where a schema's references lead: into the schema itself. Others are not fetched."""
+"""Resolves references within a schema only; others are not fetched."""
 
 
 def checked(answers: Mapping[str, Any], asked: Sequence[Json]) -> Json:
-    """Return the answers to the interrupts `asked`, by id, as their ``responseSchema`` takes them.
+    """Return the answers to the interrupts `asked`, by id, valid for their ``responseSchema``.
 
-    Text that a schema refuses is read as JSON if the schema takes that: a client that knows no
-    interrupts has only words.
+    Text that is not valid itself is parsed as JSON if the result is valid: clients without
+    interrupts can only send text.
 
     Raises:
-        AnswerInvalid: an answer is not of the shape that was asked for.
+        AnswerInvalid: An answer does not match the requested schema.
     """
     schemas = {interrupt["id"]: interrupt.get("responseSchema") for interrupt in asked}
     return {name: conforming(name, given, schemas.get(name)) for name, given in answers.items()}
 
 
 def conforming(name: str, answer: Any, schema: Any) -> Any:  # noqa: ANN401  # any JSON
-    """Return the answer to the interrupt `name` as `schema` takes it, as `checked` does.
+    """Return the answer to the interrupt `name`, valid for `schema`, as `checked` does.
 
     Raises:
-        AnswerInvalid: it is not of that shape.
+        AnswerInvalid: The answer does not match the schema.
     """
     wrong = _wrong(answer, schema)
     if not wrong:
@@ -49,12 +49,12 @@ def conforming(name: str, answer: Any, schema: Any) -> Any:  # noqa: ANN401  # a
 
 
 def _wrong(answer: Any, schema: Any) -> str:  # noqa: ANN401  # any JSON
-    """Return which field breaks which rule; empty: none does, or the schema is none."""
+    """Return which field breaks which rule; empty if none does or the schema is invalid."""
     if not isinstance(schema, dict):
         return ""
     try:
         found = best_match(Draft202012Validator(schema, registry=_NOWHERE).iter_errors(answer))
-    except Exception:  # noqa: BLE001  # what a schema that is none leads to is not defined
+    except Exception:  # noqa: BLE001  # errors of an invalid schema are undefined
         return ""
     if found is None:
         return ""
