@@ -1,11 +1,11 @@
-"""Between an agent and its log: what is said while an append is in flight goes into the next one.
+"""Appender between an agent and its log, with one append in flight at a time.
 
-So an idle log gets each event at once, a busy one gets them in batches, and an agent that is too
-far ahead waits.
+Events offered during an append go into the next one. An idle log therefore gets each event at once,
+a busy log gets batches, and an agent that is too far ahead waits.
 
-A gateway may queue a message over the holder's head. That takes nothing from the holder: what it
-was about to append gets the generations behind the message. The refused append can never be stored
-(it expected another tail), so the new one may have other bytes.
+A gateway may append a queued message although a worker holds the run. The holder keeps the run: its
+pending events get the generations after that message. The holder's refused append can never be
+stored, because it expected another tail, so the next append may contain other bytes.
 """
 
 import asyncio
@@ -28,27 +28,27 @@ _ENDING = RUN_ENDED | {ANSWERED}
 
 @dataclass(frozen=True, slots=True)
 class Authorship:
-    """What the stamps of one attempt have in common."""
+    """The parts that all stamps of one attempt have in common."""
 
     log: str
     writer: str
     run: int
     attempt: int
     owner: str | None = None
-    """Whose task it is, which entries that end a run say again: a view is built from these."""
+    """Owner of the task, repeated in entries that end a run because views are built from these."""
 
     def holds_after(self, entry: Entry) -> bool:
-        """Tell whether the attempt still holds its task after `entry`, appended by somebody else.
+        """Return whether the attempt still holds its task after another writer's `entry`.
 
-        Who takes a task away from its holder begins another attempt or run, or ends this one. A
-        gateway that queues a message over the holder's head repeats the stamp of the tail.
+        A writer that takes over a task starts another attempt or run, or ends this one. A gateway
+        that queues a message repeats the stamp of the tail.
         """
         stamp = entry.stamp
         same = (stamp.log, stamp.run, stamp.attempt) == (self.log, self.run, self.attempt)
         return same and not entry.ends_run
 
     def stamp(self, generation: int, state: str = WORKING, checkpoint: str | None = None) -> Stamp:
-        """Return the stamp of an entry that begins at `generation`."""
+        """Return the stamp of an entry that starts at `generation`."""
         return Stamp(
             self.log,
             generation,
@@ -66,17 +66,17 @@ class Queued:
     """A message that waits in the log."""
 
     generation: int
-    """0 until it is stored."""
+    """0 until the message is stored."""
     message: Json
     metadata: Json
     is_answer: bool
-    """Whether it came while the agent waited for the user."""
+    """Whether the message arrived while the agent waited for the user."""
     name: str = ""
-    """What it was handed in as, once."""
+    """Input id that it was submitted with, for deduplication."""
 
     @classmethod
     def read(cls, event: Json, generation: int) -> "Queued | None":
-        """Return the message that `event` queues, if it queues one."""
+        """Return the message that `event` queues, or None."""
         metadata = event.get("statusUpdate", {}).get("metadata", {})
         held = metadata.get(events.QUEUED)
         if not isinstance(held, dict) or not isinstance(held.get("message"), dict):
@@ -87,29 +87,30 @@ class Queued:
 
 
 class Receipt:
-    """For one event: where in the log it stands, once it does."""
+    """The outcome of one event's append."""
 
     __slots__ = ("_failure", "_waiting", "generation", "index", "is_conditional", "queued")
 
     def __init__(self, queued: Queued | None = None, *, is_conditional: bool = False) -> None:
-        """Begin before the event is stored.
+        """Create the receipt of an event that is not stored yet.
 
-        `queued` is the message that it queues; `is_conditional` says that nothing may come between
-        the log's end of now and the event.
+        Args:
+            queued: The message that the event queues.
+            is_conditional: Whether the append fails if another event comes before this one.
         """
         self.queued, self.is_conditional = queued, is_conditional
         self.index = 0
-        """Of the event in its message."""
+        """Index of the event in its message."""
         self.generation = 0
-        """0: it is not stored."""
+        """0 until the event is stored."""
         self._failure: Exception | None = None
         self._waiting: list[asyncio.Future[int]] = []
 
     async def stored(self) -> int:
-        """Return the event's generation when it is stored.
+        """Wait until the event is stored and return its generation.
 
         Raises:
-            RunOver: it will never be, or nobody knows.
+            RunOver: the event will not be stored, or its fate is unknown.
             Overtaken: another message came first.
         """
         if self._failure is not None:
@@ -121,7 +122,7 @@ class Receipt:
         return self.generation
 
     def settle(self, generation: int) -> None:
-        """Say that the event is stored as `generation`."""
+        """Record that the event is stored as `generation`."""
         self.generation = generation
         if self.queued is not None:
             self.queued.generation = generation
@@ -131,47 +132,47 @@ class Receipt:
                 each.set_result(generation)
 
     def fail(self, failure: Exception) -> None:
-        """Say why the event is not stored."""
+        """Record why the event is not stored."""
         self._failure = failure
         waiting, self._waiting = self._waiting, []
         for each in waiting:
             if not each.done():
                 each.set_exception(failure)
-                each.exception()  # asked for, so that nobody waiting is no complaint
+                each.exception()  # Retrieved, or asyncio would warn about it.
 
 
 BATCH = 512
-"""Events in one message at most: readers take a message as a whole."""
+"""Maximum events in one message: readers process a message as a whole."""
 
 
 class PendingMessage:
-    """A message in the making."""
+    """A message that is being assembled."""
 
     __slots__ = ("checkpoint", "drafts", "receipts", "size", "state")
 
     def __init__(self) -> None:
-        """Begin empty."""
+        """Start empty."""
         self.drafts: list[Draft] = []
         self.receipts: list[Receipt] = []
-        """For those of the events that somebody waits for."""
+        """Receipts of the events that have one."""
         self.size = 0
         self.state = WORKING
-        """The task's state after it, unless it is the run's last."""
+        """The task's state after the message, unless it is the run's last."""
         self.checkpoint: str | None = None
-        """What goes with the events: JSON that the agent finds in its next attempt."""
+        """Checkpoint stored with the events: JSON for the agent's next attempt."""
 
     def stored(self, first: int) -> None:
-        """Be told that the events are stored, from generation `first` on."""
+        """Record that the events are stored, from generation `first` on."""
         for receipt in self.receipts:
             receipt.settle(first + receipt.index)
 
     def lost(self) -> None:
-        """Be told that the events are not stored, or not for certain."""
+        """Record that the events are not stored, or not for certain."""
         for receipt in self.receipts:
             receipt.fail(RunOver("the run is over"))
 
     def drop(self, receipt: Receipt) -> Draft:
-        """Take the event of `receipt` out, and return it."""
+        """Remove the event of `receipt` and return it."""
         self.receipts.remove(receipt)
         for other in self.receipts:
             other.index -= other.index > receipt.index
@@ -185,20 +186,20 @@ _TIMEOUT = 20.0
 _PAUSE = 0.5
 
 _GENERATION_ROOM = 21
-"""Bytes of a line beside its draft: a generation, and the line's end."""
+"""Bytes of a line in addition to its draft: a generation and the line's end."""
 
 _LOOK = 2.0
-"""Seconds that a look at the log may take; if it fails, the next one comes."""
+"""Timeout in seconds for reading new entries; a failed read is followed by the next one."""
 
 type Made = tuple[list[Draft], Stamp]
 
 
 class GivesWay(Exception):
-    """A message waits, so that the run does not end as its holder was about to say."""
+    """A queued message waits, so the run does not end as its holder intended."""
 
 
 class Appender:
-    """Appends what one attempt says, in order, one message in flight at a time."""
+    """Appender of one attempt's events, in order, one message in flight at a time."""
 
     def __init__(
         self,
@@ -210,10 +211,16 @@ class Appender:
         max_events: int,
         max_bytes: int,
     ) -> None:
-        """Append with `writer`; `lost` is called once if nothing can be appended any more.
+        """Append with `writer`.
 
-        `overtaken` is called with the messages that somebody else has queued, and those offered
-        here that therefore are not: they were to come right behind what was the tail.
+        Args:
+            writer: Writer of the task's log.
+            authorship: What all stamps of the attempt have in common.
+            lost: Called once, when nothing more can be appended.
+            overtaken: Called with the messages that other writers queued, and with the conditional
+                messages offered here that are refused because of them.
+            max_events: Pending events from which the agent must wait.
+            max_bytes: Pending bytes from which the agent must wait.
         """
         self._writer, self._authorship, self._lost = writer, authorship, lost
         self._overtaken = overtaken
@@ -224,14 +231,14 @@ class Appender:
         self._in_flight: PendingMessage | None = None
         self._events = self._bytes = 0
         self.offered = writer.generation
-        """Generation that the last event taken has, unless messages are queued before it."""
+        """Generation of the last event accepted, unless messages are queued before it."""
         self._awake = self._closed = self._is_to_look = False
         self._loss: Exception | None = None
         self._sender: asyncio.Task[None] | None = None
         self._room = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self.spoke = self._loop.time()
-        """When the last append ended, loop time in seconds."""
+        """When the last append ended; loop time in seconds."""
 
     @property
     def sequence(self) -> int:
@@ -244,11 +251,11 @@ class Appender:
         return self._sender is not None
 
     def offer(self, draft: Draft) -> bool:
-        """Take an event; False: the agent is far ahead and must await `room` before the next.
+        """Accept an event; if False, the agent must await `room` before the next.
 
         Raises:
-            MalformedOutput: it does not fit a message.
-            RunOver: nothing is taken any more.
+            MalformedOutput: the event does not fit into a message.
+            RunOver: the appender is closed.
         """
         if self._closed:
             raise RunOver("the run is over")
@@ -265,12 +272,12 @@ class Appender:
         state: str = WORKING,
         receipt: Receipt | None = None,
     ) -> Receipt:
-        """Take an event and return its receipt: the one given, or a new one.
+        """Accept an event and return its receipt: the one given, or a new one.
 
-        A `checkpoint`, or another `state` than WORKING, ends the message behind it.
+        A `checkpoint`, or a `state` other than WORKING, makes the event the last of its message.
 
         Raises:
-            MalformedOutput, RunOver: as `offer`.
+            MalformedOutput, RunOver: as for `offer`.
         """
         self.check(draft)
         self.offer(draft)
@@ -285,25 +292,25 @@ class Appender:
     async def deliver(
         self, draft: Draft, *, checkpoint: str | None = None, state: str = WORKING
     ) -> int:
-        """As `post`, and return the event's generation when it is stored."""
+        """Accept an event as `post` does, wait until it is stored and return its generation."""
         return await self.post(draft, checkpoint=checkpoint, state=state).stored()
 
     def look(self) -> None:
-        """See what others have appended behind this attempt's last entry."""
+        """Read what other writers have appended after this attempt's last entry."""
         self._is_to_look = True
         self._wake()
 
     def check(self, draft: Draft) -> None:
-        """Check that an event fits a message.
+        """Check that an event fits into a message.
 
         Raises:
-            MalformedOutput: it does not.
+            MalformedOutput: the event is too large.
         """
         if (size := draft.size + 1) > self._capacity:
             raise MalformedOutput(f"an event of {size} bytes exceeds the limit of {self._capacity}")
 
     async def room(self) -> None:
-        """Return when the log has caught up with the agent."""
+        """Wait until the log has caught up with the agent."""
         while not self._closed and (
             self._events >= self._max_events or self._bytes >= self._max_bytes
         ):
@@ -313,12 +320,12 @@ class Appender:
     async def close(
         self, last: Sequence[Draft], state: str, *, gives_way: Callable[[], bool] = lambda: False
     ) -> None:
-        """Append what is pending and `last`, after which the task is in `state`; take no more.
+        """Append pending events and `last`, which leave the task in `state`; accept no more.
 
         Raises:
-            GivesWay: `gives_way` has become true; of `last`, what is not stored is forgotten.
-            Fenced, LogLost: the hold on the log is gone; nothing more was appended.
-            MalformedOutput: one of `last` does not fit a message; nothing of them was appended.
+            GivesWay: `gives_way` returned True; events of `last` not stored yet are dropped.
+            Fenced, LogLost: the attempt no longer holds the log; nothing more was appended.
+            MalformedOutput: one of `last` does not fit into a message; none of them was appended.
         """
         for draft in last:
             self._put(draft)
@@ -336,12 +343,12 @@ class Appender:
             raise
 
     async def go_on(self, following: Callable[[], Draft]) -> int:
-        """Append the next run's input behind all that was closed; return the run.
+        """Append the next run's input after `close`, and return that run.
 
-        The input is made again if more messages have been queued meanwhile.
+        `following` is called again if more messages are queued in the meantime.
 
         Raises:
-            Fenced, LogLost: as `close`.
+            Fenced, LogLost: as for `close`.
         """
 
         def made() -> Made:
@@ -352,7 +359,7 @@ class Appender:
         return await self._store(made)
 
     async def append_last(self, last: Draft, timeout: float) -> None:
-        """Drop what is pending and append `last`, if the log takes it in `timeout` seconds."""
+        """Drop pending events and append `last`, if that takes at most `timeout` seconds."""
         try:
             async with asyncio.timeout(timeout):
                 self._shut()
@@ -366,7 +373,7 @@ class Appender:
             self.mute()
 
     def mute(self) -> None:
-        """Take no more, append no more: the log is somebody else's."""
+        """Stop accepting and appending: another writer has taken over the log."""
         self._shut()
         if self._sender is not None:
             self._sender.cancel()
@@ -390,7 +397,7 @@ class Appender:
             self._loop.call_soon(self._send_soon)
 
     def _break(self) -> None:
-        """Let what comes next begin another message."""
+        """Start a new message with the next event."""
         self._batches.append(self._last)
         self._last = PendingMessage()
 
@@ -410,7 +417,7 @@ class Appender:
         self._bytes += batch.size
 
     def _forget_last(self, count: int) -> None:
-        """Forget the last `count` events that were put, or as many of them as are left."""
+        """Drop the last `count` pending events, or all if fewer are left."""
         for batch in [self._last, *reversed(self._batches)]:
             while count and batch.drafts:
                 self._uncount(batch, batch.drafts.pop())
@@ -435,7 +442,7 @@ class Appender:
 
     def _send_soon(self) -> None:
         if (self._events or self._is_to_look) and not self._closed:
-            # Started at once: a round of the loop later is a later first token.
+            # Eager start: waiting for the next loop iteration would delay the first token.
             sender = asyncio.Task(self._send(), loop=self._loop, eager_start=True)
             self._sender = None if sender.done() else sender
         else:
@@ -463,7 +470,7 @@ class Appender:
     async def _append(
         self, batch: PendingMessage, state: str, gives_way: Callable[[], bool] = lambda: False
     ) -> None:
-        """Append until it is stored, however long NATS is away: the same bytes each time."""
+        """Append the same bytes until they are stored, however long NATS is unavailable."""
         self._in_flight = batch
         try:
             first = await self._store(partial(self._made, batch, state, gives_way))
@@ -487,9 +494,9 @@ class Appender:
         return self._authorship.stamp(self._writer.generation + 1, state, checkpoint)
 
     async def _store(self, made: Callable[[], Made]) -> int:
-        """Append what is `made` and return its first generation; nothing may be left of it.
+        """Append what `made` returns, if it has events, and return its first generation.
 
-        It is made again, and only then, when messages were queued before it.
+        `made` is called again only if other messages were queued first.
         """
         drafts, stamp = made()
         while drafts:
@@ -508,10 +515,10 @@ class Appender:
         return stamp.generation
 
     async def _catch_up(self) -> None:
-        """Go behind the messages that others have queued.
+        """Skip the messages that other writers have queued.
 
         Raises:
-            Fenced, LogLost: the log is somebody else's.
+            Fenced, LogLost: another writer has taken over the log.
         """
         self._is_to_look = False
         try:
@@ -522,7 +529,7 @@ class Appender:
             _log.info("looking for messages: %s", trouble)
 
     def _steps_behind(self, entry: Entry) -> bool:
-        """Go on behind `entry` if it only queues messages; False: it is a fence."""
+        """Continue after `entry` if it only queues messages; return False if it is a fence."""
         events = enumerate(entry.parsed(), entry.generation)
         queued = [Queued.read(event, generation) for generation, event in events]
         found = [each for each in queued if each is not None]
@@ -536,9 +543,10 @@ class Appender:
         return True
 
     def _drop_overtaken(self, named: dict[str, int], generation: int) -> list[Queued]:
-        """Drop pending messages that are in the log by now, or must not come behind `generation`.
+        """Drop pending messages that are already in the log, or must not come after `generation`.
 
-        Returns the latter.
+        Returns:
+            The messages that must not come after `generation`.
         """
         refused: list[Queued] = []
         flying = () if self._in_flight is None else (self._in_flight,)

@@ -1,12 +1,12 @@
-"""A conversation as models take it: who said what, in the order in which it was said.
+"""A conversation in the form that models accept: messages by role, in their original order.
 
-Every adapter reads the same conversation and only translates it. A task's turns come from its log,
-which alone knows the order of text, reasoning and tool calls; what an AG-UI client sends is the
-conversation as its user sees it. What delegated tasks say, their own conversations hold. A tool
-call without a result stays open; `answered` closes it for frameworks that refuse open calls.
+All adapters read the same conversation and only translate it. A task's turns come from its log,
+which has the order of text, reasoning and tool calls. An AG-UI client sends the conversation as its
+user sees it. Output of delegated tasks is not included; their own conversations contain it. A tool
+call without a result stays open; `answered` closes it for frameworks that reject open calls.
 
-A framework that needs more of a model's response than the log tells (signatures, fields that only
-its provider knows) keeps the response `Verbatim`.
+A framework that needs more of a model's response than the log contains (signatures,
+provider-specific fields) stores the response as `Verbatim`.
 """
 
 import sys
@@ -30,28 +30,28 @@ from headrace_worker.shared_state import SharedState
 type Role = Literal["system", "user", "assistant", "tool"]
 
 RESPONSE = "headrace.response"
-"""Key in a checkpoint's data: the verbatim response of a model that ends there (`Verbatim`)."""
+"""Key in a checkpoint's data: the model's verbatim response that ends there (`Verbatim`)."""
 RESULT = "headrace.result"
-"""Key in a checkpoint's data: the tool's result that it is made with, verbatim (`Verbatim`)."""
+"""Key in a checkpoint's data: the verbatim tool result stored with it (`Verbatim`)."""
 _SNAPSHOT = f'"{parts.MESSAGES_SNAPSHOT}"'.encode()
-"""Where it is missing from an event's JSON, the event sets no conversation."""
+"""Events whose JSON lacks this string contain no conversation snapshot."""
 
 NAMES = "headrace.names"
-"""Key in a checkpoint's data: what an agent elsewhere calls its messages (`MessageIds`)."""
+"""Key in a checkpoint's data: a remote agent's message ids (`MessageIds`)."""
 
 
 @dataclass(slots=True)
 class MessageIds:
-    """The ids that an agent elsewhere gives to its messages, for each piece without one so far."""
+    """A remote agent's message ids, for the pieces that have none yet."""
 
     words: list[str] = field(default_factory=list)
-    """Of the blocks of text, in the order in which they began."""
+    """Of text blocks, in the order in which they began."""
     reasoning: list[str] = field(default_factory=list)
-    """Of the blocks of reasoning."""
+    """Of reasoning blocks."""
     calls: dict[str, str] = field(default_factory=dict)
-    """Of the messages that make the calls, by call id."""
+    """Of the messages with tool calls, by call id."""
     results: dict[str, str] = field(default_factory=dict)
-    """Of the messages that bring the calls' results."""
+    """Of the messages with tool results, by call id."""
 
 
 @dataclass(slots=True)
@@ -60,9 +60,9 @@ class Words:
 
     text: str
     id: str = ""
-    """The block's."""
+    """Id of the block."""
     origin: str = ""
-    """Id of the message at the agent elsewhere that said it."""
+    """Id of the remote agent's message that contains it."""
     asks: bool = False
     """Whether it is the prompt of a question that ended a run."""
 
@@ -73,11 +73,11 @@ class ReasoningItem:
 
     text: str
     id: str = ""
-    """The block's."""
+    """Id of the block."""
     encrypted: str = ""
-    """What the model's provider wants back with it."""
+    """Opaque value that the model's provider requires with the reasoning."""
     origin: str = ""
-    """As `Words.origin`."""
+    """See `Words.origin`."""
 
 
 @dataclass(slots=True)
@@ -87,32 +87,32 @@ class CallItem:
     id: str
     name: str
     arguments: Any
-    """JSON; text where the model said no JSON."""
+    """JSON value, or the raw text if the model's output was not valid JSON."""
     text: str = ""
-    """The arguments' JSON as the model wrote it, if it streamed."""
+    """The arguments as the model wrote them, if it streamed them."""
     encrypted: str = ""
-    """As `ReasoningItem.encrypted`."""
+    """See `ReasoningItem.encrypted`."""
     origin: str = ""
-    """As `Words.origin`."""
+    """See `Words.origin`."""
 
     @classmethod
     def of_text(cls, name: str, tool: str, text: str, encrypted: str = "") -> Self:
-        """Return the call `name` of `tool` with arguments as a model wrote them."""
+        """Return the call with id `name` of `tool`, with arguments as the model wrote them."""
         text = text or "{}"
         try:
             return cls(name, tool, orjson.loads(text), text, encrypted)
         except orjson.JSONDecodeError:
-            # What a model has said wrong, it is told again as it said it.
+            # Invalid JSON is returned to the model exactly as it wrote it.
             return cls(name, tool, text, text, encrypted)
 
     @property
     def is_json(self) -> bool:
-        """Whether the arguments are JSON; a model that is cut off leaves a part of it."""
+        """Whether the arguments are valid JSON; a truncated response leaves incomplete JSON."""
         return not self.text or self.arguments != self.text
 
     @property
     def said(self) -> str:
-        """The arguments as JSON text, as the model wrote them where that is known."""
+        """The arguments as JSON text, as the model wrote them if known."""
         if self.text or isinstance(self.arguments, str):
             return self.text or self.arguments
         return orjson.dumps(self.arguments).decode()
@@ -120,18 +120,18 @@ class CallItem:
 
 @dataclass(slots=True)
 class ResultItem:
-    """A file or structured data that the agent gave as a result."""
+    """A file or structured data that the agent returned as a result."""
 
     part: Json
     """An A2A v1.0 Part."""
     id: str = ""
-    """The artifact's."""
+    """Id of the artifact."""
     name: str = ""
-    """The artifact's."""
+    """Name of the artifact."""
 
     @property
     def told(self) -> str:
-        """The words that stand for it in a conversation: data as it is, a file by its name."""
+        """Its text in a conversation: data as JSON, a file as its name."""
         if "data" in self.part:
             return as_text(self.part["data"])
         part = self.part
@@ -139,49 +139,49 @@ class ResultItem:
 
 
 type Item = Words | ReasoningItem | CallItem | ResultItem
-"""A piece of what an agent said."""
+"""A piece of an agent's output."""
 
 
 @dataclass(slots=True)
 class Verbatim:
-    """A model's response, or a tool's result, in the words of the adapter that asked for it."""
+    """A model's response, or a tool's result, as the adapter received it."""
 
     format: str
-    """Whose words: only the adapter that wrote them reads them."""
+    """Name of the format; only the adapter that wrote it can read it."""
     response: Any = None
-    """JSON; None: it is at `link`."""
+    """JSON; None if stored at `link`."""
     link: str = ""
-    """Link to a large one in the object store."""
+    """Link to a large response in the object store."""
 
 
 @dataclass(slots=True)
 class Turn:
-    """What one side said until the other's turn came; of an agent, one response of its model."""
+    """Consecutive output of one role; for an agent, one response of its model."""
 
     role: Role
     id: str = ""
-    """The message's id; a tool result's is made of its call's."""
+    """Id of the message; a tool result's is derived from its call's."""
     task: str = ""
     run: int = 0
-    """Generation of the input whose run this belongs to; 0: an AG-UI client sent it."""
+    """Generation of the input whose run this belongs to; 0 if an AG-UI client sent it."""
     parts: Sequence[Json] = ()
-    """The user's or the system's: A2A v1.0 Parts."""
+    """For user and system: A2A v1.0 Parts."""
     items: list[Item] = field(default_factory=list)
-    """The agent's."""
+    """For the agent: its output."""
     result: ToolResultPart | None = None
-    """The tool's."""
+    """For a tool: its result."""
     verbatim: Verbatim | None = None
-    """The agent's or the tool's, if the response or the result was kept."""
+    """For the agent or a tool: the verbatim response or result, if stored."""
     whole: bool = False
     """Whether the response is known to be complete."""
     origin: str = ""
-    """A tool's: as `Words.origin`."""
+    """For a tool: see `Words.origin`."""
     answers: bool = False
-    """The user's: whether it answers the interrupts of the run before."""
+    """For the user: whether it answers the previous run's interrupts."""
 
     @property
     def text(self) -> str:
-        """What it says, without reasoning, files and data."""
+        """The text, without reasoning, files and data."""
         if self.role == "assistant":
             return "".join(item.text for item in self.items if isinstance(item, Words))
         return parts.text_of(self.parts)
@@ -193,7 +193,7 @@ class Turn:
 
 
 def turns_of_log(log: Iterable[Entry], task: str = "", last: int = sys.maxsize) -> list[Turn]:
-    """Return the turns of one task, from its log up to the generation `last`."""
+    """Return the turns of one task from its log, up to generation `last`."""
     told = _Log(task)
     for generation, event, checkpoint in _kept(log):
         if generation > last:
@@ -207,7 +207,7 @@ def turns_of_log(log: Iterable[Entry], task: str = "", last: int = sys.maxsize) 
 
 
 def state_of_logs(logs: Iterable[Iterable[Entry]]) -> Any:  # noqa: ANN401  # any JSON
-    """Return the state that an agent shares with its user interface, as the logs leave it."""
+    """Return the state that the agent shares with its user interface, after all `logs`."""
     shared = SharedState()
     for log in logs:
         for _, event, _ in _kept(log):
@@ -223,9 +223,10 @@ def state_of_logs(logs: Iterable[Iterable[Entry]]) -> Any:  # noqa: ANN401  # an
 
 
 def snapshot_of_logs(logs: Sequence[Sequence[Entry]]) -> tuple[list[Json], list[Turn]]:
-    """Return the conversation that an agent elsewhere has set last, and the turns that it covers.
+    """Return the last conversation set by a remote agent, and the turns that it replaces.
 
-    It is AG-UI Messages, as the agent said them (MESSAGES_SNAPSHOT); empty: it has set none.
+    The conversation is a list of AG-UI messages, as sent in MESSAGES_SNAPSHOT; it is empty if none
+    was set.
     """
     for number in range(len(logs) - 1, -1, -1):
         messages, last = _snapshot(logs[number])
@@ -240,15 +241,15 @@ def turns_of_agui(
 ) -> list[Turn]:
     """Return the turns of an AG-UI client's messages.
 
-    The message that became the run's input stands there without its content, which is `content`.
-    A response among `known`, turns of the thread's logs, is taken from there where the client has
-    it unchanged: as it was said, with what the client never saw.
+    `content` is the content of the run's input, which is missing from its message. If a response is
+    among `known`, the turns of the thread's logs, and the client has it unchanged, then the known
+    turn is returned: it includes what the client never received.
     """
     return list(_AgUi(known).turns(messages, content))
 
 
 def user_turn(message: Json, task: str = "", run: int = 0) -> list[Turn]:
-    """Return the turns of a user's A2A Message: tool results, and what is said beside them."""
+    """Return the turns of a user's A2A Message: the tool results, then the other parts."""
     said, turns = list[Json](), list[Turn]()
     for part in message.get("parts", ()):
         if (result := parts.tool_result(part)) is not None:
@@ -261,10 +262,10 @@ def user_turn(message: Json, task: str = "", run: int = 0) -> list[Turn]:
 
 
 def answered(turns: Iterable[Turn]) -> list[Turn]:
-    """Return the turns with every tool call answered, for models refuse what is not.
+    """Return the turns with every tool call answered, because models reject open calls.
 
-    A call that got no result is told so; a result without its call is left out, and so is what
-    answers interrupts about calls (see `without_answers`).
+    A call without a result gets an error as its result. Results without a call, and answers to
+    interrupts about calls (see `without_answers`), are left out.
     """
     told, still_open = list[Turn](), dict[str, Turn]()
     for turn in without_answers(turns):
@@ -281,8 +282,8 @@ def answered(turns: Iterable[Turn]) -> list[Turn]:
 def without_answers(turns: Iterable[Turn]) -> list[Turn]:
     """Return the turns without the user's answers to interrupts about tool calls.
 
-    The results of the calls say what was answered. What the user said beside an answer comes behind
-    the results that the answer led to.
+    The calls' results already contain the answers. Other parts of an answer's message follow the
+    results.
     """
     told, beside, still_open = list[Turn](), list[Turn](), set[str]()
     for turn in turns:
@@ -300,7 +301,10 @@ def without_answers(turns: Iterable[Turn]) -> list[Turn]:
 
 
 def beside_answers(said: Sequence[Json]) -> list[Json]:
-    """Return the parts of an answer to interrupts that answer none; words alone are an answer."""
+    """Return the parts of an answer to interrupts that answer none.
+
+    A message that names no interrupt is an answer as a whole: the result is empty.
+    """
     beside = [part for part in said if not parts.interrupt_id(part)]
     return beside if len(beside) < len(said) else []
 
@@ -317,7 +321,7 @@ def open_calls(turns: Sequence[Turn]) -> list[CallItem]:
 
 
 class _Log:
-    """Collects the turns of a log."""
+    """Builder of a log's turns."""
 
     def __init__(self, task: str) -> None:
         self.turns: list[Turn] = []
@@ -327,7 +331,7 @@ class _Log:
         self._secrets = set[int]()
 
     def take(self, generation: int, event: Json) -> None:
-        """Take an event; one that is malformed, or a delegated task's, says nothing."""
+        """Add an event; malformed events and events of delegated tasks are ignored."""
         if "task" in event:
             self._begin(generation, event["task"])
         elif "message" in event:
@@ -338,7 +342,7 @@ class _Log:
             self._take_artifact(update)
 
     def take_response(self, kept: Any) -> None:  # noqa: ANN401  # any JSON
-        """Take what a checkpoint says of the response that ends with it."""
+        """Add a checkpoint's data on the response that ends with it."""
         if not isinstance(kept, dict):
             return
         turn = self._turn("")
@@ -346,12 +350,12 @@ class _Log:
         turn.verbatim = _verbatim(kept)
 
     def take_result(self, kept: Any) -> None:  # noqa: ANN401  # any JSON
-        """Take what a checkpoint says of the tool's result that comes with it."""
+        """Add a checkpoint's data on the tool result stored with it."""
         if isinstance(kept, dict) and self.turns and self.turns[-1].role == "tool":
             self.turns[-1].verbatim = _verbatim(kept)
 
     def take_names(self, kept: Any) -> None:  # noqa: ANN401  # any JSON
-        """Take what a checkpoint says of the messages that end with it."""
+        """Add a checkpoint's message ids to the run's output so far."""
         if not isinstance(kept, dict):
             return
         names = MessageIds(
@@ -380,12 +384,12 @@ class _Log:
             return
         if QUEUED in metadata:
             if status.get("state") == AUTH_REQUIRED:
-                # What answers it is a credential, and nothing for a model.
+                # The answer is a credential, which models must not see.
                 self._secrets.add(generation)
             return
         if status.get("state") == SUBMITTED:
             self._run, self._begun = generation, len(self.turns)
-        # A request for credentials is nothing for a model, and an approval's prompt not from it.
+        # Models must not see credential requests. An approval's prompt was not written by a model.
         is_said = status.get("state") != AUTH_REQUIRED and not _asks_for_approval(metadata)
         if is_said and metadata.get(TAKEN) not in self._secrets:
             self._take_message(status.get("message") or {})
@@ -422,14 +426,14 @@ class _Log:
             self._take_part(part, name, label)
 
     def _goes_on(self, update: Json, artifact: Json) -> bool:
-        """Take a chunk that goes on with the text that was last, as most events of a log do."""
+        """Append a chunk to the last text; most events of a log are such chunks."""
         turn = self.turns[-1] if self.turns else None
         last = turn.items[-1] if turn is not None and turn.items and not turn.whole else None
         content: list[Json] = artifact.get("parts") or []
         if not update.get("append") or type(last) is not Words or len(content) != 1:
             return False
         part = content[0]
-        # The ids of this log's own blocks are no child's.
+        # An id of this log's own blocks can't be a child's.
         if last.id != artifact.get("artifactId") or not isinstance(part.get("text"), str):
             return False
         if (part.get("metadata") or {}).get(parts.EVENT_TYPE) != parts.CONTENT_BLOCK:
@@ -481,13 +485,13 @@ class _Log:
         self._turn(item.id).items.append(item)
 
     def _turn(self, name: str) -> Turn:
-        """Return the turn that the agent goes on with, or begins with the item `name`."""
+        """Return the agent's open turn, or a new one whose first item is `name`."""
         if not self.turns or self.turns[-1].role != "assistant" or self.turns[-1].whole:
             self.turns.append(Turn("assistant", name, self._task, self._run))
         return self.turns[-1]
 
     def _forget(self, artifact: str) -> None:
-        """Drop what the artifact has said: it begins anew."""
+        """Remove the artifact's output so far: the artifact starts again."""
         for turn in reversed(self.turns):
             if turn.role == "user":
                 return
@@ -499,7 +503,7 @@ class _Log:
 
 
 class _AgUi:
-    """Reads an AG-UI client's messages."""
+    """Reader of an AG-UI client's messages."""
 
     def __init__(self, known: Sequence[Turn]) -> None:
         self._known: Mapping[str, tuple[Turn, Item]] = {
@@ -551,7 +555,7 @@ class _AgUi:
         return None
 
     def _responses(self, said: list[Turn]) -> Iterator[Turn]:
-        """Yield the agent's messages as responses: those that belong to one are one turn."""
+        """Yield the agent's responses: messages that belong to one response become one turn."""
         together: list[Turn] = []
         for turn in said:
             if together and self._belongs(together[-1], turn):
@@ -586,7 +590,7 @@ def _verbatim(kept: Json) -> Verbatim | None:
 
 
 def _name(items: Sequence[Words | ReasoningItem], names: Sequence[str]) -> None:
-    """Give names to blocks, which may be in several pieces."""
+    """Set the origins of blocks; a block may have several pieces."""
     nameless = dict.fromkeys(item.id for item in items if not item.origin)
     found = dict(zip(nameless, names, strict=False))
     for item in items:
@@ -594,7 +598,7 @@ def _name(items: Sequence[Words | ReasoningItem], names: Sequence[str]) -> None:
 
 
 def _says_the_same(origin: Turn, turn: Turn) -> bool:
-    """Tell whether a client's messages hold the response `origin` unchanged."""
+    """Return whether a client's messages contain the response `origin` unchanged."""
     called = [(call.id, call.name, call.arguments) for call in origin.calls]
     return origin.text == turn.text and called == [
         (call.id, call.name, call.arguments) for call in turn.calls
@@ -602,7 +606,7 @@ def _says_the_same(origin: Turn, turn: Turn) -> bool:
 
 
 def _kept(log: Iterable[Entry]) -> list[tuple[int, Json, str | None]]:
-    """Return the events that no attempt has discarded, and the checkpoints behind them."""
+    """Return the events that no attempt has discarded, each with the checkpoint stored with it."""
     kept: list[tuple[int, Json, str | None]] = []
     for entry in log:
         for generation, event in enumerate(entry.parsed(), entry.generation):
@@ -615,7 +619,7 @@ def _kept(log: Iterable[Entry]) -> list[tuple[int, Json, str | None]]:
 
 
 def _snapshot(log: Sequence[Entry]) -> tuple[list[Json], int]:
-    """Return the last conversation that a log sets, and the generation that sets it; 0: none."""
+    """Return the last conversation snapshot of a log and its generation; 0 if the log has none."""
     messages, last = list[Json](), 0
     if any(_SNAPSHOT in line for entry in log for line in entry.lines):
         for generation, event, _ in _kept(log):
@@ -638,7 +642,7 @@ def _is_queued(event: Json) -> bool:
 
 
 def _is_result(part: Json) -> bool:
-    """Tell whether the part is a result by itself, and no word for user interfaces alone."""
+    """Return whether the part is a result, and not only for user interfaces."""
     kind = parts.event_type(part)
     return kind in {"", "message", parts.CONTENT_BLOCK} and "text" not in part
 

@@ -1,4 +1,4 @@
-"""What an agent emits: checked, encoded as events, and handed to the appender."""
+"""Emitter of an agent's output: checks it, encodes it as events and offers them to the appender."""
 
 import asyncio
 import time
@@ -13,23 +13,23 @@ from headrace_worker.encoder import Encoder, End, Endings, RunIds
 from headrace_worker.usage import UsageTotals
 
 INTERVAL = 0.02
-"""Seconds that an agent may keep the loop before its next word makes it pause."""
+"""Seconds that an agent may block the event loop before its next output makes it pause."""
 
 _PAUSE = 0.001
 
 
 class LoopTurns:
-    """Notices that the loop has had no turn, and gives it one."""
+    """Detects that the event loop is blocked, and yields to it."""
 
     def __init__(self) -> None:
-        """Watch from now on."""
+        """Start measuring now."""
         self._loop = asyncio.get_running_loop()
         self._check_at = time.monotonic() + INTERVAL
         self._had_a_turn = True
         self._is_due = False
 
     def is_due(self) -> bool:
-        """Tell whether the loop has had no turn for about `INTERVAL`. Costs less than 0.1 µs."""
+        """Return whether the loop has been blocked for about `INTERVAL`. Costs less than 0.1 µs."""
         now = time.monotonic()
         if now < self._check_at:
             return False
@@ -40,7 +40,7 @@ class LoopTurns:
         return self._is_due
 
     async def take(self) -> None:
-        """Give the loop a turn if one is due: long enough to send and receive."""
+        """Yield to the loop if that is due, long enough to send and receive."""
         if self._is_due:
             self._is_due = False
             await asyncio.sleep(_PAUSE)
@@ -50,7 +50,7 @@ class LoopTurns:
 
 
 class Emitter:
-    """What one attempt at a run emits."""
+    """The output of one attempt at a run."""
 
     def __init__(
         self,
@@ -62,9 +62,9 @@ class Emitter:
         usage_totals: UsageTotals,
         may_answer: bool,
     ) -> None:
-        """Emit into `appender`; `may_answer`: a bare Message instead of a task is allowed.
+        """Emit into `appender`; `may_answer` allows a bare Message instead of a task.
 
-        `usage_totals` hold what former attempts at the run have used.
+        `usage_totals` contains the token usage of earlier attempts at the run.
         """
         self._ids = ids
         self._encoder, self._endings, self._appender = encoder, endings, appender
@@ -74,16 +74,16 @@ class Emitter:
         self.new_id = ids.mint
         self.usage_totals = usage_totals
         self.end: End | None = None
-        """The end that the agent asked for; None: it has not."""
+        """The end that the agent emitted, or None."""
         self.answer: Message | None = None
-        """The bare Message behind `end`, if it is one."""
+        """The bare Message that `end` was made from, if any."""
 
     def emit(self, said: Emission) -> bool:
-        """Take what the agent emits; False: `room` is to be awaited before it emits more.
+        """Emit the agent's output; if False, await `room` before emitting more.
 
         Raises:
-            MalformedOutput: it can't stand in a log, or not at this point.
-            RunOver: the run has ended without it.
+            MalformedOutput: the output is invalid, or not allowed at this point.
+            RunOver: the run is over.
         """
         try:
             if type(said) is str and (chunk := self._encoder.chunk(said)) is not None:
@@ -99,11 +99,11 @@ class Emitter:
         data: Any,  # noqa: ANN401  # any JSON
         said: ToolArguments | ToolResult | None = None,
     ) -> None:
-        """Emit `said`, save `data` with all that was emitted, and return when both are stored.
+        """Emit `said`, save `data` as a checkpoint after it, and wait until both are stored.
 
         Raises:
-            MalformedOutput: it is no JSON, is too large, or can't be saved at this point.
-            RunOver: the run has ended without it.
+            MalformedOutput: `data` is not JSON or too large, or can't be saved at this point.
+            RunOver: the run is over.
         """
         if self.end is not None:
             raise MalformedOutput("a checkpoint after the run's end")
@@ -115,7 +115,7 @@ class Emitter:
         await self._appender.deliver(last, checkpoint=held)
 
     async def room(self) -> None:
-        """Return when the log has caught up with what was emitted."""
+        """Wait until the log has caught up with the output."""
         await self._loop_turns.take()
         await self._appender.room()
 

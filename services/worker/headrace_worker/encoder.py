@@ -1,14 +1,13 @@
-"""Turning what an agent says into events, as "Which event says what" of the design has it.
+"""Encoding of an agent's output as A2A events; the mapping is the design's "Which event says what".
 
-Ids of what one run makes.
-They are the same in each attempt, so that a new one replaces what a dead one made, and unlike those
-of every other run, so that a conversation can hold them all.
+Ids: every attempt at a run generates the same ids, so a new attempt replaces what an earlier one
+emitted. Ids differ between runs, so one conversation can contain the output of many runs.
 
-Which block a piece of text or reasoning belongs to, and which block ends because of it.
-A piece without a label goes on with the last block of its kind until the agent says something of
-another kind; the next one then opens a new block, and a former block of text ends there. Reasoning
-ends as soon as the agent goes on to something else, while text stays open for the tool calls that
-belong to it. Labelled blocks may interleave; each is open until the agent ends it, or the run ends.
+Blocks: an unlabelled piece of text or reasoning continues the last block of its kind until the
+agent emits output of another kind. The next piece then opens a new block, and the previous text
+block ends. Reasoning ends as soon as the agent emits something else; text stays open for the tool
+calls that belong to it. Labelled blocks may interleave; each stays open until the agent ends it or
+the run ends.
 """
 
 from collections import Counter
@@ -75,16 +74,16 @@ from headrace_worker.shared_state import SharedState
 
 
 class RunIds:
-    """Mints ids such as ``block-8c1f29d0ab-0``: kind, a digest of the run, a number per kind."""
+    """Generator of ids such as ``block-8c1f29d0ab-0``: kind, digest of the run, number per kind."""
 
     def __init__(self, task: str, run: int, minted: Mapping[str, int] | None = None) -> None:
-        """Mint for one run of `task`, going on where `minted` ids of each kind exist."""
+        """Generate ids for one run of `task`; `minted` counts existing ids by kind."""
         self._digest = blake2b(f"{task}/{run}".encode(), digest_size=5).hexdigest()
         self._minted = Counter[str](minted or {})
 
     @property
     def minted(self) -> dict[str, int]:
-        """How many ids of each kind have been minted."""
+        """Number of ids generated so far, by kind."""
         return dict(self._minted)
 
     def mint(self, kind: str) -> str:
@@ -101,12 +100,12 @@ THINKING = "think"
 ARGUMENTS = "arguments"
 
 TOOL = "tool"
-"""Kinds of what an agent says; the first two are blocks with an index, and name their ids."""
+"""Kinds of agent output. The first two are blocks with an index, and prefixes of their ids."""
 
 
 @dataclass(slots=True)
 class Block:
-    """One block of a run."""
+    """A block of a run's output."""
 
     id: str
     index: int = -1
@@ -114,16 +113,16 @@ class Block:
     type: str = "text"
     title: str = ""
     started: bool = False
-    """Whether a piece of it has been said."""
+    """Whether a piece of the block has been emitted."""
     chunks: TextChunks | None = None
-    """For text: the frame of each piece but the first."""
+    """For text: encodes every piece after the first."""
 
 
 class Blocks:
     """The open blocks of one run."""
 
     def __init__(self, ids: RunIds, next_index: int = 0) -> None:
-        """Begin without any; the first one opened gets the index `next_index`."""
+        """Start without open blocks; `next_index` is the index of the first block opened."""
         self._ids = ids
         self._flow = ""
         self.next_index = next_index
@@ -132,10 +131,10 @@ class Blocks:
         self._ended: set[tuple[str, str]] = set()
 
     def place(self, kind: str, label: str) -> tuple[Block, Block | None]:
-        """Return the block that a piece goes to, and the block that ends before it, if one does.
+        """Return the block that a piece belongs to, and the block that ends before it, if any.
 
         Raises:
-            MalformedOutput: the agent has ended that block.
+            MalformedOutput: the agent has already ended the block.
         """
         if label:
             return self._place_labelled(kind, label), None
@@ -147,27 +146,27 @@ class Blocks:
         return block, former
 
     def going_on(self, kind: str, label: str = "") -> Block | None:
-        """Return the open block that a piece of `kind` would go on with."""
+        """Return the open block that a piece of `kind` would continue."""
         if label:
             return self._labelled.get((kind, label))
         return self._unlabelled.get(kind) if self._flow == kind else None
 
     def to_end(self, kind: str, label: str) -> Block | None:
-        """Return the open block that an end without a word is for; None: there is none.
+        """Return the open block that an end without text refers to, or None.
 
         Raises:
-            MalformedOutput: it has ended before.
+            MalformedOutput: the block has already ended.
         """
         if (kind, label) in self._ended:
             raise MalformedOutput(f"the block {label!r} has ended")
         return self.going_on(kind, label)
 
     def interrupt(self, kind: str) -> None:
-        """Say that something of `kind` was said: unlabelled text or reasoning begins anew."""
+        """Record output of `kind`: the next unlabelled text or reasoning opens a new block."""
         self._flow = kind
 
     def end(self, kind: str, label: str) -> None:
-        """Take note that the block has ended."""
+        """Record that the block has ended."""
         if label:
             self._labelled.pop((kind, label), None)
             self._ended.add((kind, label))
@@ -175,10 +174,10 @@ class Blocks:
             self._unlabelled.pop(kind, None)
 
     def close(self) -> list[tuple[str, Block]]:
-        """Forget the open blocks and return them, each with its kind; their labels are free again.
+        """Remove all open blocks and return them with their kinds; their labels can be used again.
 
         Raises:
-            MalformedOutput: one is a tool call whose arguments are incomplete.
+            MalformedOutput: a tool call's arguments are incomplete.
         """
         labelled = [(kind, block) for (kind, _), block in self._labelled.items()]
         if any(kind == ARGUMENTS for kind, _ in labelled):
@@ -214,13 +213,13 @@ _COUNTS = {
     "cached_input_tokens": "cachedInputTokens",
     "cache_write_input_tokens": "cacheWriteInputTokens",
 }
-"""Fields of `Usage`, with AG-UI's names for them."""
+"""AG-UI's names for the counts in `Usage`, by field."""
 
 
 def part_of(said: Signal, ids: RunIds, state: SharedState) -> Json:  # noqa: PLR0911  # one for each
-    """Return the part that says it; ids that it needs and does not have are minted by `ids`.
+    """Return the A2A part for a signal, with missing ids generated by `ids`.
 
-    What it says of the shared state, `state` takes first, and decides what is told.
+    State updates are applied to `state` first, which decides whether a snapshot or a delta is sent.
     """
     match said:
         case State() | StateDelta():
@@ -257,7 +256,7 @@ def _subagent(said: Subagent) -> Json:
 
 
 def usage_of(told: Any) -> Usage:  # noqa: ANN401  # any JSON
-    """Return the report that AG-UI's TokenUsage tells, as far as it is one."""
+    """Parse AG-UI's TokenUsage; missing or malformed fields are ignored."""
     held = told if isinstance(told, dict) else {}
     said: dict[str, Any] = {key: str(held.get(name) or "") for key, name in _LABELS.items()}
     for key, name in _COUNTS.items():
@@ -267,7 +266,7 @@ def usage_of(told: Any) -> Usage:  # noqa: ANN401  # any JSON
 
 
 def _usage(said: Usage) -> Json:
-    """Return AG-UI's TokenUsage."""
+    """Return `said` as AG-UI's TokenUsage."""
     told = {name: getattr(said, key) for key, name in {**_LABELS, **_COUNTS}.items()}
     return {name: value for name, value in told.items() if value}
 
@@ -275,29 +274,29 @@ def _usage(said: Usage) -> Json:
 _OWN = "headrace."
 
 _PASSED_ON = frozenset({INPUT_SCHEMA, INTERRUPTS, PENDING_TOOL_CALLS})
-"""Metadata of our own that means the same in another fleet's log."""
+"""Headrace metadata that keeps its meaning in another fleet's log."""
 
 _KINDS = {"text", "raw", "url", "data"}
 
 _ENDS = TERMINAL | {INPUT_REQUIRED}
 
 _MESSAGE = "message"
-"""Event type of text that is an answer but no piece of a block."""
+"""Event type of answer text outside a block."""
 
 
 class RelayedEvents:
-    """Makes the events of one run's passed-on words."""
+    """Encoder of the output that one run relays from another agent."""
 
     def __init__(self, task: str, context: str, ids: RunIds, blocks: Blocks) -> None:
-        """Quote in one run of `task` in `context`, whose `blocks` are counted."""
+        """Encode for one run of `task` in `context`; new blocks get their indices from `blocks`."""
         self._task, self._context, self._ids, self._blocks = task, context, ids, blocks
         self._indices: dict[str, int] = {}
 
     def draft(self, said: Artifact | Said) -> Draft:
-        """Return the event.
+        """Return the event for `said`.
 
         Raises:
-            MalformedOutput: a part is no A2A Part, or the artifact has no id.
+            MalformedOutput: a part is not an A2A Part, or the artifact has no id.
         """
         return self._artifact(said) if isinstance(said, Artifact) else self._said(said)
 
@@ -337,7 +336,7 @@ def end_parts(said: Outcome) -> list[Json]:
     """Return the parts of a run's last message.
 
     Raises:
-        MalformedOutput: a part is no A2A Part, or the state ends no run.
+        MalformedOutput: a part is not an A2A Part, or the state does not end a run.
     """
     if said.state not in _ENDS:
         raise MalformedOutput(f"{said.state!r} is not a state that can end a run")
@@ -347,7 +346,7 @@ def end_parts(said: Outcome) -> list[Json]:
 
 
 def foreign(metadata: Json) -> Json:
-    """Return `metadata` without what describes an event of another log."""
+    """Return `metadata` without the keys that describe an event of another log."""
     return {
         key: value
         for key, value in metadata.items()
@@ -356,17 +355,17 @@ def foreign(metadata: Json) -> Json:
 
 
 def hinted(part: Json, kind: str) -> Json:
-    """Return the part; if it is text that says nothing of itself, with the event type `kind`."""
+    """Return the part; text without an event type gets the event type `kind`."""
     if not _is_bare_text(part):
         return part
     return {**part, "metadata": {parts.EVENT_TYPE: kind, **part.get("metadata", {})}}
 
 
 def checked(content: Sequence[Any]) -> Sequence[Json]:
-    """Return `content` if it is A2A Parts.
+    """Return `content` if all its items are A2A Parts.
 
     Raises:
-        MalformedOutput: something in it is not.
+        MalformedOutput: an item is not an A2A Part.
     """
     for number, part in enumerate(content):
         if not isinstance(part, dict) or not _KINDS & part.keys():
@@ -383,10 +382,10 @@ def _is_bare_text(part: Json) -> bool:
 
 
 def check_texts(said: Utterance | Ending) -> None:
-    """Check that what must be a string is one; everything else shows when it becomes JSON.
+    """Check that string fields hold strings; other types are checked when encoded as JSON.
 
     Raises:
-        MalformedOutput: a field is not, or this is not allowed as output of an agent.
+        MalformedOutput: a field is not a string, or agents may not emit this type.
     """
     if type(said) not in _TEXTS:
         raise MalformedOutput(f"{type(said).__name__} is not allowed as output of an agent")
@@ -405,7 +404,7 @@ _TEXTS: dict[type, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Why a run has failed, of which its client sees no more than the id and the reason."""
+    """The cause of a failed run; clients see only the id and the reason."""
 
     id: str
     reason: str
@@ -414,31 +413,31 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """A run's last event and the state that it leaves the task in."""
+    """A run's last event, and the state it leaves the task in."""
 
     draft: Draft
     state: str
     message: Json | None = None
-    """What the draft says."""
+    """Message of the draft."""
     metadata: Json = field(default_factory=dict)
-    """The draft's."""
+    """Metadata of the draft."""
     fault: Fault | None = None
-    """What went wrong, unless that is all in the message."""
+    """The failure, unless the message contains all of it."""
 
 
 class Endings:
-    """How one run of a task can end."""
+    """Builder of a run's last event."""
 
     def __init__(self, task: str, context: str, ids: RunIds) -> None:
-        """Make the ends of one run of `task` in `context`."""
+        """Build the last event for one run of `task` in `context`."""
         self._task, self._context, self._ids = task, context, ids
 
     def of(self, said: Ending) -> End:
-        """Return the end that the agent asked for.
+        """Return the end that the agent emitted.
 
         Raises:
-            MalformedOutput: a field is not of its type's shape.
-            TypeError: something in it is not JSON.
+            MalformedOutput: a field has the wrong type.
+            TypeError: a value can't be encoded as JSON.
         """
         check_texts(said)
         match said:
@@ -454,20 +453,20 @@ class Endings:
                 return self._outcome(said)
 
     def completed(self, text: str = "") -> End:
-        """The agent has done what was asked."""
+        """Return a COMPLETED end."""
         return self._status(COMPLETED, {"text": text} if text else None)
 
     def completed_with(self, said: Message) -> End:
-        """The agent's answer is all of the result, but its client has been given a Task."""
+        """Return a COMPLETED end with a bare Message's content; the client already has a Task."""
         message = self._message(_content(said))
         return self._with(COMPLETED, message)
 
     def failed(self, reason: str) -> End:
-        """The agent, or its worker, could not; `reason` is safe to show."""
+        """Return a FAILED end; clients see `reason`."""
         return self._status(FAILED, parts.notice_part(reason, parts.ERROR))
 
     def canceled(self) -> End:
-        """Somebody asked to stop."""
+        """Return a CANCELED end."""
         return self._status(CANCELED)
 
     def _question(self, said: InputRequired) -> End:
@@ -513,7 +512,7 @@ def _content(said: Message) -> list[Json]:
     """Return the Message's parts.
 
     Raises:
-        MalformedOutput: there are none, or one is no A2A Part.
+        MalformedOutput: the Message has no parts, or one is not an A2A Part.
     """
     content: list[Any] = [*([{"text": said.text}] if said.text else []), *said.parts]
     if not content or not all(isinstance(part, dict) and _KINDS & part.keys() for part in content):
@@ -522,21 +521,21 @@ def _content(said: Message) -> list[Json]:
 
 
 PIECE = 64 * 1024
-"""Characters of text in one event; longer text becomes several."""
+"""Maximum characters of text in one event; longer text is split."""
 
 
 def pieces(said: Text | Thinking) -> Iterator[tuple[str, bool]]:
-    """Yield the text in pieces of at most `PIECE` characters, and whether each is the last."""
+    """Yield pieces of at most `PIECE` characters, each with whether it ends the block."""
     last = max(len(said.text) - 1, 0) // PIECE
     for number in range(last + 1):
         yield said.text[number * PIECE : (number + 1) * PIECE], said.end and number == last
 
 
 def result_part(said: File | Data) -> Json:
-    """Return the part.
+    """Return the A2A part for a file or data.
 
     Raises:
-        MalformedOutput: a file has neither content nor address, or both.
+        MalformedOutput: a file has neither content nor URL, or both.
     """
     if isinstance(said, Data):
         return parts.data_part(said.data, said.media_type)
@@ -548,7 +547,7 @@ def result_part(said: File | Data) -> Json:
 
 
 class Encoder:
-    """The events of one run's output, before they have generations."""
+    """Encoder of one run's output; its events have no generations yet."""
 
     def __init__(
         self,
@@ -558,19 +557,20 @@ class Encoder:
         next_index: int = 0,
         state: SharedState | None = None,
     ) -> None:
-        """Render for one run of `task` in `context`, which shares `state`; blocks count on."""
+        """Encode for one run of `task` in `context`; the first block's index is `next_index`."""
         self._state = state or SharedState()
         self._task, self._context, self._ids = task, context, ids
         self._blocks = Blocks(ids, next_index)
         self._relayed_events = RelayedEvents(task, context, ids, self._blocks)
         self._going_on: TextChunks | None = None
         self.artifacts: set[str] = set()
-        """Ids of the artifacts made so far."""
+        """Ids of the artifacts emitted so far."""
 
     def chunk(self, text: str) -> Draft | None:
-        """Return the event of a plain string that goes on with open text, at about 1 µs.
+        """Return the event for a plain string that continues open text. Takes about 1 µs.
 
-        None: it opens a block, is empty or is long; `drafts` knows what to do.
+        Returns:
+            None if the string opens a block, is empty or is longer than `PIECE`; use `drafts` then.
         """
         going_on = self._going_on
         if going_on is None or not text or len(text) > PIECE:
@@ -578,11 +578,11 @@ class Encoder:
         return going_on.draft(text)
 
     def drafts(self, said: Utterance) -> list[Draft]:
-        """Return the events of `said`.
+        """Return the events for `said`.
 
         Raises:
-            MalformedOutput: it goes on with a block that has ended, or is not of its type's shape.
-            TypeError: something in it is not JSON.
+            MalformedOutput: it continues a block that has ended, or a field has the wrong type.
+            TypeError: a value can't be encoded as JSON.
         """
         check_texts(said)
         if isinstance(said, SIGNALS):
@@ -600,17 +600,18 @@ class Encoder:
                 return [*self._end_of_thought(said), self._one(said)]
 
     def stop(self) -> None:
-        """Say that the run's end was said: no plain string goes on with anything."""
+        """Record that the run's end was emitted: no plain string can continue open text."""
         self._going_on = None
 
     def checkpoint(self, said: ToolArguments | ToolResult | None = None) -> list[Draft]:
-        """Return the events of `said`, and those that end every open block.
+        """Return the events for `said`, followed by events that end every open block.
 
-        So none spans a checkpoint. What follows begins anew: an attempt that goes on from here
-        replaces whole artifacts only.
+        No block may span a checkpoint, because an attempt that resumes there replaces only whole
+        artifacts.
 
         Raises:
-            MalformedOutput: a tool call's arguments are incomplete, or as `drafts`.
+            MalformedOutput: a tool call's arguments are incomplete, or as for `drafts`.
+            TypeError: as for `drafts`.
         """
         last = [] if said is None else self.drafts(said)
         self._going_on = None
@@ -620,7 +621,7 @@ class Encoder:
 
     @property
     def next_index(self) -> int:
-        """Index that the next block gets."""
+        """Index of the next block."""
         return self._blocks.next_index
 
     def _end(self, kind: str, block: Block) -> Draft:
@@ -663,7 +664,7 @@ class Encoder:
             self._after_piece(THINKING, said, block)
 
     def _end_of_thought(self, said: Utterance) -> Iterator[Draft]:
-        """End the reasoning that is open, if `said` goes on to something else."""
+        """End the open reasoning, unless `said` may interleave with it."""
         goes_on = isinstance(said, File | Data | Status | Artifact) or (
             isinstance(said, Text) and (said.block or not said.text)
         )
@@ -675,7 +676,7 @@ class Encoder:
     def _block(self, kind: str, said: Text | Thinking) -> tuple[Block | None, Block | None]:
         if said.text or (isinstance(said, Thinking) and said.encrypted):
             return self._blocks.place(kind, said.block)
-        # Nothing to say opens no block, but may end one.
+        # Empty output opens no block, but may end one.
         return (self._blocks.to_end(kind, said.block) if said.end else None), None
 
     def _after_piece(self, kind: str, said: Text | Thinking, block: Block) -> None:
@@ -709,7 +710,7 @@ class Encoder:
         self._blocks.interrupt(TOOL)
         call_id = said.id or self._ids.mint("call")
         if self._blocks.going_on(ARGUMENTS, call_id) is not None:
-            # Its arguments have been said piece by piece.
+            # Its arguments have already been emitted in pieces.
             last = ToolArguments(call_id, "", said.name, end=True, encrypted=said.encrypted)
             return self._tool_arguments(last)
         part = parts.tool_call_part(said.name, said.arguments, call_id, encrypted=said.encrypted)
