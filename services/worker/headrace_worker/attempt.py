@@ -1,8 +1,8 @@
-"""One attempt at one run: take it, run the agent, end it, acknowledge the request.
+"""One attempt at one run: claim the run, run the agent, end the run, acknowledge the request.
 
-Three things can interrupt the agent: somebody cancels the task, this worker has to hand its work
-back, or the log turns out to be somebody else's. After the last the attempt is mute: it appends
-nothing, acknowledges nothing and answers nobody.
+Three things can interrupt the agent: the task is canceled, the worker must hand the run back, or
+another writer has taken over the log. In the last case the attempt appends nothing, acknowledges
+nothing and answers no requests.
 """
 
 import asyncio
@@ -78,7 +78,7 @@ from headrace_worker.watch import Watch
 
 @dataclass(frozen=True, slots=True)
 class AttemptLog:
-    """The log of one attempt's task, and what its conversation has beside it."""
+    """The log of one attempt's task, and the logs of its conversation."""
 
     bus: Bus
     parent: Parent
@@ -108,10 +108,10 @@ class AttemptLog:
         return await earlier_logs(self.bus, parent.key, self.owner, parent.context, asked_by)
 
     async def waiting_child(self) -> tuple[str, str]:
-        """Return task and agent of the child on whose behalf the run before has asked the user.
+        """Return task and agent of the child for which the previous run asked the user.
 
         Raises:
-            DelegationRefused: no child waits.
+            DelegationRefused: no child waits for an answer.
         """
         try:
             found = await waiting_child(self.bus, self.parent.key, self.parent.run)
@@ -123,14 +123,14 @@ class AttemptLog:
 
 
 class WorkerRuntime:
-    """A `headrace.sdk.runtime.Runtime`: see there."""
+    """The worker's implementation of `headrace.sdk.runtime.Runtime`."""
 
     def __init__(
         self, emitter: Emitter, state: SharedState, children: Children, logged: AttemptLog
     ) -> None:
-        """Put together what one attempt is made of."""
+        """Combine the parts of one attempt."""
         parent, inputs = logged.parent, logged.parent.inputs
-        # Called per token: no frame of its own.
+        # Called per token: bound directly, to save a stack frame.
         self.emit: Callable[[Emission], bool] = emitter.emit
         self.room = emitter.room
         self.new_id = emitter.new_id
@@ -236,21 +236,21 @@ def _question(
 
 @dataclass(frozen=True, slots=True)
 class WorkerResources:
-    """What the attempts of one worker share."""
+    """Resources that all attempts of one worker share."""
 
     worker: str
-    """The worker's instance id, a subject token."""
+    """Instance id of the worker, usable in NATS subjects."""
     bus: Bus
     leases: WorkerLeases
     rule: TailRule
     watch: Watch
     settings: WorkerSettings
     abandoned: set[asyncio.Task[None]] = field(default_factory=set)
-    """Agents that did not stop in time; kept until they do."""
+    """Agents that did not stop in time, until they do."""
 
 
 class Execution:
-    """An agent at work on a run that this worker holds."""
+    """An agent that runs on a run held by this worker."""
 
     def __init__(  # noqa: PLR0913  # what an attempt is made of
         self,
@@ -264,10 +264,10 @@ class Execution:
         superseded: Callable[[], None],
         interrupt: Callable[[], Interrupt],
     ) -> None:
-        """Set up what the attempt needs.
+        """Set up the attempt.
 
-        `lost` is called when its log is somebody else's, `superseded` when a message is to stop it.
-        `interrupt` tells why the agent is being stopped.
+        `lost` is called when another writer has taken over the log, `superseded` when a message
+        must stop the agent. `interrupt` returns why the agent is being stopped.
         """
         key, run, request = assignment.key, assignment.run, assignment.request
         saved = taken.recovered.checkpoint
@@ -350,17 +350,17 @@ class Execution:
 
     @property
     def failures(self) -> int:
-        """Attempts at the run that count as failed, should this one fail."""
+        """Number of failed attempts at the run if this one fails too."""
         return self.authorship.attempt - self.recovered.excused
 
     @property
     def tries_again(self) -> Retryable | None:
-        """Why its agent wants another attempt, if it does and may have one."""
+        """The agent's request for another attempt, if it made one and one is left."""
         return self._wish if self.failures < self.policy.max_attempts else None
 
     @property
     def is_given_up(self) -> bool:
-        """Whether its agent wants another attempt and may not have one."""
+        """Whether the agent requested another attempt and none is left."""
         return self._wish is not None and self.tries_again is None
 
     @property
@@ -372,18 +372,18 @@ class Execution:
         return error if isinstance(error, Retryable) else None
 
     def says(self, message: Json) -> Draft:
-        """Return the event in which the agent says `message`, and goes on."""
+        """Return a WORKING event with `message` from the agent."""
         return events.status_update(self.key.task, self.context.context, WORKING, message)
 
     async def say_handed_back(self, why: str, timeout: float) -> None:
-        """End the attempt, not the run: nothing more is said, and the log tells `why`."""
+        """End the attempt but not the run: append `why` and stop appending."""
         draft = events.status_update(
             self.key.task, self.context.context, WORKING, metadata={events.HANDED_BACK: why}
         )
         await self.appender.append_last(draft, timeout)
 
     async def say_ending(self, state: str) -> bool:
-        """Have the log tell in which state the run is to end; False: it is somebody else's."""
+        """Append the state in which the run will end; return False if the log was taken over."""
         draft = events.status_update(
             self.key.task, self.context.context, WORKING, metadata={events.ENDING: state}
         )
@@ -395,7 +395,7 @@ class Execution:
 
     @property
     def spoke(self) -> float:
-        """When its last append ended, loop time in seconds."""
+        """When its last append ended; loop time in seconds."""
         return self.appender.spoke
 
     @property
@@ -415,7 +415,7 @@ def _budget_of(recovered: Recovered) -> int | None:
 
 
 def _state_of(recovered: Recovered) -> SharedState:
-    """Return the state that the attempt begins with: its client's, and what was saved since."""
+    """Return the attempt's initial state: the client's, plus the updates saved since."""
     sent = recovered.metadata.get(AGUI)
     state = SharedState(sent.get("state") if isinstance(sent, dict) else None)
     for part in recovered.signals:
@@ -425,21 +425,21 @@ def _state_of(recovered: Recovered) -> SharedState:
 
 BARE_WITHIN = 1.5
 """Seconds after its input was stored within which an answer can be a bare Message: the gateway
-shows the Task after 2 s."""
+returns the Task after 2 s."""
 
 LONGEST_REASON = 500
-"""Characters of a reason that a failed task shows."""
+"""Maximum characters of the reason that a failed task shows."""
 
 
 _GOES_ON = frozenset({COMPLETED, INPUT_REQUIRED})
-"""Ends that give way to the next run where a message waits."""
+"""End states after which a waiting message starts the next run."""
 
 
 async def complete(execution: Execution, why: Interrupt) -> int | None:
-    """Append what the agent said last, and how its run ends; return the next run, if one follows.
+    """Append the agent's last output and the run's end; return the next run, if one follows.
 
     Raises:
-        Fenced, LogLost: the log is somebody else's; it does not say so.
+        Fenced, LogLost: another writer has taken over the log; nothing was logged as an error.
     """
     end = _interrupted(execution, why) if why else _end(execution)
     try:
@@ -456,7 +456,7 @@ async def complete(execution: Execution, why: Interrupt) -> int | None:
 
 
 def _tell(execution: Execution, fault: Fault | None) -> None:
-    """Log what went wrong, which is nobody's fault where the log is somebody else's."""
+    """Log the failure as an error."""
     if fault is not None:
         said = (execution.key.task, fault.id, fault.reason)
         _log.error("task %s: error %s: %s", *said, exc_info=fault.error)
@@ -480,7 +480,7 @@ async def _append(execution: Execution, end: End) -> int | None:
             await appender.close([*retractions, end.draft], end.state, gives_way=gives_way)
             metrics.RUNS_ENDED.labels(execution.key.agent, end.state).inc()
             return None
-    # Not the end after all: what was said last is said, and the next message has its turn.
+    # The run does not end here: append the last message, then the next input.
     last = [execution.says(end.message)] if end.message else []
     await appender.close([*retractions, *last], WORKING)
     return await appender.go_on(lambda: _next_input(execution, *inputs.waiting))
@@ -488,7 +488,8 @@ async def _append(execution: Execution, end: End) -> int | None:
 
 async def _end_children(execution: Execution, state: str) -> None:
     children = execution.children
-    # The log decides whether they are still ours to cancel: an attempt that takes over wants them.
+    # The append shows whether the children are still this attempt's to cancel. If another attempt
+    # has taken over, it needs them.
     if children.are_at_work and not await execution.say_ending(state):
         await children.let_go()
     else:
@@ -499,7 +500,7 @@ def _with_usage(execution: Execution, end: End) -> End:
     told, ctx = execution.emitter.usage_totals.metadata(), execution.context
     if not told or end.state == ANSWERED:
         return end
-    # What the agent itself says of it, as one elsewhere does, it knows better.
+    # Usage in the agent's own metadata (a remote agent's) takes precedence.
     metadata = {**told, **end.metadata}
     draft = events.status_update(ctx.task, ctx.context, end.state, end.message, metadata)
     return replace(end, draft=draft, metadata=metadata)
@@ -541,14 +542,14 @@ def _end(execution: Execution) -> End:
 
 
 def _malformed(error: BaseException | None) -> MalformedOutput | None:
-    """Return what was wrong with the agent's output, also where a framework wraps the error."""
+    """Return the malformed-output error, also if a framework has wrapped it."""
     while error is not None and not isinstance(error, MalformedOutput):
         error = error.__cause__ or error.__context__
     return error
 
 
 def _shown(error: BaseException) -> str:
-    """Return what a client may know of it: what became of others that were asked, say."""
+    """Return the failure reason that clients may see: for example that a delegated task failed."""
     if isinstance(error, DelegationFailed):
         return str(error)
     if isinstance(error, BaseExceptionGroup) and (found := error.subgroup(DelegationFailed)):
@@ -560,7 +561,7 @@ def _shown(error: BaseException) -> str:
 
 
 def _failed(execution: Execution, reason: str, error: BaseException | None) -> End:
-    """Return a failure that shows nothing of `error` but an id; our log has the rest under it."""
+    """Return a failure that shows only an id; the log has the details under the same id."""
     fault = Fault(secrets.token_hex(4), reason[:LONGEST_REASON], error)
     failed = execution.endings.failed(f"{fault.reason} (error {fault.id})")
     return replace(failed, fault=fault)
@@ -574,7 +575,7 @@ def _asked_for(execution: Execution) -> End:
 
 
 def _is_shown(execution: Execution) -> bool:
-    """Tell whether the Task has been shown to its client, so that it must end as a task."""
+    """Return whether the client has been sent the Task, so that the run must end as a task."""
     recovered, ctx = execution.recovered, execution.context
     if ctx.run > 1 or ctx.attempt > 1 or recovered.metadata.get(events.SHOWN) is True:
         return True
@@ -583,7 +584,7 @@ def _is_shown(execution: Execution) -> bool:
 
 
 def _retraction(execution: Execution, artifact: str) -> Draft:
-    """Return the event that empties an artifact which only a dead attempt made."""
+    """Return the event that empties an artifact which only earlier attempts emitted."""
     return events.artifact_update(
         execution.key.task,
         execution.context.context,
@@ -594,12 +595,12 @@ def _retraction(execution: Execution, artifact: str) -> Draft:
 
 
 async def drive(agent: Agent, ctx: RunContext) -> None:
-    """Run `agent` until its function has ended.
+    """Run `agent` until its function ends.
 
     Raises:
-        MalformedOutput: it said what can't be said.
-        AgentExited: it tried to end the process.
-        Exception: whatever else it raised.
+        MalformedOutput: the agent's output is invalid.
+        AgentExited: the agent called `sys.exit`.
+        Exception: any other error of the agent.
     """
     try:
         if agent.streams:
@@ -628,16 +629,16 @@ async def _call(agent: Agent, ctx: RunContext) -> None:
 
 
 TIMEOUT = 10.0
-"""Seconds that an agent's clean-up may take."""
+"""Timeout of an agent's clean-up in seconds."""
 
 PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0)
-"""Seconds between its tries."""
+"""Seconds between attempts at a clean-up."""
 
 
 async def clean_up(bus: Bus, agent: Agent, assignment: Assignment, end: Entry) -> None:
-    """Let `agent` clean up after the task that has ended with `end`; then the run is over.
+    """Run the agent's clean-up for the task that ended with `end`, then acknowledge the run.
 
-    A clean-up that fails is tried again after each of `PAUSES`: what it wants to reach may be back
+    A failed clean-up is retried after each of `PAUSES`, because what it needs may be available
     then.
     """
     if agent.clean_up is None:
@@ -673,8 +674,8 @@ def _folded(told: list[tuple[int, Json]]) -> Json:
 _log = logging.getLogger(__name__)
 
 HAND_BACK = 0.4
-"""Seconds that an agent has to clean up, and its last append to end, when its run is handed back:
-the process is about to end."""
+"""Seconds for the agent's clean-up and the last append when a run is handed back: the process is
+about to end."""
 
 _TIMEOUT = 10.0
 
@@ -687,7 +688,7 @@ class Attempt:
     def __init__(
         self, resources: WorkerResources, agent: Agent, assignment: Assignment, permit: Permit
     ) -> None:
-        """Prepare to let `agent` do what `assignment` asks for, on `permit`."""
+        """Prepare to run `agent` on `assignment`, with `permit`."""
         self._resources, self._agent, self._assignment = resources, agent, assignment
         self._permit = permit
         self._interrupt = Interrupt.NONE
@@ -697,7 +698,7 @@ class Attempt:
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(self) -> None:
-        """Do it. Whatever goes wrong, the run stays in the queue or its log says how it ended."""
+        """Run the attempt. After any failure the run is still queued, or its log has its end."""
         hold = self._hold = self._resources.leases.take(self._assignment.message.reply)
         try:
             await self._run(hold)
@@ -709,7 +710,7 @@ class Attempt:
             self._resources.leases.release(hold)
 
     def interrupt(self, why: Interrupt) -> None:
-        """Stop the agent for this reason, if it still runs."""
+        """Stop the agent for the reason `why`, if it still runs."""
         if why <= self._interrupt or self._over.done():
             return
         first, self._interrupt = self._interrupt is Interrupt.NONE, why
@@ -725,15 +726,15 @@ class Attempt:
             self._resources.leases.release(self._hold)
 
     def cancel(self) -> None:
-        """Stop the agent because somebody asked for it."""
+        """Stop the agent because a client canceled the task."""
         self.interrupt(Interrupt.CANCELED)
 
     def supersede(self) -> None:
-        """Stop the agent because a newer message is to be answered."""
+        """Stop the agent because a newer message must be answered."""
         self.interrupt(Interrupt.SUPERSEDED)
 
     def lose(self) -> None:
-        """Stop the agent because the log is somebody else's."""
+        """Stop the agent because another writer has taken over the log."""
         self.interrupt(Interrupt.LOST)
 
     async def _run(self, hold: Hold) -> None:
@@ -812,7 +813,7 @@ class Attempt:
         return HolderAnswers(control, answer, self.cancel, inputs.take_in, lambda: inputs.refuses)
 
     async def _act(self, execution: Execution) -> None:
-        """Run the agent until it ends, or does not end in time after an interrupt."""
+        """Run the agent until it ends, or until it exceeds its time limit after an interrupt."""
         if self._interrupt is not Interrupt.NONE:
             self._over.set_result(None)
             return
@@ -840,7 +841,7 @@ class Attempt:
             self._resources.abandoned.add(acting)
             acting.add_done_callback(self._resources.abandoned.discard)
         elif not acting.cancelled():
-            # Looked at, so that asyncio does not complain that nobody did.
+            # Retrieved, or asyncio would warn about it.
             acting.exception()
         if not self._over.done():
             self._over.set_result(None)

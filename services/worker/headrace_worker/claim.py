@@ -1,10 +1,11 @@
-"""Deciding whether to work on a run, and claiming it: WORKING in the log before the agent runs.
+"""Decision whether to work on a run, and the claim: WORKING is appended before the agent runs.
 
-A redelivered run is no proof of death: a consumer's new leader hands out runs whose holders are
-well. So whoever gets a run looks at the log, and asks the holder that the log names.
+A redelivered run does not prove that its holder died: a consumer's new leader redelivers runs of
+live holders. A worker that receives a run therefore reads the log and queries the holder named
+there.
 
-Tasks that are to be over, or to wait for somebody, before another is begun.
-Whoever makes a task may name them in its metadata, so that the order outlives every process.
+A task's metadata may name tasks that must first end or wait for input. It is stored in the log, so
+the order survives every process.
 """
 
 import itertools
@@ -49,41 +50,41 @@ from headrace_worker.recovery import Recovered, recover, why_handed_back
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The run that a run request asks for, and where the request is acknowledged."""
+    """The run named by a run request, and the message to acknowledge."""
 
     key: TaskKey
     run: int
     request: RunRequest
     message: Msg
-    """The request as it was pulled."""
+    """The request as pulled."""
 
     async def ack(self, bus: Bus) -> None:
-        """Take the request off the queue. Not confirmed: one that stays is dropped when it is seen.
+        """Acknowledge the request, without confirmation: a request that stays is dropped later.
 
         Raises:
-            nats.errors.Error: there is no connection, and no room to wait for one.
+            nats.errors.Error: the connection is down, and the buffer for it is full.
         """
         await bus.connection.publish(self.message.reply, ACK)
 
     async def ask_for(self, bus: Bus, run: int) -> None:
-        """Ask workers for the task's next run. Should that fail, task state's sweep will.
+        """Request the task's next run; if the request is lost, task state's sweep repeats it.
 
         Raises:
-            BusUnavailable: there is no connection, and no room to wait for one.
+            BusUnavailable: the connection is down, and the buffer for it is full.
         """
         priority = bus.subjects.priority_of_run(self.message.subject)
         await publish_unconfirmed(bus, self.key, run, self.request, priority)
 
     async def give_back(self, bus: Bus, pause: float = 0) -> None:
-        """Let another worker have the request, at once or in `pause` seconds.
+        """Return the request to the queue, at once or after `pause` seconds.
 
         Raises:
-            nats.errors.Error: as `ack`.
+            nats.errors.Error: as for `ack`.
         """
         await bus.connection.publish(self.message.reply, nak(pause))
 
     async def keep_as_dead_letter(self, bus: Bus, reason: str) -> None:
-        """Keep the request as a dead letter, once however often this is tried; it stays queued.
+        """Store the request as a dead letter, once; the request stays queued.
 
         Raises:
             BusUnavailable: the letter was not stored.
@@ -91,19 +92,19 @@ class Assignment:
         await _send(bus, self.message, reason, self.key.task, f"{self.key.task}.{self.run}")
 
     async def give_up(self, bus: Bus, reason: str) -> None:
-        """Take the request off the queue and keep it as a dead letter.
+        """Store the request as a dead letter and remove it from the queue.
 
         Raises:
-            BusUnavailable: the letter was not stored, so the request stays.
+            BusUnavailable: the letter was not stored; the request stays queued.
         """
         await make_dead_letter(bus, self.message, reason)
 
 
 def read_assignment(bus: Bus, msg: Msg) -> Assignment:
-    """Read a pulled run request.
+    """Parse a pulled run request.
 
     Raises:
-        UndecodableMessage: its subject or its body is not a run request's.
+        UndecodableMessage: the subject or the body is not a run request's.
     """
     key, run = bus.subjects.key_of_run(msg.subject)
     try:
@@ -114,10 +115,10 @@ def read_assignment(bus: Bus, msg: Msg) -> Assignment:
 
 
 async def make_dead_letter(bus: Bus, msg: Msg, reason: str) -> None:
-    """Keep a run request that nobody can work on as a dead letter, and take it off the queue.
+    """Store an unusable run request as a dead letter and remove it from the queue.
 
     Raises:
-        BusUnavailable: the letter was not stored, so the request stays.
+        BusUnavailable: the letter was not stored; the request stays queued.
     """
     await _send(bus, msg, reason)
     await bus.connection.publish(msg.reply, TERM)
@@ -141,13 +142,13 @@ async def _send(
 _LEAST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
 
 _PART = 0.05
-"""Of the time that a run has waited: so long it waits on until it is looked at again."""
+"""Pause before the next check, as a fraction of the time that the run has waited."""
 
 
 async def whose_turn_it_is(bus: Bus, key: TaskKey, recovered: Recovered) -> str | None:
-    """Return the id of a task that the one at `key` is to wait for; None: of none.
+    """Return the id of a task that the one at `key` must wait for, or None.
 
-    What its client wrote there is no reason to fail: what names no task is passed over.
+    The names come from clients: one that is not a valid task id is ignored.
 
     Raises:
         BusUnavailable: a log's leader does not answer.
@@ -160,7 +161,7 @@ async def whose_turn_it_is(bus: Bus, key: TaskKey, recovered: Recovered) -> str 
 
 
 def pause_before(since: datetime) -> float:
-    """Return the seconds until a run that waits its turn `since` then is looked at again."""
+    """Return the seconds until the next check of a run that has waited since `since`."""
     waited = (datetime.now(UTC) - since).total_seconds()
     return min(max(_PART * waited, _LEAST_PAUSE), _LONGEST_PAUSE)
 
@@ -179,21 +180,21 @@ async def _is_at_work(bus: Bus, key: TaskKey) -> bool:
 
 
 MOST_ATTEMPTS = 1000
-"""Attempts after which a run is given up though most were handed back. Deliveries do not count:
-each look at a run that waits its turn, or that somebody else holds, is one. An input that nobody
-comes so far as to begin ends by its start deadline."""
+"""Attempts after which a run is given up, even if most were handed back. Deliveries do not count:
+every check of a run that waits its turn, or that another worker holds, is one. An input that no
+worker starts ends by its start deadline."""
 
 MOST_SURVIVED = 10
-"""Attempts, in multiples of an agent's `max_attempts`, after which a run is given up although their
-workers live on: an agent may hang its worker for a while, each time."""
+"""Attempts, in multiples of an agent's `max_attempts`, after which a run is given up even if the
+workers survived: an agent may hang its worker for a while, each time."""
 
 _RENEWED = 2.0
-"""Seconds within which a worker that lives has mostly renewed its place: it does so every 3. The
-run of one that fell silent is handed out again after 2.7 or more."""
+"""Seconds within which a live worker has usually renewed its directory entry: it does so every 3 s.
+The run of a silent worker is redelivered after at least 2.7 s."""
 
 
 def deadline_of(policy: Policy, recovered: Recovered) -> datetime | None:
-    """Return when the run is to be over; None: it has all the time."""
+    """Return the run's deadline, or None."""
     lineage = Lineage.of(recovered.metadata)
     inherited = read_time(lineage.deadline) if lineage is not None else None
     if policy.timeout is None:
@@ -203,14 +204,14 @@ def deadline_of(policy: Policy, recovered: Recovered) -> datetime | None:
 
 
 def why_overdue(policy: Policy, recovered: Recovered) -> str:
-    """Return what is said of a run whose deadline has passed."""
+    """Return the failure reason of a run whose deadline has passed."""
     if policy.timeout is None or Lineage.of(recovered.metadata) is not None:
         return "It did not end before its deadline"
     return f"It did not end within {policy.timeout:g} s"
 
 
 def is_too_late(recovered: Recovered) -> bool:
-    """Tell whether the run had to be begun before now."""
+    """Return whether the run's start deadline has passed."""
     try:
         return datetime.now(UTC) >= datetime.fromisoformat(recovered.metadata[START_BY])
     except (LookupError, TypeError, ValueError):
@@ -218,10 +219,11 @@ def is_too_late(recovered: Recovered) -> bool:
 
 
 async def count_survivors(bus: Bus, agent: str, recovered: Recovered) -> None:
-    """Have `recovered` know how many of its silent attempts have a worker that lives on.
+    """Set `recovered.survived` to the number of replaced attempts whose workers are alive.
 
-    A worker that was frozen, or cut off, is replaced like a dead one, and shows later that it lives
-    by renewing its place in the directory. Of the attempt that is replaced now nobody can tell.
+    A worker that was frozen or cut off is replaced like a dead one. It later renews its directory
+    entry, which shows that it survived. For the attempt that is being replaced now, this is not
+    known yet.
 
     Raises:
         BusUnavailable: the directory does not answer.
@@ -233,15 +235,16 @@ async def count_survivors(bus: Bus, agent: str, recovered: Recovered) -> None:
 
 
 def has_failed(policy: Policy, recovered: Recovered, attempt: int) -> bool:
-    """Tell whether the agent has failed as often as it may, as far as is known before `attempt`."""
+    """Return whether the agent has used up its attempts, as far as is known before `attempt`."""
     return attempt - 1 - recovered.excused >= policy.max_attempts
 
 
 async def may_come_back(bus: Bus, agent: str, recovered: Recovered) -> bool:
-    """Tell whether the worker of the last attempt may be frozen or cut off, and hold it still.
+    """Return whether the last attempt's worker may be frozen or cut off, and still hold the run.
 
-    Such a worker keeps its place in the directory for some seconds, and does not renew it; once the
-    place has expired it counts as dead. One that renews it lives, and would say that it is at work.
+    Such a worker keeps its directory entry for some seconds without renewing it; once the entry has
+    expired, the worker counts as dead. A worker that renews its entry is alive, and would have
+    answered the holder query.
 
     Raises:
         BusUnavailable: the directory does not answer.
@@ -253,7 +256,7 @@ async def may_come_back(bus: Bus, agent: str, recovered: Recovered) -> bool:
 
 
 def why_given_up(policy: Policy, recovered: Recovered, attempt: int) -> str | None:
-    """Return why `attempt` is not to begin; None: it is."""
+    """Return why `attempt` must not start, or None if it may."""
     tried = attempt - 1 - recovered.handed_back
     is_spent = has_failed(policy, recovered, attempt)
     if is_spent or tried >= MOST_SURVIVED * policy.max_attempts:
@@ -269,11 +272,11 @@ def why_given_up(policy: Policy, recovered: Recovered, attempt: int) -> str | No
 async def give_up(
     bus: Bus, assignment: Assignment, by: Authorship, last: Entry, reason: str
 ) -> None:
-    """Keep the run as a dead letter and append FAILED behind `last`.
+    """Store the run as a dead letter and append FAILED after `last`.
 
     Raises:
-        Fenced, LogLost: somebody else has decided.
-        BusUnavailable: it is not done, or not for certain; the run stays.
+        Fenced, LogLost: another writer has appended to the log, or the log is gone.
+        BusUnavailable: it may not have happened; the run stays queued.
     """
     key = assignment.key
     _log.error("task %s: %s", key.task, reason)
@@ -294,14 +297,14 @@ async def give_up(
 _log = logging.getLogger(__name__)
 
 ANSWER = 0.5
-"""Seconds that a holder has to answer; one that does not is taken over from."""
+"""Timeout in seconds for a holder's answer; a holder that misses it is replaced."""
 
 _WHO = Control(ask="who")
 
 
 @dataclass(frozen=True, slots=True)
 class Free:
-    """The run is nobody's: begin `attempt` behind `last`."""
+    """No worker holds the run: start `attempt` after `last`."""
 
     last: Entry
     attempt: int
@@ -309,10 +312,10 @@ class Free:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Another worker is at it: leave the run alone, its heartbeats keep it.
+    """Another worker holds the run and renews its lease: leave it alone.
 
-    Or it was, in the last attempt that there may be, and may come back: the run is handed out again
-    if it does not.
+    Or that worker's attempt was the last one allowed, and it may come back; otherwise the run is
+    redelivered.
     """
 
     by: str
@@ -320,23 +323,23 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Void:
-    """There is nothing to do: take the run off the queue."""
+    """There is nothing to do: remove the run from the queue."""
 
     reason: str
     lost: bool = False
-    """Whether there should have been something, so that the run is kept as a dead letter."""
+    """Whether the log should have had the run's input; if so, the run is kept as a dead letter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """The run is to begin after another task's: look again later."""
+    """The run must wait for another task: check again later."""
 
     task: str
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The task has ended, and the run asks to clean up after it."""
+    """The task has ended, and the run requests its clean-up."""
 
     end: Entry
 
@@ -345,7 +348,7 @@ type Decision = Free | Held | Void | Ended
 
 
 async def decide(bus: Bus, assignment: Assignment) -> Decision:
-    """Say what is to become of a run, from its log's last entry.
+    """Decide what to do with a run, from its log's last entry.
 
     Raises:
         BusUnavailable: the log's leader does not answer.
@@ -380,25 +383,24 @@ def _over(assignment: Assignment, last: Entry) -> Void | Ended | None:
 
 
 async def who_holds(bus: Bus, key: TaskKey) -> Holding | None:
-    """Ask the task's holder; None: there is none, or it is too slow to be one.
+    """Return the task's holder, or None if no worker answers within `ANSWER` seconds.
 
     Raises:
-        BusUnavailable: the question could not be asked.
+        BusUnavailable: the request could not be sent.
     """
     return await ask_holder(bus, key, _WHO, ANSWER)
 
 
 def carried_input(assignment: Assignment) -> Entry | None:
-    """Return the input as its log's last entry; None: the log must be read.
+    """Return the input as its log's last entry, or None if the log must be read.
 
-    A run that was delivered before has probably been worked on, and reading is cheaper than
-    being refused.
+    A redelivered run has probably been worked on; reading its log is cheaper than a refused append.
     """
     request, message = assignment.request, assignment.message
     if request.input is None or request.sequence is None or message.metadata.num_delivered != 1:
         return None
     stamp = Stamp(request.log, assignment.run, "", SUBMITTED, assignment.run, owner=request.owner)
-    # The run was stored a moment after its input.
+    # The run was stored shortly after its input.
     time = message.metadata.timestamp.isoformat()
     return Entry(stamp, [request.input.encode()], request.sequence, time)
 
@@ -418,19 +420,19 @@ class Taken:
     authorship: Authorship
     writer: LogWriter
     deadline: datetime | None = None
-    """When the run is to be over."""
+    """Deadline of the run."""
 
 
 async def claim(
     bus: Bus, worker: str, assignment: Assignment, policy: Policy
 ) -> Taken | Held | Void | Behind | Ended:
-    """Take the run if it is to be taken; give it up if it was tried often enough.
+    """Claim the run if that is allowed; fail it if its attempts are used up.
 
     Raises:
-        BusUnavailable: the log does not answer, or others keep appending to it.
+        BusUnavailable: the log does not answer, or other writers keep appending to it.
     """
     for tried in range(_ROUNDS):
-        # What the run carries is believed once: if the log has gone on, the append is refused.
+        # The entry in the request is used once: if the log has changed, the append is refused.
         carried = None if tried else carried_input(assignment)
         decision = Free(carried, 1) if carried else await decide(bus, assignment)
         if not isinstance(decision, Free):
@@ -438,7 +440,7 @@ async def claim(
         try:
             return await _begin(bus, worker, assignment, policy, decision)
         except Fenced:
-            # Somebody was quicker: what it appended decides anew.
+            # Another writer was faster: decide again from its entry.
             continue
         except LogLost as loss:
             return Void(str(loss), lost=not isinstance(loss, TaskForgotten))

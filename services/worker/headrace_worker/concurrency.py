@@ -1,4 +1,4 @@
-"""How many runs are worked on side by side: limits, and the permits that runs hold."""
+"""Limits on concurrent runs, and the permits that runs hold."""
 
 import asyncio
 import heapq
@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 
 class PermitTurn:
-    """The turn of one who acquires permits again and again: turns come by weight.
+    """Weighted turn of a user that acquires permits repeatedly.
 
-    Whoever waits has a mark, and the lowest is next. Each permit that was waited for moves the mark
-    on, the less the more weight there is; who did not wait begins at the mark of the last served.
+    Every waiting user has a mark, and the lowest mark is next. Each permit that a user waited for
+    raises its mark, by less the greater its weight. A user that did not wait starts at the mark of
+    the last user served.
     """
 
     __slots__ = ("mark", "weight")
@@ -21,12 +22,12 @@ class PermitTurn:
 
 
 class ConcurrencyLimit:
-    """A number of permits, handed out in turn."""
+    """A number of permits, granted in turn."""
 
     def __init__(self, total: int) -> None:
-        """Begin with `total` free permits."""
+        """Start with `total` free permits."""
         self.users = 0
-        """Those who acquire permits again and again, and keep one while they wait for a run."""
+        """Users that acquire permits repeatedly, and keep one while they wait for a run."""
         self._free = total
         self._queue: list[tuple[float, int, asyncio.Future[None], PermitTurn]] = []
         self._order = itertools.count()
@@ -34,12 +35,12 @@ class ConcurrencyLimit:
 
     @property
     def contended(self) -> bool:
-        """Whether somebody waits for a permit."""
+        """Whether a user waits for a permit."""
         return bool(self._queue)
 
     @property
     def scarce(self) -> bool:
-        """Whether somebody waits for a place, or would have to."""
+        """Whether a user waits for a permit, or would have to."""
         return self.contended or (self.users > 1 and self._free <= 0)
 
     async def take(self, turn: PermitTurn | None = None) -> None:
@@ -58,13 +59,13 @@ class ConcurrencyLimit:
             raise
 
     def acquire_free(self, wanted: int) -> int:
-        """Acquire up to `wanted` permits that are free and not waited for; return how many."""
+        """Acquire up to `wanted` permits that are free with no user waiting; return how many."""
         taken = 0 if self._queue else max(0, min(wanted, self._free))
         self._free -= taken
         return taken
 
     def give_back(self, count: int) -> None:
-        """Release `count` permits, first for those who wait."""
+        """Release `count` permits; waiting users get them first."""
         self._free += count
         while self._free > 0 and self._queue:
             mark, _, granted, turn = heapq.heappop(self._queue)
@@ -77,20 +78,20 @@ class ConcurrencyLimit:
 
 @dataclass(frozen=True, slots=True)
 class AgentConcurrency:
-    """The limit of one agent, and the worker's: what all queues of the agent share."""
+    """The limits of one agent and of its worker, shared by all queues of the agent."""
 
     of_worker: ConcurrencyLimit
     """The worker's limit, shared with its other agents."""
     of_agent: ConcurrencyLimit
-    """The agent's."""
+    """The agent's limit."""
 
     @property
     def scarce(self) -> bool:
-        """Whether a free permit is one that another queue waits for."""
+        """Whether another queue waits for a permit, or would have to."""
         return self.of_worker.scarce or self.of_agent.scarce
 
     async def take(self, turn: PermitTurn, own_turn: PermitTurn) -> None:
-        """Acquire a permit of both, in turn."""
+        """Acquire a permit of both limits, in turn."""
         await self.of_agent.take(own_turn)
         try:
             await self.of_worker.take(turn)
@@ -99,19 +100,19 @@ class AgentConcurrency:
             raise
 
     def acquire_free(self, wanted: int) -> int:
-        """Acquire up to `wanted` permits that are free and not waited for; return how many."""
+        """Acquire up to `wanted` permits that are free with no user waiting; return how many."""
         of_agent = self.of_agent.acquire_free(wanted)
         granted = self.of_worker.acquire_free(of_agent)
         self.of_agent.give_back(of_agent - granted)
         return granted
 
     def give_back(self, count: int) -> None:
-        """Release `count` permits of both."""
+        """Release `count` permits of both limits."""
         self.of_agent.give_back(count)
         self.of_worker.give_back(count)
 
     def enter(self) -> None:
-        """Count one queue more."""
+        """Count one more queue."""
         self.of_agent.users += 1
         self.of_worker.users += 1
 
@@ -122,30 +123,30 @@ class AgentConcurrency:
 
 
 class Permit:
-    """A run's permit: released while it waits for others, acquired again, given back once."""
+    """A run's permit: released while the run waits for others, then acquired again."""
 
     def __init__(self, concurrency: AgentConcurrency) -> None:
-        """Hold a permit of `concurrency` that was acquired before."""
+        """Hold a permit of `concurrency` that is already acquired."""
         self._concurrency = concurrency
         self._is_held, self._is_vacated = True, False
         self._waits = 0
         self._acquiring = asyncio.Lock()
 
     def leave(self) -> None:
-        """Wait for something: while anybody who shares the permit waits, others may have it."""
+        """Start a wait; the permit is released until all waits of the run are over."""
         self._waits += 1
         if self._is_held:
             self._is_held = False
-            # Who pulls runs must not keep a permit for a run that may never come.
+            # A queue must not keep a permit for a run that may never come.
             self._concurrency.enter()
             self._concurrency.give_back(1)
 
     def stop_waiting(self) -> None:
-        """Wait no more, without the permit: the run is being ended."""
+        """End a wait without acquiring the permit: the run is ending."""
         self._waits -= 1
 
     async def come_back(self) -> None:
-        """Wait no more; return when there is a permit again, if nobody else still waits."""
+        """End a wait; if it was the run's last, wait until the permit is acquired again."""
         self._waits -= 1
         async with self._acquiring:
             if self._is_held or self._is_away():
@@ -161,7 +162,7 @@ class Permit:
         return self._waits > 0 or self._is_vacated
 
     def vacate(self) -> None:
-        """Give the permit back for good."""
+        """Release the permit for good."""
         self._is_vacated = True
         if self._is_held:
             self._is_held = False

@@ -1,12 +1,11 @@
-"""Keeping held runs: heartbeats to the work queue, and answers to whoever asks for the holder.
+"""Heartbeats of held runs, and answers to holder queries, on a thread of their own.
 
-Both happen on the heartbeat thread. The worker's loop only adds and removes holds; what is held
-for less than a moment is never touched here, so that a short run costs nothing.
+The thread has its own loop and connection, for work that must never wait for an agent. An agent
+that blocks the worker's loop (`time.sleep`, a long computation) therefore loses neither its leases
+nor its directory entry. Code that holds the interpreter lock for seconds, inside C, still does.
 
-A thread with a loop and a connection of its own, for what must never wait for an agent.
-An agent that blocks the worker's loop (`time.sleep`, a long computation) must lose neither its
-leases nor its place in the directory. Python code that keeps the interpreter to itself for seconds,
-inside C, still does.
+The worker's loop only adds and removes holds. A run that is held only briefly is never processed
+here, so a short run costs nothing.
 """
 
 import asyncio
@@ -35,10 +34,10 @@ _JOIN = 2.0
 
 
 class HeartbeatThread:
-    """The thread; `bus` is for code that runs on its loop, no other."""
+    """The heartbeat thread; only code on its loop may use `bus`."""
 
     def __init__(self, settings: BusSettings, name: str) -> None:
-        """Prepare a connection called `name`; `start` does the work."""
+        """Prepare a connection called `name`; `start` opens it."""
         self.bus = Bus(settings)
         self._name = name
         self._loop = uvloop.new_event_loop()
@@ -46,16 +45,16 @@ class HeartbeatThread:
         self._has_stopped = False
 
     async def start(self) -> None:
-        """Start the thread and return when its connection stands.
+        """Start the thread and wait until it is connected.
 
         Raises:
-            BusUnavailable: it did not within the start-up time-out.
+            BusUnavailable: it was not connected within the start-up timeout.
         """
         self._thread.start()
         await self.call(self.bus.connect(self._name))
 
     async def stop(self) -> None:
-        """Hang up and end the thread."""
+        """Close the connection and end the thread."""
         self._has_stopped = True
         if not self._thread.is_alive():
             return
@@ -67,7 +66,7 @@ class HeartbeatThread:
         """Run `work` on the thread's loop and return its result.
 
         Raises:
-            BusUnavailable: the thread has been told to stop; a run may outlive it.
+            BusUnavailable: the thread has been stopped; a run may outlive it.
         """
         if self._has_stopped:
             work.close()
@@ -78,7 +77,7 @@ class HeartbeatThread:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run `work` on the thread's loop, as long as that goes on; nobody waits for it."""
+        """Run `work` on the thread's loop in the background, until the thread stops."""
         if self._has_stopped:
             work.close()
             return
@@ -106,14 +105,14 @@ def _complain(done: "concurrent.futures.Future[None]") -> None:
 _log = logging.getLogger(__name__)
 
 HEARTBEAT = 1.2
-"""Seconds between heartbeats of a held run: ack_wait leaves room for two to be late."""
+"""Seconds between heartbeats of a held run: within ack_wait, two may be late."""
 
 BLOCKED = 2.0
-"""Seconds without a sign of the worker's loop after which that is worth a line in the log."""
+"""Seconds after which an unresponsive worker loop is logged."""
 
 TAKE_IN = 1.0
-"""Seconds that the worker's loop has to queue a message; then whoever asked is told to do it, well
-before it would stop waiting."""
+"""Timeout in seconds for the worker's loop to queue a message. The requester then learns that the
+loop is blocked, well before its own timeout, and queues the message itself."""
 
 _TICK = 0.05
 
@@ -122,17 +121,17 @@ _FLUSH = 1
 
 @dataclass(frozen=True, slots=True)
 class HolderAnswers:
-    """What the holder of a task says when it is asked."""
+    """How the holder of a task answers requests."""
 
     subject: str
-    """The task's control subject."""
+    """Control subject of the task."""
     answer: Holding
     cancel: Callable[[], None]
-    """Called on the worker's loop when somebody asks to cancel."""
+    """Called on the worker's loop for a cancel request."""
     take_in: Callable[[Control], Coroutine[Any, Any, int | InputRefusal]]
-    """Run on the worker's loop when somebody hands a message in: its generation in the log."""
+    """Run on the worker's loop for a submitted message; returns its generation in the log."""
     refuses: Callable[[], bool]
-    """Asked on any thread: whether the agent takes no message now."""
+    """Called on any thread: whether the agent accepts no message now."""
 
 
 class Hold:
@@ -141,12 +140,12 @@ class Hold:
     __slots__ = ("answers", "beat", "reply", "since", "subscription")
 
     def __init__(self, reply: str) -> None:
-        """Hold the run that is acknowledged on the subject `reply`."""
+        """Hold the run whose acknowledgement subject is `reply`."""
         self.reply = reply
         self.since = time.monotonic()
         self.beat = 0.0
         self.answers: HolderAnswers | None = None
-        """None while it is not decided that this worker holds the task."""
+        """None until this worker holds the task."""
         self.subscription: Subscription | None = None
 
 
@@ -154,7 +153,7 @@ class WorkerLeases:
     """All holds of a worker."""
 
     def __init__(self, heartbeat_thread: HeartbeatThread) -> None:
-        """Keep holds on `heartbeat_thread`'s loop; made on the worker's."""
+        """Keep holds on `heartbeat_thread`; call this on the worker's loop."""
         self._heartbeat_thread = heartbeat_thread
         self._workers_loop = asyncio.get_running_loop()
         self._holds: set[Hold] = set()
@@ -163,28 +162,28 @@ class WorkerLeases:
         self._health_probe = time.monotonic()
 
     def start(self) -> None:
-        """Begin to keep."""
+        """Start the heartbeats."""
         self._heartbeat_thread.spawn(self._keep())
 
     def take(self, reply: str) -> Hold:
-        """Keep the run that is acknowledged on `reply`."""
+        """Add a hold on the run whose acknowledgement subject is `reply`."""
         hold = Hold(reply)
         with self._lock:
             self._holds.add(hold)
         return hold
 
     def release(self, hold: Hold) -> None:
-        """Keep it no more: no heartbeat, no answer."""
+        """Remove the hold: no more heartbeats or answers."""
         with self._lock:
             self._holds.discard(hold)
 
     async def let_go(self, hold: Hold) -> None:
-        """As `release`, and return when nobody who asks is answered any more."""
+        """Release the hold and wait until the thread has stopped answering for it."""
         self.release(hold)
         await self._heartbeat_thread.call(self._fall_silent(hold))
 
     def health_probe(self) -> None:
-        """Say that the worker's loop runs."""
+        """Record that the worker's loop is running."""
         self._health_probe = time.monotonic()
 
     async def _keep(self) -> None:
@@ -206,7 +205,7 @@ class WorkerLeases:
         for hold in self._kept - holds:
             await self._forget(hold)
         for hold in holds:
-            # One may have been released while another was looked after.
+            # A hold may be released while another is processed.
             if now - hold.since >= _TICK and hold in self._holds:
                 await self._look_after_one(hold, now)
 
@@ -240,7 +239,7 @@ class WorkerLeases:
         if asked.ask == "cancel":
             self._workers_loop.call_soon_threadsafe(answers.cancel)
         if asked.ask == "input":
-            # Not waited for: the next question may be whether anybody is there.
+            # Not awaited: the next request may ask who the holder is.
             self._heartbeat_thread.spawn(self._take_in(msg, asked, answers))
             return
         await self._heartbeat_thread.bus.connection.publish(msg.reply, answers.answer.encode())
@@ -251,7 +250,7 @@ class WorkerLeases:
             taken = InputRefusal("policy")
         elif self._silence < TAKE_IN:
             work = asyncio.run_coroutine_threadsafe(answers.take_in(asked), self._workers_loop)
-            # Not cancelled: should it be queued twice, the log shows under which name.
+            # Not cancelled: if the message is queued twice, its input id in the log shows it.
             waiting = asyncio.shield(asyncio.wrap_future(work))
             with suppress(TimeoutError):
                 taken = await asyncio.wait_for(waiting, TAKE_IN)
@@ -264,7 +263,7 @@ class WorkerLeases:
 
     async def _fall_silent(self, hold: Hold) -> None:
         await self._forget(hold)
-        # What the worker publishes next goes by another connection, and must not come first.
+        # The worker publishes next on another connection: that must not overtake this.
         await self._heartbeat_thread.bus.connection.flush(_FLUSH)
 
     async def _forget(self, hold: Hold) -> None:
@@ -275,7 +274,7 @@ class WorkerLeases:
 
     @property
     def _silence(self) -> float:
-        """Seconds without a sign of the worker's loop."""
+        """Seconds since the worker's loop last ran."""
         return time.monotonic() - self._health_probe
 
     def _watch_health(self, *, blocked: bool) -> bool:

@@ -1,9 +1,9 @@
-"""Messages to a task that is being worked on: kept in its log until somebody's turn to answer.
+"""Messages to a task with an active run, kept in its log until they are answered.
 
-A message is accepted when it stands in the log as *queued*: an event that changes nothing for
-anybody yet. It leaves the queue in one of two ways: the agent at work *takes* it (then the user's
-message stands in the log at that point, and an attempt that is discarded gives it back), or the run
-ends and the message becomes the next run's input.
+A message is accepted when the log contains it as *queued*: an event that changes nothing yet. It
+leaves the queue in one of two ways. Either the running agent *takes* it: the user's message is
+appended at that point, and if the attempt is discarded, the message is queued again. Or the run
+ends, and the message becomes the next run's input.
 """
 
 import asyncio
@@ -23,15 +23,15 @@ from headrace_worker.appender import Appender, Queued, Receipt
 
 @dataclass(frozen=True, slots=True)
 class InputRefusal:
-    """Why a message is not taken in."""
+    """Why a message is refused."""
 
     reason: Literal["policy", "over", "too_large", "generation", "blocked"]
     generation: int | None = None
-    """Where the task is, if that is why."""
+    """The task's generation, if that is the reason."""
 
 
 class Inputs:
-    """The messages that wait while one attempt is at work."""
+    """The messages that wait during one attempt."""
 
     def __init__(
         self,
@@ -41,12 +41,12 @@ class Inputs:
         waiting: list[Queued],
         interrupt: Callable[[], None],
     ) -> None:
-        """Take in for `task` (its id and context), beside those that are `waiting`.
+        """Accept messages for `task` (its id and context), in addition to those `waiting`.
 
-        `interrupt` is called when a message is to stop the agent.
+        `interrupt` is called when a message must stop the agent.
         """
         self.waiting = waiting
-        """In the order of the log, those last whose append is in flight."""
+        """In the order of the log; messages whose append is in flight come last."""
         self._appender, self._task, self._follow_ups = appender, task, follow_ups
         self._interrupt = interrupt
         self._known: dict[str, Receipt] = {}
@@ -76,7 +76,7 @@ class Inputs:
         return generation
 
     def overtaken(self, queued: list[Queued], refused: list[Queued]) -> None:
-        """Be told what others have `queued`, and which messages therefore are `refused`."""
+        """Add messages `queued` by other writers; remove those `refused` because of them."""
         self.waiting = [each for each in self.waiting if each not in refused]
         for each in refused:
             self._known.pop(each.name, None)
@@ -89,16 +89,16 @@ class Inputs:
 
     @property
     def refuses(self) -> bool:
-        """Whether the agent takes no message now; may be asked on any thread."""
+        """Whether the agent accepts no message now; thread-safe."""
         return self._follow_ups == "reject" and not self._asking
 
     @property
     def interrupts(self) -> bool:
-        """Whether a message waits that is to stop the agent."""
+        """Whether a waiting message must stop the agent."""
         return self._follow_ups == "interrupt" and bool(self._of_kind(is_answer=False))
 
     async def next_steering(self) -> Json:
-        """Return the next message for an agent that is steered, when there is one."""
+        """Wait for the next message to a steered agent, and return it."""
         while not self.has_steering:
             self._changed.clear()
             await self._changed.wait()
@@ -106,14 +106,14 @@ class Inputs:
 
     @property
     def has_steering(self) -> bool:
-        """Whether `next_steering` has something."""
+        """Whether `next_steering` would return at once."""
         return self._follow_ups == "steer" and bool(self._of_kind(is_answer=False))
 
     async def ask(self, prompt: Json | None) -> Json:
-        """Show that the agent waits for its user, and return the message that answers."""
+        """Set the task to AUTH_REQUIRED, and return the message that answers."""
         self._asking = True
         try:
-            # A former attempt may have asked the same: then its answer is at hand.
+            # If an earlier attempt asked the same, its answer is already here.
             if not self._of_kind(is_answer=True):
                 draft = events.status_update(*self._task, AUTH_REQUIRED, prompt)
                 await self._appender.deliver(draft, state=AUTH_REQUIRED)

@@ -1,4 +1,4 @@
-"""Files that are too large for the log: they go to the store, and a link stands in their place."""
+"""Offload of files that are too large for the log: the store keeps them, the log a link."""
 
 import asyncio
 import logging
@@ -29,18 +29,18 @@ _PAUSE = 0.5
 
 
 class WorkerFiles(FileStore):
-    """The store as workers use it: what they may not purge, task state does."""
+    """The object store as workers use it: task state deletes files for them."""
 
     def __init__(self, bus: Bus) -> None:
-        """Keep files on `bus`."""
+        """Store files on `bus`."""
         super().__init__(bus)
         self._state = StateClient(bus)
 
     async def drop(self, key: TaskKey, name: str = "*") -> None:
-        """Have a file of the task at `key` forgotten.
+        """Request the deletion of a file of the task at `key`.
 
         Raises:
-            BusUnavailable: task state does not answer; the file goes with its task.
+            BusUnavailable: task state does not answer; the file is deleted with its task.
         """
         file = DropFile(tenant=key.tenant, agent=key.agent, task=key.task, name=name)
         try:
@@ -51,23 +51,23 @@ class WorkerFiles(FileStore):
 
 @dataclass(frozen=True, slots=True)
 class Offload:
-    """Stows what one run's agent says."""
+    """Offload of one run's large files."""
 
     files: FileStore
     key: TaskKey
     belongs_to: FileOwner
-    """To the task's owner and context, as what its children are asked with."""
+    """The task's owner and context; files in messages to child tasks belong to them too."""
     inline: int
-    """Bytes of the largest file that the log takes."""
+    """Maximum size in bytes of a file in the log."""
 
     async def offloaded(self, said: Emission) -> Emission:
-        """Return `said` as it may stand in the log, once its large files are stored.
+        """Store the large files of `said`, and return it with links to them.
 
-        However long NATS is away: as the log, the store takes it when it is back.
+        Waits while NATS is unavailable.
 
         Raises:
-            MalformedOutput: a field is not of its type's shape.
-            LogFull: the store is at its limit.
+            MalformedOutput: a field has the wrong type.
+            LogFull: the store is full.
         """
         match said:
             case File(content=bytes() as content) if len(content) > self.inline:
@@ -80,12 +80,12 @@ class Offload:
         return said
 
     async def of(self, message: Json) -> tuple[Json, list[str]]:
-        """Return a Message for another agent, and the links of its files that were stored.
+        """Return a Message with its large files stored, and the links to those files.
 
-        However long NATS is away, as `stowed`.
+        Waits while NATS is unavailable.
 
         Raises:
-            LogFull: the store is at its limit.
+            LogFull: the store is full.
         """
         links = list[str]()
 
@@ -98,14 +98,14 @@ class Offload:
         return await with_parts(message, stored), links
 
     async def drop(self, links: list[str]) -> None:
-        """Forget files of the task, as far as task state answers."""
+        """Request the deletion of files of the task; ignored if task state does not answer."""
         await drop_links(self.files, self.key, links)
 
     async def put(self, content: bytes, filename: str = "", media_type: str = "") -> str:
-        """Store a file of the task and return its link, however long NATS is away.
+        """Store a file of the task and return its link. Waits while NATS is unavailable.
 
         Raises:
-            LogFull: the store is at its limit.
+            LogFull: the store is full.
         """
         put = partial(self.files.put, self.key, self.belongs_to, content, filename, media_type)
         return await self._wait_for(put)

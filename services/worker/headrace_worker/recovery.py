@@ -1,4 +1,4 @@
-"""What a run's log holds before an attempt begins: the input, and what dead attempts left."""
+"""Recovery: what an attempt reads from the run's log: the input, and what earlier attempts left."""
 
 from dataclasses import dataclass, field
 
@@ -21,7 +21,7 @@ from headrace_worker.usage import UsageTotals
 
 
 async def waiting_child(bus: Bus, key: TaskKey, run: int) -> tuple[str, str] | None:
-    """Return task and agent of the child that the input of `run` is for; None: there is none.
+    """Return task and agent of the child that the input of `run` answers, or None.
 
     Raises:
         LogLost: that part of the log is gone.
@@ -49,68 +49,70 @@ class Recovered:
     """A run's log up to the attempt that reads it."""
 
     message: Json
-    """The input's A2A Message."""
+    """A2A Message of the input."""
     metadata: Json
-    """The input event's metadata."""
+    """Metadata of the input event."""
     time: str
-    """When the input was stored, RFC 3339."""
+    """Time at which the input was stored, RFC 3339."""
     kept: int
-    """Generation up to which the run's log counts: its last checkpoint, or its input."""
+    """Generation of the last checkpoint, or of the input; later output is discarded."""
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
-    """What an attempt has saved, if one has."""
+    """The last checkpoint, if any."""
     began: str | None = None
-    """When the first attempt began, RFC 3339; None: it is still to come."""
+    """Time at which the first attempt started, RFC 3339, or None."""
     queued: list[Queued] = field(default_factory=list)
-    """Messages that were accepted meanwhile, also those that an attempt has taken."""
+    """Messages that were accepted during the run, including those that an attempt has taken."""
     taken: dict[int, int] = field(default_factory=dict)
-    """By generation, those that an attempt has taken, and where in the log it did."""
+    """Generation at which an attempt took a message, by the message's generation."""
     is_canceling: bool = False
-    """Whether an attempt has begun to cancel what it asked others."""
+    """Whether an attempt has recorded that the run will end as canceled."""
     handed_back: int = 0
-    """Attempts that a leaving worker handed back: they do not count as failed."""
+    """Attempts handed back by a stopping worker; they do not count as failed."""
     replaced: list[tuple[str, str]] = field(default_factory=list)
-    """Attempts that ended without a word, as another one began: each one's worker, and when that
-    was, RFC 3339. The last attempt is not among them: it is about to be replaced."""
+    """Attempts that ended silently and were replaced: each one's worker, and the time of its
+    replacement, RFC 3339. The last attempt is not included, because it is only about to be
+    replaced."""
     holder: str = ""
-    """The worker of the last attempt; empty: that one has said its end."""
+    """Worker of the last attempt; empty if that attempt recorded its end."""
     survived: int = 0
-    """Those of them whose worker lives on: it was frozen or cut off, and the agent did not fail."""
+    """Number of `replaced` attempts whose workers are alive: they were frozen or cut off, and their
+    agents did not fail."""
     unfinished_artifacts: list[str] = field(default_factory=list)
-    """Artifacts that dead attempts made behind `kept`, oldest first."""
+    """Artifacts that earlier attempts emitted after `kept`, oldest first."""
     signals: list[Json] = field(default_factory=list)
     """Parts that changed the shared state, up to `kept`."""
     known_children: KnownChildren = field(default_factory=KnownChildren)
-    """Whom the run's attempts have asked."""
+    """Child tasks of the run's attempts."""
     unsaved: list[Json] = field(default_factory=list)
-    """Those behind it: an attempt that makes the next checkpoint saves them."""
+    """Parts that changed the shared state after `kept`; the next checkpoint saves them."""
     usage: UsageTotals = field(default_factory=UsageTotals)
-    """What the run's attempts have reported, also those whose output is discarded: it is spent."""
+    """Usage reported by all attempts of the run, including those whose output is discarded."""
 
     @property
     def excused(self) -> int:
-        """How many attempts do not count as failed."""
+        """Number of attempts that do not count as failed."""
         return self.handed_back + self.survived
 
     def knows(self, name: str) -> bool:
-        """Tell whether a message was queued under that name: again, it is the same message."""
+        """Return whether a message with that input id was queued: it is the same message."""
         return bool(name) and any(queued.name == name for queued in self.queued)
 
     @property
     def waiting(self) -> list[Queued]:
-        """The messages that nobody has answered, in the order of the log.
+        """The unanswered messages, in the order of the log.
 
-        What an attempt took behind its last checkpoint is discarded with the rest of it.
+        Messages that an attempt took after its last checkpoint are unanswered again.
         """
         return [q for q in self.queued if self.taken.get(q.generation, self.kept + 1) > self.kept]
 
 
 async def recover(bus: Bus, key: TaskKey, run: int, last: Entry) -> Recovered:
-    """Read what this run's log holds up to `last`, its log's last entry.
+    """Read the run's log up to `last`, its log's last entry.
 
-    The first attempt finds its input in `last` and reads nothing.
+    The first attempt has its input in `last` and reads nothing.
 
     Raises:
-        LogLost: the input is no longer there.
+        LogLost: the input is no longer in the log.
         BusUnavailable: the stream does not answer.
     """
     if last.last_generation == run:
@@ -147,7 +149,7 @@ async def _read_queued(bus: Bus, key: TaskKey, generation: int, last: Entry) -> 
 
 
 async def task_before(bus: Bus, key: TaskKey, head: int) -> Json:
-    """Return the task as its log has it up to stream sequence `head`: an A2A v1.0 Task.
+    """Return the A2A v1.0 Task as of stream sequence `head`.
 
     Raises:
         LogLost: that part of the log is gone.
@@ -164,7 +166,7 @@ async def events_before(bus: Bus, key: TaskKey, head: int) -> list[tuple[int, Js
     """Return the task's events up to stream sequence `head`, each with its generation.
 
     Raises:
-        LogLost, BusUnavailable: as `task_before`.
+        LogLost, BusUnavailable: as for `task_before`.
     """
     log = await entries_before(bus, key, head)
     return [told for entry in log for told in enumerate(entry.parsed(), entry.generation)]
@@ -174,7 +176,7 @@ async def entries_before(bus: Bus, key: TaskKey, head: int) -> list[Entry]:
     """Return the task's entries up to stream sequence `head`.
 
     Raises:
-        LogLost, BusUnavailable: as `task_before`.
+        LogLost, BusUnavailable: as for `task_before`.
     """
     return [entry async for batch in replay(bus, key, 0, head) for entry in batch]
 
@@ -191,7 +193,7 @@ def _begin(entry: Entry, run: int) -> Recovered:
 
 
 def _note_attempt(recovered: Recovered, event: Json, time: str) -> None:
-    """Note which worker has begun an attempt, and whether the one before has said its end."""
+    """Record which worker started an attempt, and whether the previous attempt recorded its end."""
     metadata: Json = event.get("statusUpdate", {}).get("metadata") or {}
     if (worker := metadata.get(events.WORKER)) is None or events.ATTEMPT not in metadata:
         if why_handed_back(event) is not None:
@@ -251,6 +253,6 @@ def _is_canceled(event: Json) -> bool:
 
 
 def why_handed_back(event: Json) -> str | None:
-    """Return why an attempt was handed back, if `event` says that one was."""
+    """Return why an attempt was handed back, or None if `event` does not record that."""
     why: str | None = event.get("statusUpdate", {}).get("metadata", {}).get(events.HANDED_BACK)
     return why

@@ -1,4 +1,4 @@
-"""The state that an agent shares with its user interface, as the worker keeps it in step."""
+"""The state that an agent shares with its user interface."""
 
 import logging
 from typing import Any
@@ -13,23 +13,23 @@ _log = logging.getLogger(__name__)
 
 
 class SharedState:
-    """One run's state: what the client sent with it, then what the agent makes of it.
+    """State of one run: the client's initial state with the agent's updates applied.
 
-    A patch applies as a whole or not at all, so a client that starts with the same state can apply
-    every patch that is said.
+    A patch applies as a whole or not at all. A client that starts with the same state can therefore
+    apply every patch that is sent.
     """
 
     def __init__(self, state: Any = None) -> None:  # noqa: ANN401  # any JSON
-        """Begin with `state`; None: an empty object."""
+        """Start with `state`; None means an empty object."""
         self._state = {} if state is None else state
 
     @property
     def now(self) -> Any:  # noqa: ANN401  # any JSON
-        """A copy of the state as it is."""
+        """A copy of the current state."""
         return _copy(self._state)
 
     def replay(self, part: Json) -> None:
-        """Take what an earlier attempt said, a part of its log."""
+        """Apply an update of an earlier attempt, a part from the log."""
         kind = parts.event_type(part)
         try:
             if kind == parts.STATE_SNAPSHOT:
@@ -37,16 +37,17 @@ class SharedState:
             elif kind == parts.STATE_DELTA:
                 self._state = json_patch.apply(self._state, part["data"])
         except (KeyError, json_patch.PatchFailed):
-            # Said by a worker that does not check; gateways left it out too.
+            # The part is from a worker that does not check patches; gateways ignored it too.
             return
 
     def take(self, said: State | StateDelta) -> State | StateDelta:
-        """Keep what the agent says, and return what is to be told.
+        """Apply the agent's update, and return what to send.
 
-        That is `said` itself, or, for a patch that does not fit, the state as it stands.
+        Returns:
+            `said` itself, or the whole state if the patch does not apply.
 
         Raises:
-            TypeError: it is not JSON.
+            TypeError: the update is not JSON.
         """
         if isinstance(said, State):
             self._state = _copy(said.state)
@@ -60,5 +61,5 @@ class SharedState:
 
 
 def _copy(value: Any) -> Any:  # noqa: ANN401  # any JSON
-    """Return a copy that stays as it is, whatever its owner does with the original."""
+    """Return a copy that does not change when the caller changes the original."""
     return orjson.loads(orjson.dumps(value))

@@ -1,4 +1,4 @@
-"""What a run has cost, as its last status tells: former attempts' share is read from the log."""
+"""Token usage and duration of a run, for its last status; includes earlier attempts."""
 
 import time
 
@@ -7,17 +7,17 @@ from headrace.sdk.signals import Usage
 
 
 class UsageTotals:
-    """Adds up what the agent reports; nothing reported, nothing told."""
+    """Totals of the agent's usage reports."""
 
     def __init__(self) -> None:
-        """Begin now."""
+        """Start measuring time."""
         self._began = time.monotonic()
         self._tokens = 0
         self._model = ""
         self._reported = False
 
     def add(self, used: Usage) -> None:
-        """Take one report."""
+        """Add one report."""
         self._reported = True
         self._tokens += used.total_tokens or used.input_tokens + used.output_tokens
         self._model = used.model or self._model
@@ -28,13 +28,13 @@ class UsageTotals:
         return self._tokens
 
     def add_tokens(self, tokens: int) -> None:
-        """Take what another agent reports to have used for this one."""
+        """Add tokens that a child task has used."""
         if tokens:
             self._reported = True
             self._tokens += tokens
 
     def metadata(self) -> Json:
-        """Return ``tokens_used``, ``model`` (the last one named) and ``execution_time`` (s)."""
+        """Return ``tokens_used``, ``model`` (last reported) and ``execution_time``, in seconds."""
         if not self._reported:
             return {}
         told: Json = {"tokens_used": self._tokens}
